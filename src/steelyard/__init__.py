@@ -1,0 +1,1 @@
+"""Steelyard trains a model to make things that a program can check."""

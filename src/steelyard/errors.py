@@ -1,0 +1,42 @@
+"""One error class per boundary. Every message names the thing, its value, and the way out."""
+
+from __future__ import annotations
+
+
+class SteelyardError(Exception):
+    """Base of all errors a user can cause or mend."""
+
+
+class ConfigError(SteelyardError):
+    """A configuration that cannot work; the text says which key and why."""
+
+
+class DataError(SteelyardError):
+    """Tasks that cannot be read or used."""
+
+
+class VerifierError(SteelyardError):
+    """A verifier that cannot be loaded, or that failed on a whole step."""
+
+
+class PolicyError(SteelyardError):
+    """A model that cannot be loaded or used as asked."""
+
+
+class CheckpointError(SteelyardError):
+    """A checkpoint that is missing, torn, or of another run."""
+
+
+class TrainingError(SteelyardError):
+    """Training cannot go on (for instance too many non-finite steps in a row)."""
+
+
+class MissingExtraError(SteelyardError):
+    """An optional engine is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional package: pip install 'steelyard[{extra}]'")
+
+
+class Invalid(Exception):  # noqa: N818 - a verdict raised by verifiers, not a fault of the program
+    """Raised by a verifier to reject a sample: the artifact is invalid, and that is the model's fault."""

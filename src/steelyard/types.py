@@ -1,0 +1,218 @@
+"""The nouns of Steelyard: frozen, plain data that every part passes to the next.
+
+Read this file first. A *task* says what to make, a *sample* is what the policy made, a *verdict* is what the
+checker said of it, and a *group* is one task with its samples and verdicts. Nothing here imports torch, so
+verifier workers start fast and small.
+
+Shape suffixes used across the code base: ``N`` decisions, ``M`` samples, ``G`` samples of one group, ``B`` rows of
+a batch, ``T`` positions of a row, ``V`` vocabulary, ``D`` hidden width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int32]
+FloatArray = NDArray[np.float32]
+
+Message = Mapping[str, str]
+"""One chat message: ``{"role": ..., "content": ...}``."""
+
+Prompt = str | tuple[Message, ...]
+"""A plain string, or chat messages that go through the model's own template."""
+
+FinishReason = Literal["stop", "length"]
+VerdictStatus = Literal["scored", "rejected", "unscored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to make. ``spec`` is plain data that the verifier understands (columns of a data set, a brief)."""
+
+    id: str
+    prompt: Prompt
+    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    difficulty: float | None = None
+
+
+class SampleKey(NamedTuple):
+    """Where a sample belongs; it orders batches and keys every random draw made for the sample."""
+
+    step: int
+    slot: int
+    """Which of the step's tasks."""
+    attempt: int
+    """How often the slot was refilled before."""
+    index: int
+    """Which sample of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutRule:
+    """How a distribution is cut before it is drawn from, always in this order:
+
+    constraint, then ``logits / temperature``, then top-k, then top-p, then min-p, then renormalise.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    """Keep the k most likely tokens; 0 keeps all."""
+    top_p: float = 1.0
+    """Keep the smallest set of most likely tokens whose mass reaches p; 1 keeps all."""
+    min_p: float = 0.0
+    """Keep tokens at least this likely relative to the most likely one; 0 keeps all."""
+
+    @property
+    def cuts(self) -> bool:
+        """Whether the rule can remove tokens (temperature alone cannot)."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SupportTable:
+    """Explicit supports, each stored once: support ``i`` is ``token[start[i]:start[i + 1]]``."""
+
+    start: IntArray
+    token: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def __getitem__(self, index: int) -> IntArray:
+        return self.token[self.start[index] : self.start[index + 1]]
+
+    @staticmethod
+    def of(supports: Sequence[Sequence[int] | IntArray]) -> SupportTable:
+        lengths = [len(support) for support in supports]
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        if not supports:
+            return SupportTable(start, np.zeros(0, np.int32))
+        return SupportTable(start, np.concatenate([np.asarray(s, np.int32) for s in supports]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """The choices a policy made in one sample, as parallel arrays over its ``N`` decisions.
+
+    Every token of the sample that is not listed here (prompt, forced tokens, a tool's answer) is context.
+    """
+
+    position_N: IntArray
+    """Index of the drawn token in ``Sample.token_ids``."""
+    forward_N: IntArray
+    """Which forward pass drew it: for causal text the running number, for fill-in the denoising step."""
+    logp_N: FloatArray
+    """Behaviour log-prob: under the distribution that was really drawn from."""
+    rule: CutRule = CutRule()
+    support_N: IntArray | None = None
+    """Index into ``supports`` of the set that could have been drawn, -1 for the whole vocabulary. ``None``: the
+    whole vocabulary everywhere, or, when ``rule.cuts``, the cut recomputed by the learner at the old weights."""
+    supports: SupportTable | None = None
+
+    def __len__(self) -> int:
+        return len(self.position_N)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """What the policy made for a task, with all the learner needs to score it again."""
+
+    key: SampleKey
+    token_ids: IntArray
+    """Prompt and completion, no padding."""
+    prompt_length: int
+    text: str
+    """The completion as text, special tokens left out."""
+    finish: FinishReason
+    decisions: Decisions
+    policy_version: int = 0
+
+    @property
+    def completion_ids(self) -> IntArray:
+        return self.token_ids[self.prompt_length :]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the checker said of a sample.
+
+    ``scored``: it was judged. ``rejected``: the sample is invalid, the model's fault; ``reward`` is the floor.
+    ``unscored``: the checker failed; never learnt from, always counted.
+    """
+
+    status: VerdictStatus
+    reward: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    success: bool = False
+    steps: tuple[tuple[int, float], ...] = ()
+    """Optional step rewards as (end offset in the sample's text, reward); offsets rise."""
+    reason: str = ""
+    """Why it was rejected or not scored, in a line or two."""
+    cause: str = ""
+    """For ``unscored``: the kind of accident (``exception``, ``bad return``, ...)."""
+    tries: int = 1
+
+    @staticmethod
+    def scored(
+        reward: float,
+        *,
+        success: bool = False,
+        parts: Mapping[str, float] | None = None,
+        steps: Sequence[tuple[int, float]] = (),
+    ) -> Verdict:
+        return Verdict("scored", float(reward), dict(parts or {}), success, tuple(steps))
+
+    @staticmethod
+    def rejected(reason: str, *, floor: float = 0.0) -> Verdict:
+        return Verdict("rejected", reward=floor, reason=reason)
+
+    @staticmethod
+    def unscored(cause: str, reason: str = "", *, tries: int = 1) -> Verdict:
+        return Verdict("unscored", cause=cause, reason=reason, tries=tries)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the verdict carries a reward to learn from."""
+        return self.status != "unscored"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that survives JSON, for files and process boundaries."""
+        return {
+            "status": self.status,
+            "reward": self.reward,
+            "parts": dict(self.parts),
+            "success": self.success,
+            "steps": [list(step) for step in self.steps],
+            "reason": self.reason,
+            "cause": self.cause,
+            "tries": self.tries,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Verdict:
+        steps = tuple((int(end), float(reward)) for end, reward in data["steps"])
+        return Verdict(**{**data, "steps": steps})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """One task with its samples and, in the same order, their verdicts."""
+
+    task: Task
+    samples: tuple[Sample, ...]
+    verdicts: tuple[Verdict, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.samples) != len(self.verdicts):
+            raise ValueError(f"group {self.task.id}: {len(self.samples)} samples, {len(self.verdicts)} verdicts")
+
+    @property
+    def dead(self) -> bool:
+        """All rewards equal (or none at all): nothing to learn from the comparison."""
+        rewards = [verdict.reward for verdict in self.verdicts if verdict.counts]
+        return not rewards or max(rewards) == min(rewards)
