@@ -1,0 +1,140 @@
+"""The manifest: size and SHA-256 of every file of a checkpoint, written last, so that a torn one is recognised."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from steelyard.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+class Torn(Exception):  # noqa: N818 - a finding, always handled inside this package
+    """A checkpoint is not whole; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    step: int
+    score: float | None
+    files: dict[str, FileEntry]
+    """By path relative to the checkpoint, with forward slashes."""
+
+
+def seal(folder: Path, *, step: int, score: float | None) -> Manifest:
+    """Make every file of the folder durable, then write its manifest, durable too."""
+    names = sorted(_files(folder))
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        entries = list(threads.map(lambda name: _entry(folder / name, durable=True), names))
+    manifest = Manifest(step, score, dict(zip(names, entries, strict=True)))
+    path = folder / MANIFEST
+    path.write_text(_dump(manifest), encoding="utf-8")
+    sync_file(path)
+    for parent in {folder, *(path for path in folder.rglob("*") if path.is_dir())}:
+        sync_folder(parent)
+    return manifest
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest alone, nothing checked against it; raises :class:`Torn`."""
+    try:
+        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Torn(f"{MANIFEST} is missing") from None
+    except (OSError, ValueError) as error:
+        raise Torn(f"{MANIFEST} cannot be read ({error})") from error
+    if not isinstance(data, dict) or data.get("sha256") != _digest(data):
+        raise Torn(f"{MANIFEST} does not match its own hash")
+    if data["format"] != FORMAT:
+        raise CheckpointError(
+            f"{folder}: checkpoint format {data['format']}, this version reads {FORMAT}; use the version that wrote it"
+        )
+    files = {name: FileEntry(entry["bytes"], entry["sha256"]) for name, entry in data["files"].items()}
+    return Manifest(data["step"], data["score"], files)
+
+
+def check(folder: Path, manifest: Manifest, *, hashes: bool) -> None:
+    """Raise :class:`Torn` unless every listed file is there with its size and, if asked, its hash."""
+    for name, entry in manifest.files.items():
+        path = inside(folder, name)
+        if not path.is_file():
+            raise Torn(f"{name} is missing")
+        if path.stat().st_size != entry.bytes:
+            raise Torn(f"{name} has {path.stat().st_size} bytes, the manifest says {entry.bytes}")
+    if not hashes:
+        return
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        found = threads.map(lambda name: _entry(folder / name, durable=False), manifest.files)
+        for (name, entry), actual in zip(manifest.files.items(), found, strict=True):
+            if actual != entry:
+                raise Torn(f"{name} does not match its hash")
+
+
+def inside(folder: Path, name: str) -> Path:
+    """``folder / name``, refused if it would leave the folder."""
+    relative = PurePosixPath(name)
+    if not name or relative.is_absolute() or ".." in relative.parts or "\\" in name or ":" in name:
+        raise CheckpointError(f"{name!r} is not a path inside {folder}")
+    return folder / relative
+
+
+def sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames and new names in a folder durable (POSIX; elsewhere the file system does so itself)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _files(folder: Path) -> list[str]:
+    found: list[str] = []
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            raise CheckpointError(f"{path}: a checkpoint may not hold links, since what they point at may change")
+        if path.is_file():
+            found.append(path.relative_to(folder).as_posix())
+    return found
+
+
+def _entry(path: Path, *, durable: bool) -> FileEntry:
+    with path.open("rb") as file:
+        if durable:
+            os.fsync(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return FileEntry(file.tell(), digest)
+
+
+def _dump(manifest: Manifest) -> str:
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "step": manifest.step,
+        "score": manifest.score,
+        "files": {name: {"bytes": e.bytes, "sha256": e.sha256} for name, e in manifest.files.items()},
+    }
+    return json.dumps({**data, "sha256": _digest(data)}, indent=1, allow_nan=False)
+
+
+def _digest(data: dict[str, Any]) -> str:
+    body = {key: value for key, value in data.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
