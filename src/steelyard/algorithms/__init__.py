@@ -1,0 +1,37 @@
+"""The algorithm as pure functions on tensors: no configuration, model or logging in here.
+
+Read `advantages.py`, then `surrogates.py`, `aggregation.py`, `kl.py` and, where they meet, `objective.py`.
+"""
+
+from steelyard.algorithms.advantages import Estimator, estimator
+from steelyard.algorithms.aggregation import decision_weights
+from steelyard.algorithms.kl import AdaptiveKL, kl_term
+from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveOutput, merge_metrics
+from steelyard.algorithms.passk import bootstrap_interval, pass_at_k_estimate
+from steelyard.algorithms.returns import span_advantages
+from steelyard.algorithms.schedules import Schedule
+from steelyard.algorithms.shaping import advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.algorithms.surrogates import Surrogate, SurrogateInput, SurrogateOutput, surrogate
+
+__all__ = [
+    "AdaptiveKL",
+    "Estimator",
+    "Objective",
+    "ObjectiveInput",
+    "ObjectiveOutput",
+    "Schedule",
+    "Surrogate",
+    "SurrogateInput",
+    "SurrogateOutput",
+    "advantage_clip",
+    "bootstrap_interval",
+    "decision_weights",
+    "estimator",
+    "handle_truncated",
+    "kl_term",
+    "merge_metrics",
+    "pass_at_k_estimate",
+    "soft_length_penalty",
+    "span_advantages",
+    "surrogate",
+]

@@ -1,0 +1,55 @@
+"""A user's own advantage estimator, named by import path."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from steelyard.errors import ConfigError
+
+
+def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+    """Load ``"module:function"`` (the working directory counts as importable) and check all that it returns.
+
+    The function gets ``reward_M`` (float64) and ``group_M``, and ``k`` as a keyword if one is configured.
+    """
+    function = _load(path)
+    return partial(_checked, path, function if k is None else partial(function, k=k))
+
+
+def _load(path: str) -> Callable[..., Any]:
+    module_name, _, function_name = path.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        function: object = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"advantage estimator {path!r}: cannot import module {module_name!r} ({error})") from error
+    except AttributeError as error:
+        raise ConfigError(f"advantage estimator {path!r}: {module_name!r} has no {function_name!r}") from error
+    if not callable(function):
+        raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
+    return cast("Callable[..., Any]", function)
+
+
+def _checked(path: str, function: Callable[..., Any], reward_M: Tensor, group_M: Tensor) -> Tensor:
+    """Call the function and refuse what would quietly poison a step."""
+    advantage_M = function(reward_M.to(torch.float64), group_M)
+    wanted = f"it must return a tensor of {len(reward_M)} finite advantages, one for each reward"
+    if not isinstance(advantage_M, Tensor):
+        raise ConfigError(f"advantage estimator {path!r} returned a {type(advantage_M).__name__}: {wanted}")
+    if advantage_M.shape != reward_M.shape:
+        raise ConfigError(f"advantage estimator {path!r} returned shape {list(advantage_M.shape)}: {wanted}")
+    bad_M = ~torch.isfinite(advantage_M)
+    if bool(bad_M.any()):
+        first = int(bad_M.nonzero()[0])
+        given = f"{advantage_M[first].item()} for reward {reward_M[first].item()} (sample {first})"
+        raise ConfigError(f"advantage estimator {path!r} returned {given}: {wanted}")
+    return advantage_M.detach().to(torch.float64)

@@ -1,0 +1,135 @@
+"""The loss of a microbatch, composed of surrogate, importance correction, KL and entropy.
+
+``loss = sum_N weight_N * (importance_N * surrogate_N + kl_coefficient * kl_N - entropy_coefficient * entropy_N)``
+
+Weights come from `decision_weights` over the whole minibatch, so losses, gradients and metrics of its microbatches
+add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steelyard.algorithms.flat import largest, require_flat
+from steelyard.algorithms.importance import importance_statistics, importance_weights
+from steelyard.algorithms.kl import LOSS_ESTIMATORS, check_loss_estimator, k3, kl_term
+from steelyard.algorithms.surrogates import Surrogate, SurrogateInput, SurrogateOutput
+from steelyard.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectiveInput:
+    """Flat over the N decisions of a microbatch; gradients flow through ``logp_N``, ``entropy_N``, ``exact_kl_N``."""
+
+    logp_N: Tensor
+    """Current log-probs."""
+    old_logp_N: Tensor
+    """The learner's at the start of the update; with a single update, ``logp_N.detach()``."""
+    behaviour_logp_N: Tensor
+    """Recorded by the sampler."""
+    advantage_N: Tensor
+    sample_N: Tensor
+    weight_N: Tensor
+    entropy_N: Tensor | None = None
+    reference_logp_N: Tensor | None = None
+    exact_kl_N: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in self.__slots__}
+        require_flat(**{name: tensor for name, tensor in given.items() if tensor is not None})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectiveOutput:
+    loss: Tensor
+    metrics: dict[str, Tensor]
+    """Detached scalars: ``loss`` and ``weight`` are sums, keys ending in ``_max`` maxima, the rest sums weighted by
+    ``weight_N``. `merge_metrics` joins those of microbatches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    surrogate: Surrogate
+    kl: str | None = None
+    """``k2``, ``k3``, ``k3_unbiased`` or ``exact``; ``None`` for no KL in the loss."""
+    importance_cap: float | None = None
+    """Cap of the old / behaviour correction; ``None`` for no correction."""
+
+    def __post_init__(self) -> None:
+        if self.kl is not None:
+            check_loss_estimator(self.kl)
+        if self.importance_cap is not None and self.importance_cap <= 0:
+            raise ConfigError(f"importance_cap must be above 0 (2 is usual), got {self.importance_cap}")
+
+    def __call__(
+        self, inp: ObjectiveInput, *, kl_coefficient: float = 0.0, entropy_coefficient: float = 0.0
+    ) -> ObjectiveOutput:
+        surrogate = self.surrogate(SurrogateInput(inp.logp_N, inp.old_logp_N, inp.advantage_N, inp.sample_N))
+        loss_N = surrogate.loss_N
+        if self.importance_cap is not None:
+            loss_N = importance_weights(inp.old_logp_N, inp.behaviour_logp_N, self.importance_cap) * loss_N
+        kl_N = self._kl(inp)
+        if kl_N is not None and kl_coefficient:
+            loss_N = loss_N + kl_coefficient * kl_N
+        if entropy_coefficient:
+            if inp.entropy_N is None:
+                raise ValueError(f"entropy_coefficient is {entropy_coefficient} but the input has no entropy_N")
+            loss_N = loss_N - entropy_coefficient * inp.entropy_N
+        loss = (inp.weight_N * loss_N).sum()
+        return ObjectiveOutput(loss, self._metrics(inp, surrogate, kl_N, loss))
+
+    def _kl(self, inp: ObjectiveInput) -> Tensor | None:
+        if self.kl is None:
+            return None
+        field, tensor = ("reference_logp_N", inp.reference_logp_N)
+        if LOSS_ESTIMATORS[self.kl]:
+            field, tensor = ("exact_kl_N", inp.exact_kl_N)
+        if tensor is None:
+            raise ValueError(f"kl {self.kl!r} needs {field}, which the input lacks")
+        return tensor if LOSS_ESTIMATORS[self.kl] else kl_term(self.kl, inp.logp_N, tensor, inp.old_logp_N)
+
+    @torch.no_grad()
+    def _metrics(
+        self, inp: ObjectiveInput, surrogate: SurrogateOutput, kl_N: Tensor | None, loss: Tensor
+    ) -> dict[str, Tensor]:
+        log_ratio_N = (inp.logp_N - inp.old_logp_N).abs()
+        importance = importance_statistics(inp.old_logp_N, inp.behaviour_logp_N, inp.weight_N, self.importance_cap)
+        means: dict[str, Tensor | None] = {
+            "clip_share": surrogate.clipped_N,
+            "kl": kl_N,
+            "kl_k3": None if inp.reference_logp_N is None else k3(inp.logp_N - inp.reference_logp_N),
+            "entropy": inp.entropy_N,
+            "logp": inp.logp_N,
+            "log_ratio": log_ratio_N,
+        }
+        return {
+            "loss": loss.detach(),
+            "weight": inp.weight_N.sum(),
+            **{key: (inp.weight_N * value_N).sum() for key, value_N in means.items() if value_N is not None},
+            "log_ratio_max": largest(log_ratio_N),
+            "importance_log_ratio": importance.log_ratio,
+            "importance_log_ratio_max": importance.log_ratio_max,
+            "importance_ratio": importance.ratio,
+            "importance_capped": importance.capped,
+        }
+
+
+def merge_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Metrics of a minibatch from those of its microbatches: sums of ``loss`` and ``weight``, maxima of ``*_max``, and
+    true means of the rest (under ``constant`` aggregation weights do not sum to 1, so their sum is divided out).
+    """
+    keys = list(parts[0]) if parts else []
+    joined = {key: torch.stack([part[key] for part in parts]) for key in keys}
+    merged: dict[str, Tensor] = {}
+    for key, value_P in joined.items():
+        if key.endswith("_max"):
+            merged[key] = value_P.max()
+        elif key in ("loss", "weight"):
+            merged[key] = value_P.sum()
+        else:
+            merged[key] = value_P.sum() / joined["weight"].sum().clamp(min=torch.finfo(value_P.dtype).tiny)
+    return merged

@@ -1,0 +1,122 @@
+"""Surrogate losses per decision: what to minimise so that decisions with a positive advantage become likelier.
+
+``rho = exp(logp - old_logp)`` is the ratio of the current to the old policy. With a single update per rollout
+``old_logp`` is the detached current one, so the ratio is 1 and only its gradient matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steelyard.algorithms.flat import renumber, require_flat
+from steelyard.algorithms.names import look_up
+from steelyard.errors import ConfigError
+
+LARGEST_LOG_RATIO = 20.0
+"""Log ratios above this are cut: ``exp`` would overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurrogateInput:
+    """Flat over the N decisions of a microbatch; all decisions of a sample are in the same microbatch."""
+
+    logp_N: Tensor
+    old_logp_N: Tensor
+    advantage_N: Tensor
+    sample_N: Tensor
+    """Which sample each decision belongs to (any integers)."""
+
+    def __post_init__(self) -> None:
+        require_flat(
+            logp_N=self.logp_N, old_logp_N=self.old_logp_N, advantage_N=self.advantage_N, sample_N=self.sample_N
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurrogateOutput:
+    loss_N: Tensor
+    clipped_N: Tensor
+    """Where the clip is in force (bool)."""
+
+
+Surrogate = Callable[[SurrogateInput], SurrogateOutput]
+
+
+def ppo_clip(
+    inp: SurrogateInput, *, clip_low: float = 0.2, clip_high: float = 0.28, dual_clip: float | None = None
+) -> SurrogateOutput:
+    """``-min(rho A, clip(rho, 1 - low, 1 + high) A)``. PPO, arXiv 1707.06347; separate bounds: DAPO, 2503.14476.
+
+    With ``dual_clip`` c (usually 3) the objective of a negative advantage is no lower than ``c A``, which bounds the
+    push away from one sample; Ye et al., arXiv 1912.09729.
+    """
+    ratio_N = _exp(inp.logp_N - inp.old_logp_N.detach())
+    return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, dual_clip)
+
+
+def gspo(inp: SurrogateInput, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> SurrogateOutput:
+    """PPO's clip on the ratio of whole sequences, ``s_i = exp(mean_t log rho_t)`` over the sample's decisions.
+
+    Each decision carries ``sg[s_i] * pi / sg[pi]``: the value of the sequence ratio with the gradient of its own
+    log-prob, so that their mean over the sequence has the gradient of ``s_i A``. That mean is ``sequence_mean``: with
+    another aggregation this is no longer the algorithm, and the configuration refuses it. arXiv 2507.18071.
+    """
+    log_ratio_N = inp.logp_N.detach() - inp.old_logp_N.detach()
+    index_N, count_M = renumber(inp.sample_N)
+    mean_M = log_ratio_N.new_zeros(len(count_M)).index_add(0, index_N, log_ratio_N) / count_M
+    ratio_N = _exp(mean_M[index_N]) * torch.exp(inp.logp_N - inp.logp_N.detach())
+    return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, None)
+
+
+def cispo(inp: SurrogateInput, *, ratio_cap: float = 5.0) -> SurrogateOutput:
+    """``-sg[min(rho, ratio_cap)] A log pi``: the weight is capped, no decision dropped. MiniMax, arXiv 2506.13585."""
+    ratio_N = _exp((inp.logp_N - inp.old_logp_N).detach())
+    return SurrogateOutput(-ratio_N.clamp(max=ratio_cap) * inp.advantage_N * inp.logp_N, ratio_N > ratio_cap)
+
+
+def reinforce(inp: SurrogateInput) -> SurrogateOutput:
+    """``-A log pi``: right for one update per rollout only, since nothing corrects for a policy that has moved."""
+    return SurrogateOutput(-inp.advantage_N * inp.logp_N, torch.zeros_like(inp.logp_N, dtype=torch.bool))
+
+
+SURROGATES: dict[str, Callable[..., SurrogateOutput]] = {
+    "ppo_clip": ppo_clip,
+    "gspo": gspo,
+    "cispo": cispo,
+    "reinforce": reinforce,
+}
+
+
+def surrogate(name: str, **options: Any) -> Surrogate:
+    """The surrogate of that name with its options bound."""
+    function = look_up("surrogate", name, SURROGATES)
+    accepted = [key for key in signature(function).parameters if key != "inp"]
+    unknown = [key for key in options if key not in accepted]
+    if unknown:
+        takes = ", ".join(accepted) or "none"
+        raise ConfigError(f"surrogate {name!r} has no option {unknown[0]!r}: its options are {takes}")
+    return partial(function, **options)
+
+
+def _exp(log_ratio_N: Tensor) -> Tensor:
+    return log_ratio_N.clamp(max=LARGEST_LOG_RATIO).exp()
+
+
+def _clipped(
+    ratio_N: Tensor, advantage_N: Tensor, clip_low: float, clip_high: float, dual_clip: float | None
+) -> SurrogateOutput:
+    low, high = 1 - clip_low, 1 + clip_high
+    objective_N = torch.minimum(ratio_N * advantage_N, ratio_N.clamp(low, high) * advantage_N)
+    clipped_N = ((advantage_N > 0) & (ratio_N > high)) | ((advantage_N < 0) & (ratio_N < low))
+    if dual_clip is not None:
+        bounded_N = (advantage_N < 0) & (ratio_N > dual_clip)
+        objective_N = torch.where(bounded_N, dual_clip * advantage_N, objective_N)
+        clipped_N = clipped_N | bounded_N
+    return SurrogateOutput(-objective_N, clipped_N)
