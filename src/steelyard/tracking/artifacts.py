@@ -1,0 +1,85 @@
+"""The samples shown to a person, kept as files: ``samples-00000010.md`` to read and ``.jsonl`` to work with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from steelyard.tracking.base import Metric
+from steelyard.tracking.shown import ShownSample, printable, prompt_text
+from steelyard.types import Verdict
+
+_NAME = re.compile(r"samples-(\d+)\.(?:md|jsonl)")
+
+
+class ArtifactTracker:
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
+        """Metrics are not artifacts."""
+
+    def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write(self.folder / f"samples-{step:08d}.jsonl", "".join(_line(step, sample) for sample in shown))
+        _write(self.folder / f"samples-{step:08d}.md", markdown(step, shown))
+
+    def rewind(self, step: int) -> None:
+        if not self.folder.is_dir():
+            return
+        for path in list(self.folder.iterdir()):
+            if (match := _NAME.fullmatch(path.name)) and int(match[1]) > step:
+                path.unlink()
+
+    def close(self) -> None: ...
+
+
+def markdown(step: int, shown: Sequence[ShownSample]) -> str:
+    """The samples of one step as a page."""
+    return "\n".join([f"# Samples at step {step}\n", *(_section(sample) for sample in shown)])
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """A verdict in a line: reward and parts, or what went wrong."""
+    if verdict.status == "unscored":
+        return f"unscored ({verdict.cause}) {verdict.reason}".rstrip()
+    words = [f"reward {verdict.reward:.4g}", "success" if verdict.success else "no success"]
+    if verdict.status == "rejected":
+        words[1] = f"rejected: {verdict.reason}"
+    return " · ".join([*words, *(f"{name} {value:.4g}" for name, value in verdict.parts.items())])
+
+
+def _section(sample: ShownSample) -> str:
+    return (
+        f"## {sample.label.capitalize()} · task {sample.task_id}\n\n{verdict_line(sample.verdict)}\n\n"
+        f"Prompt:\n\n{_block(prompt_text(sample.prompt))}\n\nSample:\n\n{_block(sample.text)}\n"
+    )
+
+
+def _block(text: str) -> str:
+    """A fenced block whose fence is longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{printable(text)}\n{fence}"
+
+
+def _line(step: int, sample: ShownSample) -> str:
+    prompt = sample.prompt if isinstance(sample.prompt, str) else [dict(message) for message in sample.prompt]
+    row = {
+        "step": step,
+        "label": sample.label,
+        "task_id": sample.task_id,
+        "prompt": prompt,
+        "text": sample.text,
+        "verdict": sample.verdict.to_json(),
+    }
+    return json.dumps(row) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a kill half-way leaves the old file."""
+    beside = path.with_name(f".{path.name}.writing")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,63 @@
+"""Which samples of a step are shown to a person, and how their text is made safe to print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from steelyard.types import Group, Prompt, Verdict
+
+LABELS = ("best", "median", "worst")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSample:
+    label: str
+    """``best``, ``median`` or ``worst``."""
+    task_id: str
+    prompt: Prompt
+    text: str
+    verdict: Verdict
+
+
+def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
+    """The best, the median and the worst sample by reward, of those that carry one; fewer if there are fewer.
+
+    Equal rewards are ordered by slot and sample, so a resumed run shows the same ones.
+    """
+    counted = [
+        (verdict, sample, group.task)
+        for group in groups
+        for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+        if verdict.counts
+    ]
+    counted.sort(key=lambda item: (-item[0].reward, item[1].key))
+    last = len(counted) - 1
+    places = {"best": 0, "median": last // 2, "worst": last}
+    shown: dict[int, ShownSample] = {}
+    for label in ("best", "worst", "median"):
+        place = places[label]
+        if counted and place not in shown:
+            verdict, sample, task = counted[place]
+            shown[place] = ShownSample(label, task.id, task.prompt, sample.text, verdict)
+    return [shown[place] for place in sorted(shown)]
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt as text; chat messages as ``role: content``, one below the other."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(f"{message.get('role', '?')}: {message.get('content', '')}" for message in prompt)
+
+
+def printable(text: str) -> str:
+    """Text a model wrote, with control characters shown and not obeyed (line breaks stay, tabs become spaces)."""
+    text = text.replace("\r\n", "\n").expandtabs(4)
+    return "".join(c if c == "\n" or c.isprintable() else _visible(c) for c in text)
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\N{SYMBOL FOR DELETE}" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"

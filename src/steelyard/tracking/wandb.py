@@ -1,0 +1,91 @@
+"""Weights & Biases (extra ``wandb``), online or offline; a resumed run goes on under the same id.
+
+The run's id is kept in the run folder. Metrics are plotted over a ``step`` metric of our own and not over the
+service's counter of calls, which refuses to go back: what a resumed run logs again comes to lie on the same step.
+The service keeps both points; after an exact resume they are equal, ``time/*`` aside.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from steelyard.errors import MissingExtraError
+from steelyard.tracking.artifacts import verdict_line
+from steelyard.tracking.base import Histogram, Metric
+from steelyard.tracking.shown import ShownSample, printable, prompt_text
+
+_ID = "wandb-id.txt"
+_COLUMNS = ("label", "task", "prompt", "text", "reward", "verdict")
+
+
+class WandbTracker:
+    """``mode="offline"`` needs neither network nor login; ``wandb sync`` uploads the folder later."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        project: str = "steelyard",
+        name: str | None = None,
+        mode: Literal["online", "offline"] = "online",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise MissingExtraError("logging to Weights & Biases", "wandb") from error
+        self._wandb = wandb
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.run_id = _stored_id(folder / _ID)
+        self._run = wandb.init(
+            project=project,
+            name=name,
+            id=self.run_id,
+            dir=str(folder),
+            mode=mode,
+            config=dict(config or {}),
+            resume="allow" if mode == "online" else None,
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        self._run.define_metric("step", hidden=True)
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
+        self._run.log({"step": step, **{name: self._value(metric) for name, metric in metrics.items()}})
+
+    def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
+        rows = [
+            [
+                s.label,
+                s.task_id,
+                printable(prompt_text(s.prompt)),
+                printable(s.text),
+                s.verdict.reward,
+                verdict_line(s.verdict),
+            ]
+            for s in shown
+        ]
+        self._run.log({"step": step, "samples": self._wandb.Table(columns=list(_COLUMNS), data=rows)})
+
+    def rewind(self, step: int) -> None:
+        """Nothing to cut: the same steps are logged again over the ``step`` metric."""
+
+    def close(self) -> None:
+        self._run.finish()
+
+    def _value(self, metric: Metric) -> Any:
+        if isinstance(metric, Histogram):
+            return self._wandb.Histogram(np_histogram=(list(metric.counts), list(metric.edges)))
+        return metric
+
+
+def _stored_id(path: Path) -> str:
+    if path.exists():
+        return path.read_text(encoding="utf-8").strip()
+    run_id = uuid.uuid4().hex[:8]
+    path.write_text(run_id + "\n", encoding="utf-8")
+    return run_id
