@@ -1,0 +1,31 @@
+"""Verifiers and the pools that run them. Nothing here imports torch, so workers start fast and small."""
+
+from steelyard.verification.base import Batch, Item, Mode, One, Pool, Verifier, WholeGroup
+from steelyard.verification.functions import FunctionVerifier, as_verifier, load_verifier, mode_of, verifier
+from steelyard.verification.inline import InlinePool
+from steelyard.verification.judging import judge, judge_all
+from steelyard.verification.loading import load_function
+from steelyard.verification.trl import TRLVerifier
+from steelyard.verification.weighted import Part, WeightedVerifier
+
+__all__ = [
+    "Batch",
+    "FunctionVerifier",
+    "InlinePool",
+    "Item",
+    "Mode",
+    "One",
+    "Part",
+    "Pool",
+    "TRLVerifier",
+    "Verifier",
+    "WeightedVerifier",
+    "WholeGroup",
+    "as_verifier",
+    "judge",
+    "judge_all",
+    "load_function",
+    "load_verifier",
+    "mode_of",
+    "verifier",
+]

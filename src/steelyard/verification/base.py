@@ -1,0 +1,102 @@
+"""What a verifier is, and what carries items to it and verdicts back.
+
+A *verifier* judges items. It declares how many it wants at a time (its *mode*): one, a batch of any items, or a whole
+group of one task. A *pool* takes items as the sampler finishes them, hands them to the verifier as its mode asks and
+gives the verdicts back as they come, in any order. Inline, in processes and on a cluster the two protocols are the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from steelyard.types import Sample, SampleKey, Task, Verdict
+
+EXCEPTION = "exception"
+BAD_RETURN = "bad return"
+NO_SCORE = "no score"
+EXITED = "exited"
+OUT_OF_MEMORY = "out of memory"
+"""Causes of an unscored verdict that can arise in the process that runs the verifier."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item:
+    """One thing to judge: a sample and the task it was made for."""
+
+    task: Task
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """The verifier takes one item at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The verifier takes up to ``size`` items at a time, of any tasks; an item's verdict depends on itself alone."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"batch size {self.size}: a batch holds at least one item")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeGroup:
+    """The verifier takes all samples of one task together, since it compares them."""
+
+
+Mode = One | Batch | WholeGroup
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Judges items. Build one from your own function with :func:`steelyard.verification.as_verifier`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def floor(self) -> float:
+        """The reward of a rejected sample."""
+        ...
+
+    @property
+    def version(self) -> str | None:
+        """Changes whenever a verdict could change. ``None``: not declared, so verdicts are never reused."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same item always gets the same verdict."""
+        ...
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        """One verdict an item, in order. May raise; :func:`steelyard.verification.judge` turns that into verdicts."""
+        ...
+
+
+class Pool(Protocol):
+    """Carries items to a verifier and verdicts back. Every item submitted comes back exactly once."""
+
+    def submit(self, items: Sequence[Item]) -> None:
+        """Hand over one sample, several, or a whole group. The pool forms the calls that the verifier's mode asks."""
+        ...
+
+    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+        """Verdicts that are there. ``wait=True`` starts what was held back for a fuller batch or group, and goes on
+        until everything submitted is done.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of workers; what was not completed is dropped."""
+        ...

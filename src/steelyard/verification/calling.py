@@ -1,0 +1,70 @@
+"""Calling users' functions: names, signatures, and coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from functools import cache, partial
+from typing import Any, cast
+
+from steelyard.errors import VerifierError
+
+AnyFunction = Callable[..., Any]
+
+
+def name_of(function: AnyFunction) -> str:
+    """What a function is called, also for partials and callable objects."""
+    if isinstance(function, partial):
+        return name_of(cast("partial[Any]", function).func)
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def parameters_of(function: AnyFunction) -> dict[str, inspect.Parameter] | None:
+    """The parameters, or ``None`` for callables that do not tell (some built-ins)."""
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return None
+
+
+def require_two_arguments(function: AnyFunction, form: str) -> None:
+    """Refuse, before any sample is made, a function that cannot be called as ``form`` says."""
+    if parameters_of(function) is None:
+        return
+    signature = inspect.signature(function)
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise VerifierError(
+            f"verifier {name_of(function)}{signature} cannot be called as {form}: {error}. "
+            f"Give it two arguments, or name one `completions` to be called as TRL calls reward functions"
+        ) from None
+
+
+def call(function: AnyFunction, *args: object, **kwargs: object) -> object:
+    """Call, and wait for the result if it is a coroutine."""
+    result = function(*args, **kwargs)
+    return _awaited(cast("Awaitable[object]", result)) if inspect.isawaitable(result) else result
+
+
+async def _wait(result: Awaitable[object]) -> object:
+    return await result
+
+
+def _awaited(result: Awaitable[object]) -> object:
+    """Wait on an event loop in a thread of its own, so that it works under a notebook's running loop too."""
+    future = asyncio.run_coroutine_threadsafe(_wait(result), _event_loop())
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        raise
+
+
+@cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="verifier coroutines", daemon=True).start()
+    return loop

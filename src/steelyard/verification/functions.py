@@ -1,0 +1,170 @@
+"""Users' functions as verifiers: ``f(task, text)``, batches, groups, TRL style, several with weights, import paths.
+
+::
+
+    def score(task, text):
+        return text.strip() == task.spec["answer"]
+
+    @steelyard.verifier(mode="batch", size=32, version="1", deterministic=True)
+    def score_many(tasks, texts):
+        return [len(text) / 100 for text in texts]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
+
+from steelyard.errors import VerifierError
+from steelyard.types import Verdict
+from steelyard.verification.base import Batch, Item, Mode, One, Verifier, WholeGroup
+from steelyard.verification.calling import AnyFunction, call, name_of, require_two_arguments
+from steelyard.verification.loading import load_function
+from steelyard.verification.returns import as_scores, verdict_of
+from steelyard.verification.trl import TRLVerifier, is_trl_style
+from steelyard.verification.weighted import Part, WeightedVerifier
+
+ModeName = Literal["one", "batch", "group"]
+
+
+class Settings(TypedDict, total=False):
+    """What may be declared of a function; see :class:`FunctionVerifier`."""
+
+    name: str
+    mode: ModeName
+    size: int
+    floor: float
+    success_at: float | None
+    version: str | None
+    deterministic: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionVerifier:
+    """A function as a verifier. Called as ``f(task, text)``, in a batch ``f(tasks, texts)``, for a group
+    ``f(task, texts)``; the last two return a list. It stays callable as the function it wraps.
+    """
+
+    function: AnyFunction
+    name: str = ""
+    mode: Mode = field(default_factory=One)
+    floor: float = 0.0
+    """Reward of a sample for which the function raises ``Invalid``."""
+    success_at: float | None = 1.0
+    """A number r is a success when r >= this; ``None``: numbers are never one."""
+    version: str | None = None
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        form = {One: "f(task, text)", Batch: "f(tasks, texts)", WholeGroup: "f(task, texts)"}[type(self.mode)]
+        require_two_arguments(self.function, form)
+        object.__setattr__(self, "name", self.name or name_of(self.function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        return [
+            verdict_of(score, item.sample.text, floor=self.floor, success_at=self.success_at)
+            for score, item in zip(self._scores(items), items, strict=True)
+        ]
+
+    def _scores(self, items: Sequence[Item]) -> list[object]:
+        texts = [item.sample.text for item in items]
+        if isinstance(self.mode, One):
+            return [call(self.function, item.task, text) for item, text in zip(items, texts, strict=True)]
+        if isinstance(self.mode, Batch):
+            return as_scores(call(self.function, [item.task for item in items], texts), len(items))
+        return as_scores(call(self.function, items[0].task, texts), len(items))
+
+
+@overload
+def verifier(function: AnyFunction, /) -> FunctionVerifier | TRLVerifier: ...
+@overload
+def verifier(**settings: Unpack[Settings]) -> Callable[[AnyFunction], FunctionVerifier | TRLVerifier]: ...
+def verifier(function: AnyFunction | None = None, /, **settings: Unpack[Settings]) -> Any:
+    """Declare what a function is as a verifier: ``@verifier`` or ``@verifier(mode="batch", size=32, floor=-1.0)``."""
+    if function is not None:
+        return from_function(function)
+
+    def decorate(decorated: AnyFunction) -> FunctionVerifier | TRLVerifier:
+        return from_function(decorated, **settings)
+
+    return decorate
+
+
+def from_function(function: AnyFunction, **settings: Unpack[Settings]) -> FunctionVerifier | TRLVerifier:
+    """A verifier from a function; a parameter named ``completions`` makes it a TRL-style one."""
+    kind = TRLVerifier if is_trl_style(function) else FunctionVerifier
+    return kind(function, **_constructor_arguments(settings))
+
+
+def as_verifier(thing: object, **settings: Unpack[Settings]) -> Verifier:
+    """A verifier from whatever a user has: a function, a verifier, an import path, or several of these.
+
+    Several: a list of them, or of ``(it, weight)``, or a mapping from names to either. Settings override what the
+    thing itself declares.
+    """
+    if isinstance(thing, str):
+        return load_verifier(thing, **settings)
+    if isinstance(thing, Mapping):
+        named = cast("Mapping[str, object]", thing)
+        return _weighted([_part(part, name) for name, part in named.items()], settings)
+    if isinstance(thing, list | tuple):
+        return _weighted([_part(part, None) for part in cast("Sequence[object]", thing)], settings)
+    if isinstance(thing, FunctionVerifier | TRLVerifier):
+        return replace(thing, **_constructor_arguments(settings)) if settings else thing
+    if isinstance(thing, Verifier):
+        if settings:
+            raise VerifierError(f"{thing.name}: {', '.join(settings)} cannot be set from outside; it declares them")
+        return thing
+    if callable(thing):
+        return from_function(thing, **settings)
+    raise VerifierError(f"{thing!r} is no verifier: give a function f(task, text), or its import path 'module:f'")
+
+
+def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> Verifier:
+    """The verifier that ``"module:name"`` names; a class is built with ``arguments`` first."""
+    found = load_function(path)
+    if isinstance(found, type):
+        return as_verifier(found(**(arguments or {})), **settings)
+    if arguments:
+        raise VerifierError(f"{path!r} is no class, so it takes no arguments ({', '.join(arguments)})")
+    return as_verifier(found, **settings)
+
+
+def _part(thing: object, name: str | None) -> Part:
+    pair = cast("tuple[object, ...]", thing) if isinstance(thing, tuple) else (thing, 1.0)
+    if len(pair) != 2 or not isinstance(pair[1], int | float):
+        raise VerifierError(f"a weighted part is a verifier or (verifier, weight), not {thing!r}")
+    return Part(as_verifier(pair[0], **({"name": name} if name else {})), float(pair[1]))
+
+
+def _weighted(parts: list[Part], settings: Settings) -> WeightedVerifier:
+    unknown = set(settings) - {"name", "floor", "success_at"}
+    if unknown:
+        raise VerifierError(f"{', '.join(sorted(unknown))}: declare this on the parts, not on their weighted sum")
+    return WeightedVerifier(tuple(parts), **cast("dict[str, Any]", settings))
+
+
+def _constructor_arguments(settings: Settings) -> dict[str, Any]:
+    arguments = cast("dict[str, Any]", dict(settings))
+    if "mode" in settings or "size" in settings:
+        arguments["mode"] = mode_of(arguments.pop("mode", "batch"), arguments.pop("size", None))
+    return arguments
+
+
+def mode_of(name: str, size: int | None = None) -> Mode:
+    """The mode by name: "one", "batch" (with its size) or "group"."""
+    if name == "batch":
+        if size is None:
+            raise VerifierError('mode="batch" needs a size: how many items the function takes at a time')
+        return Batch(size)
+    if size is not None:
+        raise VerifierError(f'size={size} belongs to mode="batch", not to mode="{name}"')
+    if name == "one":
+        return One()
+    if name == "group":
+        return WholeGroup()
+    raise VerifierError(f'mode="{name}" is none of "one", "batch", "group"')

@@ -1,0 +1,105 @@
+"""One call of a verifier, guarded: whatever it does, every item gets a verdict and the blame is explicit."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from steelyard.errors import Invalid
+from steelyard.types import Verdict
+from steelyard.verification.base import (
+    BAD_RETURN,
+    EXCEPTION,
+    EXITED,
+    OUT_OF_MEMORY,
+    Batch,
+    Item,
+    Mode,
+    One,
+    Verifier,
+    WholeGroup,
+)
+from steelyard.verification.returns import BadReturn, sound
+
+TAIL_CHARACTERS = 1200
+"""How much of a traceback's end is kept as the reason."""
+
+GroupKey = tuple[int, int, int]
+
+_HERE = str(Path(__file__).parent)
+
+
+def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
+    """Verify ``items`` in one call; one verdict an item, in order.
+
+    ``Invalid`` is rejected with the verifier's floor, any other exception is unscored. When a batch of several fails
+    as a whole its items are tried one by one, so one bad item never loses the others. ``KeyboardInterrupt`` passes.
+    """
+    try:
+        returned = verifier.verify(items)
+        if len(returned) != len(items):
+            raise BadReturn(f"{verifier.name}: {len(returned)} verdicts for {len(items)} items")
+        return [_checked(verdict, item) for verdict, item in zip(returned, items, strict=True)]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier may do anything
+        if len(items) > 1 and not isinstance(verifier.mode, WholeGroup) and not isinstance(error, BadReturn):
+            return [verdict for item in items for verdict in judge(verifier, [item])]
+        return [_verdict_of_error(error, verifier.floor)] * len(items)
+
+
+def judge_all(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
+    """Verify any number of items in the calls that the verifier's mode asks for; verdicts in the order of items."""
+    verdicts: dict[int, Verdict] = {}
+    for indices in calls(verifier.mode, items):
+        verdicts.update(zip(indices, judge(verifier, [items[index] for index in indices]), strict=True))
+    return [verdicts[index] for index in range(len(items))]
+
+
+def calls(mode: Mode, items: Sequence[Item]) -> list[list[int]]:
+    """Which items, by index, go into which call."""
+    if isinstance(mode, One):
+        return [[index] for index in range(len(items))]
+    if isinstance(mode, Batch):
+        return [list(range(len(items)))[start : start + mode.size] for start in range(0, len(items), mode.size)]
+    groups: dict[GroupKey, list[int]] = {}
+    for index, item in enumerate(items):
+        groups.setdefault(group_of(item), []).append(index)
+    return list(groups.values())
+
+
+def group_of(item: Item) -> GroupKey:
+    """Which group an item belongs to: step, slot and attempt of its sample."""
+    key = item.sample.key
+    return key.step, key.slot, key.attempt
+
+
+def _checked(verdict: object, item: Item) -> Verdict:
+    if isinstance(verdict, Verdict):
+        return sound(verdict, item.sample.text)
+    return Verdict.unscored(BAD_RETURN, f"expected a Verdict, got {type(verdict).__name__}")
+
+
+def _verdict_of_error(error: BaseException, floor: float) -> Verdict:
+    if isinstance(error, Invalid):
+        return Verdict.rejected(str(error), floor=floor)
+    if isinstance(error, BadReturn):
+        return Verdict.unscored(BAD_RETURN, str(error))
+    if isinstance(error, SystemExit):
+        return Verdict.unscored(EXITED, f"the verifier called exit with {error.code!r}")
+    cause = OUT_OF_MEMORY if isinstance(error, MemoryError) else EXCEPTION
+    return Verdict.unscored(cause, traceback_tail(error))
+
+
+def traceback_tail(error: BaseException) -> str:
+    """The end of the traceback, from the first frame that is not of this package."""
+    lines = traceback.format_exception(type(error), error, _past_this_package(error.__traceback__))
+    text = "".join(lines).strip()
+    return text if len(text) <= TAIL_CHARACTERS else "..." + text[-TAIL_CHARACTERS:]
+
+
+def _past_this_package(trace: TracebackType | None) -> TracebackType | None:
+    start = trace
+    while start is not None and start.tb_frame.f_code.co_filename.startswith(_HERE):
+        start = start.tb_next
+    return start or trace

@@ -1,0 +1,102 @@
+"""From what a user's function returned to a verdict; a return that makes no sense is never a silent 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from steelyard.errors import Invalid
+from steelyard.types import Verdict
+from steelyard.verification.base import BAD_RETURN, NO_SCORE
+
+
+class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
+    """A verifier returned something that is not one score an item."""
+
+
+def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None) -> Verdict:
+    """The verdict that one returned value stands for.
+
+    bool: reward 1 or 0 and success itself. A number r: reward r, success = r >= ``success_at``. None: unscored, "no
+    score". An ``Invalid`` put into a list of scores: rejected with the floor. A Verdict: itself, if it is sound.
+    """
+    if raw is None:
+        return Verdict.unscored(NO_SCORE, "the verifier returned None (a return statement forgotten?)")
+    if isinstance(raw, Invalid):
+        return Verdict.rejected(str(raw), floor=floor)
+    if isinstance(raw, Verdict):
+        return sound(raw, text)
+    value = as_number(raw)
+    if isinstance(value, bool):
+        return Verdict.scored(float(value), success=value)
+    if value is None:
+        return Verdict.unscored(BAD_RETURN, f"expected a number, a bool or a Verdict, got {_shown(raw)}")
+    if not math.isfinite(value):
+        return Verdict.unscored(BAD_RETURN, f"the reward is {value}")
+    return Verdict.scored(value, success=success_at is not None and value >= success_at)
+
+
+def sound(verdict: Verdict, text: str) -> Verdict:
+    """The verdict itself, its numbers as plain floats, or an unscored one that says what is wrong with it."""
+    if verdict.status == "unscored":
+        return verdict
+    reward = as_number(verdict.reward)
+    if reward is None or not math.isfinite(reward):
+        return Verdict.unscored(BAD_RETURN, f"the verdict's reward is {_shown(verdict.reward)}")
+    parts = {str(name): as_number(value) for name, value in verdict.parts.items()}
+    for name, value in parts.items():
+        if value is None or not math.isfinite(value):
+            return Verdict.unscored(BAD_RETURN, f"the verdict's part {name!r} is {_shown(verdict.parts[name])}")
+    fault = _fault_of_steps(verdict.steps, len(text))
+    if fault:
+        return Verdict.unscored(BAD_RETURN, fault)
+    return Verdict(
+        verdict.status,
+        float(reward),
+        {name: float(value) for name, value in parts.items() if value is not None},
+        bool(verdict.success),
+        tuple((int(end), float(step_reward)) for end, step_reward in verdict.steps),
+        verdict.reason,
+        verdict.cause,
+        verdict.tries,
+    )
+
+
+def as_number(raw: object) -> float | bool | None:
+    """A bool or float for Python, numpy and tensor scalars; ``None`` for anything else."""
+    if not isinstance(raw, bool | int | float) and getattr(raw, "ndim", None) == 0 and hasattr(raw, "item"):
+        raw = cast("Any", raw).item()
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, int | float):
+        return float(raw)
+    return None
+
+
+def as_scores(raw: object, count: int) -> list[object]:
+    """The returned values, one an item; raises :class:`BadReturn` where there is no such reading."""
+    iterable = isinstance(raw, Iterable) and not isinstance(raw, str | bytes | Mapping)
+    if not iterable or getattr(cast("object", raw), "ndim", 1) != 1:
+        raise BadReturn(f"expected a list of {count} scores, got {_shown(cast('object', raw))}")
+    scores = list(cast("Iterable[object]", raw))
+    if len(scores) != count:
+        raise BadReturn(f"expected {count} scores, one an item, got {len(scores)}")
+    return scores
+
+
+def _fault_of_steps(steps: Iterable[tuple[int, float]], length: int) -> str:
+    before = -1
+    for end, reward in steps:
+        value = as_number(reward)
+        if value is None or not math.isfinite(value):
+            return f"the step reward at {end} is {_shown(reward)}"
+        if not before < end <= length:
+            return f"step offsets must rise and lie within the text of {length} characters, got {end} after {before}"
+        before = end
+    return ""
+
+
+def _shown(raw: object) -> str:
+    text = repr(raw)
+    return f"{type(raw).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

@@ -1,0 +1,118 @@
+"""Several verifiers at once: a weighted sum with named parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steelyard.errors import VerifierError
+from steelyard.types import Verdict
+from steelyard.verification.base import NO_SCORE, Batch, Item, Mode, One, Verifier, WholeGroup
+from steelyard.verification.judging import judge_all
+
+
+@dataclass(frozen=True)
+class Part:
+    """One verifier of several. ``decides``: the whole is a success only if this part is one."""
+
+    verifier: Verifier
+    weight: float = 1.0
+    decides: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedVerifier:
+    """reward = sum of weight times reward over the parts that gave one; ``parts`` holds the raw rewards by name.
+
+    A part that returns None is left out; the sample is unscored ("no score") only if all are. A part that *fails*
+    makes the sample unscored, since a sum that lacks it would mean something else. A part that rejects rejects.
+    Success: every deciding part that gave a score succeeded, or, with ``success_at``, reward >= ``success_at``.
+    """
+
+    parts: tuple[Part, ...]
+    name: str = "weighted"
+    floor: float = 0.0
+    success_at: float | None = None
+
+    def __post_init__(self) -> None:
+        names = [part.verifier.name for part in self.parts]
+        if not names:
+            raise VerifierError("a weighted verifier needs at least one part")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise VerifierError(
+                f"two parts are named {twice[0]!r}: give each a name of its own, they label the metrics"
+            )
+
+    @property
+    def mode(self) -> Mode:
+        """The widest of the parts': a group if any needs one, else the largest batch, else one."""
+        modes = [part.verifier.mode for part in self.parts]
+        if any(isinstance(mode, WholeGroup) for mode in modes):
+            return WholeGroup()
+        sizes = [mode.size for mode in modes if isinstance(mode, Batch)]
+        return Batch(max(sizes)) if sizes else One()
+
+    @property
+    def deterministic(self) -> bool:
+        return all(part.verifier.deterministic for part in self.parts)
+
+    @property
+    def version(self) -> str | None:
+        """The parts' versions; the weights are no part of it, since parts and not their sum are what is reused."""
+        versions = [part.verifier.version for part in self.parts]
+        if any(version is None for version in versions):
+            return None
+        return ",".join(f"{part.verifier.name}={part.verifier.version}" for part in self.parts)
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        by_part = [judge_all(part.verifier, items) for part in self.parts]
+        return [
+            self.combine(verdicts, len(item.sample.text))
+            for item, verdicts in zip(items, zip(*by_part, strict=True), strict=True)
+        ]
+
+    def combine(self, verdicts: Sequence[Verdict], text_length: int) -> Verdict:
+        """One verdict from the parts' verdicts, given in the order of the parts."""
+        named = [(part, verdict) for part, verdict in zip(self.parts, verdicts, strict=True)]
+        failed = [(part, v) for part, v in named if v.status == "unscored" and v.cause != NO_SCORE]
+        if failed:
+            part, verdict = failed[0]
+            return Verdict.unscored(verdict.cause, f"{part.verifier.name}: {verdict.reason}", tries=verdict.tries)
+        given = [(part, verdict) for part, verdict in named if verdict.counts]
+        if not given:
+            return Verdict.unscored(NO_SCORE, "every part returned None")
+        raw = _raw_parts(given)
+        rejected = [(part, verdict) for part, verdict in given if verdict.status == "rejected"]
+        if rejected:
+            part, verdict = rejected[0]
+            return Verdict("rejected", self.floor, raw, reason=f"{part.verifier.name}: {verdict.reason}")
+        reward = sum(part.weight * verdict.reward for part, verdict in given)
+        return Verdict.scored(
+            reward, success=self._success(given, reward), parts=raw, steps=_weighted_steps(given, text_length)
+        )
+
+    def _success(self, given: Sequence[tuple[Part, Verdict]], reward: float) -> bool:
+        if self.success_at is not None:
+            return reward >= self.success_at
+        deciding = [verdict.success for part, verdict in given if part.decides]
+        return bool(deciding) and all(deciding)
+
+
+def _raw_parts(given: Sequence[tuple[Part, Verdict]]) -> dict[str, float]:
+    raw: dict[str, float] = {}
+    for part, verdict in given:
+        raw[part.verifier.name] = verdict.reward
+        raw.update({f"{part.verifier.name}/{name}": value for name, value in verdict.parts.items()})
+    return raw
+
+
+def _weighted_steps(given: Sequence[tuple[Part, Verdict]], text_length: int) -> tuple[tuple[int, float], ...]:
+    """Step rewards summed by offset; a part without steps is paid at the end of the text. None if no part has steps."""
+    if not any(verdict.steps for _, verdict in given):
+        return ()
+    by_end: dict[int, float] = {}
+    for part, verdict in given:
+        for end, reward in verdict.steps or ((text_length, verdict.reward),):
+            by_end[end] = by_end.get(end, 0.0) + part.weight * reward
+    return tuple(sorted(by_end.items()))
