@@ -83,6 +83,6 @@ class Trackers:
 def _metric(value: Metric | Sequence[float]) -> Metric:
     if isinstance(value, Histogram):
         return value
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence | np.ndarray):
         return Histogram.of(value)
     return int(value) if isinstance(value, int) else float(value)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from steelyard.types import Group, Prompt, Verdict
 
-LABELS = ("best", "median", "worst")
-
 
 @dataclass(frozen=True, slots=True)
 class ShownSample:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from steelyard.errors import MissingExtraError
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.base import Histogram, Metric
@@ -58,18 +60,8 @@ class WandbTracker:
         self._run.log({"step": step, **{name: self._value(metric) for name, metric in metrics.items()}})
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
-        rows = [
-            [
-                s.label,
-                s.task_id,
-                printable(prompt_text(s.prompt)),
-                printable(s.text),
-                s.verdict.reward,
-                verdict_line(s.verdict),
-            ]
-            for s in shown
-        ]
-        self._run.log({"step": step, "samples": self._wandb.Table(columns=list(_COLUMNS), data=rows)})
+        table = self._wandb.Table(columns=list(_COLUMNS), data=[_row(sample) for sample in shown])
+        self._run.log({"step": step, "samples": table})
 
     def rewind(self, step: int) -> None:
         """Nothing to cut: the same steps are logged again over the ``step`` metric."""
@@ -79,8 +71,13 @@ class WandbTracker:
 
     def _value(self, metric: Metric) -> Any:
         if isinstance(metric, Histogram):
-            return self._wandb.Histogram(np_histogram=(list(metric.counts), list(metric.edges)))
+            return self._wandb.Histogram(np_histogram=(np.array(metric.counts), np.array(metric.edges)))
         return metric
+
+
+def _row(sample: ShownSample) -> list[Any]:
+    prompt, text = printable(prompt_text(sample.prompt)), printable(sample.text)
+    return [sample.label, sample.task_id, prompt, text, sample.verdict.reward, verdict_line(sample.verdict)]
 
 
 def _stored_id(path: Path) -> str:
