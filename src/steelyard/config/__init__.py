@@ -1,0 +1,49 @@
+"""Configuration: pydantic schemas, one TOML file plus dotted overrides, and the recipes. Imports no torch.
+
+``load`` reads a recipe or file, ``build`` takes nested tables from Python, ``dump`` writes the resolved text, and
+``describe`` lists every key. Objects never read this tree: ``steelyard.compose`` maps it to constructor arguments.
+"""
+
+from __future__ import annotations
+
+from steelyard.config.base import ScheduleConfig
+from steelyard.config.loading import build, dump, load, read_recipe, recipes
+from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
+from steelyard.config.model import LoraConfig, ModelConfig, ReferenceConfig, ScratchConfig
+from steelyard.config.root import Config
+from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
+from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, SamplingConfig
+from steelyard.config.schema import Key, describe
+from steelyard.config.tasks import DomainConfig, TasksConfig, VerifierEntry, VerifyConfig
+
+__all__ = [
+    "AdaptiveKlConfig",
+    "CheckpointConfig",
+    "Config",
+    "CreditConfig",
+    "DomainConfig",
+    "EntropyConfig",
+    "EvaluateConfig",
+    "Key",
+    "KlConfig",
+    "LengthPenaltyConfig",
+    "LoraConfig",
+    "LossConfig",
+    "ModelConfig",
+    "OptimiserConfig",
+    "ReferenceConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "ScheduleConfig",
+    "ScratchConfig",
+    "TasksConfig",
+    "TrackingConfig",
+    "VerifierEntry",
+    "VerifyConfig",
+    "build",
+    "describe",
+    "dump",
+    "load",
+    "read_recipe",
+    "recipes",
+]

@@ -1,0 +1,68 @@
+"""Reading and writing configurations: recipes, files, overrides, and the resolved text of a run folder."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import ValidationError
+
+from steelyard.config.overrides import apply_overrides, parse_overrides
+from steelyard.config.problems import config_error, problems_of
+from steelyard.config.root import Config
+from steelyard.config.schema import known_keys
+from steelyard.config.suggest import did_you_mean
+from steelyard.errors import ConfigError
+
+
+def load(recipe_or_path: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
+    """The configuration of a shipped recipe (by name) or a TOML file, with dotted overrides on top.
+
+    ``overrides`` are words of a command line (``["--run.steps", "50"]``) or a mapping (``{"run.steps": 50}``).
+    """
+    dotted = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    text = read_recipe(recipe_or_path)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{recipe_or_path}: not valid TOML: {error}") from error
+    return build(apply_overrides(data, dotted), source=str(recipe_or_path))
+
+
+def build(data: Mapping[str, Any], *, source: str = "configuration") -> Config:
+    """The configuration made of nested tables; every problem is in the one ``ConfigError``."""
+    try:
+        return Config.model_validate(data, context={"source": source})
+    except ValidationError as error:
+        raise config_error(source, problems_of(error, known_keys())) from None
+
+
+def dump(config: Config) -> str:
+    """The whole resolved configuration as TOML; ``load`` of it gives an equal configuration."""
+    return tomli_w.dumps(config.model_dump(exclude_none=True))
+
+
+def recipes() -> tuple[str, ...]:
+    """Names of the shipped recipes."""
+    folder = files("steelyard") / "recipes"
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+def read_recipe(recipe_or_path: str | Path) -> str:
+    """The TOML text of a shipped recipe or of a file."""
+    name = str(recipe_or_path)
+    if name in recipes():
+        return (files("steelyard") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+    path = Path(recipe_or_path)
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    if path.suffix == ".toml":
+        raise ConfigError(f"there is no file {name}")
+    known = ", ".join(recipes())
+    raise ConfigError(
+        f"there is no recipe {name!r}{did_you_mean(name, recipes())} (recipes: {known}; or give a .toml file)"
+    )

@@ -1,0 +1,106 @@
+"""The objective: surrogate, aggregation, KL and entropy; and the optimiser that follows it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from steelyard.config.base import Coefficient, ScheduleConfig, Section
+
+Surrogate = Literal["ppo_clip", "gspo", "cispo", "reinforce"]
+
+CLIP_RANGES: dict[Surrogate, tuple[float, float]] = {"ppo_clip": (0.2, 0.2), "gspo": (3e-4, 4e-4)}
+RATIO_CAP = 5.0
+
+
+class AdaptiveKlConfig(Section):
+    """Steer the coefficient so that KL stays near a target (Ziegler et al., arXiv 1909.08593)."""
+
+    target: float = Field(description="KL per decision to hold.", gt=0)
+    horizon: float = Field(default=10_000, description="Samples over which the coefficient may change much.", gt=0)
+
+
+class KlConfig(Section):
+    coefficient: Coefficient = Field(
+        default=ScheduleConfig(start=0.0),
+        description="Weight of the KL to the reference, a number or a schedule table.",
+    )
+    estimator: Literal["k1", "k2", "k3", "k3_unbiased", "exact"] = Field(
+        default="k3_unbiased",
+        description="k3 follows the forward KL; k2, k3_unbiased and exact the reverse; k1 only in the reward.",
+    )
+    placement: Literal["loss", "reward"] = Field(
+        default="loss", description="Added to the loss or taken off the reward."
+    )
+    adaptive: AdaptiveKlConfig | None = Field(default=None, description="Let the coefficient follow a target.")
+
+    @property
+    def active(self) -> bool:
+        """Whether anything needs a reference model."""
+        return self.coefficient.ever_positive
+
+
+class EntropyConfig(Section):
+    coefficient: Coefficient = Field(
+        default=ScheduleConfig(start=0.0), description="Weight of the entropy bonus, a number or a schedule table."
+    )
+
+
+class LossConfig(Section):
+    surrogate: Surrogate = Field(default="ppo_clip", description="What is maximised in place of the expected reward.")
+    clip_low: float | None = Field(
+        default=None, description="The ratio is clipped below at 1 - clip_low; empty: 0.2, for gspo 3e-4.", gt=0, lt=1
+    )
+    clip_high: float | None = Field(
+        default=None, description="The ratio is clipped above at 1 + clip_high; empty: 0.2, for gspo 4e-4.", gt=0
+    )
+    dual_clip: float | None = Field(default=None, description="Bound for negative advantages, such as 3 (ppo_clip).")
+    ratio_cap: float | None = Field(default=None, description="Cap of the ratio (cispo); empty: 5.", gt=0)
+    aggregation: Literal["sequence_mean", "token_mean", "constant"] = Field(
+        default="sequence_mean",
+        description="Mean per sample then over samples, over all tokens, or over a constant length.",
+    )
+    constant_length: int | None = Field(
+        default=None, description="Length for aggregation constant; empty: sampling.max_new_tokens.", ge=1
+    )
+    importance_cap: float | None = Field(
+        default=None,
+        description="Correct for sampler and learner differing, old/behaviour capped here (about 2).",
+        gt=0,
+    )
+    kl: KlConfig = Field(default=KlConfig(), description="KL to the reference.")
+    entropy: EntropyConfig = Field(default=EntropyConfig(), description="Entropy bonus.")
+
+    def surrogate_options(self) -> dict[str, float | None]:
+        """The keyword arguments of the chosen surrogate, its own defaults filled in."""
+        if self.surrogate == "reinforce":
+            return {}
+        if self.surrogate == "cispo":
+            return {"ratio_cap": RATIO_CAP if self.ratio_cap is None else self.ratio_cap}
+        low, high = CLIP_RANGES[self.surrogate]
+        options: dict[str, float | None] = {
+            "clip_low": low if self.clip_low is None else self.clip_low,
+            "clip_high": high if self.clip_high is None else self.clip_high,
+        }
+        return options | ({"dual_clip": self.dual_clip} if self.surrogate == "ppo_clip" else {})
+
+
+class OptimiserConfig(Section):
+    name: Literal["adamw", "adamw_fused", "adamw_8bit"] = Field(
+        default="adamw", description="AdamW, its fused kernel, or with 8-bit state (extra bitsandbytes)."
+    )
+    lr: float = Field(default=1e-5, description="Learning rate.", gt=0)
+    betas: tuple[float, float] = Field(default=(0.9, 0.999), strict=False, description="Decay of the two moments.")
+    eps: float = Field(default=1e-8, description="Added to the root of the second moment.", gt=0)
+    weight_decay: float = Field(default=0.0, description="Decoupled weight decay.", ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        default="constant", description="Learning rate over the run."
+    )
+    warmup_steps: int = Field(default=0, description="Steps over which the learning rate rises from 0.", ge=0)
+    min_lr_ratio: float = Field(default=0.0, description="Where linear and cosine end, as a share of lr.", ge=0, le=1)
+    grad_clip: float = Field(default=1.0, description="Largest gradient norm; 0: no clipping.", ge=0)
+    epochs: int = Field(default=1, description="Passes over each rollout.", ge=1)
+    minibatches: int = Field(default=1, description="Optimiser steps per pass.", ge=1)
+    microbatch_rows: int = Field(default=8, description="Sequences per forward and backward.", ge=1)
+    max_skipped: int = Field(default=5, description="Non-finite steps in a row after which the run stops.", ge=1)

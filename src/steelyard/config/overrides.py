@@ -1,0 +1,85 @@
+"""Dotted overrides: ``--loss.kl.coefficient 0.05``, ``--key=value``, ``--flag``; or a mapping from Python."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+from steelyard.config.schema import takes_only_text
+from steelyard.errors import ConfigError
+
+
+def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
+    """Dotted keys with their values, from the words of a command line.
+
+    A value is read as TOML writes it (``0.05``, ``true``, ``[1, 4]``, ``{kind = "linear", …}``), a bare word is
+    text, ``none`` empties a key, and a key without value is ``true``.
+    """
+    overrides: dict[str, Any] = {}
+    position = 0
+    while position < len(arguments):
+        word = arguments[position]
+        position += 1
+        if not word.startswith("--") or not word[2:].strip("=-"):
+            raise ConfigError(f"cannot read {word!r}: overrides look like --section.key value")
+        key, equals, text = word[2:].partition("=")
+        if not equals and position < len(arguments) and not arguments[position].startswith("--"):
+            text, equals = arguments[position], "="
+            position += 1
+        overrides[key.replace("-", "_")] = parse_value(key, text) if equals else True
+    return overrides
+
+
+def parse_value(key: str, text: str) -> Any:
+    """One value as the key wants it; see ``parse_overrides``."""
+    if text.lower() == "none":
+        return None
+    if takes_only_text(key) and not text.startswith(('"', "'")):
+        return text
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def apply_overrides(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of nested tables with every dotted key set; tables on the way are made as needed."""
+    result = deepcopy(dict(data))
+    for key, value in overrides.items():
+        *tables, name = key.split(".")
+        target: Any = result
+        for depth, table in enumerate(tables):
+            target = _enter(target, table, ".".join(tables[: depth + 1]), key)
+        _assign(target, name, value, key)
+    return result
+
+
+def _enter(container: Any, name: str, path: str, key: str) -> Any:
+    if isinstance(container, list):
+        entries = cast("list[Any]", container)
+        return entries[_index(entries, name, key)]
+    inner = container.get(name)
+    if inner is None:
+        inner = container[name] = {}
+    if isinstance(inner, int | float) and not isinstance(inner, bool) and path.endswith(".coefficient"):
+        inner = container[name] = {"start": inner}
+    if not isinstance(inner, dict | list):
+        raise ConfigError(f"{key}: {path} is {inner!r}, not a table")
+    return cast("dict[str, Any] | list[Any]", inner)
+
+
+def _assign(container: Any, name: str, value: Any, key: str) -> None:
+    if isinstance(container, list):
+        entries = cast("list[Any]", container)
+        entries[_index(entries, name, key)] = value
+    else:
+        container[name] = value
+
+
+def _index(container: list[Any], name: str, key: str) -> int:
+    if not name.isdigit() or int(name) >= len(container):
+        raise ConfigError(f"{key}: {name!r} is no entry of a list of {len(container)}; entries are numbered from 0")
+    return int(name)

@@ -1,0 +1,95 @@
+"""What is wrong with a configuration, said so that it can be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from steelyard.config.suggest import did_you_mean, suggest_key
+from steelyard.errors import ConfigError
+
+_REASONS = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be a table",
+    "finite_number": "must be finite",
+    "float_type": "must be a number",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_type": "must be a whole number",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "missing": "is required",
+    "model_type": "must be a table",
+    "string_too_short": "must not be empty",
+    "string_type": "must be text",
+    "too_long": "must have at most {max_length} entries",
+    "too_short": "must have at least {min_length} entry",
+    "tuple_type": "must be a list",
+    "value_error": "{error}",
+}
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: the dotted key, its value (``None``: not given) and the reason."""
+
+    key: str
+    value: Any
+    reason: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" = {_shorten(self.value)}"
+        return f"{self.key}{shown}: {self.reason}"
+
+
+def config_error(source: str, problems: Sequence[Problem]) -> ConfigError:
+    """One error that lists every problem."""
+    if len(problems) == 1:
+        return ConfigError(f"{source}: {problems[0]}")
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return ConfigError(f"{source}: {len(problems)} problems{lines}")
+
+
+def problems_of(error: ValidationError, known: Collection[str]) -> list[Problem]:
+    """Pydantic's findings in our words, one per key, with suggestions from the ``known`` dotted keys."""
+    found: dict[str, Problem] = {}
+    for details in error.errors(include_url=False):
+        problem = _problem(details, known)
+        if before := found.get(problem.key):  # a key of several types fails once for each
+            problem = before._replace(reason=f"{before.reason} or {problem.reason.removeprefix('must be ')}")
+        found[problem.key] = problem
+    return list(found.values())
+
+
+def _problem(details: ErrorDetails, known: Collection[str]) -> Problem:
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    path = [str(part) for part in details["loc"]]
+    if kind == "extra_forbidden":
+        key = ".".join(path)
+        return Problem(key, value, "unknown key" + suggest_key(key, known))
+    key = _without_type_names(path, known)
+    if kind == "missing":
+        return Problem(key, None, _REASONS[kind])
+    if kind == "literal_error":
+        choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        return Problem(key, value, f"must be one of {', '.join(choices)}{hint}")
+    return Problem(key, value, _REASONS.get(kind, details["msg"]).format(**context))
+
+
+def _without_type_names(path: list[str], known: Collection[str]) -> str:
+    """The dotted key of an error; where a key has several types pydantic ends the path with the one it tried."""
+    while path and not path[-1].isdigit() and ".".join(_without_indices(path)) not in known:
+        path = path[:-1]
+    return ".".join(path)
+
+
+def _without_indices(path: Sequence[str]) -> list[str]:
+    return [part for part in path if not part.isdigit()]
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

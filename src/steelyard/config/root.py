@@ -1,0 +1,43 @@
+"""The whole configuration: one table a section."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, ValidationInfo, model_validator
+
+from steelyard.config.base import Section
+from steelyard.config.loss import LossConfig, OptimiserConfig
+from steelyard.config.model import ModelConfig, ReferenceConfig
+from steelyard.config.problems import config_error
+from steelyard.config.rules import broken_rules
+from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
+from steelyard.config.sampling import CreditConfig, SamplingConfig
+from steelyard.config.tasks import DomainConfig, TasksConfig, VerifyConfig
+
+
+class Config(Section):
+    """Everything a run is made from. Construction fails with a ``ConfigError`` if the parts cannot work together."""
+
+    run: RunConfig = Field(default=RunConfig(), description="The run itself.")
+    model: ModelConfig = Field(default=ModelConfig(), description="The policy.")
+    tasks: TasksConfig | None = Field(default=None, description="Where tasks come from.")
+    domain: DomainConfig | None = Field(default=None, description="A domain, instead of tasks and verifier.")
+    verify: VerifyConfig = Field(default=VerifyConfig(), description="Who checks the samples.")
+    sampling: SamplingConfig = Field(default=SamplingConfig(), description="How samples are drawn.")
+    credit: CreditConfig = Field(
+        default=CreditConfig(), description="How samples are credited relative to their group."
+    )
+    loss: LossConfig = Field(default=LossConfig(), description="The objective.")
+    reference: ReferenceConfig = Field(default=ReferenceConfig(), description="The model KL is measured against.")
+    optimiser: OptimiserConfig = Field(default=OptimiserConfig(), description="The optimiser.")
+    evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Evaluation on held-out tasks.")
+    checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="What is saved.")
+    tracking: TrackingConfig = Field(default=TrackingConfig(), description="What is shown and logged.")
+
+    @model_validator(mode="after")
+    def _can_work(self, info: ValidationInfo) -> Self:
+        problems = broken_rules(self)
+        if problems:
+            raise config_error((info.context or {}).get("source", "configuration"), problems)
+        return self

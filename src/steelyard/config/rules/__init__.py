@@ -1,0 +1,42 @@
+"""Combinations that cannot work, each refused with its reason.
+
+A rule is a generator of problems over the whole configuration; all rules run, so one error names every problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from steelyard.config.problems import Problem
+from steelyard.config.rules import credit, inputs, learning
+
+if TYPE_CHECKING:
+    from steelyard.config.root import Config
+
+RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
+    inputs.model_source,
+    inputs.scratch_shape,
+    inputs.precision,
+    inputs.task_source,
+    inputs.task_options,
+    inputs.verifier_source,
+    inputs.verifier_entries,
+    credit.groups,
+    credit.estimator_k,
+    credit.lengths,
+    learning.surrogate,
+    learning.aggregation,
+    learning.kl,
+    learning.schedules,
+    learning.reference_mode,
+    learning.reference_carrier,
+    learning.updates,
+    learning.evaluation,
+    learning.checkpoints,
+)
+
+
+def broken_rules(config: Config) -> list[Problem]:
+    """Every problem of the combination, in the order of the sections."""
+    return [problem for rule in RULES for problem in rule(config)]

@@ -1,0 +1,53 @@
+"""Rules on sampling and on crediting the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from steelyard.config.problems import Problem
+from steelyard.config.sampling import ADVANTAGES
+
+if TYPE_CHECKING:
+    from steelyard.config.root import Config
+
+
+def groups(config: Config) -> Iterator[Problem]:
+    sampling, credit = config.sampling, config.credit
+    if sampling.group_size < 2:
+        reason = "a sample is credited relative to its group, and a group of one has nothing to compare; use 2 or more"
+        yield Problem("sampling.group_size", sampling.group_size, reason)
+    if sampling.temperature == 0:
+        reason = "greedy decoding makes every sample of a group the same; use a temperature above 0"
+        yield Problem("sampling.temperature", sampling.temperature, reason)
+    if credit.min_scored > max(sampling.group_size, 2):
+        reason = f"no group has that many samples (sampling.group_size is {sampling.group_size})"
+        yield Problem("credit.min_scored", credit.min_scored, reason)
+
+
+def estimator_k(config: Config) -> Iterator[Problem]:
+    advantage, k, group_size = config.credit.advantage, config.credit.k, config.sampling.group_size
+    needs_k = advantage in ("pass_at_k", "max_at_k")
+    if needs_k and k is None:
+        yield Problem("credit.k", None, f"is required by advantage = '{advantage}'")
+    if k is None:
+        return
+    if advantage in ADVANTAGES and not needs_k:
+        yield Problem("credit.k", k, f"advantage = '{advantage}' has no k; only pass_at_k and max_at_k do")
+    if k > group_size:
+        yield Problem("credit.k", k, f"cannot exceed sampling.group_size ({group_size}): k samples are drawn from it")
+    if advantage == "max_at_k" and k < 2:
+        yield Problem("credit.k", k, "max_at_k needs 2 or more; max@1 is the plain mean, which is advantage = 'rloo'")
+
+
+def lengths(config: Config) -> Iterator[Problem]:
+    penalty, longest = config.credit.length_penalty, config.sampling.max_new_tokens
+    if penalty is None:
+        return
+    limit = longest if penalty.limit is None else penalty.limit
+    if limit > longest:
+        reason = f"no sample gets there: sampling.max_new_tokens is {longest}"
+        yield Problem("credit.length_penalty.limit", limit, reason)
+    if penalty.start >= limit:
+        reason = f"must be below the limit ({limit}), where the penalty is full"
+        yield Problem("credit.length_penalty.start", penalty.start, reason)

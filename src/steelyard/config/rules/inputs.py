@@ -1,0 +1,120 @@
+"""Rules on what goes in: the model, the tasks and the verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from steelyard.config.problems import Problem
+
+if TYPE_CHECKING:
+    from steelyard.config.root import Config
+
+
+def model_source(config: Config) -> Iterator[Problem]:
+    model, supplied = config.model, "model" in config.run.supplied
+    given = [name for name in ("path", "scratch") if getattr(model, name) is not None]
+    if not given and not supplied:
+        yield Problem("model", None, "no model: set model.path (hub id or folder) or the table model.scratch")
+    if len(given) + supplied > 1:
+        both = " and ".join([f"model.{name}" for name in given] + ["a model from Python"] * supplied)
+        yield Problem("model", None, f"{both} are given; a run trains one model, so remove one")
+
+
+def scratch_shape(config: Config) -> Iterator[Problem]:
+    scratch = config.model.scratch
+    if scratch is None:
+        return
+    if scratch.width % scratch.heads:
+        yield Problem("model.scratch.width", scratch.width, f"must be a multiple of heads ({scratch.heads})")
+    elif (scratch.width // scratch.heads) % 2:
+        reason = f"width/heads is {scratch.width // scratch.heads}; rotary positions need an even number"
+        yield Problem("model.scratch.width", scratch.width, reason)
+    if scratch.heads % scratch.kv_heads:
+        yield Problem("model.scratch.kv_heads", scratch.kv_heads, f"must divide heads ({scratch.heads})")
+    if scratch.vocabulary is None and config.domain is None:
+        reason = "is required without a [domain], which would bring its own"
+        yield Problem("model.scratch.vocabulary", None, reason)
+    if scratch.max_length <= config.sampling.max_new_tokens:
+        reason = f"leaves no room for a prompt beside sampling.max_new_tokens ({config.sampling.max_new_tokens})"
+        yield Problem("model.scratch.max_length", scratch.max_length, reason)
+
+
+def precision(config: Config) -> Iterator[Problem]:
+    model = config.model
+    if model.dtype == "float16" and model.lora is None:
+        reason = (
+            "weights trained in float16 lose small updates, and their gradients cannot be unscaled; "
+            "use dtype = 'float32' with autocast = 'float16', or bfloat16, or LoRA over float16 weights"
+        )
+        yield Problem("model.dtype", model.dtype, reason)
+    if model.autocast is not None and model.dtype != "float32":
+        reason = f"mixed precision computes in autocast over float32 weights, but dtype is {model.dtype}; drop one"
+        yield Problem("model.autocast", model.autocast, reason)
+    if model.quantize is None:
+        return
+    if model.lora is None:
+        reason = "quantised weights are frozen and cannot be trained; add the table model.lora"
+        yield Problem("model.quantize", model.quantize, reason)
+    if model.scratch is not None:
+        yield Problem("model.quantize", model.quantize, "a model from scratch has no weights worth freezing")
+
+
+def task_source(config: Config) -> Iterator[Problem]:
+    tasks, supplied = config.tasks, "tasks" in config.run.supplied
+    if config.domain is not None and (tasks is not None or supplied):
+        yield Problem("domain", config.domain.name, "a domain brings its own tasks; remove [tasks] or [domain]")
+        return
+    if config.domain is not None:
+        return
+    given = [name for name in ("file", "dataset", "prompts") if tasks and getattr(tasks, name) is not None]
+    if not given and not supplied:
+        reason = "no tasks: set one of tasks.file, tasks.dataset, tasks.prompts, or a [domain]"
+        yield Problem("tasks", None, reason)
+    if len(given) + supplied > 1:
+        names = " and ".join([f"tasks.{name}" for name in given] + ["tasks from Python"] * supplied)
+        yield Problem("tasks", None, f"{names} are given; tasks come from one place, so remove the others")
+
+
+def task_options(config: Config) -> Iterator[Problem]:
+    tasks = config.tasks
+    if tasks is None:
+        return
+    if tasks.subset is not None and tasks.dataset is None:
+        yield Problem("tasks.subset", tasks.subset, "names a part of tasks.dataset, which is not set")
+    if tasks.held_out and (tasks.eval_file is not None or "eval_tasks" in config.run.supplied):
+        reason = "evaluation tasks are already given separately; set held_out to 0 or drop them"
+        yield Problem("tasks.held_out", tasks.held_out, reason)
+
+
+def verifier_source(config: Config) -> Iterator[Problem]:
+    verify, supplied = config.verify, "verifier" in config.run.supplied
+    given = verify.verifier is not None or bool(verify.verifiers)
+    if config.domain is not None:
+        if given or supplied:
+            reason = f"the domain {config.domain.name} brings its own verifier; remove this one or use [tasks]"
+            yield Problem("verify.verifier" if verify.verifier else "verify", verify.verifier, reason)
+        return
+    if not given and not supplied:
+        reason = "nothing checks the samples: set it to your function as module:function (or list verify.verifiers)"
+        yield Problem("verify.verifier", None, reason)
+    if verify.verifier is not None and verify.verifiers:
+        reason = "is the short form for a single verifier; add it to verify.verifiers instead"
+        yield Problem("verify.verifier", verify.verifier, reason)
+    if given and supplied:
+        yield Problem("verify.verifier", verify.verifier, "a verifier was also handed over from Python; keep one")
+
+
+def verifier_entries(config: Config) -> Iterator[Problem]:
+    for index, entry in enumerate(config.verify.verifiers):
+        key = f"verify.verifiers.{index}"
+        if (entry.function is None) == (entry.model is None):
+            yield Problem(key, None, "needs exactly one of function (module:function) and model (hub id or folder)")
+        if entry.model is not None and entry.kind is None:
+            yield Problem(f"{key}.kind", None, "is required with model: classifier or likelihood")
+        if entry.model is None and entry.kind is not None:
+            yield Problem(f"{key}.kind", entry.kind, "says how a model scores; a function does not need it")
+        if entry.size is not None and entry.mode != "batch":
+            yield Problem(f"{key}.size", entry.size, "is the number of samples per call of mode = 'batch'")
+        if entry.size is None and entry.mode == "batch" and entry.model is None:
+            yield Problem(f"{key}.mode", entry.mode, "needs size, the number of samples per call")

@@ -1,0 +1,148 @@
+"""Rules on the objective, the reference, the optimiser, and on what is evaluated and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from steelyard.config.loss import CLIP_RANGES
+from steelyard.config.problems import Problem
+
+if TYPE_CHECKING:
+    from steelyard.config.root import Config
+
+
+def surrogate(config: Config) -> Iterator[Problem]:
+    loss, name = config.loss, config.loss.surrogate
+    for key in ("clip_low", "clip_high"):
+        value = getattr(loss, key)
+        if value is not None and name not in CLIP_RANGES:
+            way_out = "; its own bound is loss.ratio_cap" if name == "cispo" else ""
+            yield Problem(f"loss.{key}", value, f"surrogate = '{name}' has no clip range{way_out}")
+    if loss.ratio_cap is not None and name != "cispo":
+        yield Problem("loss.ratio_cap", loss.ratio_cap, f"only cispo caps the ratio; surrogate is '{name}'")
+    if loss.dual_clip is not None and name != "ppo_clip":
+        yield Problem("loss.dual_clip", loss.dual_clip, f"only ppo_clip has a dual clip; surrogate is '{name}'")
+    if loss.dual_clip is not None and loss.dual_clip <= 1:
+        reason = "must be above 1 (3 is usual): at 1 or below it would cut samples whose ratio has not even risen"
+        yield Problem("loss.dual_clip", loss.dual_clip, reason)
+
+
+def aggregation(config: Config) -> Iterator[Problem]:
+    loss = config.loss
+    if loss.surrogate == "gspo" and loss.aggregation != "sequence_mean":
+        reason = (
+            "gspo has one ratio per sequence, so each sequence must weigh the same whatever its length; "
+            "use aggregation = 'sequence_mean' or another surrogate"
+        )
+        yield Problem("loss.aggregation", loss.aggregation, reason)
+    if loss.constant_length is not None and loss.aggregation != "constant":
+        reason = f"is the divisor of aggregation = 'constant', but aggregation is '{loss.aggregation}'"
+        yield Problem("loss.constant_length", loss.constant_length, reason)
+
+
+def kl(config: Config) -> Iterator[Problem]:
+    term = config.loss.kl
+    if term.estimator == "k1" and term.placement == "loss":
+        reason = (
+            "the expected gradient of k1 in the loss is zero: a penalty that does nothing; "
+            "use k2, k3_unbiased or exact, or placement = 'reward'"
+        )
+        yield Problem("loss.kl.estimator", term.estimator, reason)
+    if term.placement == "reward" and term.estimator != "k1":
+        reason = "in the reward only k1 gives an unbiased gradient; use estimator = 'k1' or placement = 'loss'"
+        yield Problem("loss.kl.estimator", term.estimator, reason)
+    if term.adaptive is None:
+        return
+    if term.coefficient.kind != "constant" or term.coefficient.warmup:
+        reason = "an adaptive coefficient steers itself; give a number to start from instead of a schedule"
+        yield Problem("loss.kl.coefficient", term.coefficient.kind, reason)
+    elif term.coefficient.start == 0:
+        reason = "the adaptive rule multiplies the coefficient, so from 0 it never moves; start above 0, such as 0.05"
+        yield Problem("loss.kl.coefficient", 0, reason)
+
+
+def schedules(config: Config) -> Iterator[Problem]:
+    for key, schedule in (
+        ("loss.kl.coefficient", config.loss.kl.coefficient),
+        ("loss.entropy.coefficient", config.loss.entropy.coefficient),
+    ):
+        if schedule.kind != "constant" and schedule.end is None:
+            yield Problem(f"{key}.end", None, f"is required by kind = '{schedule.kind}'")
+        if schedule.kind == "constant" and schedule.end is not None:
+            reason = "a constant has no end; set kind to linear or cosine"
+            yield Problem(f"{key}.end", schedule.end, reason)
+        last = schedule.steps or config.run.steps
+        if schedule.warmup > last:
+            yield Problem(f"{key}.warmup", schedule.warmup, f"is longer than the schedule ({last} steps)")
+    if config.optimiser.warmup_steps > config.run.steps:
+        reason = f"the learning rate would never arrive: run.steps is {config.run.steps}"
+        yield Problem("optimiser.warmup_steps", config.optimiser.warmup_steps, reason)
+
+
+def reference_mode(config: Config) -> Iterator[Problem]:
+    reference = config.reference
+    for key, mode, example in (("ema_decay", "ema", 0.99), ("every", "periodic", 100)):
+        value = getattr(reference, key)
+        if value is None and reference.mode == mode:
+            yield Problem(f"reference.{key}", None, f"is required by mode = '{mode}', for instance {example}")
+        if value is not None and reference.mode != mode:
+            reason = f"only works with mode = '{mode}', but mode is '{reference.mode}'"
+            yield Problem(f"reference.{key}", value, reason)
+    if reference.mode != "static" and not config.loss.kl.active:
+        reason = "nothing uses the reference while loss.kl.coefficient is 0; raise it or leave mode alone"
+        yield Problem("reference.mode", reference.mode, reason)
+
+
+def reference_carrier(config: Config) -> Iterator[Problem]:
+    reference, lora = config.reference, config.model.lora
+    carrier = reference.carrier
+    if carrier in ("adapter_off", "adapter") and lora is None:
+        reason = "there is no adapter: add the table model.lora or use carrier = 'copy'"
+        yield Problem("reference.carrier", carrier, reason)
+    if carrier == "adapter_off" and reference.mode != "static":
+        reason = (
+            f"the model without its adapter never changes, so it cannot be mode = '{reference.mode}'; use 'adapter'"
+        )
+        yield Problem("reference.carrier", carrier, reason)
+    if carrier == "adapter_off" and lora is not None and lora.adapter is not None:
+        reason = "training starts from a trained adapter, so the model without it is not where it began; use 'adapter'"
+        yield Problem("reference.carrier", carrier, reason)
+    if reference.device == "cpu" and lora is not None and carrier != "copy":
+        reason = "under LoRA the reference shares the policy's weights; drop device, or set carrier = 'copy'"
+        yield Problem("reference.device", reference.device, reason)
+
+
+def updates(config: Config) -> Iterator[Problem]:
+    optimiser = config.optimiser
+    updates_per_rollout = optimiser.epochs * optimiser.minibatches
+    if config.loss.surrogate == "reinforce" and updates_per_rollout > 1:
+        reason = (
+            f"reinforce has no ratio, so only the first of {updates_per_rollout} updates a rollout would be right; "
+            "set optimiser.epochs and optimiser.minibatches to 1, or use ppo_clip"
+        )
+        yield Problem("loss.surrogate", "reinforce", reason)
+    samples = config.sampling.tasks_per_step * config.sampling.group_size
+    if optimiser.minibatches > samples:
+        yield Problem("optimiser.minibatches", optimiser.minibatches, f"a step has only {samples} samples to divide")
+    if not all(0 <= beta < 1 for beta in optimiser.betas):
+        yield Problem("optimiser.betas", list(optimiser.betas), "both must be at least 0 and below 1")
+
+
+def evaluation(config: Config) -> Iterator[Problem]:
+    evaluate, tasks = config.evaluate, config.tasks
+    if min(evaluate.ks) < 1 or max(evaluate.ks) > evaluate.samples:
+        reason = f"pass@k needs 1 <= k <= evaluate.samples ({evaluate.samples}); raise evaluate.samples"
+        yield Problem("evaluate.ks", list(evaluate.ks), reason)
+    separate = config.domain is not None or "eval_tasks" in config.run.supplied
+    held_out = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
+    if evaluate.every and not separate and not held_out:
+        reason = "there are no tasks that training never sees; set tasks.held_out or tasks.eval_file"
+        yield Problem("evaluate.every", evaluate.every, reason)
+
+
+def checkpoints(config: Config) -> Iterator[Problem]:
+    metric = config.checkpoint.best_metric
+    if metric is not None and metric.startswith("eval/") and config.evaluate.every == 0:
+        reason = "nothing is evaluated; set evaluate.every, or choose a training metric such as reward/mean"
+        yield Problem("checkpoint.best_metric", metric, reason)

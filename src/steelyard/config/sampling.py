@@ -1,0 +1,65 @@
+"""How samples are drawn and how each is credited relative to its group."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from steelyard.config.base import Section, is_import_path
+from steelyard.config.suggest import did_you_mean
+
+ADVANTAGES = ("group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "pass_at_k", "max_at_k")
+"""The estimators of ``steelyard.algorithms.advantages``, which cannot be imported here (it needs torch)."""
+
+
+class SamplingConfig(Section):
+    tasks_per_step: int = Field(default=8, description="Tasks drawn per step.", ge=1)
+    group_size: int = Field(default=16, description="Samples per task.", ge=1)
+    max_new_tokens: int = Field(default=64, description="Longest completion, in tokens.", ge=1)
+    temperature: float = Field(default=1.0, description="Divides the logits.", ge=0)
+    top_k: int = Field(default=0, description="Keep the k most likely tokens; 0 keeps all.", ge=0)
+    top_p: float = Field(
+        default=1.0, description="Keep the fewest tokens whose mass reaches p; 1 keeps all.", gt=0, le=1
+    )
+    min_p: float = Field(
+        default=0.0, description="Keep tokens this likely relative to the likeliest; 0 keeps all.", ge=0, lt=1
+    )
+    max_rows: int = Field(default=256, description="Sequences decoded at once.", ge=1)
+
+
+class LengthPenaltyConfig(Section):
+    """Soft length penalty (DAPO, arXiv 2503.14476): 0 up to start, then linear to -weight at limit."""
+
+    start: int = Field(description="Completion length at which the penalty begins.", ge=0)
+    limit: int | None = Field(
+        default=None, description="Length of the full penalty; empty: sampling.max_new_tokens.", ge=1
+    )
+    weight: float = Field(default=1.0, description="The full penalty.", gt=0)
+
+
+class CreditConfig(Section):
+    advantage: str = Field(
+        default="group_norm", description=f"{', '.join(ADVANTAGES)}, or your own as module:function."
+    )
+    k: int | None = Field(default=None, description="The k of pass_at_k and max_at_k.", ge=1)
+    advantage_clip: float | None = Field(default=None, description="Clamp advantages to plus or minus this.", gt=0)
+    gamma: float = Field(default=1.0, description="Discount per step reward (spans, not tokens).", ge=0, le=1)
+    truncated: Literal["count", "mask", "penalise"] = Field(
+        default="count",
+        description="Samples cut off at max_new_tokens: like any other, not learnt from, or reward reduced.",
+    )
+    truncation_penalty: float = Field(default=1.0, description="What penalise takes off the reward.", ge=0)
+    length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")
+    refill_dead_groups: int = Field(
+        default=0, description="How often a group whose rewards are all equal is replaced by another task's.", ge=0
+    )
+    min_scored: int = Field(default=2, description="A group with fewer scored samples is not learnt from.", ge=2)
+
+    @field_validator("advantage")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in ADVANTAGES and not is_import_path(name):
+            choices = f"must be one of {', '.join(ADVANTAGES)}, or your own as module:function"
+            raise ValueError(choices + did_you_mean(name, ADVANTAGES))
+        return name

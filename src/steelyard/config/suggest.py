@@ -1,0 +1,31 @@
+"""Did you mean: names close to one that is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def closest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice most like ``name``, if any is like it at all."""
+    matches = get_close_matches(name.lower(), list(choices), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """A clause to end a message with, empty if nothing is close."""
+    match = closest(name, choices)
+    return f"; did you mean {match}?" if match else ""
+
+
+def suggest_key(unknown: str, known: Iterable[str]) -> str:
+    """A clause for an unknown dotted key: a sibling of nearly that name, or where the name lives elsewhere."""
+    known = sorted(known)
+    parent, _, name = unknown.rpartition(".")
+    siblings = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == parent}
+    if match := closest(name, siblings):
+        return f"; did you mean {siblings[match]}?"
+    elsewhere = [key for key in known if key.rpartition(".")[2] == name]
+    if not elsewhere and (match := closest(name, {key.rpartition(".")[2] for key in known})):
+        elsewhere = [key for key in known if key.rpartition(".")[2] == match]
+    return f"; did you mean {' or '.join(elsewhere[:3])}?" if elsewhere else ""

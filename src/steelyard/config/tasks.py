@@ -1,0 +1,92 @@
+"""Where tasks come from and who checks the samples."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from steelyard.config.base import ImportPath, Section
+
+
+class TasksConfig(Section):
+    """Tasks from exactly one of file, dataset or prompts. Relative paths start at the working directory."""
+
+    file: str | None = Field(default=None, description="JSONL, JSON or parquet file of tasks.", min_length=1)
+    dataset: str | None = Field(default=None, description="Hub data set (extra data).", min_length=1)
+    subset: str | None = Field(default=None, description="Named configuration of the hub data set.", min_length=1)
+    split: str = Field(default="train", description="Split of the hub data set.", min_length=1)
+    prompts: tuple[str, ...] | None = Field(
+        default=None, strict=False, description="Prompts written out here.", min_length=1
+    )
+    prompt_column: str = Field(
+        default="prompt", description="Column with the prompt: a string or chat messages.", min_length=1
+    )
+    shuffle: bool = Field(default=True, description="Draw in a new order every epoch.")
+    limit: int | None = Field(default=None, description="Use only the first so many tasks.", ge=1)
+    held_out: float = Field(
+        default=0.0, description="Tasks kept back for evaluation: a number, or a fraction below 1.", ge=0
+    )
+    eval_file: str | None = Field(
+        default=None, description="File of evaluation tasks, instead of held_out.", min_length=1
+    )
+
+    @field_validator("held_out")
+    @classmethod
+    def _whole_or_fraction(cls, value: float) -> float:
+        if value >= 1 and not value.is_integer():
+            raise ValueError("must be a whole number of tasks or a fraction below 1")
+        return value
+
+
+class DomainConfig(Section):
+    """A domain brings its own tasks, vocabulary and verifier, and stands in for [tasks] and the verifier."""
+
+    name: str = Field(description="Name of the domain; `steelyard doctor` lists them.", min_length=1)
+    options: dict[str, Any] = Field(default={}, description="Options of the domain; it checks them itself.")
+
+    @field_validator("options")
+    @classmethod
+    def _writable(cls, value: dict[str, Any]) -> dict[str, Any]:
+        empty = [key for key, item in value.items() if item is None]
+        if empty:
+            raise ValueError(f"TOML cannot write an empty value: leave out {', '.join(empty)}")
+        return value
+
+
+class VerifierEntry(Section):
+    """One of the verifiers whose weighted rewards are added up."""
+
+    function: ImportPath | None = Field(default=None, description="Your function as module:function.")
+    model: str | None = Field(default=None, description="Or a model that scores: hub id or folder.", min_length=1)
+    kind: Literal["classifier", "likelihood"] | None = Field(
+        default=None, description="How the model scores: a sequence classifier, or a causal model's likelihood."
+    )
+    weight: float = Field(default=1.0, description="Weight of this reward in the sum.")
+    name: str | None = Field(
+        default=None, description="Name of the part in metrics; empty: the function's.", min_length=1
+    )
+    mode: Literal["one", "batch", "group"] | None = Field(
+        default=None, description="How the function is called; empty: as it declares itself."
+    )
+    size: int | None = Field(default=None, description="Samples per call, with mode batch.", ge=1)
+    success_at: float | None = Field(
+        default=None, description="Reward that counts as success; empty: verify.success_at."
+    )
+
+
+class VerifyConfig(Section):
+    verifier: ImportPath | None = Field(
+        default=None, description="Your checker as module:function, found from the working directory."
+    )
+    verifiers: tuple[VerifierEntry, ...] = Field(default=(), strict=False, description="Or several, with weights.")
+    floor: float = Field(default=0.0, description="Reward of a rejected sample.")
+    success_at: float = Field(default=1.0, description="Reward from which a sample counts as a success.")
+    max_unscored: float = Field(
+        default=0.5, description="The run stops when more than this share of a step could not be scored.", ge=0, le=1
+    )
+
+    @property
+    def entries(self) -> tuple[VerifierEntry, ...]:
+        """All verifiers, the short form included."""
+        return (VerifierEntry(function=self.verifier), *self.verifiers) if self.verifier else self.verifiers
