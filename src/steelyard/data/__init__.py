@@ -1,0 +1,26 @@
+"""Tasks and where they come from."""
+
+from steelyard.data.base import Source
+from steelyard.data.files import load_tasks
+from steelyard.data.sources import (
+    GeneratedSource,
+    ListSource,
+    MixtureSource,
+    as_source,
+    domain_source,
+    domain_tasks,
+)
+from steelyard.data.tasks import as_tasks, split
+
+__all__ = [
+    "GeneratedSource",
+    "ListSource",
+    "MixtureSource",
+    "Source",
+    "as_source",
+    "as_tasks",
+    "domain_source",
+    "domain_tasks",
+    "load_tasks",
+    "split",
+]

@@ -1,0 +1,100 @@
+"""Tasks from files and hub data sets: JSONL, JSON, parquet, ``hf:name``. Every error names the file and the line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steelyard.data.tasks import require_distinct_ids, task_of
+from steelyard.errors import DataError, MissingExtraError
+from steelyard.types import Task
+
+HUB = "hf:"
+Row = tuple[str, str, Any]
+"""(default id, where it stands, its data)."""
+
+
+def load_tasks(
+    path: str | Path,
+    *,
+    prompt_column: str = "prompt",
+    split: str = "train",
+    subset: str | None = None,
+    limit: int | None = None,
+) -> list[Task]:
+    """Tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet``, or a hub data set as
+    ``"hf:owner/name"`` (its ``subset`` and ``split``). A row without an ``id`` is named by its line or row number.
+    """
+    rows = (
+        _hub_rows(str(path).removeprefix(HUB), subset, split) if str(path).startswith(HUB) else _file_rows(Path(path))
+    )
+    tasks: list[Task] = []
+    for default_id, where, data in rows:
+        if limit is not None and len(tasks) >= limit:
+            break
+        row = {prompt_column: data} if isinstance(data, str) else data
+        if not isinstance(row, Mapping):
+            raise DataError(f"{where}: expected an object with a {prompt_column!r}, got {type(data).__name__}")
+        tasks.append(task_of(row, where=where, default_id=default_id, prompt_column=prompt_column))
+    if not tasks:
+        raise DataError(f"{path}: no tasks in it")
+    return require_distinct_ids(tasks, str(path))
+
+
+def _file_rows(path: Path) -> Iterable[Row]:
+    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
+    if path.suffix not in readers:
+        raise DataError(f"{path}: tasks are read from {', '.join(readers)} or '{HUB}owner/name', not {path.suffix!r}")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file (looked in {Path.cwd()})")
+    return readers[path.suffix](path)
+
+
+def _jsonl_rows(path: Path) -> Iterable[Row]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                yield str(number), where, json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+
+
+def _json_rows(path: Path) -> Iterable[Row]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}, line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from None
+    rows = data.get("prompts") if isinstance(data, Mapping) else data
+    if not isinstance(rows, list):
+        raise DataError(f'{path}: expected a list of tasks or {{"prompts": [...]}}')
+    for number, row in enumerate(rows, start=1):
+        yield str(number), f"{path}, entry {number}", row
+
+
+def _parquet_rows(path: Path) -> Iterable[Row]:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError(f"reading {path.name}", "data") from None
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a parquet file: {error}") from None
+    return [(str(number), f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
+
+
+def _hub_rows(name: str, subset: str | None, split: str) -> Iterable[Row]:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError(f"the hub data set {name}", "data") from None
+    try:
+        rows = datasets.load_dataset(name, subset, split=split)
+    except Exception as error:
+        raise DataError(f"{HUB}{name} (subset {subset}, split {split}): {type(error).__name__}: {error}") from error
+    return ((str(number), f"{HUB}{name}, row {number}", row) for number, row in enumerate(rows, start=1))

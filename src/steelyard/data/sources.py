@@ -1,0 +1,179 @@
+"""Sources: a list of tasks, tasks made by a function, and mixtures of sources.
+
+Every random choice is keyed by (seed, counter) and never by history, so the state is a few integers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steelyard.data.base import Source
+from steelyard.data.files import load_tasks
+from steelyard.data.tasks import as_tasks
+from steelyard.domains.base import Domain, Split
+from steelyard.errors import DataError
+from steelyard.types import Group, Task
+
+
+class ListSource:
+    """A list of tasks, epoch after epoch; the order of an epoch is a permutation keyed by (seed, epoch)."""
+
+    def __init__(self, tasks: Iterable[Task], *, seed: int = 0, shuffle: bool = True) -> None:
+        self.tasks = list(tasks)
+        if not self.tasks:
+            raise DataError("a source of tasks is empty: nothing to train on")
+        self.seed = seed
+        self.shuffle = shuffle
+        self.epoch = 0
+        self.cursor = 0
+        self._order = self._order_of(0)
+        self._fingerprint = zlib.crc32("\n".join(task.id for task in self.tasks).encode())
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def draw(self, step: int, n: int) -> list[Task]:  # noqa: ARG002 - a list does not depend on the step
+        drawn: list[Task] = []
+        while len(drawn) < n:
+            if self.cursor == len(self.tasks):
+                self._move_to(self.epoch + 1, 0)
+            taken = self._order[self.cursor : self.cursor + n - len(drawn)]
+            drawn.extend(self.tasks[index] for index in taken)
+            self.cursor += len(taken)
+        return drawn
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "cursor": self.cursor, "tasks": len(self.tasks), "ids": self._fingerprint}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if (state["tasks"], state["ids"]) != (len(self.tasks), self._fingerprint):
+            raise DataError(
+                f"the tasks changed since the checkpoint: it had {state['tasks']}, there are {len(self.tasks)} now, and "
+                f"their ids differ. Resume with the same tasks, or start a new run from the checkpoint's model"
+            )
+        self._move_to(int(state["epoch"]), int(state["cursor"]))
+
+    def _move_to(self, epoch: int, cursor: int) -> None:
+        if epoch != self.epoch:
+            self._order = self._order_of(epoch)
+        self.epoch, self.cursor = epoch, cursor
+
+    def _order_of(self, epoch: int) -> list[int]:
+        if not self.shuffle:
+            return list(range(len(self.tasks)))
+        return np.random.default_rng([self.seed, epoch]).permutation(len(self.tasks)).tolist()
+
+
+class GeneratedSource:
+    """Tasks made by a function of a running number: ``make(0)``, ``make(1)``, …"""
+
+    def __init__(self, make: Callable[[int], Task]) -> None:
+        self.make = make
+        self.index = 0
+
+    def draw(self, step: int, n: int) -> list[Task]:  # noqa: ARG002 - the running number decides
+        drawn = [self.make(index) for index in range(self.index, self.index + n)]
+        self.index += n
+        return drawn
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"index": self.index}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.index = int(state["index"])
+
+
+class MixtureSource:
+    """Each task comes from one of several named sources, chosen by weight with a draw keyed by (seed, counter).
+
+    A task's id gets the name of its source in front ("name/id"), by which observations find their way back.
+    """
+
+    def __init__(self, sources: Mapping[str, Source], weights: Mapping[str, float], *, seed: int = 0) -> None:
+        if set(sources) != set(weights) or not sources:
+            raise DataError(
+                f"a mixture needs one weight a source: sources {sorted(sources)}, weights {sorted(weights)}"
+            )
+        if not all(weight >= 0 and np.isfinite(weight) for weight in weights.values()) or not sum(weights.values()):
+            raise DataError(f"weights of a mixture are positive numbers, got {dict(weights)}")
+        slashed = [name for name in sources if "/" in name]
+        if slashed:
+            raise DataError(f"the name {slashed[0]!r} of a source has a '/', which separates names from task ids")
+        self.sources = dict(sources)
+        self.seed = seed
+        self.counter = 0
+        self._edges = np.cumsum([weights[name] for name in self.sources]) / sum(weights.values())
+
+    def draw(self, step: int, n: int) -> list[Task]:
+        names = [self._choice(counter) for counter in range(self.counter, self.counter + n)]
+        self.counter += n
+        drawn = {name: iter(source.draw(step, names.count(name))) for name, source in self.sources.items()}
+        return [_renamed(next(drawn[name]), name) for name in names]
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        for name, source in self.sources.items():
+            own = [group for group in groups if group.task.id.startswith(f"{name}/")]
+            if own:
+                source.observe([_with_own_id(group, name) for group in own])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "counter": self.counter,
+            "sources": {name: source.state_dict() for name, source in self.sources.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if set(state["sources"]) != set(self.sources):
+            raise DataError(f"the checkpoint mixes {sorted(state['sources'])}, this run {sorted(self.sources)}")
+        self.counter = int(state["counter"])
+        for name, source in self.sources.items():
+            source.load_state_dict(state["sources"][name])
+
+    def _choice(self, counter: int) -> str:
+        uniform = np.random.default_rng([self.seed, counter]).random()
+        return list(self.sources)[int(np.searchsorted(self._edges, uniform, side="right"))]
+
+
+def _renamed(task: Task, name: str) -> Task:
+    return replace(task, id=f"{name}/{task.id}")
+
+
+def _with_own_id(group: Group, name: str) -> Group:
+    return replace(group, task=replace(group.task, id=group.task.id.removeprefix(f"{name}/")))
+
+
+def domain_tasks(domain: Domain, split: Split, count: int | None = None) -> list[Task]:
+    """The first ``count`` tasks of a domain's split, or all of a finite one."""
+    size = domain.size(split)
+    limits = [limit for limit in (count, size) if limit is not None]
+    if not limits:
+        raise DataError(f"the domain {domain.name} makes {split} tasks without end: say how many to take")
+    return [domain.task(split, index) for index in range(min(limits))]
+
+
+def domain_source(domain: Domain, split: Split = "train", *, seed: int = 0) -> Source:
+    """A domain's split as a source: shuffled epochs if it is finite, else made one after the other."""
+    if domain.size(split) is None:
+        return GeneratedSource(lambda index: domain.task(split, index))
+    return ListSource(domain_tasks(domain, split), seed=seed)
+
+
+def as_source(tasks: object, *, seed: int = 0, shuffle: bool = True) -> Source:
+    """A source from whatever a user has: a source, a file or hub data set by name, or an iterable of tasks."""
+    if isinstance(tasks, Source):
+        return tasks
+    if isinstance(tasks, str | Path):
+        return ListSource(load_tasks(tasks), seed=seed, shuffle=shuffle)
+    return ListSource(as_tasks(tasks), seed=seed, shuffle=shuffle)

@@ -1,0 +1,118 @@
+"""Tasks from plain data: one row, many rows, and the split into training and held-out."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from steelyard.errors import DataError
+from steelyard.types import Message, Prompt, Task
+
+
+def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
+    """Tasks from an iterable of tasks, dicts (as rows of a data set) or strings (prompts); ids count from 0."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise DataError(
+            f"tasks must be an iterable of Task, dict or str, got {type(rows).__name__}; "
+            f"a file or hub data set is read by steelyard.data.load_tasks"
+        )
+    tasks = [_as_task(row, f"task {index}", str(index), prompt_column) for index, row in enumerate(rows)]
+    return require_distinct_ids(tasks, "tasks")
+
+
+def _as_task(row: object, where: str, default_id: str, prompt_column: str) -> Task:
+    if isinstance(row, Task):
+        return row
+    if isinstance(row, str):
+        return Task(default_id, prompt_of(row, where))
+    if isinstance(row, Mapping):
+        return task_of(row, where=where, default_id=default_id, prompt_column=prompt_column)
+    raise DataError(f"{where}: expected a Task, a dict or a prompt, got {type(row).__name__}")
+
+
+def task_of(row: Mapping[str, Any], *, where: str, default_id: str, prompt_column: str = "prompt") -> Task:
+    """A row as a task: the prompt, an ``id`` and a ``difficulty`` if there; all other columns go into the spec."""
+    if prompt_column not in row:
+        close = difflib.get_close_matches(prompt_column, [str(name) for name in row], n=1)
+        hint = f"did you mean prompt_column={close[0]!r}?" if close else "name it by prompt_column"
+        raise DataError(f"{where}: no column {prompt_column!r} among {sorted(map(str, row))}; {hint}")
+    given_id, difficulty = row.get("id"), row.get("difficulty")
+    if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
+        raise DataError(f"{where}: difficulty must be a number, got {difficulty!r}")
+    spec = {str(name): value for name, value in row.items() if name not in (prompt_column, "id", "difficulty")}
+    return Task(
+        id=default_id if given_id is None else str(given_id),
+        prompt=prompt_of(row[prompt_column], where),
+        spec=spec,
+        difficulty=None if difficulty is None else float(difficulty),
+    )
+
+
+def prompt_of(value: object, where: str) -> Prompt:
+    """A prompt as it is, or a list of chat messages as a tuple of them."""
+    if isinstance(value, str):
+        if not value:
+            raise DataError(f"{where}: the prompt is empty")
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, bytes) and value:
+        return tuple(_message(message, f"{where}, message {index}") for index, message in enumerate(value))
+    raise DataError(
+        f"{where}: a prompt is a string or a list of chat messages, got {type(value).__name__} {value!r:.60}"
+    )
+
+
+def _message(value: object, where: str) -> Message:
+    if not isinstance(value, Mapping) or not {"role", "content"} <= set(value):
+        raise DataError(f"{where}: a chat message has a 'role' and a 'content', got {value!r:.80}")
+    if not isinstance(value["role"], str) or not isinstance(value["content"], str):
+        raise DataError(f"{where}: role and content must be strings, got {value!r:.80}")
+    return {str(key): str(text) for key, text in value.items() if text is not None}
+
+
+def require_distinct_ids(tasks: list[Task], where: str) -> list[Task]:
+    """The tasks themselves; an id given twice is refused, since ids name tasks in reports and curricula."""
+    seen: dict[str, int] = {}
+    for index, task in enumerate(tasks):
+        if task.id in seen:
+            raise DataError(
+                f"{where}: the id {task.id!r} is given twice (rows {seen[task.id]} and {index}, counted from 0); "
+                f"make ids distinct or leave the id column out"
+            )
+        seen[task.id] = index
+    return tasks
+
+
+def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[list[Task], list[Task]]:
+    """(training, held-out): disjoint by prompt, so a task asked twice is never on both sides.
+
+    ``held_out`` is a share below 1 or a number of tasks; tasks of one prompt stay together, so the number held out may
+    be a little larger. Both lists keep the order of ``tasks``.
+    """
+    wanted = round(held_out * len(tasks)) if isinstance(held_out, float) else held_out
+    if not 0 < wanted < len(tasks):
+        raise DataError(f"held_out={held_out} of {len(tasks)} tasks leaves one side empty")
+    by_prompt: dict[str, list[int]] = {}
+    for index, task in enumerate(tasks):
+        by_prompt.setdefault(_prompt_key(task.prompt), []).append(index)
+    chosen = set(_until(wanted, list(by_prompt.values()), seed))
+    if len(chosen) == len(tasks):
+        raise DataError(f"held_out={held_out}: only {len(by_prompt)} distinct prompts, too few to split")
+    training = [task for index, task in enumerate(tasks) if index not in chosen]
+    return training, [task for index, task in enumerate(tasks) if index in chosen]
+
+
+def _until(wanted: int, clusters: list[list[int]], seed: int) -> Iterator[int]:
+    count = 0
+    for position in np.random.default_rng([seed]).permutation(len(clusters)):
+        if count >= wanted:
+            return
+        yield from clusters[position]
+        count += len(clusters[position])
+
+
+def _prompt_key(prompt: Prompt) -> str:
+    return json.dumps(prompt if isinstance(prompt, str) else [dict(message) for message in prompt], sort_keys=True)

@@ -1,0 +1,46 @@
+"""Domains by name: the built-in ones and those of installed packages (entry point group ``steelyard.domains``)."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from steelyard.domains.base import Domain
+from steelyard.errors import ConfigError
+
+GROUP = "steelyard.domains"
+BUILT_IN = {"sequences": "steelyard.domains.sequences:Sequences"}
+
+
+def domain_paths() -> dict[str, str]:
+    """Import path of every known domain by name. A built-in name cannot be taken by another package."""
+    installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return {**installed, **BUILT_IN}
+
+
+def make_domain(name: str, **parameters: Any) -> Domain:
+    """The domain of that name, built with its own parameters."""
+    paths = domain_paths()
+    if name not in paths:
+        close = difflib.get_close_matches(name, paths, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(paths))}"
+        raise ConfigError(f"no domain named {name!r}; {hint}")
+    factory = _load(name, paths[name])
+    try:
+        inspect.signature(factory).bind(**parameters)
+    except TypeError as error:
+        accepted = ", ".join(inspect.signature(factory).parameters) or "none"
+        raise ConfigError(f"domain {name!r}: {error}; its parameters are: {accepted}") from None
+    return factory(**parameters)
+
+
+def _load(name: str, path: str) -> Callable[..., Domain]:
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"domain {name!r} ({path}) cannot be loaded: {error}") from error
