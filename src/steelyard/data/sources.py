@@ -57,8 +57,8 @@ class ListSource:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if (state["tasks"], state["ids"]) != (len(self.tasks), self._fingerprint):
             raise DataError(
-                f"the tasks changed since the checkpoint: it had {state['tasks']}, there are {len(self.tasks)} now, and "
-                f"their ids differ. Resume with the same tasks, or start a new run from the checkpoint's model"
+                f"the tasks changed since the checkpoint: it had {state['tasks']}, there are {len(self.tasks)} now, "
+                f"and the ids differ. Resume with the same tasks, or start a new run from the checkpoint's model"
             )
         self._move_to(int(state["epoch"]), int(state["cursor"]))
 
