@@ -1,8 +1,8 @@
 """The sequences domain: ``sort 3 1 2 =`` asks for ``1 2 3``.
 
 Kinds: ``copy``, ``sort`` (ascending), ``reverse``, and ``count`` (how many of the symbols are odd). All sequences of
-the chosen lengths over the chosen symbols exist once for each kind. A hash of the sequence alone decides its split, so a
-held-out sequence was never seen in training under any kind, whatever the seed.
+the chosen lengths over the chosen symbols exist once for each kind. A hash of the sequence alone decides its split, so
+a held-out sequence was never seen in training under any kind, whatever the seed.
 """
 
 from __future__ import annotations
