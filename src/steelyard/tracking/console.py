@@ -1,18 +1,27 @@
-"""The live display of a training run (placeholder of final shape; rendering follows)."""
+"""Training on the screen: a live panel on a terminal or in a notebook, plain lines anywhere else."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
 from rich.console import Console
+from rich.live import Live
 
 from steelyard.tracking.base import Metric
+from steelyard.tracking.cards import SampleCards
+from steelyard.tracking.panel import TrainingPanel, plain_line
+from steelyard.tracking.progress import Progress
 from steelyard.tracking.shown import ShownSample
 
 
 class ConsoleTracker:
-    """Shows the run on a terminal, or as plain lines where there is none."""
+    """Shows the run's metrics by their plain names.
+
+    Where the output is no terminal (a pipe, a log file) it prints one line without control characters a step, at most
+    one every ``plain_seconds``; the first, the last and those with an evaluation are never left out.
+    """
 
     def __init__(
         self,
@@ -20,18 +29,64 @@ class ConsoleTracker:
         *,
         title: str = "",
         console: Console | None = None,
+        plain_seconds: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total_steps = total_steps
-        self.title = title
         self.console = console or Console()
-        self.clock = clock
+        _never_fail_on_encoding(self.console)
+        self._progress = Progress(total_steps, clock)
+        self._panel = TrainingPanel(self._progress, title)
+        self._clock = clock
+        self._plain_seconds = plain_seconds
+        self._printed: float | None = None
+        self._live: Live | None = None
+
+    def rewind(self, step: int) -> None:
+        """Training is about to begin after this step: start the clock and show the panel."""
+        self._progress.begin(step)
+        self._start()
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
-        self.console.print(f"step {step}/{self.total_steps} reward {metrics.get('reward/mean')}")
+        self._start()
+        self._progress.update(step, metrics)
+        if self._live is not None:
+            self._live.refresh()
+        elif self._due(metrics):
+            self._printed = self._clock()
+            self.console.print(plain_line(self._progress), markup=False, highlight=False, soft_wrap=True)
 
-    def samples(self, step: int, shown: Sequence[ShownSample]) -> None: ...
+    def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
+        """Print them above the panel, clipped to a few lines each."""
+        self._start()
+        self.console.print(SampleCards(step, shown))
 
-    def rewind(self, step: int) -> None: ...
+    def close(self) -> None:
+        """Leave the last state of the panel standing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
-    def close(self) -> None: ...
+    def _start(self) -> None:
+        if self._live is None and _can_redraw(self.console):
+            self._live = Live(self._panel, console=self.console, refresh_per_second=2)
+            self._live.start(refresh=True)
+
+    def _due(self, metrics: Mapping[str, Metric]) -> bool:
+        if self._printed is None or self._progress.step >= self._progress.total_steps:
+            return True
+        if any(name.startswith("eval/") for name in metrics):
+            return True
+        return self._clock() - self._printed >= self._plain_seconds
+
+
+def _never_fail_on_encoding(console: Console) -> None:
+    """An output that cannot say every sign (an old code page) shows ``?`` for it; a run must not die of that."""
+    reconfigure = getattr(console.file, "reconfigure", None)
+    if console.options.ascii_only and reconfigure is not None:
+        reconfigure(errors="replace")
+
+
+def _can_redraw(console: Console) -> bool:
+    if console.is_jupyter:
+        return find_spec("ipywidgets") is not None
+    return console.is_interactive

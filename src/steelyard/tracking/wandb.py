@@ -50,7 +50,7 @@ class WandbTracker:
             dir=str(folder),
             mode=mode,
             config=dict(config or {}),
-            resume="allow" if mode == "online" else None,
+            resume="allow",
             settings=wandb.Settings(silent=True, console="off"),
         )
         self._run.define_metric("step", hidden=True)

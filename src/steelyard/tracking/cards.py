@@ -1,0 +1,69 @@
+"""Shown samples as clipped cards: what was asked, what was made, and what the checker said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.rule import Rule
+from rich.text import Text
+
+from steelyard.tracking.figures import number
+from steelyard.tracking.shown import ShownSample, printable, prompt_text
+from steelyard.types import Verdict
+
+_LABEL_STYLE = {"best": "bold green", "median": "bold cyan", "worst": "bold red"}
+_INDENT = "  "
+
+
+class SampleCards:
+    """Asked by rich for its lines at the width there is."""
+
+    def __init__(self, step: int, shown: Sequence[ShownSample]) -> None:
+        self.step = step
+        self.shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, 120)
+        yield Rule(Text(f"samples at step {self.step}", style="dim"), align="left", style="dim")
+        for sample in self.shown:
+            yield from _card(sample, width)
+
+
+def _card(sample: ShownSample, width: int) -> Iterator[Text]:
+    head = Text.assemble((f"{sample.label:<7}", _LABEL_STYLE.get(sample.label, "bold")), _verdict(sample.verdict))
+    head.append(f"  task {sample.task_id}", style="dim")
+    yield _fit(head, width)
+    for line in clip(prompt_text(sample.prompt), width - len(_INDENT), head=1, tail=1):
+        yield _fit(Text(_INDENT + line, style="dim"), width)
+    for line in clip(sample.text, width - len(_INDENT) - 2, head=3, tail=2) or ["(empty)"]:
+        yield _fit(Text.assemble(_INDENT, ("│ ", "cyan"), line), width)
+
+
+def _verdict(verdict: Verdict) -> Text:
+    if verdict.status == "unscored":
+        return Text(f" unscored ({verdict.cause}) {printable(verdict.reason)}", style="red")
+    words = Text.assemble(" ", (number(verdict.reward), "bold"))
+    if verdict.status == "rejected":
+        return words.append(f"  rejected: {printable(verdict.reason)}".replace("\n", " "), style="yellow")
+    words.append(" ✓" if verdict.success else " ✗", style="green" if verdict.success else "red")
+    for name, value in verdict.parts.items():
+        words.append(f"  {name} ", style="dim").append(number(value))
+    return words
+
+
+def clip(text: str, width: int, *, head: int, tail: int) -> list[str]:
+    """The first and the last lines of a text folded to ``width``, with the number of lines left out between."""
+    lines = [part for line in printable(text).strip("\n").split("\n") for part in chop_cells(line, width) or [""]]
+    if lines == [""]:
+        return []
+    if len(lines) <= head + tail + 1:
+        return lines
+    return [*lines[:head], f"… {len(lines) - head - tail} more lines …", *lines[-tail:]]
+
+
+def _fit(line: Text, width: int) -> Text:
+    line.no_wrap = True
+    line.truncate(width, overflow="ellipsis")
+    return line
