@@ -28,7 +28,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
         if not equals and position < len(arguments) and not arguments[position].startswith("--"):
             text, equals = arguments[position], "="
             position += 1
-        overrides[key.replace("-", "_")] = parse_value(key, text) if equals else True
+        overrides[key] = parse_value(key, text) if equals else True
     return overrides
 
 
@@ -64,8 +64,8 @@ def _enter(container: Any, name: str, path: str, key: str) -> Any:
     inner = container.get(name)
     if inner is None:
         inner = container[name] = {}
-    if isinstance(inner, int | float) and not isinstance(inner, bool) and path.endswith(".coefficient"):
-        inner = container[name] = {"start": inner}
+    if path.endswith(".coefficient") and isinstance(inner, int | float):
+        inner = container[name] = {"start": inner}  # the table that a bare number is short for
     if not isinstance(inner, dict | list):
         raise ConfigError(f"{key}: {path} is {inner!r}, not a table")
     return cast("dict[str, Any] | list[Any]", inner)

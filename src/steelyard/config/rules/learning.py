@@ -73,10 +73,11 @@ def schedules(config: Config) -> Iterator[Problem]:
             reason = "a constant has no end; set kind to linear or cosine"
             yield Problem(f"{key}.end", schedule.end, reason)
         last = schedule.steps or config.run.steps
-        if schedule.warmup > last:
-            yield Problem(f"{key}.warmup", schedule.warmup, f"is longer than the schedule ({last} steps)")
-    if config.optimiser.warmup_steps > config.run.steps:
-        reason = f"the learning rate would never arrive: run.steps is {config.run.steps}"
+        if schedule.warmup >= last:
+            reason = f"must be shorter than the schedule ({last} steps), or the value never arrives"
+            yield Problem(f"{key}.warmup", schedule.warmup, reason)
+    if config.optimiser.warmup_steps >= config.run.steps:
+        reason = f"must be below run.steps ({config.run.steps}), or the learning rate never arrives"
         yield Problem("optimiser.warmup_steps", config.optimiser.warmup_steps, reason)
 
 
