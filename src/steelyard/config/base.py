@@ -47,7 +47,9 @@ class ScheduleConfig(Section):
 
 
 def _table_of_number(value: Any) -> Any:
-    return {"start": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if isinstance(value, bool | str):
+        raise ValueError("must be a number or a schedule table")
+    return {"start": value} if isinstance(value, int | float) else value
 
 
 Coefficient = Annotated[ScheduleConfig, BeforeValidator(_table_of_number)]

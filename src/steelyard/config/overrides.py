@@ -22,9 +22,9 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     while position < len(arguments):
         word = arguments[position]
         position += 1
-        if not word.startswith("--") or not word[2:].strip("=-"):
+        key, equals, text = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not key:
             raise ConfigError(f"cannot read {word!r}: overrides look like --section.key value")
-        key, equals, text = word[2:].partition("=")
         if not equals and position < len(arguments) and not arguments[position].startswith("--"):
             text, equals = arguments[position], "="
             position += 1

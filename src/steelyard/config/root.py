@@ -39,5 +39,6 @@ class Config(Section):
     def _can_work(self, info: ValidationInfo) -> Self:
         problems = broken_rules(self)
         if problems:
-            raise config_error((info.context or {}).get("source", "configuration"), problems)
+            context: dict[str, str] = info.context or {}
+            raise config_error(context.get("source", "configuration"), problems)
         return self

@@ -1,0 +1,17 @@
+"""Every test carries the marker of its folder: tests/unit, tests/property and so on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(root).parts[0]
+        if folder in FOLDERS:
+            item.add_marker(folder)

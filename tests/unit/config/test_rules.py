@@ -1,0 +1,174 @@
+"""Each combination that cannot work is refused with its reason, and its way out is accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from steelyard.config import load
+from steelyard.errors import ConfigError
+
+OWN_TASKS = ["--domain", "none", "--tasks.prompts", '["a"]', "--verify.verifier", "m:f", "--evaluate.every", "0"]
+KL = ["--loss.kl.coefficient=0.1"]
+
+REFUSED: dict[str, list[tuple[list[str], str]]] = {
+    "text": [
+        (["--model.path", "none"], "model: no model: set model.path (hub id or folder) or the table model.scratch"),
+        (["--model.scratch.vocabulary", '["a"]'], "model.path and model.scratch are given"),
+        (["--run.supplied", '["model"]'], "model.path and a model from Python are given"),
+        (["--model.dtype=float16", "--model.lora=none"], "weights trained in float16 lose small updates"),
+        (["--model.autocast=bfloat16"], "over float32 weights, but dtype is bfloat16"),
+        (["--model.quantize=4bit", "--model.lora=none"], "model.quantize = '4bit': quantised weights are frozen"),
+        (["--tasks", "none", "--evaluate.every=0"], "no tasks: set one of tasks.file, tasks.dataset"),
+        (["--tasks.file", "none"], "no tasks: set one of"),
+        (["--tasks.dataset", "x/y"], "tasks.file and tasks.dataset are given"),
+        (["--run.supplied", '["tasks"]'], "tasks.file and tasks from Python are given"),
+        (["--tasks.subset", "main"], "tasks.subset = 'main': names a part of tasks.dataset"),
+        (["--tasks.eval_file", "e.jsonl"], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
+        (["--run.supplied", '["eval_tasks"]'], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
+        (["--domain.name", "sequences", "--verify.verifier=none"], "a domain brings its own tasks"),
+        (["--verify.verifier", "none"], "verify.verifier: nothing checks the samples"),
+        (["--verify.verifiers", '[{function="a:b"}]'], "is the short form for a single verifier"),
+        (["--run.supplied", '["verifier"]'], "a verifier was also handed over from Python"),
+        (["--evaluate.ks", "[1, 4]"], "pass@k needs 1 <= k <= evaluate.samples (1)"),
+        (["--evaluate.ks", "[0]"], "pass@k needs 1 <= k"),
+        (["--tasks.held_out", "0"], "evaluate.every = 20: there are no tasks that training never sees"),
+        (["--reference.carrier=adapter_off", "--reference.mode=ema", "--reference.ema_decay=0.9"],
+         "the model without its adapter never changes, so it cannot be mode = 'ema'; use 'adapter'"),
+        (["--reference.carrier=adapter_off", "--reference.mode=periodic", "--reference.every=5"],
+         "so it cannot be mode = 'periodic'"),
+        (["--reference.carrier=adapter_off", "--model.lora.adapter", "a"], "training starts from a trained adapter"),
+        (["--reference.carrier=adapter_off", "--model.lora=none"], "there is no adapter"),
+        (["--reference.carrier=adapter", "--model.lora=none"], "there is no adapter"),
+        (["--reference.device=cpu"], "under LoRA the reference shares the policy's weights"),
+    ],
+    "sequences": [
+        (["--model.scratch.width=250"], "model.scratch.width = 250: must be a multiple of heads (4)"),
+        (["--model.scratch.width=20"], "width/heads is 5; rotary positions need an even number"),
+        (["--model.scratch.kv_heads=3"], "model.scratch.kv_heads = 3: must divide heads (4)"),
+        (["--model.scratch.max_length=16"], "leaves no room for a prompt beside sampling.max_new_tokens (16)"),
+        (OWN_TASKS, "model.scratch.vocabulary: is required without a [domain]"),
+        (["--model.quantize=8bit", "--model.lora.rank=4"], "a model from scratch has no weights worth freezing"),
+        (["--verify.verifier", "m:f"], "verify.verifier = 'm:f': the domain sequences brings its own verifier"),
+        (["--run.supplied", '["verifier"]'], "the domain sequences brings its own verifier"),
+        (["--run.supplied", '["tasks"]'], "a domain brings its own tasks"),
+        (["--sampling.group_size=1"], "a group of one has nothing to compare; use 2 or more"),
+        (["--sampling.temperature=0"], "greedy decoding makes every sample of a group the same"),
+        (["--credit.min_scored=17"], "no group has that many samples (sampling.group_size is 16)"),
+        (["--credit.advantage=pass_at_k"], "credit.k: is required by advantage = 'pass_at_k'"),
+        (["--credit.advantage=max_at_k"], "credit.k: is required by advantage = 'max_at_k'"),
+        (["--credit.k=2"], "credit.k = 2: advantage = 'group_norm' has no k"),
+        (["--credit.advantage=pass_at_k", "--credit.k=17"], "cannot exceed sampling.group_size (16)"),
+        (["--credit.advantage=max_at_k", "--credit.k=1"], "which is advantage = 'rloo'"),
+        (["--credit.length_penalty", "{start = 4, limit = 17}"], "no sample gets there: sampling.max_new_tokens is 16"),
+        (["--credit.length_penalty.start=16"], "must be below the limit (16), where the penalty is full"),
+        (["--loss.surrogate=cispo", "--loss.clip_high=0.2"], "has no clip range; its own bound is loss.ratio_cap"),
+        (["--loss.surrogate=reinforce", "--loss.clip_low=0.2"], "surrogate = 'reinforce' has no clip range"),
+        (["--loss.ratio_cap=3.0"], "only cispo caps the ratio"),
+        (["--loss.surrogate=gspo", "--loss.dual_clip=3.0"], "only ppo_clip has a dual clip"),
+        (["--loss.dual_clip=1.0"], "loss.dual_clip = 1.0: must be above 1"),
+        (["--loss.surrogate=gspo", "--loss.aggregation=token_mean"], "gspo has one ratio per sequence"),
+        (["--loss.surrogate=gspo", "--loss.aggregation=constant"], "gspo has one ratio per sequence"),
+        (["--loss.constant_length=5"], "is the divisor of aggregation = 'constant'"),
+        ([*KL, "--loss.kl.estimator=k1"], "the expected gradient of k1 in the loss is zero"),
+        ([*KL, "--loss.kl.placement=reward"], "in the reward only k1 gives an unbiased gradient"),
+        (["--loss.kl.adaptive.target=0.1"], "from 0 it never moves"),
+        (["--loss.kl.adaptive.target=0.1", "--loss.kl.coefficient", '{kind="linear", start=1, end=0}'], "steers"),
+        (["--loss.kl.adaptive.target=0.1", "--loss.kl.coefficient", "{start=1, warmup=3}"], "steers itself"),
+        (["--loss.entropy.coefficient", '{kind="cosine", start=1}'], "coefficient.end: is required by kind = 'cosine'"),
+        (["--loss.entropy.coefficient", "{start=1, end=0}"], "a constant has no end"),
+        (["--loss.kl.coefficient", '{kind="linear", start=1, end=0, steps=5, warmup=5}'], "shorter than the schedule"),
+        (["--run.steps=10", "--optimiser.warmup_steps=10"], "must be below run.steps (10)"),
+        ([*KL, "--reference.ema_decay=0.9"], "only works with mode = 'ema', but mode is 'static'"),
+        ([*KL, "--reference.every=5"], "only works with mode = 'periodic', but mode is 'static'"),
+        ([*KL, "--reference.mode=ema"], "reference.ema_decay: is required by mode = 'ema'"),
+        ([*KL, "--reference.mode=periodic"], "reference.every: is required by mode = 'periodic'"),
+        (["--reference.mode=ema", "--reference.ema_decay=0.9"], "nothing uses the reference"),
+        (["--loss.surrogate=reinforce", "--optimiser.epochs=2"], "only the first of 2 updates"),
+        (["--loss.surrogate=reinforce", "--optimiser.minibatches=4"], "only the first of 4 updates"),
+        (["--optimiser.minibatches=9", "--sampling.tasks_per_step=2", "--sampling.group_size=4"], "has only 8 samples"),
+        (["--optimiser.betas", "[0.9, 1.0]"], "both must be at least 0 and below 1"),
+        (["--evaluate.every=0", "--checkpoint.best_metric", "eval/success"], "nothing is evaluated"),
+    ],
+}  # fmt: skip
+
+ACCEPTED: dict[str, list[list[str]]] = {
+    "text": [
+        ["--model.dtype=float16"],
+        ["--model.dtype=float32", "--model.autocast=float16", "--model.lora=none"],
+        ["--model.quantize=4bit"],
+        ["--model.path=none", "--run.supplied", '["model"]'],
+        ["--tasks.file=none", "--tasks.dataset=x/y", "--tasks.subset=main"],
+        ["--tasks.file=none", "--verify.verifier=none", "--run.supplied", '["tasks", "verifier"]'],
+        ["--tasks.held_out=0", "--tasks.eval_file=e.jsonl"],
+        ["--tasks.held_out=0", "--run.supplied", '["eval_tasks"]'],
+        ["--tasks.held_out=0", "--evaluate.every=0"],
+        ["--tasks.held_out=200"],
+        ["--evaluate.samples=4", "--evaluate.ks", "[1, 4]"],
+        ["--reference.carrier=adapter_off"],
+        ["--reference.carrier=adapter", "--reference.mode=ema", "--reference.ema_decay=0.9"],
+        ["--reference.carrier=adapter", "--model.lora.adapter=a"],
+        ["--reference.device=cpu", "--reference.carrier=copy"],
+        ["--reference.device=cpu", "--model.lora=none"],
+    ],
+    "sequences": [
+        [*OWN_TASKS, "--model.scratch.vocabulary", '["a", "b"]'],
+        ["--credit.advantage=pass_at_k", "--credit.k=16"],
+        ["--credit.advantage=max_at_k", "--credit.k=2"],
+        ["--credit.advantage=mine:estimator"],
+        ["--credit.advantage=mine:estimator", "--credit.k=4"],
+        ["--credit.length_penalty", "{start = 4, limit = 16}"],
+        ["--loss.surrogate=gspo"],
+        ["--loss.surrogate=cispo", "--loss.ratio_cap=3.0", "--loss.aggregation=token_mean"],
+        ["--loss.surrogate=reinforce"],
+        ["--loss.dual_clip=1.5", "--optimiser.epochs=2", "--optimiser.minibatches=4"],
+        ["--loss.aggregation=constant", "--loss.constant_length=5"],
+        [*KL, "--loss.kl.estimator=k1", "--loss.kl.placement=reward"],
+        [*KL, "--loss.kl.adaptive.target=0.1"],
+        [*KL, "--reference.mode=ema", "--reference.ema_decay=0.9"],
+        [*KL, "--reference.mode=periodic", "--reference.every=5"],
+        ["--loss.kl.coefficient", '{kind="linear",start=0,end=1}', "--reference.mode=ema", "--reference.ema_decay=0.9"],
+        ["--checkpoint.best_metric", "eval/success"],
+        ["--evaluate.every=0", "--checkpoint.best_metric", "reward/mean"],
+    ],
+}  # fmt: skip
+
+ENTRIES = [
+    ("{weight = 2}", "needs exactly one of function (module:function) and model (hub id or folder)"),
+    ('{function = "a:b", model = "m", kind = "classifier"}', "needs exactly one of function"),
+    ('{model = "m"}', "verify.verifiers.0.kind: is required with model: classifier or likelihood"),
+    ('{function = "a:b", kind = "classifier"}', "a function does not need it"),
+    ('{function = "a:b", size = 3}', "is the number of samples per call of mode = 'batch'"),
+    ('{function = "a:b", mode = "batch"}', "needs size, the number of samples per call"),
+]
+
+
+@pytest.mark.parametrize(("recipe", "overrides", "reason"), [(r, o, t) for r in REFUSED for o, t in REFUSED[r]])
+def test_refused_with_the_reason(recipe: str, overrides: list[str], reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(recipe, overrides)
+    assert reason in str(caught.value)
+    assert "problems" not in str(caught.value), "one mistake, one problem"
+
+
+@pytest.mark.parametrize(("recipe", "overrides"), [(r, o) for r in ACCEPTED for o in ACCEPTED[r]])
+def test_the_way_out_is_accepted(recipe: str, overrides: list[str]) -> None:
+    load(recipe, overrides)
+
+
+@pytest.mark.parametrize(("entry", "reason"), ENTRIES)
+def test_a_verifier_entry_that_cannot_work_is_refused(entry: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("text", ["--verify.verifier", "none", "--verify.verifiers", f"[{entry}]"])
+    assert reason in str(caught.value)
+
+
+def test_several_verifiers_are_accepted() -> None:
+    entries = '[{function="a:b", mode="batch", size=4}, {model="m", kind="likelihood", weight=0.1, name="fluent"}]'
+    config = load("text", ["--verify.verifier", "none", "--verify.verifiers", entries])
+    assert [entry.name for entry in config.verify.entries] == [None, "fluent"]
+
+
+def test_broken_rules_are_listed_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("sequences", ["--credit.k=2", "--loss.ratio_cap=3.0", "--sampling.group_size=1"])
+    assert str(caught.value).startswith("sequences: 4 problems\n")
