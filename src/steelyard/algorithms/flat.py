@@ -18,8 +18,10 @@ def require_flat(**named: Tensor) -> None:
 
 def renumber(label_N: Tensor) -> tuple[Tensor, Tensor]:
     """Labels (any integers) renumbered 0, 1, ... in rising order, and how often each occurs."""
-    unique = torch.unique(label_N, return_inverse=True, return_counts=True)  # pyright: ignore[reportUnknownMemberType]
-    _, index_N, count_M = cast("tuple[Tensor, ...]", unique)
+    _, index_N, count_M = cast(
+        "tuple[Tensor, Tensor, Tensor]",
+        torch.unique(label_N, return_inverse=True, return_counts=True),  # pyright: ignore[reportUnknownMemberType]
+    )
     return index_N, count_M
 
 

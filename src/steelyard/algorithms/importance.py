@@ -36,14 +36,18 @@ class ImportanceStatistics:
     """Share of ratios above the cap (0 without one)."""
 
 
-@torch.no_grad()
 def importance_statistics(
     old_logp_N: Tensor, behaviour_logp_N: Tensor, weight_N: Tensor, cap: float | None = None
 ) -> ImportanceStatistics:
     """How far the sampler's distribution is from the learner's."""
     require_flat(old_logp_N=old_logp_N, behaviour_logp_N=behaviour_logp_N, weight_N=weight_N)
-    log_ratio_N = old_logp_N - behaviour_logp_N
+    log_ratio_N = (old_logp_N - behaviour_logp_N).detach()
     ratio_N = log_ratio_N.exp()
     size_N = log_ratio_N.abs()
-    capped = weight_N.new_zeros(()) if cap is None else (weight_N * (ratio_N > cap)).sum()
-    return ImportanceStatistics(weight_N @ size_N, largest(size_N), (weight_N * ratio_N).sum(), capped)
+    capped_N = torch.zeros_like(ratio_N) if cap is None else ratio_N > cap
+    return ImportanceStatistics(
+        log_ratio=(weight_N * size_N).sum(),
+        log_ratio_max=largest(size_N),
+        ratio=(weight_N * ratio_N).sum(),
+        capped=(weight_N * capped_N).sum(),
+    )

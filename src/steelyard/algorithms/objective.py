@@ -92,24 +92,24 @@ class Objective:
             raise ValueError(f"kl {self.kl!r} needs {field}, which the input lacks")
         return tensor if LOSS_ESTIMATORS[self.kl] else kl_term(self.kl, inp.logp_N, tensor, inp.old_logp_N)
 
-    @torch.no_grad()
     def _metrics(
         self, inp: ObjectiveInput, surrogate: SurrogateOutput, kl_N: Tensor | None, loss: Tensor
     ) -> dict[str, Tensor]:
-        log_ratio_N = (inp.logp_N - inp.old_logp_N).abs()
+        logp_N = inp.logp_N.detach()
+        log_ratio_N = (logp_N - inp.old_logp_N.detach()).abs()
         importance = importance_statistics(inp.old_logp_N, inp.behaviour_logp_N, inp.weight_N, self.importance_cap)
         means: dict[str, Tensor | None] = {
             "clip_share": surrogate.clipped_N,
             "kl": kl_N,
-            "kl_k3": None if inp.reference_logp_N is None else k3(inp.logp_N - inp.reference_logp_N),
+            "kl_k3": None if inp.reference_logp_N is None else k3(logp_N - inp.reference_logp_N),
             "entropy": inp.entropy_N,
-            "logp": inp.logp_N,
+            "logp": logp_N,
             "log_ratio": log_ratio_N,
         }
         return {
             "loss": loss.detach(),
             "weight": inp.weight_N.sum(),
-            **{key: (inp.weight_N * value_N).sum() for key, value_N in means.items() if value_N is not None},
+            **{key: (inp.weight_N * value_N.detach()).sum() for key, value_N in means.items() if value_N is not None},
             "log_ratio_max": largest(log_ratio_N),
             "importance_log_ratio": importance.log_ratio,
             "importance_log_ratio_max": importance.log_ratio_max,

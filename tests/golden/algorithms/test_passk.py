@@ -1,0 +1,72 @@
+"""Unbiased pass@k by hand and by enumeration; the bootstrap interval."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import mean
+
+import numpy as np
+import pytest
+
+from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate
+
+pytestmark = pytest.mark.golden
+
+
+def test_by_hand() -> None:
+    # 5 samples, 2 right: pass@1 = 2/5, pass@2 = 1 - C(3,2)/C(5,2) = 1 - 3/10, pass@4 = 1 since only 3 are wrong.
+    assert pass_at_k_estimate(5, 2, 1) == pytest.approx(0.4, rel=1e-12)
+    assert pass_at_k_estimate(5, 2, 2) == pytest.approx(0.7, rel=1e-12)
+    assert pass_at_k_estimate(5, 2, 4) == 1.0
+    assert pass_at_k_estimate(5, 0, 5) == 0.0
+    assert pass_at_k_estimate(1, 1, 1) == 1.0
+
+
+def test_by_enumeration_of_all_subsets() -> None:
+    for n in range(1, 8):
+        for c in range(n + 1):
+            for k in range(1, n + 1):
+                subsets = combinations([i < c for i in range(n)], k)
+                assert pass_at_k_estimate(n, c, k) == pytest.approx(mean(any(s) for s in subsets), abs=1e-12)
+
+
+def test_refusals() -> None:
+    text = "^pass@6 needs at least that many samples a task, got 5: sample more, or lower k$"
+    with pytest.raises(ValueError, match=text):
+        pass_at_k_estimate(5, 2, 6)
+    with pytest.raises(ValueError, match="pass@0"):
+        pass_at_k_estimate(5, 2, 0)
+    with pytest.raises(ValueError, match=r"^successes must be within 0 \.\. 5 samples, got 6$"):
+        pass_at_k_estimate(5, 6, 1)
+    with pytest.raises(ValueError, match="got -1"):
+        pass_at_k_estimate(5, -1, 1)
+
+
+def test_interval_of_equal_values_is_a_point() -> None:
+    assert bootstrap_interval([0.25] * 7) == Interval(0.25, 0.25, 0.25)
+
+
+def test_interval_is_the_percentiles_of_seeded_resamples() -> None:
+    values = [0.0, 1.0, 0.5, 0.25, 1.0]
+    rng = np.random.default_rng(3)
+    means = sorted(rng.choice(np.array(values), 5).mean() for _ in range(101))
+    interval = bootstrap_interval(values, level=0.8, resamples=101, seed=3)
+    # 101 means: the 10% and 90% quantiles are those of rank 10 and 90, counted from 0.
+    assert interval == Interval(pytest.approx(0.55), pytest.approx(means[10]), pytest.approx(means[90]))  # type: ignore[arg-type]
+
+
+def test_interval_near_the_normal_one() -> None:
+    # 400 tasks, half of them solved: 0.5 +- 1.96 * 0.5 / 20 = 0.451 .. 0.549.
+    interval = bootstrap_interval([0.0, 1.0] * 200)
+    assert interval.mean == 0.5
+    assert interval.low == pytest.approx(0.451, abs=0.006)
+    assert interval.high == pytest.approx(0.549, abs=0.006)
+    assert interval == bootstrap_interval([0.0, 1.0] * 200, level=0.95, resamples=2000, seed=0)
+
+
+def test_interval_refusals() -> None:
+    with pytest.raises(ValueError, match=r"^no values to take an interval of$"):
+        bootstrap_interval([])
+    for level in (0.0, 1.0, 95.0):
+        with pytest.raises(ValueError, match=f"^level must be between 0 and 1, got {level}$"):
+            bootstrap_interval([1.0], level=level)
