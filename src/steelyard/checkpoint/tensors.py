@@ -1,6 +1,6 @@
 """State dicts without pickle: tensors go to safetensors, everything else to a JSON skeleton that points at them.
 
-The round trip is bitwise. JSON alone would turn integer keys into strings and tuples into lists and has no word for
+The round trip is bitwise (a Python NaN comes back as a NaN). JSON alone would turn integer keys into strings and tuples into lists and has no word for
 NaN, so what it cannot say is tagged: ``{"$items": [[key, value], ...]}`` for a dict with other than plain string
 keys, ``{"$tuple": [...]}``, ``{"$float": "nan"}`` and ``{"$tensor": name}``.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -69,7 +69,7 @@ def load_tree(path: Path) -> Tree:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
     if _SKELETON not in metadata:
         return tensors
