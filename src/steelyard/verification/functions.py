@@ -138,7 +138,7 @@ def _part(thing: object, name: str | None) -> Part:
     pair = cast("tuple[object, ...]", thing) if isinstance(thing, tuple) else (thing, 1.0)
     if len(pair) != 2 or not isinstance(pair[1], int | float):
         raise VerifierError(f"a weighted part is a verifier or (verifier, weight), not {thing!r}")
-    return Part(as_verifier(pair[0], **({"name": name} if name else {})), float(pair[1]))
+    return Part(as_verifier(pair[0]), float(pair[1]), name=name or "")
 
 
 def _weighted(parts: list[Part], settings: Settings) -> WeightedVerifier:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from steelyard.errors import Invalid
@@ -41,26 +44,15 @@ def sound(verdict: Verdict, text: str) -> Verdict:
     """The verdict itself, its numbers as plain floats, or an unscored one that says what is wrong with it."""
     if verdict.status == "unscored":
         return verdict
-    reward = as_number(verdict.reward)
-    if reward is None or not math.isfinite(reward):
-        return Verdict.unscored(BAD_RETURN, f"the verdict's reward is {_shown(verdict.reward)}")
-    parts = {str(name): as_number(value) for name, value in verdict.parts.items()}
-    for name, value in parts.items():
-        if value is None or not math.isfinite(value):
-            return Verdict.unscored(BAD_RETURN, f"the verdict's part {name!r} is {_shown(verdict.parts[name])}")
-    fault = _fault_of_steps(verdict.steps, len(text))
-    if fault:
-        return Verdict.unscored(BAD_RETURN, fault)
-    return Verdict(
-        verdict.status,
-        float(reward),
-        {name: float(value) for name, value in parts.items() if value is not None},
-        bool(verdict.success),
-        tuple((int(end), float(step_reward)) for end, step_reward in verdict.steps),
-        verdict.reason,
-        verdict.cause,
-        verdict.tries,
-    )
+    try:
+        return replace(
+            verdict,
+            reward=_finite(verdict.reward, "reward"),
+            parts={str(name): _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
+            steps=_rising(verdict.steps, len(text)),
+        )
+    except BadReturn as fault:
+        return Verdict.unscored(BAD_RETURN, str(fault))
 
 
 def as_number(raw: object) -> float | bool | None:
@@ -85,16 +77,22 @@ def as_scores(raw: object, count: int) -> list[object]:
     return scores
 
 
-def _fault_of_steps(steps: Iterable[tuple[int, float]], length: int) -> str:
-    before = -1
-    for end, reward in steps:
-        value = as_number(reward)
-        if value is None or not math.isfinite(value):
-            return f"the step reward at {end} is {_shown(reward)}"
-        if not before < end <= length:
-            return f"step offsets must rise and lie within the text of {length} characters, got {end} after {before}"
-        before = end
-    return ""
+def _finite(raw: object, what: str) -> float:
+    value = as_number(raw)
+    if value is None or not math.isfinite(value):
+        raise BadReturn(f"the verdict's {what} is {_shown(raw)}")
+    return float(value)
+
+
+def _rising(steps: Sequence[tuple[int, float]], length: int) -> tuple[tuple[int, float], ...]:
+    try:
+        plain = tuple((operator.index(end), _finite(reward, f"step reward at {end}")) for end, reward in steps)
+    except (TypeError, ValueError) as error:
+        raise BadReturn(f"steps are pairs (end offset, reward), got {_shown(steps)}: {error}") from None
+    ends = [-1, *(end for end, _ in plain)]
+    if ends[-1] > length or any(after <= before for before, after in itertools.pairwise(ends)):
+        raise BadReturn(f"step offsets must rise and lie within the text's {length} characters, got {ends[1:]}")
+    return plain
 
 
 def _shown(raw: object) -> str:

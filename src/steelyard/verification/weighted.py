@@ -18,6 +18,11 @@ class Part:
     verifier: Verifier
     weight: float = 1.0
     decides: bool = True
+    name: str = ""
+    """Labels the part in verdicts and metrics; empty: the verifier's own name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.verifier.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +40,7 @@ class WeightedVerifier:
     success_at: float | None = None
 
     def __post_init__(self) -> None:
-        names = [part.verifier.name for part in self.parts]
+        names = [part.name for part in self.parts]
         if not names:
             raise VerifierError("a weighted verifier needs at least one part")
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -63,7 +68,7 @@ class WeightedVerifier:
         versions = [part.verifier.version for part in self.parts]
         if any(version is None for version in versions):
             return None
-        return ",".join(f"{part.verifier.name}={part.verifier.version}" for part in self.parts)
+        return ",".join(f"{part.name}={part.verifier.version}" for part in self.parts)
 
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
         by_part = [judge_all(part.verifier, items) for part in self.parts]
@@ -78,7 +83,7 @@ class WeightedVerifier:
         failed = [(part, v) for part, v in named if v.status == "unscored" and v.cause != NO_SCORE]
         if failed:
             part, verdict = failed[0]
-            return Verdict.unscored(verdict.cause, f"{part.verifier.name}: {verdict.reason}", tries=verdict.tries)
+            return Verdict.unscored(verdict.cause, f"{part.name}: {verdict.reason}", tries=verdict.tries)
         given = [(part, verdict) for part, verdict in named if verdict.counts]
         if not given:
             return Verdict.unscored(NO_SCORE, "every part returned None")
@@ -86,7 +91,7 @@ class WeightedVerifier:
         rejected = [(part, verdict) for part, verdict in given if verdict.status == "rejected"]
         if rejected:
             part, verdict = rejected[0]
-            return Verdict("rejected", self.floor, raw, reason=f"{part.verifier.name}: {verdict.reason}")
+            return Verdict("rejected", self.floor, raw, reason=f"{part.name}: {verdict.reason}")
         reward = sum(part.weight * verdict.reward for part, verdict in given)
         return Verdict.scored(
             reward, success=self._success(given, reward), parts=raw, steps=_weighted_steps(given, text_length)
@@ -102,8 +107,8 @@ class WeightedVerifier:
 def _raw_parts(given: Sequence[tuple[Part, Verdict]]) -> dict[str, float]:
     raw: dict[str, float] = {}
     for part, verdict in given:
-        raw[part.verifier.name] = verdict.reward
-        raw.update({f"{part.verifier.name}/{name}": value for name, value in verdict.parts.items()})
+        raw[part.name] = verdict.reward
+        raw.update({f"{part.name}/{name}": value for name, value in verdict.parts.items()})
     return raw
 
 

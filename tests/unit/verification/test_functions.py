@@ -1,0 +1,181 @@
+"""Users' functions, however they come."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from operator import itemgetter
+
+import pytest
+
+from steelyard.errors import VerifierError
+from steelyard.types import Task, Verdict
+from steelyard.verification import (
+    Batch,
+    FunctionVerifier,
+    InlinePool,
+    One,
+    TRLVerifier,
+    Verifier,
+    WeightedVerifier,
+    WholeGroup,
+    as_verifier,
+    judge,
+    verifier,
+)
+
+
+def right(task: Task, text: str) -> bool:
+    return text == task.spec["answer"]
+
+
+def length(task: Task, text: str) -> float:
+    return len(text) / 10
+
+
+def test_a_plain_function_gets_task_and_text(item) -> None:
+    checked = as_verifier(right)
+    assert isinstance(checked, Verifier)
+    assert (checked.name, checked.mode, checked.floor) == ("right", One(), 0.0)
+    assert judge(checked, [item("4", answer="4"), item("5", answer="4")]) == [
+        Verdict.scored(1.0, success=True),
+        Verdict.scored(0.0),
+    ]
+
+
+def test_the_decorator_declares_and_leaves_the_function_callable(item) -> None:
+    @verifier(mode="batch", size=3, floor=-1.0, success_at=0.2, version="7", deterministic=True, name="len")
+    def lengths(tasks: list[Task], texts: list[str]) -> list[float]:
+        return [len(text) / 10 for text in texts]
+
+    assert lengths([], ["ab"]) == [0.2]
+    assert as_verifier(lengths) is lengths
+    assert (lengths.name, lengths.mode, lengths.floor) == ("len", Batch(3), -1.0)
+    assert (lengths.version, lengths.deterministic) == ("7", True)
+    assert [verdict.success for verdict in judge(lengths, [item("a"), item("ab")])] == [False, True]
+
+
+def test_the_decorator_without_arguments() -> None:
+    @verifier
+    def score(task: Task, text: str) -> float:
+        return 1.0
+
+    assert isinstance(score, FunctionVerifier)
+    assert (score.mode, score.version, score.deterministic) == (One(), None, False)
+
+
+def test_settings_override_what_a_function_declares() -> None:
+    declared = verifier(floor=-1.0, version="1")(length)
+    changed = as_verifier(declared, floor=-5.0, success_at=None)
+    assert isinstance(changed, FunctionVerifier)
+    assert (changed.floor, changed.version, changed.success_at) == (-5.0, "1", None)
+    assert declared.floor == -1.0
+
+
+def test_a_group_function_gets_one_task_and_all_texts(group) -> None:
+    @verifier(mode="group")
+    def distinct(task: Task, texts: list[str]) -> list[float]:
+        assert task.id == "task-0"
+        return [1 / texts.count(text) for text in texts]
+
+    assert [verdict.reward for verdict in judge(distinct, group("a", "b", "a", "c"))] == [0.5, 1.0, 0.5, 1.0]
+
+
+def test_steps_pass_from_function_to_pool(item) -> None:
+    def graded(task: Task, text: str) -> Verdict:
+        return Verdict.scored(1.0, steps=[(2, 0.25), (4, 0.75)])
+
+    pool = InlinePool(as_verifier(graded), group_size=1)
+    pool.submit([item("abcd")])
+    assert [verdict.steps for _, verdict in pool.completed(wait=True)] == [((2, 0.25), (4, 0.75))]
+
+
+def test_coroutines_are_awaited_even_under_a_running_loop(item) -> None:
+    async def slow(task: Task, text: str) -> float:
+        await asyncio.sleep(0)
+        return 0.5
+
+    async def notebook() -> list[Verdict]:
+        return judge(as_verifier(slow), [item()])
+
+    assert judge(as_verifier(slow), [item()]) == asyncio.run(notebook()) == [Verdict.scored(0.5)]
+
+
+def test_partials_objects_and_built_ins_have_names() -> None:
+    class Scorer:
+        def __call__(self, task: Task, text: str) -> float:
+            return 0.0
+
+    assert as_verifier(partial(length)).name == "length"
+    assert as_verifier(Scorer()).name == "Scorer"
+    assert as_verifier(max).name == "max", "a built-in without a signature is taken at its word"
+
+
+def test_several_come_as_lists_pairs_and_mappings() -> None:
+    listed = as_verifier([right, (length, 0.5)])
+    assert isinstance(listed, WeightedVerifier)
+    assert [(part.name, part.weight) for part in listed.parts] == [("right", 1.0), ("length", 0.5)]
+    named = as_verifier({"correct": (right, 2), "short": length}, floor=-1.0)
+    assert isinstance(named, WeightedVerifier)
+    assert [(part.name, part.weight) for part in named.parts] == [("correct", 2.0), ("short", 1.0)]
+    assert named.floor == -1.0
+
+
+def test_a_completions_parameter_means_trl_style() -> None:
+    def reward(completions: list[str], **kwargs: object) -> list[float]:
+        return [0.0 for _ in completions]
+
+    found = as_verifier(reward)
+    assert isinstance(found, TRLVerifier)
+    assert found.mode == WholeGroup()
+    batched = verifier(mode="batch", size=4)(reward)
+    assert isinstance(batched, TRLVerifier)
+    assert batched.mode == Batch(4)
+
+
+@pytest.mark.parametrize("function", [lambda text: 1.0, lambda: 1.0, lambda a, b, c: 1.0])
+def test_a_function_that_cannot_take_task_and_text_is_refused_at_once(function: object) -> None:
+    with pytest.raises(VerifierError, match=r"cannot be called as f\(task, text\).*completions"):
+        as_verifier(function)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "batch"}, "needs a size"),
+        ({"mode": "one", "size": 3}, "belongs to mode"),
+        ({"mode": "many"}, "none of"),
+    ],
+)
+def test_impossible_modes_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(VerifierError, match=message):
+        as_verifier(right, **settings)  # pyright: ignore[reportArgumentType]
+
+
+def test_size_alone_means_a_batch() -> None:
+    assert as_verifier(right, size=5).mode == Batch(5)
+    with pytest.raises(ValueError, match="at least one"):
+        Batch(0)
+
+
+@pytest.mark.parametrize("thing", [3, None, object()])
+def test_what_is_no_verifier_is_refused(thing: object) -> None:
+    with pytest.raises(VerifierError, match="is no verifier"):
+        as_verifier(thing)
+
+
+@pytest.mark.parametrize("part", [(right, "much"), (right, 1.0, 2.0)])
+def test_malformed_parts_are_refused(part: object) -> None:
+    with pytest.raises(VerifierError, match="weighted part"):
+        as_verifier([part])
+
+
+def test_settings_that_belong_elsewhere_are_refused() -> None:
+    with pytest.raises(VerifierError, match="declare this on the parts"):
+        as_verifier([right, length], version="1")
+    with pytest.raises(VerifierError, match="cannot be set from outside"):
+        as_verifier(WeightedVerifier(as_verifier([right]).parts), floor=1.0)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_itemgetter_has_a_name_too() -> None:
+    assert as_verifier(itemgetter).name == "itemgetter"

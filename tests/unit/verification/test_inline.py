@@ -1,0 +1,111 @@
+"""The inline pool: when it verifies, what it gives back, and that nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from steelyard.types import Task
+from steelyard.verification import Batch, FunctionVerifier, InlinePool, Mode, One, WholeGroup
+
+
+class Spy:
+    """A function that remembers its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def __call__(self, task: Task | list[Task], texts: str | list[str]) -> object:
+        if isinstance(texts, str):
+            self.calls.append([texts])
+            return float(texts)
+        self.calls.append(list(texts))
+        return [float(text) for text in texts]
+
+
+def spied(mode: Mode, group_size: int = 2) -> tuple[Spy, InlinePool]:
+    spy = Spy()
+    return spy, InlinePool(FunctionVerifier(spy, mode=mode), group_size)
+
+
+def test_single_items_are_verified_as_they_come(item) -> None:
+    spy, pool = spied(One())
+    pool.submit([item("1"), item("2", key=(0, 0, 0, 1))])
+    assert spy.calls == [["1"], ["2"]]
+    assert [(key.index, verdict.reward) for key, verdict in pool.completed(wait=False)] == [(0, 1.0), (1, 2.0)]
+    assert list(pool.completed(wait=True)) == []
+
+
+def test_batches_are_collected_and_a_rest_waits(group) -> None:
+    spy, pool = spied(Batch(2))
+    pool.submit(group("1", "2", "3"))
+    assert spy.calls == [["1", "2"]]
+    assert len(list(pool.completed(wait=False))) == 2
+    pool.submit(group("4", slot=1))
+    assert spy.calls == [["1", "2"], ["3", "4"]]
+    pool.submit(group("5", slot=2))
+    assert [verdict.reward for _, verdict in pool.completed(wait=True)] == [3.0, 4.0, 5.0]
+    assert spy.calls[-1] == ["5"]
+
+
+def test_groups_are_verified_when_complete_and_in_order(group) -> None:
+    spy, pool = spied(WholeGroup(), group_size=2)
+    first, second = group("1", "2"), group("3", "4", slot=1)
+    pool.submit([first[1], second[0]])
+    assert spy.calls == []
+    pool.submit([first[0]])
+    assert spy.calls == [["1", "2"]], "samples of a group in the order of their index"
+    assert [verdict.reward for _, verdict in pool.completed(wait=True)] == [1.0, 2.0, 3.0]
+    assert spy.calls == [["1", "2"], ["3"]], "waiting verifies what there is of a group"
+
+
+def test_a_refilled_slot_is_another_group(item) -> None:
+    spy, pool = spied(WholeGroup(), group_size=2)
+    pool.submit([item("1", key=(0, 0, 0, 0)), item("2", key=(0, 0, 1, 0)), item("3", key=(0, 0, 1, 1))])
+    assert spy.calls == [["2", "3"]]
+
+
+@pytest.mark.parametrize("mode", [One(), Batch(3), WholeGroup()])
+def test_every_item_comes_back_exactly_once_whatever_happens(mode: Mode, group) -> None:
+    items = [entry for slot in range(20) for entry in group("1", "boom", "nan", "2", slot=slot)]
+    random.Random(0).shuffle(items)
+    _, pool = spied(mode, group_size=4)
+    seen = []
+    for start in range(0, len(items), 7):
+        pool.submit(items[start : start + 7])
+        seen.extend(pool.completed(wait=False))
+    seen.extend(pool.completed(wait=True))
+    assert sorted(key for key, _ in seen) == sorted(entry.sample.key for entry in items)
+    if not isinstance(mode, WholeGroup):
+        by_key = {entry.sample.key: entry.sample.text for entry in items}
+        expected = {"1": "", "2": "", "boom": "exception", "nan": "bad return"}
+        assert all(verdict.cause == expected[by_key[key]] for key, verdict in seen)
+
+
+def test_a_consumer_may_stop_and_come_back(group) -> None:
+    _, pool = spied(One())
+    pool.submit(group("1", "2", "3"))
+    assert next(pool.completed(wait=False))[1].reward == 1.0
+    assert [verdict.reward for _, verdict in pool.completed(wait=False)] == [2.0, 3.0]
+
+
+def test_closing_drops_what_was_held(group) -> None:
+    spy, pool = spied(Batch(5))
+    pool.submit(group("1", "2"))
+    pool.close()
+    assert list(pool.completed(wait=True)) == []
+    assert spy.calls == []
+
+
+def test_an_interrupt_passes_through(item) -> None:
+    def stop(task: Task, text: str) -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InlinePool(FunctionVerifier(stop), 1).submit([item()])
+
+
+def test_a_group_of_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        InlinePool(FunctionVerifier(max), 0)

@@ -1,0 +1,141 @@
+"""One guarded call: every item gets a verdict, and one bad item loses no other."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from steelyard.errors import Invalid
+from steelyard.types import Task, Verdict
+from steelyard.verification import Batch, FunctionVerifier, Item, One, WholeGroup, judge, judge_all
+from steelyard.verification.judging import TAIL_CHARACTERS
+
+
+def moody(task: Task, text: str) -> float:
+    if text == "invalid":
+        raise Invalid("not a number")
+    if text == "raise":
+        raise ZeroDivisionError("of my own")
+    if text == "exit":
+        sys.exit(3)
+    if text == "memory":
+        raise MemoryError
+    if text == "interrupt":
+        raise KeyboardInterrupt
+    if text == "long":
+        raise ValueError("y" * 5000)
+    return float(text)
+
+
+def moody_batch(tasks: list[Task], texts: list[str]) -> list[float]:
+    return [moody(task, text) for task, text in zip(tasks, texts, strict=True)]
+
+
+def moody_group(task: Task, texts: list[str]) -> list[float]:
+    return [moody(task, text) for text in texts]
+
+
+ONE = FunctionVerifier(moody, floor=-2.0)
+
+
+def statuses(verdicts: list[Verdict]) -> list[str]:
+    return [verdict.status if verdict.counts else verdict.cause for verdict in verdicts]
+
+
+def test_invalid_is_rejected_with_the_floor_of_the_verifier(item) -> None:
+    assert judge(ONE, [item("invalid")]) == [Verdict.rejected("not a number", floor=-2.0)]
+
+
+def test_an_exception_is_unscored_with_the_tail_of_its_traceback(item) -> None:
+    (verdict,) = judge(ONE, [item("raise")])
+    assert (verdict.status, verdict.cause) == ("unscored", "exception")
+    assert verdict.reason.endswith("ZeroDivisionError: of my own")
+    assert "in moody" in verdict.reason
+    assert "in judge\n" not in verdict.reason, "frames of this package tell the user nothing"
+
+
+def test_the_tail_is_bounded(item) -> None:
+    (verdict,) = judge(ONE, [item("long")])
+    assert len(verdict.reason) <= TAIL_CHARACTERS + 3
+
+
+def test_exit_and_memory_have_causes_of_their_own(item) -> None:
+    assert judge(ONE, [item("exit")])[0].cause == "exited"
+    assert "3" in judge(ONE, [item("exit")])[0].reason
+    assert judge(ONE, [item("memory")])[0].cause == "out of memory"
+
+
+def test_ctrl_c_passes_through(item) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        judge(ONE, [item("interrupt")])
+
+
+@pytest.mark.parametrize("verifier", [ONE, FunctionVerifier(moody_batch, mode=Batch(8))])
+def test_one_bad_item_of_a_batch_loses_no_other(verifier: FunctionVerifier, item) -> None:
+    verdicts = judge(verifier, [item("1"), item("raise"), item("invalid"), item("0.5"), item("nan")])
+    assert statuses(verdicts) == ["scored", "exception", "rejected", "scored", "bad return"]
+    assert [verdicts[0].reward, verdicts[3].reward] == [1.0, 0.5]
+
+
+def test_a_group_fails_as_a_whole_since_its_samples_are_compared(group) -> None:
+    verifier = FunctionVerifier(moody_group, mode=WholeGroup())
+    assert statuses(judge(verifier, group("1", "raise", "2"))) == ["exception"] * 3
+
+
+@pytest.mark.parametrize("returned", [[1.0], [1.0] * 3, 1.0, "ab", None])
+@pytest.mark.parametrize("mode", [Batch(8), WholeGroup()])
+def test_a_wrong_number_of_scores_is_a_bad_return_for_all(returned: object, mode: Batch | WholeGroup, group) -> None:
+    calls: list[int] = []
+
+    def wrong(task: object, texts: list[str]) -> object:
+        calls.append(len(texts))
+        return returned
+
+    verdicts = judge(FunctionVerifier(wrong, mode=mode), group("a", "b"))
+    assert statuses(verdicts) == ["bad return"] * 2
+    assert calls == [2], "a wrong length is no accident of one item: no second try"
+
+
+class Homemade:
+    """A verifier that is no wrapped function and returns what it likes."""
+
+    name = "homemade"
+    mode = Batch(4)
+    floor = 0.0
+    version = None
+    deterministic = True
+
+    def __init__(self, returned: list[object]) -> None:
+        self.returned = returned
+
+    def verify(self, items: list[Item]) -> list[Verdict]:
+        return self.returned  # pyright: ignore[reportReturnType]
+
+
+def test_returns_of_other_verifiers_are_checked_too(group) -> None:
+    two = group("a", "b")
+    assert statuses(judge(Homemade([Verdict.scored(1.0), 0.5]), two)) == ["scored", "bad return"]  # pyright: ignore[reportArgumentType]
+    assert statuses(judge(Homemade([Verdict.scored(1.0)]), two)) == ["bad return"] * 2  # pyright: ignore[reportArgumentType]
+    assert statuses(judge(Homemade([Verdict("scored", float("inf")), Verdict.scored(0)]), two)) == [  # pyright: ignore[reportArgumentType]
+        "bad return",
+        "scored",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [(One(), [["a1"], ["b1"], ["a2"]]), (Batch(2), [["a1", "b1"], ["a2"]]), (WholeGroup(), [["a1", "a2"], ["b1"]])],
+)
+def test_any_number_of_items_goes_in_the_calls_the_mode_asks(mode: object, expected: list[list[str]], item) -> None:
+    calls: list[list[str]] = []
+
+    def record(task: object, texts: str | list[str]) -> object:
+        calls.append([texts] if isinstance(texts, str) else texts)
+        return len(calls) if isinstance(texts, str) else [len(calls)] * len(texts)
+
+    items = [item("a1"), item("b1", key=(0, 1, 0, 0)), item("a2", key=(0, 0, 0, 1))]
+    verdicts = judge_all(FunctionVerifier(record, mode=mode), items)  # pyright: ignore[reportArgumentType]
+    assert calls == expected
+    call_of = {text: number for number, texts in enumerate(expected, start=1) for text in texts}
+    assert [verdict.reward for verdict in verdicts] == [call_of[text] for text in ("a1", "b1", "a2")]

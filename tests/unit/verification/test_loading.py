@@ -1,0 +1,103 @@
+"""Verifiers by import path, and what is said when the path is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from steelyard.errors import VerifierError
+from steelyard.verification import (
+    Batch,
+    FunctionVerifier,
+    TRLVerifier,
+    as_verifier,
+    judge,
+    load_function,
+    load_verifier,
+)
+
+MODULE = """
+from steelyard.verification import verifier
+
+def score(task, text):
+    return len(text)
+
+def trl(completions, **kwargs):
+    return [0.0] * len(completions)
+
+@verifier(mode="batch", size=2, floor=-1.0)
+def declared(tasks, texts):
+    return [1.0] * len(texts)
+
+class Longer:
+    def __init__(self, than=0):
+        self.than = than
+
+    def __call__(self, task, text):
+        return len(text) > self.than
+
+    @staticmethod
+    def fixed(task, text):
+        return 0.5
+
+limit = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the module ``my_checks`` that is not otherwise importable."""
+    (tmp_path / "my_checks.py").write_text(MODULE)
+    (tmp_path / "needs_more.py").write_text("import not_there_at_all\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_functions_in_the_working_folder_are_found(item) -> None:
+    found = load_verifier("my_checks:score", floor=-1.0)
+    assert judge(found, [item("abc")])[0].reward == 3.0
+    assert found.floor == -1.0
+    assert isinstance(as_verifier("my_checks:trl"), TRLVerifier)
+    declared = load_verifier("my_checks:declared")
+    assert isinstance(declared, FunctionVerifier)
+    assert (declared.mode, declared.floor) == (Batch(2), -1.0)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_class_is_built_with_its_arguments(item) -> None:
+    found = load_verifier("my_checks:Longer", {"than": 2}, name="longer")
+    assert [verdict.reward for verdict in judge(found, [item("ab"), item("abc")])] == [0.0, 1.0]
+    assert found.name == "longer"
+    assert load_function("my_checks:Longer.fixed")(None, "") == 0.5
+    with pytest.raises(VerifierError, match="is no class"):
+        load_verifier("my_checks:score", {"than": 2})
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("my_checks", "is no import path.*module:function"),
+        ("my_checks:", "is no import path"),
+        (":score", "is no import path"),
+        ("my_checks.py:score", "'my_checks:score'"),
+        ("sub/my_checks.py:score", "'sub.my_checks:score'"),
+        ("your_checks:score", "no module 'your_checks'; looked in"),
+        ("my_checks.deeper:score", "no module|not a package"),
+        ("needs_more:score", "imports 'not_there_at_all', which is missing"),
+        ("broken:score", "importing broken raised ZeroDivisionError: division by zero"),
+        ("my_checks:scores", "no 'scores'; did you mean 'score'"),
+        ("my_checks:zzz", "no 'zzz'; it has .*declared"),
+        ("my_checks:Longer.fix", "did you mean 'fixed'"),
+        ("my_checks:limit", "is a int and cannot be called"),
+    ],
+)
+def test_wrong_paths_say_what_is_wrong(path: str, message: str) -> None:
+    with pytest.raises(VerifierError, match=message):
+        load_function(path)
