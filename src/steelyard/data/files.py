@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,9 +32,7 @@ def load_tasks(
         _hub_rows(str(path).removeprefix(HUB), subset, split) if str(path).startswith(HUB) else _file_rows(Path(path))
     )
     tasks: list[Task] = []
-    for default_id, where, data in rows:
-        if limit is not None and len(tasks) >= limit:
-            break
+    for default_id, where, data in itertools.islice(rows, limit):
         row = {prompt_column: data} if isinstance(data, str) else data
         if not isinstance(row, Mapping):
             raise DataError(f"{where}: expected an object with a {prompt_column!r}, got {type(data).__name__}")

@@ -38,7 +38,7 @@ class ListSource:
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def draw(self, step: int, n: int) -> list[Task]:  # noqa: ARG002 - a list does not depend on the step
+    def draw(self, step: int, n: int) -> list[Task]:
         drawn: list[Task] = []
         while len(drawn) < n:
             if self.cursor == len(self.tasks):
@@ -80,7 +80,7 @@ class GeneratedSource:
         self.make = make
         self.index = 0
 
-    def draw(self, step: int, n: int) -> list[Task]:  # noqa: ARG002 - the running number decides
+    def draw(self, step: int, n: int) -> list[Task]:
         drawn = [self.make(index) for index in range(self.index, self.index + n)]
         self.index += n
         return drawn

@@ -1,0 +1,176 @@
+"""Sources: orders, epochs, mixtures, and that a saved state goes on exactly where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steelyard.data import (
+    GeneratedSource,
+    ListSource,
+    MixtureSource,
+    Source,
+    as_source,
+    domain_source,
+    domain_tasks,
+)
+from steelyard.domains import make_domain
+from steelyard.errors import DataError
+from steelyard.types import Group, Task
+
+
+def tasks(count: int, prefix: str = "t") -> list[Task]:
+    return [Task(f"{prefix}{index}", f"prompt {index}") for index in range(count)]
+
+
+def ids(drawn: Sequence[Task]) -> list[str]:
+    return [task.id for task in drawn]
+
+
+def mixture(seed: int = 0) -> MixtureSource:
+    return MixtureSource(
+        {"list": ListSource(tasks(5), seed=1), "made": GeneratedSource(lambda index: Task(str(index), "p"))},
+        {"list": 1.0, "made": 3.0},
+        seed=seed,
+    )
+
+
+MAKERS: dict[str, Callable[[], Source]] = {
+    "list": lambda: ListSource(tasks(7), seed=3),
+    "unshuffled": lambda: ListSource(tasks(7), shuffle=False),
+    "generated": lambda: GeneratedSource(lambda index: Task(str(index), f"p{index}")),
+    "mixture": mixture,
+    "domain": lambda: domain_source(make_domain("sequences", symbols=3), seed=2),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+@pytest.mark.parametrize("stop", [0, 1, 2, 5])
+def test_a_state_through_json_goes_on_exactly(make: Callable[[], Source], stop: int) -> None:
+    whole, before, after = make(), make(), make()
+    assert isinstance(whole, Source)
+    expected = [ids(whole.draw(step, 3)) for step in range(8)]
+    assert [ids(before.draw(step, 3)) for step in range(stop)] == expected[:stop]
+    after.load_state_dict(json.loads(json.dumps(before.state_dict())))
+    assert [ids(after.draw(step, 3)) for step in range(stop, 8)] == expected[stop:]
+
+
+def test_an_epoch_gives_every_task_once_in_an_order_keyed_by_seed_and_epoch() -> None:
+    source = ListSource(tasks(6), seed=4)
+    epochs = [ids(source.draw(step, 6)) for step in range(2)]
+    for epoch, drawn in enumerate(epochs):
+        order = np.random.default_rng([4, epoch]).permutation(6)
+        assert drawn == [f"t{index}" for index in order]
+    assert epochs[0] != epochs[1]
+    assert ids(ListSource(tasks(6), seed=5).draw(0, 6)) != epochs[0]
+
+
+def test_a_draw_goes_on_over_the_end_of_an_epoch_and_may_be_longer_than_one() -> None:
+    source = ListSource(tasks(3), shuffle=False)
+    assert ids(source.draw(0, 2)) == ["t0", "t1"]
+    assert ids(source.draw(1, 2)) == ["t2", "t0"]
+    assert ids(source.draw(2, 7)) == ["t1", "t2", "t0", "t1", "t2", "t0", "t1"]
+    assert source.state_dict()["epoch"] == 3
+
+
+def test_a_state_of_other_tasks_is_refused() -> None:
+    state = ListSource(tasks(3)).state_dict()
+    for other in (tasks(4), tasks(3, prefix="u")):
+        with pytest.raises(DataError, match="tasks changed since the checkpoint"):
+            ListSource(other).load_state_dict(state)
+
+
+def test_an_empty_list_is_refused() -> None:
+    with pytest.raises(DataError, match="empty"):
+        ListSource([])
+
+
+def test_a_mixture_follows_its_weights_and_names_its_tasks() -> None:
+    counts = Counter(task.id.split("/")[0] for task in mixture().draw(0, 4000))
+    assert counts["made"] / 4000 == pytest.approx(0.75, abs=0.03)
+    assert ids(mixture(seed=0).draw(0, 50)) != ids(mixture(seed=1).draw(0, 50))
+
+
+def test_a_mixture_draws_the_same_in_any_portions() -> None:
+    one, other = mixture(), mixture()
+    assert ids(one.draw(0, 20)) == [task_id for step in range(20) for task_id in ids(other.draw(step, 1))]
+
+
+class Observer(ListSource):
+    """Remembers what it was shown."""
+
+    def __init__(self, given: list[Task]) -> None:
+        super().__init__(given)
+        self.seen: list[str] = []
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        self.seen.extend(group.task.id for group in groups)
+
+
+def test_observations_find_their_way_back_under_the_own_id() -> None:
+    children = {"a": Observer(tasks(2)), "ab": Observer(tasks(2))}
+    source = MixtureSource(children, {"a": 1, "ab": 1})
+    source.observe([Group(Task(task_id, "p"), (), ()) for task_id in ("a/t0", "ab/t1", "ab/x/y")])
+    assert children["a"].seen == ["t0"]
+    assert children["ab"].seen == ["t1", "x/y"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [({"a": 1.0}, "one weight a source"), ({"a": -1, "b": 2}, "positive"), ({"a": 0, "b": 0}, "positive")],
+)
+def test_impossible_mixtures_are_refused(weights: Mapping[str, float], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        MixtureSource({"a": ListSource(tasks(1)), "b": ListSource(tasks(1))}, weights)
+
+
+def test_names_with_a_slash_and_states_of_other_mixtures_are_refused() -> None:
+    with pytest.raises(DataError, match="'/'"):
+        MixtureSource({"a/b": ListSource(tasks(1))}, {"a/b": 1})
+    state: dict[str, Any] = {"counter": 0, "sources": {"other": {}}}
+    with pytest.raises(DataError, match="the checkpoint mixes"):
+        mixture().load_state_dict(state)
+
+
+class Endless:
+    """A domain without end."""
+
+    name = "endless"
+
+    def vocabulary(self) -> None:
+        return None
+
+    def size(self, split: str) -> None:
+        return None
+
+    def task(self, split: str, index: int) -> Task:
+        return Task(f"{split}-{index}", "p")
+
+    def verifier(self) -> Any:
+        raise NotImplementedError
+
+
+def test_domains_become_tasks_and_sources() -> None:
+    assert ids(domain_source(Endless(), "train").draw(0, 2)) == ["train-0", "train-1"]
+    assert ids(domain_tasks(Endless(), "held_out", 2)) == ["held_out-0", "held_out-1"]
+    with pytest.raises(DataError, match="without end"):
+        domain_tasks(Endless(), "train")
+    sequences = make_domain("sequences", symbols=3)
+    assert len(domain_tasks(sequences, "train")) == sequences.size("train")
+    assert len(domain_tasks(sequences, "train", 10**6)) == sequences.size("train")
+
+
+def test_whatever_a_user_has_becomes_a_source(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+    source = ListSource(tasks(1))
+    assert as_source(source) is source
+    assert sorted(ids(as_source(str(file)).draw(0, 2))) == ["1", "2"]
+    assert ids(as_source(file, shuffle=False).draw(0, 2)) == ["1", "2"]
+    assert ids(as_source(iter(["x", "y"]), shuffle=False).draw(0, 2)) == ["0", "1"]

@@ -1,0 +1,106 @@
+"""Tasks from rows, and the split into training and held-out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steelyard.data import as_tasks, split
+from steelyard.errors import DataError
+from steelyard.types import Task
+
+CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+
+
+def test_strings_dicts_and_tasks_may_be_mixed() -> None:
+    own = Task("mine", "c")
+    row = {"prompt": "b", "answer": 4, "difficulty": 2}
+    assert as_tasks(["a", row, own]) == [Task("0", "a"), Task("1", "b", {"answer": 4}, 2.0), own]
+
+
+def test_an_id_column_names_the_task() -> None:
+    assert [task.id for task in as_tasks([{"prompt": "a", "id": 17}, {"prompt": "b", "id": None}])] == ["17", "1"]
+
+
+def test_chat_messages_become_a_tuple_of_messages() -> None:
+    (task,) = as_tasks([{"question": CHAT, "prompt": "kept"}], prompt_column="question")
+    assert task.prompt == tuple(CHAT)
+    assert task.spec == {"prompt": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"promt": "a"}, r"task 0: no column 'prompt' among \['promt'\]; did you mean prompt_column='promt'"),
+        ({"text": "a"}, "name it by prompt_column"),
+        ({"prompt": ""}, "task 0: the prompt is empty"),
+        ({"prompt": []}, "a string or a list of chat messages"),
+        ({"prompt": 3}, "a string or a list of chat messages"),
+        ({"prompt": None}, "a string or a list of chat messages"),
+        ({"prompt": [{"role": "user"}]}, "task 0, message 0: a chat message has a 'role' and a 'content'"),
+        ({"prompt": ["hi"]}, "message 0"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "must be strings"),
+        ({"prompt": "a", "difficulty": "hard"}, "difficulty must be a number, got 'hard'"),
+        ({"prompt": "a", "difficulty": True}, "difficulty must be a number"),
+        (3, "expected a Task, a dict or a prompt, got int"),
+    ],
+)
+def test_rows_that_are_no_task_say_why(row: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        as_tasks([row])
+
+
+@pytest.mark.parametrize("rows", ["one prompt", {"prompt": "a"}, 3, b"bytes"])
+def test_what_is_no_iterable_of_rows_is_refused(rows: object) -> None:
+    with pytest.raises(DataError, match="must be an iterable"):
+        as_tasks(rows)
+
+
+def test_an_id_given_twice_is_refused() -> None:
+    with pytest.raises(DataError, match="'a' is given twice \\(rows 0 and 2"):
+        as_tasks([Task("a", "x"), Task("b", "x"), Task("a", "y")])
+
+
+@given(
+    prompts=st.lists(st.integers(0, 8), min_size=4, max_size=30).filter(lambda drawn: len(set(drawn)) > 3),
+    share=st.floats(0.1, 0.5),
+    seed=st.integers(0, 5),
+)
+def test_a_split_is_complete_and_disjoint_by_prompt(prompts: list[int], share: float, seed: int) -> None:
+    tasks = [Task(str(index), f"prompt {prompt}") for index, prompt in enumerate(prompts)]
+    if round(share * len(tasks)) == 0:
+        return
+    try:
+        training, held_out = split(tasks, share, seed=seed)
+    except DataError:
+        return
+    assert sorted(int(task.id) for task in [*training, *held_out]) == list(range(len(tasks)))
+    assert not {task.prompt for task in training} & {task.prompt for task in held_out}
+    assert len(held_out) >= round(share * len(tasks))
+    assert split(tasks, share, seed=seed) == (training, held_out)
+
+
+def test_a_split_takes_a_number_or_a_share_and_depends_on_the_seed() -> None:
+    tasks = [Task(str(index), str(index)) for index in range(40)]
+    assert len(split(tasks, 10)[1]) == len(split(tasks, 0.25)[1]) == 10
+    assert split(tasks, 10, seed=0)[1] != split(tasks, 10, seed=1)[1]
+    training, _ = split(tasks, 10)
+    assert [int(task.id) for task in training] == sorted(int(task.id) for task in training), "the order is kept"
+
+
+def test_chat_prompts_split_by_content() -> None:
+    tasks = [Task(str(index), ({"role": "user", "content": str(index % 2)},)) for index in range(10)]
+    training, held_out = split(tasks, 3)
+    assert (len(training), len(held_out)) == (5, 5), "tasks of one prompt stay together"
+
+
+@pytest.mark.parametrize("held_out", [0, 0.0, 4, 9, 1.0, -1])
+def test_a_split_that_leaves_a_side_empty_is_refused(held_out: float) -> None:
+    with pytest.raises(DataError, match="leaves one side empty"):
+        split([Task(str(index), str(index)) for index in range(4)], held_out)
+
+
+def test_a_single_prompt_cannot_be_split() -> None:
+    with pytest.raises(DataError, match="1 distinct prompt"):
+        split([Task(str(index), "same") for index in range(4)], 2)
