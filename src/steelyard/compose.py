@@ -1,0 +1,414 @@
+"""From a configuration to the objects of a run. The only place that knows every package."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steelyard import config as configs
+from steelyard.algorithms.advantages import estimator
+from steelyard.algorithms.kl import AdaptiveKL
+from steelyard.algorithms.objective import Objective
+from steelyard.algorithms.schedules import Schedule
+from steelyard.algorithms.surrogates import surrogate
+from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
+from steelyard.config import Config, ScheduleConfig
+from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
+from steelyard.domains.base import Domain
+from steelyard.domains.registry import make_domain
+from steelyard.errors import CheckpointError, ConfigError
+from steelyard.policies.adapters import Lora
+from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
+from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
+from steelyard.policies.scratch import Architecture
+from steelyard.sampling.base import Decoding
+from steelyard.sampling.local import LocalSampler
+from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
+from steelyard.training.credit import Credit, LengthPenalty
+from steelyard.training.evaluation import Evaluator
+from steelyard.training.learner import Coefficients, Learner, UpdateRule
+from steelyard.training.loop import Plan, Trainer
+from steelyard.training.optimisers import build_optimiser
+from steelyard.types import CutRule, Task
+from steelyard.verification import InlinePool, Part, Verifier, WeightedVerifier, as_verifier, load_verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """Parts handed over as Python objects instead of being named in the configuration."""
+
+    model: Any = None
+    tasks: Any = None
+    eval_tasks: Any = None
+    verifier: Any = None
+
+
+NOTHING = Supplied()
+
+
+def run_folder(config: Config) -> Path:
+    return Path(config.run.folder) / config.run.name
+
+
+def build_domain(config: Config) -> Domain | None:
+    return None if config.domain is None else make_domain(config.domain.name, **config.domain.options)
+
+
+# --- policy ----------------------------------------------------------------------------------------------------------
+
+
+def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
+    """The policy at the start of the run."""
+    model = config.model
+    if model.threads is not None:
+        torch.set_num_threads(model.threads)
+    if isinstance(supplied.model, CausalPolicy):
+        return supplied.model
+    lora = model.lora
+    options = PolicyOptions(
+        dtype=model.dtype,
+        autocast=model.autocast,
+        device=model.device,
+        attention=model.attention,
+        gradient_checkpointing=model.gradient_checkpointing,
+        quantize=model.quantize,
+        chunk=model.chunk_tokens,
+        trust_remote_code=model.trust_remote_code,
+        lora=None if lora is None else Lora(lora.rank, lora.alpha, lora.targets),
+        adapter=None if lora is None else lora.adapter,
+        seed=config.run.seed,
+    )
+    if model.path is not None:
+        return pretrained_policy(model.path, options)
+    if model.scratch is None:
+        raise ConfigError("model: give either path or scratch")
+    scratch, domain = model.scratch, build_domain(config)
+    words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
+    if words is None:
+        raise ConfigError("model.scratch.vocabulary is empty and there is no domain with a vocabulary of its own")
+    shape = scratch.model_dump(exclude={"architecture", "vocabulary"})
+    return from_scratch_policy(Architecture(**shape), words, options)
+
+
+def build_reference_of(config: Config, policy: CausalPolicy) -> Reference | None:
+    """The reference, if KL is used at all."""
+    kl, reference = config.loss.kl, config.reference
+    if not kl.coefficient.ever_positive and kl.adaptive is None:
+        return None
+    renewal: Renewal = static
+    if reference.mode == "ema" and reference.ema_decay is not None:
+        renewal = Ema(reference.ema_decay)
+    if reference.mode == "periodic" and reference.every is not None:
+        renewal = Periodic(reference.every)
+    device = torch.device("cpu") if reference.device == "cpu" else None
+    return build_reference(policy, _carrier(config), renewal, device)
+
+
+def _carrier(config: Config) -> str:
+    """``auto``: a copy without LoRA or off the device; the adapter switched off if it was fresh; else a second one."""
+    reference, lora = config.reference, config.model.lora
+    if reference.carrier != "auto":
+        return reference.carrier
+    if lora is None or reference.device == "cpu":
+        return "copy"
+    return "adapter_off" if reference.mode == "static" and lora.adapter is None else "adapter"
+
+
+# --- tasks and verifier ----------------------------------------------------------------------------------------------
+
+
+def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
+    """Where training tasks come from, and the tasks for evaluation (may be empty)."""
+    seed, wanted = config.run.seed, config.evaluate.tasks
+    domain = build_domain(config)
+    if domain is not None:
+        return domain_source(domain, "train", seed=seed), domain_tasks(domain, "validation", wanted)
+    held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
+    tasks = config.tasks
+    if supplied.tasks is not None:
+        return as_source(supplied.tasks, seed=seed), held_out[:wanted]
+    if tasks is None:
+        raise ConfigError("there are no tasks: give [tasks] or [domain]")
+    rows = _listed_tasks(config)
+    if tasks.eval_file is not None:
+        held_out = load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
+    elif tasks.held_out:
+        share = tasks.held_out if tasks.held_out < 1 else int(tasks.held_out)
+        rows, held_out = split(rows, share, seed=0)
+    return as_source(rows, seed=seed, shuffle=tasks.shuffle), held_out[:wanted]
+
+
+def _listed_tasks(config: Config) -> list[Task]:
+    tasks = config.tasks
+    assert tasks is not None
+    if tasks.prompts is not None:
+        return as_tasks(tasks.prompts[: tasks.limit])
+    where = tasks.file if tasks.file is not None else f"hf:{tasks.dataset}"
+    return load_tasks(
+        where, prompt_column=tasks.prompt_column, split=tasks.split, subset=tasks.subset, limit=tasks.limit
+    )
+
+
+def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
+    """The checker: handed over, the domain's own, or the functions and models that the configuration names."""
+    verify, domain = config.verify, build_domain(config)
+    settings: dict[str, Any] = {"floor": verify.floor}
+    if supplied.verifier is not None:
+        return as_verifier(supplied.verifier)
+    if domain is not None:
+        return domain.verifier()
+    if verify.verifier is not None:
+        return load_verifier(
+            verify.verifier, **_declared(verify.verifier, settings | {"success_at": verify.success_at})
+        )
+    parts = tuple(_part(entry, verify.floor) for entry in verify.verifiers)
+    if not parts:
+        raise ConfigError('there is no verifier: set verify.verifier = "my_module:my_function"')
+    return WeightedVerifier(parts, floor=verify.floor)
+
+
+def _declared(path: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a verifier declares of itself stands; the configuration fills in the rest for plain functions."""
+    from steelyard.verification import load_function
+
+    found = load_function(path)
+    return {} if isinstance(found, Verifier) else settings
+
+
+def _part(entry: configs.VerifierEntry, floor: float) -> Part:
+    if entry.function is not None:
+        chosen = {"name": entry.name, "mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        verifier = load_verifier(entry.function, **settings, floor=floor)
+    else:
+        from steelyard.policies.judge import build_judge
+
+        verifier = build_judge(entry.model, entry.kind, name=entry.name, size=entry.size, success_at=entry.success_at)
+    return Part(verifier, entry.weight, name=entry.name or "")
+
+
+# --- algorithm -------------------------------------------------------------------------------------------------------
+
+
+def build_credit(config: Config) -> Credit:
+    credit, penalty = config.credit, config.credit.length_penalty
+    rule = None
+    if penalty is not None:
+        limit = penalty.limit or config.sampling.max_new_tokens
+        rule = LengthPenalty(limit, limit - penalty.start, penalty.weight)
+    return Credit(
+        estimator=estimator(credit.advantage, credit.k),
+        gamma=credit.gamma,
+        clip=credit.advantage_clip,
+        truncated=credit.truncated,
+        truncation_penalty=credit.truncation_penalty,
+        length_penalty=rule,
+        min_scored=credit.min_scored,
+    )
+
+
+def build_objective(config: Config, reference: Reference | None) -> Objective:
+    loss = config.loss
+    chosen = {
+        "clip_low": loss.clip_low,
+        "clip_high": loss.clip_high,
+        "dual_clip": loss.dual_clip,
+        "ratio_cap": loss.ratio_cap,
+    }
+    options = {name: value for name, value in chosen.items() if value is not None}
+    in_loss = reference is not None and loss.kl.placement == "loss"
+    return Objective(surrogate(loss.surrogate, **options), loss.kl.estimator if in_loss else None, loss.importance_cap)
+
+
+def schedule(table: ScheduleConfig, steps: int) -> Schedule:
+    return Schedule(table.kind, table.start, table.end or 0.0, table.steps or steps, table.warmup)
+
+
+def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None = None) -> Learner:
+    """The learner with its reference, optimiser and objective."""
+    loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
+    reference = build_reference_of(config, policy)
+    lr, adaptive = optimiser.lr, loss.kl.adaptive
+    coefficients = Coefficients(
+        lr=Schedule(optimiser.schedule, lr, lr * optimiser.min_lr_ratio, steps, optimiser.warmup_steps),
+        kl=schedule(loss.kl.coefficient, steps),
+        entropy=schedule(loss.entropy.coefficient, steps),
+        adaptive=None if adaptive is None else AdaptiveKL(adaptive.target, adaptive.horizon),
+    )
+    rule = UpdateRule(
+        epochs=optimiser.epochs,
+        minibatches=optimiser.minibatches,
+        microbatch_rows=optimiser.microbatch_rows,
+        aggregation=loss.aggregation,
+        constant_length=loss.constant_length or config.sampling.max_new_tokens,
+        grad_clip=optimiser.grad_clip or None,
+        max_skipped=optimiser.max_skipped,
+        seed=config.run.seed,
+    )
+    engine = build_optimiser(
+        optimiser.name,
+        [parameter for _, parameter in policy.trainable()],
+        lr=lr,
+        betas=optimiser.betas,
+        eps=optimiser.eps,
+        weight_decay=optimiser.weight_decay,
+    )
+    objective = build_objective(config, reference)
+    in_reward = reference is not None and loss.kl.placement == "reward"
+    return Learner(
+        policy,
+        engine,
+        objective,
+        coefficients,
+        rule,
+        reference=reference,
+        kl_in_reward=in_reward,
+        quarantine=quarantine,
+    )
+
+
+def build_decoding(config: Config) -> Decoding:
+    sampling = config.sampling
+    rule = CutRule(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+    return Decoding(rule, sampling.max_new_tokens)
+
+
+def build_evaluator(
+    config: Config, sampler: LocalSampler, verifier: Verifier, tasks: list[Task], samples: int | None = None
+) -> Evaluator | None:
+    if not tasks:
+        return None
+    evaluate, decoding = config.evaluate, build_decoding(config)
+    rule = decoding.rule
+    if evaluate.temperature is not None:
+        rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
+    decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens)
+    count = samples or evaluate.samples
+    return Evaluator(sampler, InlinePool(verifier, count), tasks, decoding, samples=count, ks=evaluate.ks)
+
+
+def build_trackers(config: Config, folder: Path) -> Trackers:
+    tracking = config.tracking
+    trackers: list[Tracker] = [JsonlTracker(folder / "metrics.jsonl"), ArtifactTracker(folder / "artifacts")]
+    if tracking.console:
+        trackers.append(ConsoleTracker(config.run.steps, title=config.run.name))
+    if tracking.tensorboard:
+        from steelyard.tracking.tensorboard import TensorBoardTracker
+
+        trackers.append(TensorBoardTracker(folder / "tensorboard"))
+    if tracking.wandb:
+        from steelyard.tracking.wandb import WandbTracker
+
+        trackers.append(WandbTracker(folder, project=tracking.wandb_project, name=config.run.name))
+    return Trackers(trackers)
+
+
+# --- the run ---------------------------------------------------------------------------------------------------------
+
+
+def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+    """All objects of a run, at its start; nothing is written yet but by trackers when they log."""
+    folder, sampling = run_folder(config), config.sampling
+    policy = build_policy(config, supplied)
+    source, held_out = build_tasks(config, supplied)
+    verifier = build_verifier(config, supplied)
+    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=sampling.max_rows)
+    evaluator = build_evaluator(config, sampler, verifier, held_out) if config.evaluate.every else None
+    checkpoint = config.checkpoint
+    best = checkpoint.best_metric or ("eval/success" if evaluator is not None else "reward/mean")
+    plan = Plan(
+        steps=config.run.steps,
+        tasks_per_step=sampling.tasks_per_step,
+        group_size=sampling.group_size,
+        decoding=build_decoding(config),
+        refill_dead_groups=config.credit.refill_dead_groups,
+        max_unscored=config.verify.max_unscored,
+        evaluate_every=config.evaluate.every if evaluator is not None else 0,
+        save_every=checkpoint.every,
+        show_every=config.tracking.samples_every,
+        best_metric=best,
+    )
+    return Trainer(
+        policy=policy,
+        source=source,
+        sampler=sampler,
+        pool=InlinePool(verifier, sampling.group_size),
+        credit=build_credit(config),
+        learner=build_learner(config, policy, folder / "artifacts"),
+        tracker=build_trackers(config, folder),
+        store=Store(folder / "checkpoints", keep_last=checkpoint.keep_last, best_mode=checkpoint.best_mode),
+        plan=plan,
+        evaluator=evaluator,
+    )
+
+
+def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+    """A new run in a folder of its own."""
+    folder = run_folder(config)
+    if (folder / "config.toml").exists():
+        raise ConfigError(
+            f"{folder} holds a run already: resume it with --resume {folder}, or choose another --run.name"
+        )
+    trainer = build_trainer(config, supplied)
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
+    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / "config.toml").write_text(configs.dump(config), encoding="utf-8")
+    return trainer
+
+
+def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+    """A run taken up at its newest whole checkpoint, or from its start if it has none."""
+    trainer = build_trainer(config, supplied)
+    checkpoint = trainer.store.latest()
+    if checkpoint is None:
+        trainer.tracker.rewind(-1)
+    else:
+        trainer.restore(checkpoint)
+    return trainer
+
+
+def read_run(folder: Path, overrides: list[str] | Mapping[str, Any] = ()) -> Config:
+    """The configuration of a run folder, wherever the folder has been moved to."""
+    path = folder / "config.toml"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} is no run folder: it has no config.toml")
+    place = {"run.folder": str(folder.resolve().parent), "run.name": folder.resolve().name}
+    config = configs.load(path, overrides)
+    return configs.build(_placed(config.model_dump(exclude_none=True), place), source=str(path))
+
+
+def _placed(data: dict[str, Any], place: Mapping[str, str]) -> dict[str, Any]:
+    for key, value in place.items():
+        section, name = key.split(".")
+        data[section][name] = value
+    return data
+
+
+def find_checkpoint(run: Path, which: str = "latest") -> Checkpoint:
+    """``latest``, ``best``, or a step number of a run."""
+    store = Store(run / "checkpoints")
+    if which.isdigit():
+        return open_checkpoint(store.folder / f"step-{int(which):08d}")
+    found = store.best() if which == "best" else store.latest()
+    if found is None:
+        raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
+    return found
+
+
+def _versions() -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for package in ("steelyard", "torch", "transformers", "peft", "safetensors", "numpy", "bitsandbytes"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,160 @@
+"""A causal language model as a policy: it encodes prompts and scores decisions on their supports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from steelyard.errors import PolicyError
+from steelyard.policies import adapters, device, weights
+from steelyard.policies.batch import Batch, collate_causal
+from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
+from steelyard.types import Prompt, Sample
+
+
+class CausalPolicy:
+    """Any ``AutoModelForCausalLM``, plain or with a PEFT adapter.
+
+    The body (everything up to the last hidden state) and the head (hidden state to logits) are called apart, so that
+    logits exist only for decisions and only a chunk at a time.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        autocast: torch.dtype | None = None,
+        chunk: int = 256,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.chunk = chunk
+        self.autocast_dtype = autocast
+        base: PreTrainedModel = adapters.base_model(model)
+        self.body: nn.Module = base.get_decoder()
+        self._output: nn.Module = base.get_output_embeddings()
+        self._config = base.config
+        silence_dropout(model)
+        self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
+        self._check_head()
+
+    @property
+    def device(self) -> torch.device:
+        return self._output.weight.device
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Tokens that end a sample, from the generation config and the tokenizer."""
+        configured = self.model.generation_config.eos_token_id
+        ids = set(configured if isinstance(configured, list) else [configured]) | {self.tokenizer.eos_token_id}
+        return tuple(sorted(int(i) for i in ids if i is not None))
+
+    def precision(self):
+        """Context of mixed precision, or nothing."""
+        return device.autocast(self.device, self.autocast_dtype)
+
+    def encode(self, prompt: Prompt) -> np.ndarray:
+        """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
+        if isinstance(prompt, str):
+            ids = self.tokenizer.encode(prompt)
+        elif self.tokenizer.chat_template is None:
+            raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
+        else:
+            messages = [dict(message) for message in prompt]
+            ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        if not ids:
+            first = self.tokenizer.bos_token_id
+            if first is None:
+                raise PolicyError("an empty prompt needs a tokenizer with a beginning-of-sequence token")
+            ids = [first]
+        return np.asarray(ids, np.int32)
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def token_starts(self, sample: Sample) -> np.ndarray:
+        """Offset in ``sample.text`` at which the token of each decision starts."""
+        ids = sample.completion_ids
+        offsets = sample.decisions.position_N - sample.prompt_length
+        return np.asarray([len(self.decode(ids[:offset])) for offset in offsets], np.int64)
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        return collate_causal(samples, self.pad_id).to(self.device)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states, with the scaling or soft cap some architectures apply to them."""
+        with self.precision():
+            logits = self._output(hidden)
+        config = self._config
+        if (scale := getattr(config, "logit_scale", None)) is not None:
+            logits = logits * scale
+        if (divisor := getattr(config, "logits_scaling", None)) is not None:
+            logits = logits / divisor
+        if (cap := getattr(config, "final_logit_softcapping", None)) is not None:
+            logits = torch.tanh(logits / cap) * cap
+        return logits
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """Last hidden state at every decision, ``[N, D]``."""
+        with self.precision():
+            states_BTD = self.body(input_ids=batch.input_ids, use_cache=False).last_hidden_state
+        flat_N = batch.row_N * batch.input_ids.shape[1] + batch.column_N
+        return states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, flat_N)
+
+    def evaluate(self, batch: Batch, reference: Any = None) -> Scores:
+        """Log-prob and entropy of every decision on its support, and the exact KL to ``reference`` if given."""
+        reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
+        hidden_ND = self.hidden(batch)
+        job = ScoringJob(batch, self.head, self.chunk, reference_head, reference_hidden_ND)
+        return score_decisions(job, hidden_ND, list(self._output.parameters()))
+
+    def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
+
+    def train(self, mode: bool = True) -> None:
+        """Dropout is silenced; the mode matters only to gradient checkpointing, which works in train mode alone."""
+        self.model.train(mode)
+
+    def save_pretrained(self, folder: Path) -> None:
+        """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter)."""
+        self.model.save_pretrained(folder, **adapters.save_options(self.model))
+        self.tokenizer.save_pretrained(folder)
+
+    def load_weights(self, folder: Path) -> None:
+        weights.load_into(self.model, folder)
+
+    def _any_end(self) -> int:
+        ends = self.end_ids
+        if not ends:
+            raise PolicyError("the tokenizer has neither a padding nor an end-of-sequence token; set one of them")
+        return ends[0]
+
+    @torch.no_grad()
+    def _check_head(self) -> None:
+        """Body and head apart must say what the whole model says; some architecture may do more to its logits."""
+        ids = torch.tensor([[self.pad_id, self.pad_id]], device=self.device)
+        with self.precision():
+            whole = self.model(input_ids=ids, use_cache=False).logits[0]
+            apart = self.head(self.body(input_ids=ids, use_cache=False).last_hidden_state[0])
+        if not torch.allclose(whole.float(), apart.float(), rtol=1e-2, atol=1e-2):
+            raise PolicyError(
+                f"{self._config.model_type}: this architecture changes its logits in a way Steelyard does not know "
+                f"(largest difference {(whole - apart).abs().max():.3g}); please report it"
+            )
+
+
+def silence_dropout(model: nn.Module) -> None:
+    """Set every dropout probability to 0: sampling and scoring must be the same function."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)

@@ -1,0 +1,94 @@
+"""Building a policy: a hub model or folder, or one from scratch; plain, quantised or with an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from steelyard.errors import MissingExtraError, PolicyError
+from steelyard.policies import adapters
+from steelyard.policies.adapters import Lora
+from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.device import choose_device, choose_dtype
+from steelyard.policies.scratch import Architecture, closed_vocabulary_tokenizer, scratch_model
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """What is the same for pretrained and from-scratch policies."""
+
+    dtype: str = "float32"
+    autocast: str | None = None
+    device: str = "auto"
+    attention: str = "auto"
+    gradient_checkpointing: bool = False
+    quantize: str | None = None
+    chunk: int = 256
+    trust_remote_code: bool = False
+    lora: Lora | None = None
+    adapter: str | None = None
+    """Folder of a trained adapter to go on with."""
+    seed: int = 0
+
+
+def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
+    """Any ``AutoModelForCausalLM`` by hub id or folder."""
+    device = choose_device(options.device)
+    loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
+    if options.quantize is not None:
+        loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
+        model = AutoModelForCausalLM.from_pretrained(path, **loading)
+    except OSError as error:
+        raise PolicyError(f"model.path {path!r} cannot be loaded: {error}") from error
+    if options.quantize is None:
+        model = model.to(device)
+    return _policy(model, tokenizer, options)
+
+
+def from_scratch_policy(architecture: Architecture, words: Sequence[str], options: PolicyOptions) -> CausalPolicy:
+    """A small model with a closed vocabulary."""
+    tokenizer = closed_vocabulary_tokenizer(words)
+    model = scratch_model(architecture, tokenizer, options.seed)
+    model = model.to(device=choose_device(options.device), dtype=choose_dtype(options.dtype))
+    return _policy(model, tokenizer, options)
+
+
+def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> CausalPolicy:
+    model.set_attn_implementation(choose_attention(options.attention, model))
+    if options.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if options.adapter is not None:
+        model = adapters.open_adapter(model, options.adapter)
+    elif options.lora is not None:
+        model = adapters.add_adapter(model, options.lora, options.seed)
+    autocast = None if options.autocast is None else choose_dtype(options.autocast)
+    return CausalPolicy(model, tokenizer, autocast=autocast, chunk=options.chunk)
+
+
+def choose_attention(name: str, model: Any) -> str:
+    """``auto``: eager for bfloat16 on a CPU, where the backward pass of fused attention is slow; else fused."""
+    if name != "auto":
+        return name
+    weight = next(model.parameters())
+    return "eager" if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 else "sdpa"
+
+
+def _quantization(options: PolicyOptions) -> Any:
+    if options.lora is None and options.adapter is None:
+        raise PolicyError("model.quantize freezes the base weights: it needs [model.lora]")
+    try:
+        import bitsandbytes  # noqa: F401
+        from transformers import BitsAndBytesConfig
+    except ImportError as error:
+        raise MissingExtraError(f"model.quantize = {options.quantize!r}", "bitsandbytes") from error
+    if options.quantize == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=choose_dtype(options.dtype)
+    )

@@ -1,0 +1,210 @@
+r"""The reference policy that KL is measured against.
+
+Three carriers hold its weights: a frozen *copy* of the model, the policy's own model with the *adapter switched off*
+(no second model; right only when training began with a fresh adapter), or a *second frozen adapter*. Three rules renew
+them: never (``static``), every N steps (``periodic``), or as the exponential moving average
+:math:`\phi \leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from steelyard.errors import CheckpointError, PolicyError
+from steelyard.policies import adapters
+from steelyard.policies.batch import Batch
+from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.logprobs import Head, ScoringJob, score_decisions
+from steelyard.policies.weights import fingerprint
+
+Tensors = dict[str, Tensor]
+Renewal = Callable[[int, Tensors, Tensors], None]
+"""(steps done, reference weights, policy weights): change the reference in place."""
+
+
+def static(step: int, reference: Tensors, policy: Tensors) -> None:
+    """The reference stays what the policy was at the start."""
+
+
+class Periodic:
+    """Take over the policy's weights every ``every`` steps."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def __call__(self, step: int, reference: Tensors, policy: Tensors) -> None:
+        if step % self.every == 0:
+            for name, tensor in reference.items():
+                tensor.copy_(policy[name])
+
+
+class Ema:
+    """Exponential moving average of the policy's weights, accumulated in float32."""
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self.shadow: Tensors = {}
+
+    def __call__(self, step: int, reference: Tensors, policy: Tensors) -> None:
+        for name, tensor in reference.items():
+            average = self._average(name, tensor)
+            average.lerp_(policy[name].to(average), 1.0 - self.decay)
+            if average is not tensor:
+                tensor.copy_(average)
+
+    def _average(self, name: str, tensor: Tensor) -> Tensor:
+        if tensor.dtype in (torch.float32, torch.float64):
+            return tensor
+        return self.shadow.setdefault(name, tensor.float())
+
+
+class Reference(Protocol):
+    """What the learner and the loop ask of a reference."""
+
+    def distribution(self, batch: Batch) -> tuple[Tensor, Head]: ...
+    def logp(self, batch: Batch) -> Tensor: ...
+    def after_step(self, step: int) -> None: ...
+    def tensors(self) -> Tensors: ...
+    def load_tensors(self, tensors: Tensors) -> None: ...
+    def fingerprint(self) -> str: ...
+
+
+class _Carried:
+    """Shared part of the carriers: scoring, renewal and state."""
+
+    def __init__(self, policy: CausalPolicy, renewal: Renewal = static) -> None:
+        self.policy = policy
+        self.renewal = renewal
+
+    def active(self) -> AbstractContextManager[Any]:
+        raise NotImplementedError
+
+    def weights(self) -> Tensors:
+        raise NotImplementedError
+
+    def policy_weights(self) -> Tensors:
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def distribution(self, batch: Batch) -> tuple[Tensor, Head]:
+        with self.active():
+            return self.policy.hidden(batch), self._head
+
+    def _head(self, hidden: Tensor) -> Tensor:
+        with self.active():
+            return self.policy.head(hidden)
+
+    @torch.no_grad()
+    def logp(self, batch: Batch) -> Tensor:
+        hidden_ND, head = self.distribution(batch)
+        return score_decisions(ScoringJob(batch, head, self.policy.chunk), hidden_ND, []).logp_N
+
+    @torch.no_grad()
+    def after_step(self, step: int) -> None:
+        if self.renewal is not static:
+            self.renewal(step, self.weights(), self.policy_weights())
+
+    def tensors(self) -> Tensors:
+        """What a checkpoint must hold: nothing for a static reference, which is built again from the base."""
+        if self.renewal is static:
+            return {}
+        shadow = self.renewal.shadow if isinstance(self.renewal, Ema) else {}
+        return {**self.weights(), **{f"shadow.{name}": tensor for name, tensor in shadow.items()}}
+
+    @torch.no_grad()
+    def load_tensors(self, tensors: Tensors) -> None:
+        own = {} if self.renewal is static else self.weights()
+        saved = {name: tensor for name, tensor in tensors.items() if not name.startswith("shadow.")}
+        if own.keys() != saved.keys():
+            raise CheckpointError("the checkpoint's reference is of another kind; resume with the run's own config")
+        for name, tensor in own.items():
+            tensor.copy_(saved[name])
+        if isinstance(self.renewal, Ema):
+            self.renewal.shadow = {
+                name.removeprefix("shadow."): tensor.to(self.policy.device)
+                for name, tensor in tensors.items()
+                if name.startswith("shadow.")
+            }
+
+    def fingerprint(self) -> str:
+        return fingerprint(sorted(self.weights().items()))
+
+
+class CopyReference(_Carried):
+    """A frozen copy of the model, on the policy's device or kept on the CPU."""
+
+    def __init__(self, policy: CausalPolicy, renewal: Renewal = static, device: torch.device | None = None) -> None:
+        super().__init__(policy, renewal)
+        model = copy.deepcopy(policy.model).requires_grad_(False).eval()
+        self._copy = CausalPolicy(
+            model.to(device or policy.device), policy.tokenizer, autocast=policy.autocast_dtype, chunk=policy.chunk
+        )
+
+    @torch.no_grad()
+    def distribution(self, batch: Batch) -> tuple[Tensor, Head]:
+        home = self._copy.device
+        return self._copy.hidden(batch.to(home)), lambda hidden: self._copy.head(hidden).to(self.policy.device)
+
+    def weights(self) -> Tensors:
+        return dict(_unique(self._copy.model.named_parameters()))
+
+    def policy_weights(self) -> Tensors:
+        return dict(_unique(self.policy.model.named_parameters()))
+
+
+class AdapterOffReference(_Carried):
+    """The policy's own base model: what a fresh adapter started from."""
+
+    def active(self) -> AbstractContextManager[Any]:
+        return self.policy.model.disable_adapter()
+
+    def weights(self) -> Tensors:
+        return {name: p for name, p in self.policy.model.named_parameters() if not p.requires_grad}
+
+
+class AdapterReference(_Carried):
+    """A second, frozen adapter beside the trained one."""
+
+    def __init__(self, policy: CausalPolicy, renewal: Renewal = static) -> None:
+        super().__init__(policy, renewal)
+        adapters.add_frozen_copy(policy.model)
+
+    def active(self) -> AbstractContextManager[Any]:
+        return adapters.frozen_active(self.policy.model)
+
+    def weights(self) -> Tensors:
+        return adapters.adapter_tensors(self.policy.model, adapters.FROZEN)
+
+    def policy_weights(self) -> Tensors:
+        return adapters.adapter_tensors(self.policy.model, adapters.TRAINED)
+
+
+def build_reference(
+    policy: CausalPolicy, carrier: str, renewal: Renewal, device: torch.device | None = None
+) -> Reference:
+    """``carrier`` is one of copy, adapter_off, adapter."""
+    if carrier == "copy":
+        return CopyReference(policy, renewal, device)
+    if device is not None and device != policy.device:
+        raise PolicyError(
+            'an adapter reference lives in the policy\'s own model; device = "cpu" needs carrier = "copy"'
+        )
+    if carrier == "adapter_off":
+        return AdapterOffReference(policy)
+    if carrier == "adapter":
+        return AdapterReference(policy, renewal)
+    raise PolicyError(f"reference.carrier is {carrier!r}; choose copy, adapter_off or adapter")
+
+
+def _unique(named: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:
+    seen: set[int] = set()
+    for name, tensor in named:
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            yield name, tensor.data

@@ -1,0 +1,48 @@
+"""Reading weights back into a model, and telling whether two models are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from peft import PeftModel, set_peft_model_state_dict
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from steelyard.errors import CheckpointError
+
+
+def load_into(model: nn.Module, folder: Path) -> None:
+    """Load a saved model or adapter folder into a model of the same shape, bit for bit."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(f"{folder} holds no .safetensors file")
+    saved: dict[str, Tensor] = {}
+    for file in files:
+        saved.update(load_file(file))
+    if isinstance(model, PeftModel):
+        result = set_peft_model_state_dict(model, saved)
+        wrong = list(result.unexpected_keys)
+    else:
+        result = model.load_state_dict(saved, strict=False)
+        wrong = list(result.unexpected_keys) + untied(model, result.missing_keys, saved)
+    if wrong:
+        raise CheckpointError(f"{folder} does not fit the model: {', '.join(wrong[:5])} (of {len(wrong)})")
+
+
+def untied(model: nn.Module, missing: Iterable[str], saved: dict[str, Tensor]) -> list[str]:
+    """Missing names that do not share storage with a name that was loaded (tied heads are saved once)."""
+    state = model.state_dict()
+    loaded = {state[name].data_ptr() for name in saved if name in state}
+    return [name for name in missing if state[name].data_ptr() not in loaded]
+
+
+def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """SHA-256 over names and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors:
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

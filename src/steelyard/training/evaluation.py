@@ -1,0 +1,90 @@
+"""Evaluation on held-out tasks: mean and best reward, success, unbiased pass@k with bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate
+from steelyard.sampling.base import Decoding, Sampler
+from steelyard.training.phases import collect, requests_for
+from steelyard.types import Group, Task, Verdict
+from steelyard.verification import Pool
+
+EVALUATION_STEP = -1
+"""Keys the draws of evaluations: every one uses the same numbers, so differences are the policy's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation found. Unscored samples leave every figure but their own share."""
+
+    reward: Interval
+    best: Interval
+    """Mean over tasks of the best reward among the task's samples."""
+    success: Interval
+    pass_at: dict[int, Interval]
+    distinct: float
+    """Share of different texts among all samples."""
+    unscored: float
+    groups: tuple[Group, ...]
+
+    def metrics(self) -> dict[str, float]:
+        plain = {"eval/reward": self.reward.mean, "eval/best": self.best.mean, "eval/success": self.success.mean}
+        by_k = {f"eval/pass@{k}": estimate.mean for k, estimate in self.pass_at.items()}
+        return plain | by_k | {"eval/distinct": self.distinct, "eval/unscored": self.unscored}
+
+
+class Evaluator:
+    """Samples a fixed set of tasks and judges them."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        pool: Pool,
+        tasks: Sequence[Task],
+        decoding: Decoding,
+        *,
+        samples: int = 1,
+        ks: Sequence[int] = (1,),
+    ) -> None:
+        self.sampler, self.pool, self.tasks, self.decoding = sampler, pool, list(tasks), decoding
+        self.samples, self.ks = samples, [k for k in ks if k <= samples]
+
+    def run(self) -> Evaluation:
+        requests = requests_for(self.tasks, EVALUATION_STEP, self.samples)
+        return summarise(collect(self.sampler, self.pool, requests, self.decoding), self.ks)
+
+
+def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
+    """Figures over tasks, each task weighing the same."""
+    counted = [[verdict for verdict in group.verdicts if verdict.counts] for group in groups]
+    scored = [verdicts for verdicts in counted if verdicts]
+    texts = [sample.text for group in groups for sample in group.samples]
+    total = max(len(texts), 1)
+    return Evaluation(
+        reward=_estimate([np.mean([v.reward for v in verdicts]) for verdicts in scored]),
+        best=_estimate([max(v.reward for v in verdicts) for verdicts in scored]),
+        success=_estimate([np.mean([v.success for v in verdicts]) for verdicts in scored]),
+        pass_at={k: _pass_at(scored, k) for k in ks},
+        distinct=len(set(texts)) / total,
+        unscored=1 - sum(len(verdicts) for verdicts in counted) / total,
+        groups=tuple(groups),
+    )
+
+
+def _pass_at(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:
+    values = [
+        pass_at_k_estimate(len(verdicts), sum(v.success for v in verdicts), k)
+        for verdicts in scored
+        if len(verdicts) >= k
+    ]
+    return _estimate(values)
+
+
+def _estimate(values: Sequence[float] | Sequence[np.floating]) -> Interval:
+    if not values:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    return bootstrap_interval([float(value) for value in values])

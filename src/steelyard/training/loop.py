@@ -1,0 +1,242 @@
+"""The loop reads like the algorithm.
+
+draw tasks -> sample -> verify -> score (old and reference log-probs) -> credit -> update -> publish weights ->
+observe -> maybe evaluate and save. It knows protocols only.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from steelyard.checkpoint import Checkpoint, Store
+from steelyard.data.base import Source
+from steelyard.errors import CheckpointError
+from steelyard.policies.causal import CausalPolicy
+from steelyard.sampling.base import Decoding, Sampler
+from steelyard.tracking import Trackers, choose_shown
+from steelyard.training.credit import Credit
+from steelyard.training.evaluation import Evaluator
+from steelyard.training.learner import Learner, SampleLogps
+from steelyard.training.metrics import Metrics, group_metrics
+from steelyard.training.phases import Stopwatch, collect, refuse_blind_step, requests_for
+from steelyard.training.rollout import LearnerSample
+from steelyard.types import Group, Sample
+from steelyard.verification import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything, and how often."""
+
+    steps: int
+    tasks_per_step: int
+    group_size: int
+    decoding: Decoding
+    refill_dead_groups: int = 0
+    max_unscored: float = 0.5
+    evaluate_every: int = 0
+    save_every: int = 0
+    show_every: int = 0
+    best_metric: str | None = None
+
+
+@dataclass(slots=True)
+class Trainer:
+    """One run. Build it with ``steelyard.compose``, or by hand from parts of your own."""
+
+    policy: CausalPolicy
+    source: Source
+    sampler: Sampler
+    pool: Pool
+    credit: Credit
+    learner: Learner
+    tracker: Trackers
+    store: Store
+    plan: Plan
+    evaluator: Evaluator | None = None
+    step: int = 0
+    """Steps done."""
+    last_evaluation: dict[str, float] = field(default_factory=dict[str, float])
+    _stop: bool = False
+
+    def train(self) -> None:
+        """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
+        with self._stopping_on_signals():
+            if self.step == 0 and self.plan.evaluate_every:
+                self.tracker.log(0, self._evaluate())
+            while self.step < self.plan.steps and not self._stop:
+                metrics = self.train_step()
+                self._maybe_evaluate(metrics)
+                self.tracker.log(self.step, metrics)
+                self._maybe_save(metrics)
+
+    def train_step(self) -> Metrics:
+        """One step of the algorithm."""
+        start, watch = time.perf_counter(), Stopwatch()
+        groups, refilled = self.rollout(watch)
+        samples = [sample for group in groups for sample in group.samples]
+        with watch.phase("score"):
+            logps = self.learner.score(samples)
+        batch = self.assign_credit(groups, samples, logps)
+        with watch.phase("update"):
+            update = self.learner.update(batch, self.step)
+        self.step += 1
+        if self.learner.reference is not None:
+            self.learner.reference.after_step(self.step)
+        self.sampler.publish(self.step)
+        self.source.observe(groups)
+        metrics = group_metrics(groups) | update
+        metrics["groups/refilled"] = refilled
+        metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
+        if self.plan.show_every and self.step % self.plan.show_every == 0:
+            self.tracker.samples(self.step, choose_shown(groups))
+        return metrics | _times(watch, time.perf_counter() - start, samples)
+
+    def rollout(self, watch: Stopwatch | None = None) -> tuple[list[Group], int]:
+        """Groups of this step in slot order; dead ones are sampled anew with other tasks, as often as asked."""
+        watch = watch or Stopwatch()
+        tasks = self.source.draw(self.step, self.plan.tasks_per_step)
+        requests = requests_for(tasks, self.step, self.plan.group_size)
+        groups = collect(self.sampler, self.pool, requests, self.plan.decoding, watch)
+        refilled = 0
+        for attempt in range(1, self.plan.refill_dead_groups + 1):
+            dead = [slot for slot, group in enumerate(groups) if group.dead]
+            if not dead:
+                break
+            tasks = self.source.draw(self.step, len(dead))
+            requests = requests_for(tasks, self.step, self.plan.group_size, slots=dead, attempt=attempt)
+            for slot, group in zip(
+                dead, collect(self.sampler, self.pool, requests, self.plan.decoding, watch), strict=True
+            ):
+                groups[slot] = group
+            refilled += len(dead)
+        refuse_blind_step(groups, self.plan.max_unscored)
+        return groups, refilled
+
+    def assign_credit(
+        self, groups: Sequence[Group], samples: Sequence[Sample], logps: SampleLogps
+    ) -> list[LearnerSample]:
+        """Advantages of the samples that are learnt from, joined with their log-probs."""
+        old = dict(zip((sample.key for sample in samples), logps.old, strict=True)) if logps.old else {}
+        reference = (
+            dict(zip((sample.key for sample in samples), logps.reference, strict=True)) if logps.reference else {}
+        )
+        coefficient = self.learner.kl_coefficient(self.step)
+
+        def kl_in_reward(sample: Sample) -> np.ndarray | None:
+            return coefficient * (old[sample.key] - reference[sample.key]) if self.learner.kl_in_reward else None
+
+        credited = self.credit.assign(groups, self.policy.token_starts, penalties=kl_in_reward)
+        return [
+            LearnerSample(item.sample, item.advantage_N, old.get(item.sample.key), reference.get(item.sample.key))
+            for item in credited
+        ]
+
+    def _maybe_evaluate(self, metrics: Metrics) -> None:
+        every = self.plan.evaluate_every
+        if every and (self.step % every == 0 or self.step == self.plan.steps):
+            metrics |= self._evaluate()
+
+    def _evaluate(self) -> dict[str, float]:
+        if self.evaluator is None:
+            return {}
+        start = time.perf_counter()
+        self.last_evaluation = self.evaluator.run().metrics()
+        return self.last_evaluation | {"time/evaluate": time.perf_counter() - start}
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    def _maybe_save(self, metrics: Metrics) -> None:
+        every = self.plan.save_every
+        due = bool(every) and self.step % every == 0
+        if due or self._stop or self.step == self.plan.steps:
+            name = self.plan.best_metric
+            score = metrics.get(name) if name else None
+            self.save(score if isinstance(score, float) else None)
+
+    def save(self, score: float | None = None) -> None:
+        """Write the whole state of the run."""
+        tensors: dict[str, Any] = {"optimiser": self.learner.optimiser.state_dict()}
+        state: dict[str, Any] = {
+            "step": self.step,
+            "source": self.source.state_dict(),
+            "learner": self.learner.state_dict(),
+            "reference": self._reference_fingerprint(),
+        }
+        if self.learner.reference is not None:
+            tensors["reference"] = self.learner.reference.tensors()
+        self.store.save(
+            self.step, folders={"model": self.policy.save_pretrained}, tensors=tensors, state=state, score=score
+        )
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take up a saved state; what was logged after it is forgotten."""
+        state = checkpoint.state
+        if state["reference"] != self._reference_fingerprint():
+            raise CheckpointError(
+                "the reference built now is not the one of the checkpoint: the base model changed, or another version "
+                "of torch draws other initial weights. Resume with the model and versions the run began with."
+            )
+        self.policy.load_weights(checkpoint.folder("model"))
+        self.learner.optimiser.load_state_dict(checkpoint.tensors("optimiser"))
+        self.learner.load_state_dict(state["learner"])
+        if self.learner.reference is not None:
+            self.learner.reference.load_tensors(checkpoint.tensors("reference"))
+        self.source.load_state_dict(state["source"])
+        self.step = int(state["step"])
+        self.sampler.publish(self.step)
+        self.store.rewind(self.step)
+        self.tracker.rewind(self.step)
+
+    def _reference_fingerprint(self) -> str | None:
+        """Of a reference that is built again from the base and not saved."""
+        reference = self.learner.reference
+        return reference.fingerprint() if reference is not None and not reference.tensors() else None
+
+    @contextmanager
+    def _stopping_on_signals(self) -> Iterator[None]:
+        """The first Ctrl-C or SIGTERM asks for a stop after this step; a second one acts as usual."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def ask(_number: int, _frame: object) -> None:
+            self._stop = True
+            _reset(before)
+
+        for number in before:
+            signal.signal(number, ask)
+        try:
+            yield
+        finally:
+            _reset(before)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run was asked to stop before its last step."""
+        return self._stop and self.step < self.plan.steps
+
+
+def _reset(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _times(watch: Stopwatch, total: float, samples: Sequence[Sample]) -> dict[str, float]:
+    tokens = sum(len(sample.completion_ids) for sample in samples)
+    times = {f"time/{name}": seconds for name, seconds in watch.seconds.items()}
+    sampling = max(watch.seconds.get("sample", 0.0), 1e-9)
+    return times | {
+        "time/step": total,
+        "time/tokens_per_second": tokens / max(total, 1e-9),
+        "time/sample_tokens_per_second": tokens / sampling,
+    }

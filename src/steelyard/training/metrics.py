@@ -1,0 +1,43 @@
+"""Figures of a step's groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from steelyard.types import Group
+
+Metrics = dict[str, float | list[float]]
+
+
+def group_metrics(groups: Sequence[Group]) -> Metrics:
+    """Rewards, success, shares of verdicts, lengths and reward parts; a list of numbers becomes a histogram."""
+    pairs = [pair for group in groups for pair in zip(group.samples, group.verdicts, strict=True)]
+    verdicts = [verdict for _, verdict in pairs]
+    counted = [verdict for verdict in verdicts if verdict.counts]
+    rewards = np.asarray([verdict.reward for verdict in counted], np.float64)
+    status = Counter(verdict.status for verdict in verdicts)
+    total = max(len(verdicts), 1)
+    metrics: Metrics = {f"share/{name}": status[name] / total for name in ("scored", "rejected", "unscored")}
+    metrics |= {
+        "groups/dead": sum(group.dead for group in groups) / max(len(groups), 1),
+        "length/mean": float(np.mean([len(sample.completion_ids) for sample, _ in pairs])),
+        "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / total,
+        "samples": len(pairs),
+    }
+    if len(rewards):
+        metrics |= {
+            "reward/mean": float(rewards.mean()),
+            "reward/std": float(rewards.std()),
+            "reward/best": float(rewards.max()),
+            "reward/histogram": rewards.tolist(),
+            "success": sum(verdict.success for verdict in counted) / len(counted),
+        }
+    for name in sorted({name for verdict in counted for name in verdict.parts}):
+        values = [float(verdict.parts[name]) for verdict in counted if name in verdict.parts]
+        metrics[f"parts/{name}/mean"] = float(np.mean(values))
+        metrics[f"parts/{name}/histogram"] = values
+    causes = Counter(verdict.cause for verdict in verdicts if not verdict.counts)
+    return metrics | {f"unscored/{cause}": float(count) for cause, count in sorted(causes.items())}

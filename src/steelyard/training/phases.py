@@ -1,0 +1,95 @@
+"""Sampling and verifying as one stream: samples go to the pool as they finish, verdicts come back as they are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from steelyard.errors import VerifierError
+from steelyard.sampling.base import Decoding, Sampler, SampleRequest
+from steelyard.types import Group, Sample, SampleKey, Task, Verdict
+from steelyard.verification import Item, Pool
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds spent in each phase of a step."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def sample(sampler: Sampler, requests: Sequence[SampleRequest], decoding: Decoding) -> list[Sample]:
+    """All samples asked for, in (slot, sample) order."""
+    return sorted(sampler.sample(requests, decoding), key=lambda made: made.key)
+
+
+def verify(pool: Pool, items: Sequence[Item]) -> list[Verdict]:
+    """Verdicts of all items, in their order."""
+    pool.submit(items)
+    verdicts = dict(pool.completed(wait=True))
+    return [verdicts[item.sample.key] for item in items]
+
+
+def collect(
+    sampler: Sampler,
+    pool: Pool,
+    requests: Sequence[SampleRequest],
+    decoding: Decoding,
+    watch: Stopwatch | None = None,
+) -> list[Group]:
+    """Sample and verify at once; groups in the order of the requests, whatever order things arrived in."""
+    watch = watch or Stopwatch()
+    task_of = {(request.slot, request.attempt): request.task for request in requests}
+    samples: dict[SampleKey, Sample] = {}
+    verdicts: dict[SampleKey, Verdict] = {}
+    stream = sampler.sample(requests, decoding)
+    while (made := _next(stream, watch)) is not None:
+        samples[made.key] = made
+        with watch.phase("verify"):
+            pool.submit([Item(task_of[made.key.slot, made.key.attempt], made)])
+            verdicts.update(pool.completed(wait=False))
+    with watch.phase("verify"):
+        verdicts.update(pool.completed(wait=True))
+    return [_group(request, samples, verdicts) for request in requests]
+
+
+def _next(stream: Iterator[Sample], watch: Stopwatch) -> Sample | None:
+    with watch.phase("sample"):
+        return next(stream, None)
+
+
+def _group(request: SampleRequest, samples: dict[SampleKey, Sample], verdicts: dict[SampleKey, Verdict]) -> Group:
+    keys = [SampleKey(request.step, request.slot, request.attempt, index) for index in range(request.count)]
+    return Group(request.task, tuple(samples[key] for key in keys), tuple(verdicts[key] for key in keys))
+
+
+def requests_for(
+    tasks: Sequence[Task], step: int, count: int, *, slots: Sequence[int] | None = None, attempt: int = 0
+) -> list[SampleRequest]:
+    """One request a task; ``slots`` says which places of the step they fill."""
+    places = range(len(tasks)) if slots is None else slots
+    return [SampleRequest(task, step, slot, count, attempt) for task, slot in zip(tasks, places, strict=True)]
+
+
+def refuse_blind_step(groups: Sequence[Group], limit: float) -> None:
+    """Stop when more than ``limit`` of the samples got no verdict: a broken checker must not pass for zero reward."""
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    unscored = [verdict for verdict in verdicts if not verdict.counts]
+    if not verdicts or len(unscored) <= limit * len(verdicts):
+        return
+    examples = "\n".join(f"  {v.cause}: {v.reason.strip()}" for v in {v.reason: v for v in unscored[-3:]}.values())
+    raise VerifierError(
+        f"{len(unscored)} of {len(verdicts)} samples of this step could not be scored "
+        f"(verify.max_unscored is {limit}).\n"
+        f"{examples}\nMend the verifier and try it with `steelyard check`, then resume."
+    )

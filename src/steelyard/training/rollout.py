@@ -1,0 +1,118 @@
+"""What an update learns from, and how it is divided into minibatches and microbatches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from steelyard.types import CutRule, Decisions, Sample, SampleKey, SupportTable
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnerSample:
+    """A sample with everything the loss needs at each of its decisions."""
+
+    sample: Sample
+    advantage_N: Array
+    old_logp_N: Array | None = None
+    reference_logp_N: Array | None = None
+
+    @property
+    def length(self) -> int:
+        return len(self.sample.token_ids)
+
+
+def minibatches(
+    samples: Sequence[LearnerSample], count: int, epochs: int, seed: Sequence[int]
+) -> Iterator[list[LearnerSample]]:
+    """Per epoch, ``count`` parts of about equal size in an order keyed by (seed, epoch); one part keeps its order."""
+    for epoch in range(epochs):
+        order = np.arange(len(samples))
+        if count > 1:
+            order = np.random.default_rng([*seed, epoch]).permutation(len(samples))
+        for part in np.array_split(order, min(count, len(samples))):
+            yield [samples[index] for index in part]
+
+
+def microbatches(samples: Sequence[LearnerSample], rows: int) -> list[list[LearnerSample]]:
+    """Rows of similar length together, the longest first, so that little is padded and memory peaks at once."""
+    ordered = sorted(samples, key=lambda item: -item.length)
+    return [ordered[at : at + rows] for at in range(0, len(ordered), rows)]
+
+
+def stack(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate(arrays)).to(device)
+
+
+def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str, Any]) -> None:
+    """Write a batch so that it can be looked at and run again (``load_samples``); no pickle."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, np.ndarray] = {}
+    rows: list[dict[str, Any]] = []
+    for number, item in enumerate(samples):
+        sample, decisions = item.sample, item.sample.decisions
+        own = {
+            "token_ids": sample.token_ids,
+            "position": decisions.position_N,
+            "forward": decisions.forward_N,
+            "logp": decisions.logp_N,
+            "support": decisions.support_N,
+            "support_start": decisions.supports.start if decisions.supports else None,
+            "support_token": decisions.supports.token if decisions.supports else None,
+            "advantage": item.advantage_N,
+            "old_logp": item.old_logp_N,
+            "reference_logp": item.reference_logp_N,
+        }
+        arrays |= {f"{number}.{name}": array for name, array in own.items() if array is not None}
+        rule = decisions.rule
+        rows.append(
+            {
+                "key": list(sample.key),
+                "prompt_length": sample.prompt_length,
+                "text": sample.text,
+                "finish": sample.finish,
+                "policy_version": sample.policy_version,
+                "rule": [rule.temperature, rule.top_k, rule.top_p, rule.min_p],
+            }
+        )
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "samples.safetensors")
+    (folder / "samples.json").write_text(json.dumps({"note": note, "samples": rows}, indent=1), encoding="utf-8")
+
+
+def load_samples(folder: Path) -> list[LearnerSample]:
+    """Read back what ``save_samples`` wrote."""
+    arrays = load_file(folder / "samples.safetensors")
+    rows = json.loads((folder / "samples.json").read_text(encoding="utf-8"))["samples"]
+    return [_sample(row, number, arrays) for number, row in enumerate(rows)]
+
+
+def _sample(row: dict[str, Any], number: int, arrays: dict[str, np.ndarray]) -> LearnerSample:
+    def own(name: str) -> Any:
+        return arrays.get(f"{number}.{name}")
+
+    start, token = own("support_start"), own("support_token")
+    decisions = Decisions(
+        own("position"),
+        own("forward"),
+        own("logp"),
+        CutRule(*row.pop("rule")),
+        own("support"),
+        None if start is None else SupportTable(start, token),
+    )
+    key = SampleKey(*row.pop("key"))
+    sample = Sample(key=key, token_ids=own("token_ids"), decisions=decisions, **row)
+    return LearnerSample(sample, own("advantage"), own("old_logp"), own("reference_logp"))
+
+
+def with_logps(item: LearnerSample, old_logp_N: Array | None, reference_logp_N: Array | None) -> LearnerSample:
+    return replace(item, old_logp_N=old_logp_N, reference_logp_N=reference_logp_N)
