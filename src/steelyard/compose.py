@@ -137,7 +137,7 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
         return as_source(supplied.tasks, seed=seed), held_out[:wanted]
     if tasks is None:
         raise ConfigError("there are no tasks: give [tasks] or [domain]")
-    rows = _listed_tasks(config)
+    rows = _listed_tasks(tasks)
     if tasks.eval_file is not None:
         held_out = load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
     elif tasks.held_out:
@@ -146,9 +146,7 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
     return as_source(rows, seed=seed, shuffle=tasks.shuffle), held_out[:wanted]
 
 
-def _listed_tasks(config: Config) -> list[Task]:
-    tasks = config.tasks
-    assert tasks is not None
+def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
     if tasks.prompts is not None:
         return as_tasks(tasks.prompts[: tasks.limit])
     where = tasks.file if tasks.file is not None else f"hf:{tasks.dataset}"

@@ -114,8 +114,8 @@ class _ChunkedScores(torch.autograd.Function):
             grad_logits_CV = _logit_gradient(job, rows, logits_CV.detach(), entropy_N, kl_N, gradients)
             grads = torch.autograd.grad(logits_CV, [hidden_CD, *trained], grad_logits_CV.to(logits_CV.dtype))
             grad_hidden_ND[rows] = grads[0]
-            for total, grad in zip(grad_trained, grads[1:], strict=True):
-                total += grad
+            for index, grad in enumerate(grads[1:]):
+                grad_trained[index] += grad
         by_parameter = iter(grad_trained)
         return None, grad_hidden_ND, *(next(by_parameter) if p.requires_grad else None for p in ctx.head_parameters)
 

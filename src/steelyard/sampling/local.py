@@ -104,7 +104,7 @@ class _Wave:
         limit = getattr(self.policy.model.config, "max_position_embeddings", None)
         if limit is not None and len(ids) + self.decoding.max_new_tokens > limit:
             raise PolicyError(
-                f"task {request.task.id}: prompt of {len(ids)} tokens and max_new_tokens {self.decoding.max_new_tokens} "
+                f"task {request.task.id}: a prompt of {len(ids)} tokens and {self.decoding.max_new_tokens} new ones "
                 f"pass the model's {limit} positions; shorten the prompt or lower sampling.max_new_tokens"
             )
         return ids

@@ -58,7 +58,7 @@ class Credit:
         groups: Sequence[Group],
         token_starts: TokenStarts,
         *,
-        penalties: Callable[[Sample], Array | None] = lambda sample: None,
+        penalties: Callable[[Sample], Array | None] | None = None,
     ) -> list[Credited]:
         """Advantages of all samples that are learnt from, in (slot, sample) order.
 
@@ -70,7 +70,7 @@ class Credit:
         spans = [_Spans.of(sample, verdict, token_starts) for _, sample, verdict in kept]
         shaping_M = self._shaping([sample for _, sample, _ in kept])
         rewards = [
-            span.rewards(float(shaping), penalties(sample))
+            span.rewards(float(shaping), penalties(sample) if penalties else None)
             for span, shaping, (_, sample, _) in zip(spans, shaping_M, kept, strict=True)
         ]
         group_M = torch.tensor([number for number, _, _ in kept])

@@ -131,10 +131,12 @@ class Trainer:
         )
         coefficient = self.learner.kl_coefficient(self.step)
 
-        def kl_in_reward(sample: Sample) -> np.ndarray | None:
-            return coefficient * (old[sample.key] - reference[sample.key]) if self.learner.kl_in_reward else None
+        def penalty(sample: Sample) -> np.ndarray:
+            """KL in the reward: the coefficient times k1, at each decision."""
+            return coefficient * (old[sample.key] - reference[sample.key])
 
-        credited = self.credit.assign(groups, self.policy.token_starts, penalties=kl_in_reward)
+        penalties = penalty if self.learner.kl_in_reward else None
+        credited = self.credit.assign(groups, self.policy.token_starts, penalties=penalties)
         return [
             LearnerSample(item.sample, item.advantage_N, old.get(item.sample.key), reference.get(item.sample.key))
             for item in credited
