@@ -1,8 +1,8 @@
 """State dicts without pickle: tensors go to safetensors, everything else to a JSON skeleton that points at them.
 
-The round trip is bitwise (a Python NaN comes back as a NaN). JSON alone would turn integer keys into strings and tuples into lists and has no word for
-NaN, so what it cannot say is tagged: ``{"$items": [[key, value], ...]}`` for a dict with other than plain string
-keys, ``{"$tuple": [...]}``, ``{"$float": "nan"}`` and ``{"$tensor": name}``.
+The round trip is bitwise (a Python NaN comes back as some NaN). JSON alone would turn integer keys into strings and
+tuples into lists and has no word for NaN, so what it cannot say is tagged: ``{"$items": [[key, value], ...]}`` for a
+dict with other than plain string keys, ``{"$tuple": [...]}``, ``{"$float": "nan"}`` and ``{"$tensor": name}``.
 """
 
 from __future__ import annotations

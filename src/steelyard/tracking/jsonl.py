@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from steelyard.errors import DataError
 from steelyard.tracking.base import Histogram, Metric
@@ -26,22 +26,18 @@ class JsonlTracker:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._file: TextIO | None = None
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
         row: dict[str, Any] = {"step": step, **{name: _plain(metrics[name]) for name in sorted(metrics)}}
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("a", encoding="utf-8")
-        self._file.write(json.dumps(row, allow_nan=False) + "\n")
-        self._file.flush()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
         """Samples are artifacts, not metrics."""
 
     def rewind(self, step: int) -> None:
         """Cut the file back to its whole lines up to ``step``: written beside, then renamed over it."""
-        self.close()
         if not self.path.exists():
             return
         kept = [line for line in _lines(self.path) if (row := _row(line)) is not None and row["step"] <= step]
@@ -53,9 +49,7 @@ class JsonlTracker:
         beside.replace(self.path)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Nothing is held open between lines."""
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

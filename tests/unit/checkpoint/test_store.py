@@ -192,3 +192,20 @@ def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
     Store(tmp_path).latest()
     Store(tmp_path).best()
     assert (tmp_path / ".writing-step-00000002").is_dir(), "another process may be writing it"
+
+
+def test_the_model_folder_opens_with_plain_transformers(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    config = LlamaConfig(
+        vocab_size=11,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    Store(tmp_path).save(1, folders={"model": model.save_pretrained})
+    loaded = AutoModelForCausalLM.from_pretrained(found(Store(tmp_path).latest()).folder("model"))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
