@@ -112,6 +112,8 @@ ACCEPTED: dict[str, list[list[str]]] = {
     ],
     "sequences": [
         [*OWN_TASKS, "--model.scratch.vocabulary", '["a", "b"]'],
+        ["--sampling.group_size=2", "--sampling.temperature=0.5"],
+        ["--credit.min_scored=16"],
         ["--credit.advantage=pass_at_k", "--credit.k=16"],
         ["--credit.advantage=max_at_k", "--credit.k=2"],
         ["--credit.advantage=mine:estimator"],
