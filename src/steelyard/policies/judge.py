@@ -1,0 +1,189 @@
+"""A model as scorer: a sequence classifier, or a causal model's likelihood of the completion.
+
+Both are verifiers that take batches. The model is loaded at the first call, so that a judge is cheap to build and is
+loaded only where it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from steelyard.errors import PolicyError
+from steelyard.policies.device import choose_device, choose_dtype
+from steelyard.types import Verdict
+from steelyard.verification import Batch, Item, Verifier
+from steelyard.verification.returns import verdict_of
+
+Kind = Literal["classifier", "likelihood"]
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What both kinds share: the model, its tokenizer, and how texts become token ids."""
+
+    path: str
+    """Hub id or folder."""
+    name: str = ""
+    size: int = 16
+    """Items a forward pass."""
+    success_at: float | None = None
+    floor: float = 0.0
+    version: str | None = None
+    deterministic: bool = True
+    device: str = "auto"
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.path.rstrip("/").rsplit("/", 1)[-1])
+
+    @property
+    def mode(self) -> Batch:
+        return Batch(self.size)
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        scores = self.scores(items)
+        return [
+            verdict_of(score, item.sample.text, floor=self.floor, success_at=self.success_at)
+            for score, item in zip(scores, items, strict=True)
+        ]
+
+    def scores(self, items: Sequence[Item]) -> list[float | None]:
+        raise NotImplementedError
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        tokenizer = AutoTokenizer.from_pretrained(self.path)
+        if tokenizer.pad_token_id is None:
+            if tokenizer.eos_token_id is None:
+                raise PolicyError(f"judge {self.path}: its tokenizer has neither a padding nor an end token; set one")
+            tokenizer.pad_token = tokenizer.eos_token
+        return tokenizer
+
+    def load(self, auto: Any) -> Any:
+        model = auto.from_pretrained(self.path, dtype=choose_dtype(self.dtype))
+        return model.to(choose_device(self.device)).eval().requires_grad_(False)
+
+    def template_ids(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
+        """Chat messages through the judge's own template; ``answer_next`` opens the assistant's turn."""
+        if self.tokenizer.chat_template is None:
+            raise PolicyError(f"the tasks are chat messages, but the judge {self.path} has no chat template")
+        plain = [dict(message) for message in messages]
+        return self.tokenizer.apply_chat_template(plain, add_generation_prompt=answer_next, return_dict=False)
+
+    def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
+        """Token ids and mask, padded on the right; rows longer than the model's positions are refused, not cut."""
+        limit = getattr(model.config, "max_position_embeddings", None)
+        longest = max(map(len, rows))
+        if limit is not None and longest > limit:
+            raise PolicyError(
+                f"the judge {self.path} reads at most {limit} tokens; prompt and completion have {longest}"
+            )
+        ids_BT = torch.full((len(rows), longest), self.tokenizer.pad_token_id)
+        mask_BT = torch.zeros_like(ids_BT)
+        for index, row in enumerate(rows):
+            ids_BT[index, : len(row)] = torch.tensor(row)
+            mask_BT[index, : len(row)] = 1
+        return ids_BT.to(model.device), mask_BT.to(model.device)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierJudge(Judge):
+    """A sequence classifier's score of prompt and completion together.
+
+    One label: sigmoid of its logit, or with ``squash=False`` the logit itself. Several: the probability of ``label``.
+    """
+
+    squash: bool = True
+    label: str | int | None = None
+
+    @cached_property
+    def model(self) -> Any:
+        model = self.load(AutoModelForSequenceClassification)
+        if model.config.num_labels > 1 and self.label is None:
+            names = ", ".join(map(str, model.config.id2label.values()))
+            raise PolicyError(f"judge {self.path} has {model.config.num_labels} labels; choose one by label: {names}")
+        model.config.pad_token_id = self.tokenizer.pad_token_id
+        return model
+
+    @cached_property
+    def label_index(self) -> int:
+        names = dict(self.model.config.id2label)
+        if self.label is None:
+            return 0
+        for index, name in names.items():
+            if self.label in (index, name):
+                return int(index)
+        raise PolicyError(f"judge {self.path}: no label {self.label!r}; it has {', '.join(map(str, names.values()))}")
+
+    @torch.inference_mode()
+    def scores(self, items: Sequence[Item]) -> list[float | None]:
+        ids_BT, mask_BT = self.padded([self._ids(item) for item in items], self.model)
+        logits_BL = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits.float()
+        if logits_BL.shape[1] > 1:
+            return logits_BL.softmax(-1)[:, self.label_index].tolist()
+        return (logits_BL[:, 0].sigmoid() if self.squash else logits_BL[:, 0]).tolist()
+
+    def _ids(self, item: Item) -> list[int]:
+        prompt, text = item.task.prompt, item.sample.text
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt + text)
+        return self.template_ids([*prompt, {"role": "assistant", "content": text}], answer_next=False)
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodJudge(Judge):
+    """A causal model's mean log-likelihood of the completion's tokens given the prompt.
+
+    The end token counts as one of them if the sample ended by itself, so stopping at an odd place costs; for an empty
+    completion it is all there is to judge.
+    """
+
+    @cached_property
+    def model(self) -> Any:
+        return self.load(AutoModelForCausalLM)
+
+    @torch.inference_mode()
+    def scores(self, items: Sequence[Item]) -> list[float | None]:
+        prompts, completions = [self._prompt_ids(item) for item in items], [self._own_ids(item) for item in items]
+        rows = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
+        ids_BT, mask_BT = self.padded(rows, self.model)
+        logits_BTV = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits
+        scores: list[float | None] = []
+        for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+            if not completion:
+                scores.append(None)
+                continue
+            start, end = len(prompt), len(prompt) + len(completion)
+            logp_NV = logits_BTV[index, start - 1 : end - 1].float().log_softmax(-1)
+            scores.append(float(logp_NV.gather(1, ids_BT[index, start:end, None]).mean()))
+        return scores
+
+    def _prompt_ids(self, item: Item) -> list[int]:
+        prompt = item.task.prompt
+        if not isinstance(prompt, str):
+            return self.template_ids(prompt, answer_next=True)
+        ids = self.tokenizer.encode(prompt)
+        if not ids:
+            raise PolicyError(f"task {item.task.id}: the judge {self.path} makes no token of its prompt")
+        return ids
+
+    def _own_ids(self, item: Item) -> list[int]:
+        ids, end = self.tokenizer.encode(item.sample.text, add_special_tokens=False), self.tokenizer.eos_token_id
+        return [*ids, end] if end is not None and (item.sample.finish == "stop" or not ids) else list(ids)
+
+
+KINDS: dict[str, type[Judge]] = {"classifier": ClassifierJudge, "likelihood": LikelihoodJudge}
+
+
+def build_judge(path: str, kind: Kind, **settings: Any) -> Verifier:
+    """A judge by kind; settings that are ``None`` are left at their defaults."""
+    if kind not in KINDS:
+        raise PolicyError(f"judge {path}: kind={kind!r} is none of {', '.join(KINDS)}")
+    return KINDS[kind](path, **{name: value for name, value in settings.items() if value is not None})
