@@ -1,0 +1,87 @@
+"""``python -m benchmarks NAME [--quick]``: measure a claim afresh; non-zero when its bar is not reached."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks import catalogue, report
+from benchmarks.catalogue import Measure
+from benchmarks.result import Result, record
+
+SHORT = 1
+USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    console = Console()
+    if options.list:
+        _show_names(console)
+        return 0
+    if options.report:
+        report.PAGE.parent.mkdir(exist_ok=True)
+        report.PAGE.write_text(report.generate(), encoding="utf-8")
+        print(f"wrote {report.PAGE.relative_to(report.ROOT)}")
+        return 0
+    try:
+        measure = catalogue.load(options.name)
+    except LookupError as error:
+        console.print(str(error), markup=False)
+        return USAGE
+    return run(measure, quick=options.quick, console=console)
+
+
+def run(measure: Measure, *, quick: bool, console: Console, folder: Path = report.RESULTS) -> int:
+    """Measure, keep the JSON (a quick one never replaces a full one), print the verdict as the last line."""
+    started = time.perf_counter()
+    with _progress(console) as progress:
+        result = measure(quick, progress)
+    kept = record(result, quick=quick, seconds=time.perf_counter() - started)
+    target = folder / "quick" if quick else folder
+    target.mkdir(parents=True, exist_ok=True)
+    (target / f"{result.name}.json").write_text(kept.to_json(), encoding="utf-8")
+    _show_details(console, result)
+    print(result.verdict_line(), flush=True)
+    return 0 if result.ok else SHORT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what Steelyard claims.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("name", nargs="?", help="which benchmark to run")
+    what.add_argument("--list", action="store_true", help="list the benchmarks and what they claim")
+    what.add_argument("--report", action="store_true", help="write docs/results.md from the stored results")
+    parser.add_argument("--quick", action="store_true", help="a smaller form that ends within a minute")
+    return parser
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console)
+
+
+def _show_names(console: Console) -> None:
+    table = Table("name", "claim", box=None)
+    for name in catalogue.names():
+        table.add_row(name, catalogue.claim(name))
+    console.print(table)
+
+
+def _show_details(console: Console, result: Result) -> None:
+    if not result.details:
+        return
+    table = Table(*result.details[0], box=None)
+    for row in result.details:
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

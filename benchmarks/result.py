@@ -1,0 +1,118 @@
+"""What a benchmark hands back: figures with their bars, and the JSON that keeps them with versions and machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+Comparison = Literal["<=", ">="]
+Cell = str | float | int
+PACKAGES = ("steelyard", "torch", "transformers", "peft", "trl", "accelerate", "bitsandbytes", "numpy")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One claimed number. ``spread`` is the distance from the smallest to the largest repetition."""
+
+    name: str
+    value: float
+    comparison: Comparison
+    bar: float
+    unit: str = ""
+    spread: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the bar is reached; a figure that is not a number never reaches it."""
+        return self.value <= self.bar if self.comparison == "<=" else self.value >= self.bar
+
+    def __str__(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.name} {shortest(self.value)}{unit} (bar {self.comparison} {shortest(self.bar)})"
+
+
+@dataclass(frozen=True)
+class Result:
+    """All figures of one benchmark; ``details`` is a table, its rows sharing the columns of the first."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    details: Sequence[Mapping[str, Cell]] = ()
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Every figure reaches its bar, and there is at least one."""
+        return bool(self.figures) and all(figure.ok for figure in self.figures)
+
+    def verdict_line(self) -> str:
+        """``NAME: figure (bar …) ok|short``, the last line a benchmark prints."""
+        figures = ", ".join(str(figure) for figure in self.figures)
+        return f"{self.name}: {figures} {'ok' if self.ok else 'short'}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A result with all that is needed to judge and to repeat it. No host name and no path is kept."""
+
+    result: Result
+    quick: bool
+    seconds: float
+    command: str
+    versions: Mapping[str, str]
+    machine: Mapping[str, Cell]
+
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self), "ok": self.result.ok}, indent=2) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> Record:
+        data: dict[str, Any] = json.loads(text)
+        del data["ok"]
+        inner = data.pop("result")
+        figures = tuple(Figure(**figure) for figure in inner.pop("figures"))
+        return Record(result=Result(figures=figures, **inner), **data)
+
+
+def record(result: Result, *, quick: bool, seconds: float) -> Record:
+    """``result`` with this installation and this machine."""
+    command = f"python -m benchmarks {result.name}" + (" --quick" if quick else "")
+    return Record(result, quick, round(seconds, 1), command, versions(), machine())
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages the figures depend on, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Cell]:
+    """Processor, usable cores and memory; no names."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {"cpu": _cpu_model(), "cores": cores, "memory_gib": round(memory, 1), "system": platform.system()}
+
+
+def _cpu_model() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def shortest(value: float) -> str:
+    """Three significant digits, without exponent where that stays readable."""
+    return f"{value:.3g}" if abs(value) < 1000 or abs(value) >= 1e7 else f"{value:.0f}"

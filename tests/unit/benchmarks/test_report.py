@@ -1,0 +1,29 @@
+"""docs/results.md is generated: the committed page equals what the stored results give."""
+
+from __future__ import annotations
+
+from benchmarks.report import PAGE, generate
+from benchmarks.result import Figure, Result, record
+
+
+def test_the_committed_page_is_the_generated_one():
+    assert PAGE.read_text(encoding="utf-8") == generate(), "run: python -m benchmarks --report"
+
+
+def test_a_short_figure_is_shown_as_short(tmp_path):
+    figures = (Figure("gap", 0.7, "<=", 0.5, "nat", 0.1), Figure("share", 0.9, ">=", 0.8))
+    details = ({"row": "a", "gap": 0.7}, {"row": "b", "gap": 0.61234})
+    kept = record(Result("parity", figures, details), quick=False, seconds=3)
+    (tmp_path / "parity.json").write_text(kept.to_json())
+    page = generate(tmp_path)
+    assert "| `parity` | gap | 0.7 nat | <= 0.5 nat | 0.1 | **short** |" in page
+    assert "| `parity` | share | 0.9 | >= 0.8 | 0 | ok |" in page
+    assert "| b | 0.612 |" in page
+    assert "`python -m benchmarks parity`" in page
+
+
+def test_quick_results_do_not_enter_the_page(tmp_path):
+    (tmp_path / "quick").mkdir()
+    kept = record(Result("parity", (Figure("gap", 0.1, "<=", 0.5),)), quick=True, seconds=3)
+    (tmp_path / "quick" / "parity.json").write_text(kept.to_json())
+    assert "| `parity`" not in generate(tmp_path)
