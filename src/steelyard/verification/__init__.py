@@ -1,6 +1,7 @@
 """Verifiers and the pools that run them. Nothing here imports torch, so workers start fast and small."""
 
 from steelyard.verification.base import Batch, Item, Mode, One, Pool, Verifier, WholeGroup
+from steelyard.verification.check import CheckReport, summarise_check
 from steelyard.verification.functions import FunctionVerifier, as_verifier, load_verifier, mode_of, verifier
 from steelyard.verification.inline import InlinePool
 from steelyard.verification.judging import judge, judge_all
@@ -10,6 +11,7 @@ from steelyard.verification.weighted import Part, WeightedVerifier
 
 __all__ = [
     "Batch",
+    "CheckReport",
     "FunctionVerifier",
     "InlinePool",
     "Item",
@@ -27,5 +29,6 @@ __all__ = [
     "load_function",
     "load_verifier",
     "mode_of",
+    "summarise_check",
     "verifier",
 ]

@@ -1,0 +1,92 @@
+"""What a check reports, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from steelyard.types import Group, Task, Verdict
+from steelyard.verification import Item
+from steelyard.verification.check import CheckReport, summarise_check
+
+HALF = Verdict.scored(0.5, parts={"a": 0.5})
+ONE = Verdict.scored(1.0, success=True)
+ZERO = Verdict.scored(0.0)
+BROKEN = Verdict.unscored("exception", "ValueError: first")
+INVALID = Verdict.rejected("no roof", floor=-1.0)
+
+
+@pytest.fixture
+def groups(item):
+    def make(*verdicts: tuple[Verdict, ...]) -> list[Group]:
+        made: Item = item()
+        return [Group(Task(str(n), "p"), (made.sample,) * len(given), given) for n, given in enumerate(verdicts)]
+
+    return make
+
+
+def test_every_figure(groups) -> None:
+    judged = groups((ONE, ZERO, HALF), (ONE, ONE, BROKEN), (INVALID, INVALID, BROKEN), (BROKEN, BROKEN, BROKEN))
+    report = summarise_check(judged, [], seconds=6.0)
+    rewards = [1.0, 0.0, 0.5, 1.0, 1.0, -1.0, -1.0]
+    mean = sum(rewards) / 7
+    assert report == CheckReport(
+        groups=4,
+        items=12,
+        seconds_per_item=0.5,
+        scored=5,
+        rejected=2,
+        unscored=5,
+        reward_mean=pytest.approx(mean),  # pyright: ignore[reportArgumentType]
+        reward_std=pytest.approx(math.sqrt(sum((r - mean) ** 2 for r in rewards) / 7)),  # pyright: ignore[reportArgumentType]
+        reward_min=-1.0,
+        reward_max=1.0,
+        success_share=3 / 7,
+        dead_share=3 / 4,
+        determinism=None,
+        causes={"exception": 5, "rejected: no roof": 2},
+        examples={"exception": "ValueError: first"},
+    )
+
+
+def test_determinism_is_the_share_of_verdicts_that_stay_the_same(groups) -> None:
+    first = groups((ONE, HALF), (BROKEN, INVALID))
+    same_words_aside = (Verdict.unscored("exception", "ValueError: second", tries=2), Verdict.rejected("x", floor=-1.0))
+    assert summarise_check(first, [(ONE, HALF), same_words_aside], 1.0).determinism == 1.0
+    for changed in (
+        Verdict.scored(0.5, parts={"a": 0.25}),
+        Verdict.scored(0.5, parts={"a": 0.5}, success=True),
+        Verdict.scored(0.5, parts={"a": 0.5}, steps=[(1, 0.5)]),
+        Verdict.scored(0.25, parts={"a": 0.5}),
+        BROKEN,
+    ):
+        assert summarise_check(first, [(ONE, changed), same_words_aside], 1.0).determinism == 0.75
+
+
+def test_nothing_scored_gives_no_reward_figures(groups) -> None:
+    report = summarise_check(groups((BROKEN, BROKEN)), [], 1.0)
+    assert (report.reward_mean, report.reward_std, report.reward_min, report.reward_max) == (None,) * 4
+    assert (report.success_share, report.dead_share) == (0.0, 1.0)
+
+
+def test_nothing_judged_is_refused(groups) -> None:
+    with pytest.raises(ValueError, match="at least one sample"):
+        summarise_check(groups(), [], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "second", "messages"),
+    [
+        ([(ONE, ZERO)], [(ONE, ZERO)], []),
+        ([(ONE, ZERO)], [(ONE, ONE)], ["only 50% of the verdicts"]),
+        ([(ZERO, ZERO), (ZERO, ZERO)], [], ["every reward is 0: "]),
+        ([(ZERO, ZERO)] * 9 + [(ONE, ZERO)], [], ["90% of the groups have equal rewards"]),
+        ([(ONE, ZERO)] * 4 + [(BROKEN, BROKEN)], [], ["2 of 10 samples could not be scored, mostly by 'exception'"]),
+        ([(ONE, ZERO)] * 20 + [(BROKEN, ZERO)], [], []),
+    ],
+)
+def test_concerns_name_what_to_look_at(verdicts, second, messages: list[str], groups) -> None:
+    concerns = summarise_check(groups(*verdicts), second, 1.0).concerns()
+    assert len(concerns) == len(messages)
+    assert all(concern.startswith(message) for concern, message in zip(concerns, messages, strict=True))
