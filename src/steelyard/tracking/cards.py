@@ -38,7 +38,7 @@ def _card(sample: ShownSample, width: int) -> Iterator[Text]:
     for line in clip(prompt_text(sample.prompt), width - len(_INDENT), head=1, tail=1):
         yield _fit(Text(_INDENT + line, style="dim"), width)
     for line in clip(sample.text, width - len(_INDENT) - 2, head=3, tail=2) or ["(empty)"]:
-        yield _fit(Text.assemble(_INDENT, ("│ ", "cyan"), line), width)
+        yield _fit(Text.assemble(_INDENT, ("│ ", "cyan"), (line, "dim" if line.startswith("… ") else "")), width)
 
 
 def _verdict(verdict: Verdict) -> Text:

@@ -85,7 +85,7 @@ def _steps(progress: Progress, width: int) -> Text:
     tail += " · waiting for the first step" if left is None else f" · {duration(left)} left"
     cells = max(4, width - len(head) - len(tail) - 4)
     done = int(share * cells)
-    bar = Text("━" * done, style="green").append("─" * (cells - done), style="dim")
+    bar = Text().append("━" * done, style="green").append("─" * (cells - done), style="dim")
     return Text.assemble((head, "bold"), "  ", bar, "  ", tail)
 
 
@@ -190,4 +190,4 @@ def _line(label: str, content: Text) -> Text:
 
 
 def _label(name: str) -> Text:
-    return Text(f"{name:<{_LABEL_WIDTH}}", style="dim")
+    return Text().append(f"{name:<{_LABEL_WIDTH}}", style="dim")

@@ -85,6 +85,17 @@ def test_every_figure_is_visible(width: int) -> None:
     assert all(len(line) <= min(width, 120) for line in text.splitlines())
 
 
+def test_only_labels_are_dim() -> None:
+    screen = console(80)
+    tracker = ConsoleTracker(10, console=screen, clock=Clock())
+    tracker.log(1, METRICS)
+    tracker.close()
+    segments = [segment for line in screen.render_lines(tracker._panel) for segment in line]
+    dim = "".join(segment.text for segment in segments if segment.style and segment.style.dim)
+    assert [word for word in ("reward", "entropy", "scored", "tokens/s") if word not in dim] == []
+    assert [word for word in ("0.731", "1.420", "97.0%", "812", "60%") if word in dim] == []
+
+
 def test_a_narrow_terminal_cuts_lines_and_does_not_wrap() -> None:
     text = panel_text(50)
     assert all(len(line) <= 50 for line in text.splitlines())
