@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,15 +21,16 @@ from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.config import Config, ScheduleConfig
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
-from steelyard.domains.base import Domain
+from steelyard.domains.base import Domain, Split
 from steelyard.domains.registry import make_domain
 from steelyard.errors import CheckpointError, ConfigError
+from steelyard.folders import require_free, run_folder
 from steelyard.policies.adapters import Lora
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
 from steelyard.policies.scratch import Architecture
-from steelyard.sampling.base import Decoding
+from steelyard.sampling.base import Decoding, Sampler
 from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.credit import Credit, LengthPenalty
@@ -52,10 +53,6 @@ class Supplied:
 
 
 NOTHING = Supplied()
-
-
-def run_folder(config: Config) -> Path:
-    return Path(config.run.folder) / config.run.name
 
 
 def build_domain(config: Config) -> Domain | None:
@@ -135,15 +132,35 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
     tasks = config.tasks
     if supplied.tasks is not None:
         return as_source(supplied.tasks, seed=seed), held_out[:wanted]
+    rows, listed = divided_tasks(tasks)
+    return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
+
+
+def divided_tasks(tasks: configs.TasksConfig | None) -> tuple[list[Task], list[Task]]:
+    """(training, held-out) tasks of the [tasks] table; the second is empty unless asked for."""
     if tasks is None:
         raise ConfigError("there are no tasks: give [tasks] or [domain]")
     rows = _listed_tasks(tasks)
     if tasks.eval_file is not None:
-        held_out = load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
-    elif tasks.held_out:
-        share = tasks.held_out if tasks.held_out < 1 else int(tasks.held_out)
-        rows, held_out = split(rows, share, seed=0)
-    return as_source(rows, seed=seed, shuffle=tasks.shuffle), held_out[:wanted]
+        return rows, load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
+    if tasks.held_out:
+        return split(rows, tasks.held_out if tasks.held_out < 1 else int(tasks.held_out), seed=0)
+    return rows, []
+
+
+def tasks_of_split(config: Config, name: Split, count: int | None = None) -> list[Task]:
+    """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
+    domain = build_domain(config)
+    if domain is not None:
+        return domain_tasks(domain, name, count)
+    training, held_out = divided_tasks(config.tasks)
+    found = training if name == "train" else held_out
+    if not found:
+        raise ConfigError(
+            "no tasks are held out: set tasks.held_out (a number or a share) or tasks.eval_file, "
+            "or take the training tasks with --split train"
+        )
+    return found[:count]
 
 
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
@@ -186,6 +203,8 @@ def _part(entry: configs.VerifierEntry, floor: float) -> Part:
         chosen = {"name": entry.name, "mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
         settings = {name: value for name, value in chosen.items() if value is not None}
         verifier = load_verifier(entry.function, **settings, floor=floor)
+    elif entry.model is None or entry.kind is None:
+        raise ConfigError("an entry of verify.verifiers needs a function, or a model and its kind")
     else:
         from steelyard.policies.judge import build_judge
 
@@ -280,17 +299,22 @@ def build_decoding(config: Config) -> Decoding:
 
 
 def build_evaluator(
-    config: Config, sampler: LocalSampler, verifier: Verifier, tasks: list[Task], samples: int | None = None
-) -> Evaluator | None:
-    if not tasks:
-        return None
+    config: Config,
+    sampler: Sampler,
+    verifier: Verifier,
+    tasks: list[Task],
+    *,
+    samples: int | None = None,
+    ks: Sequence[int] | None = None,
+) -> Evaluator:
+    """The evaluation that the configuration describes; ``samples`` and ``ks`` stand in for its own."""
     evaluate, decoding = config.evaluate, build_decoding(config)
     rule = decoding.rule
     if evaluate.temperature is not None:
         rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
     decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens)
     count = samples or evaluate.samples
-    return Evaluator(sampler, InlinePool(verifier, count), tasks, decoding, samples=count, ks=evaluate.ks)
+    return Evaluator(sampler, InlinePool(verifier, count), tasks, decoding, samples=count, ks=ks or evaluate.ks)
 
 
 def build_trackers(config: Config, folder: Path) -> Trackers:
@@ -319,7 +343,8 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     source, held_out = build_tasks(config, supplied)
     verifier = build_verifier(config, supplied)
     sampler = LocalSampler(policy, seed=config.run.seed, max_rows=sampling.max_rows)
-    evaluator = build_evaluator(config, sampler, verifier, held_out) if config.evaluate.every else None
+    evaluating = bool(config.evaluate.every and held_out)
+    evaluator = build_evaluator(config, sampler, verifier, held_out) if evaluating else None
     checkpoint = config.checkpoint
     best = checkpoint.best_metric or ("eval/success" if evaluator is not None else "reward/mean")
     plan = Plan(
@@ -351,15 +376,13 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
 def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
-    if (folder / "config.toml").exists():
-        raise ConfigError(
-            f"{folder} holds a run already: resume it with --resume {folder}, or choose another --run.name"
-        )
+    require_free(folder)
     trainer = build_trainer(config, supplied)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
     (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (folder / "config.toml").write_text(configs.dump(config), encoding="utf-8")
+    trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
     return trainer
 
 
@@ -374,32 +397,25 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     return trainer
 
 
-def read_run(folder: Path, overrides: list[str] | Mapping[str, Any] = ()) -> Config:
-    """The configuration of a run folder, wherever the folder has been moved to."""
-    path = folder / "config.toml"
-    if not path.is_file():
-        raise CheckpointError(f"{folder} is no run folder: it has no config.toml")
-    place = {"run.folder": str(folder.resolve().parent), "run.name": folder.resolve().name}
-    config = configs.load(path, overrides)
-    return configs.build(_placed(config.model_dump(exclude_none=True), place), source=str(path))
-
-
-def _placed(data: dict[str, Any], place: Mapping[str, str]) -> dict[str, Any]:
-    for key, value in place.items():
-        section, name = key.split(".")
-        data[section][name] = value
-    return data
-
-
-def find_checkpoint(run: Path, which: str = "latest") -> Checkpoint:
+def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", "min"] = "max") -> Checkpoint:
     """``latest``, ``best``, or a step number of a run."""
-    store = Store(run / "checkpoints")
+    store = Store(run / "checkpoints", best_mode=best_mode)
     if which.isdigit():
+        if int(which) not in store.steps():
+            raise CheckpointError(f"{run} has no checkpoint of step {which}; it has {_listed(store.steps())}")
         return open_checkpoint(store.folder / f"step-{int(which):08d}")
+    if which not in ("latest", "best"):
+        raise CheckpointError(
+            f"there is no checkpoint {which!r}: use latest, best, or a step of {_listed(store.steps())}"
+        )
     found = store.best() if which == "best" else store.latest()
     if found is None:
         raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
     return found
+
+
+def _listed(steps: list[int]) -> str:
+    return ", ".join(map(str, steps)) or "none"
 
 
 def _versions() -> dict[str, str]:

@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose import Supplied, resume_run, run_folder, start_run
+from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
+from steelyard.folders import run_folder
+from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
 
 
 def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
     """Start or resume, train, and close the trackers whatever happens."""
-    trainer = (resume_run if resume else start_run)(config, supplied)
-    try:
-        trainer.train()
-    finally:
-        trainer.pool.close()
-        trainer.tracker.close()
-    return trainer
+    with quiet_engines():
+        trainer = (resume_run if resume else start_run)(config, supplied)
+        try:
+            trainer.train()
+        finally:
+            trainer.pool.close()
+            trainer.tracker.close()
+        return trainer
 
 
 def train_from_python(

@@ -28,4 +28,5 @@ def suggest_key(unknown: str, known: Iterable[str]) -> str:
     elsewhere = [key for key in known if key.rpartition(".")[2] == name]
     if not elsewhere and (match := closest(name, {key.rpartition(".")[2] for key in known})):
         elsewhere = [key for key in known if key.rpartition(".")[2] == match]
+    elsewhere.sort(key=lambda key: key.count("."))
     return f"; did you mean {' or '.join(elsewhere[:3])}?" if elsewhere else ""

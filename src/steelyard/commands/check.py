@@ -1,0 +1,149 @@
+"""Try a checker on a few samples of the base model before training: time, reward spread, dead groups, determinism."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steelyard import config as configs
+from steelyard.commands import FAILED
+from steelyard.commands.screen import CountedSampler, counting, loading, stdout
+from steelyard.config import Config
+from steelyard.errors import ConfigError
+from steelyard.tracking.figures import duration, number
+from steelyard.tracking.shown import choose_shown, printable
+from steelyard.types import Group, Sample, Task, Verdict
+from steelyard.verification import InlinePool, Item, Verifier
+from steelyard.verification.check import CheckReport, summarise_check
+
+if TYPE_CHECKING:
+    from steelyard.sampling.base import Sampler
+
+BROKEN = """\
+The checker failed on every sample, so there is nothing to train on. It is called as f(task, text): task.prompt is the
+prompt, task.spec holds the other columns of the task, text is what the model wrote. It returns a number, True or
+False, or a Verdict; raise steelyard.Invalid("why") to reject a sample. Mend the failure above and check again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tried:
+    groups: list[Group]
+    second: list[list[Verdict]]
+    verifying: float
+    """Seconds of the first verification."""
+    sampling: float
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    shipped = ", ".join(configs.recipes())
+    parser.add_argument("recipe", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
+    parser.add_argument("--tasks", type=int, default=4, metavar="N", help="how many tasks (4)")
+    parser.add_argument("--samples", type=int, metavar="N", help="samples a task (sampling.group_size)")
+
+
+def epilog() -> str:
+    return "Keys of the configuration can be set as in training: `steelyard train --help` lists them."
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    config = configs.load(arguments.recipe, overrides)
+    samples = arguments.samples or config.sampling.group_size
+    if arguments.tasks < 1 or samples < 2:
+        raise ConfigError("a check needs at least one task and two samples of it, to see whether they differ")
+    tried = _try(config, arguments.tasks, samples)
+    report = summarise_check(tried.groups, tried.second, tried.verifying)
+    console = stdout()
+    _show(console, config, tried, report)
+    if report.unscored == report.items:
+        console.print(BROKEN, style="red", markup=False)
+        return FAILED
+    concerns = report.concerns()
+    for concern in concerns:
+        console.print(Text(f"! {concern}", style="yellow"))
+    console.print(f"train:  steelyard train {arguments.recipe}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _try(config: Config, tasks: int, samples: int) -> _Tried:
+    with loading("torch and the model"):
+        from steelyard.compose import build_policy, build_tasks, build_verifier
+        from steelyard.sampling.local import LocalSampler
+
+        verifier = build_verifier(config)
+        drawn = build_tasks(config)[0].draw(0, tasks)
+        policy = build_policy(config)
+    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+    start = time.perf_counter()
+    with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
+        made = _sample(config, CountedSampler(sampler, advance), drawn, samples)
+    sampling = time.perf_counter() - start
+    with counting("verifying twice", 2 * len(drawn)) as advance:
+        start = time.perf_counter()
+        first = list(_verify(verifier, drawn, made, advance))
+        verifying = time.perf_counter() - start
+        second = list(_verify(verifier, drawn, made, advance))
+    groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]
+    return _Tried(groups, second, verifying, sampling)
+
+
+def _sample(config: Config, sampler: Sampler, tasks: Sequence[Task], samples: int) -> list[list[Sample]]:
+    from steelyard.compose import build_decoding
+    from steelyard.training.phases import requests_for, sample
+
+    made = sample(sampler, requests_for(tasks, 0, samples), build_decoding(config))
+    return [made[at : at + samples] for at in range(0, len(made), samples)]
+
+
+def _verify(
+    verifier: Verifier, tasks: Sequence[Task], made: Sequence[Sequence[Sample]], advance: Callable[[], None]
+) -> Iterator[list[Verdict]]:
+    from steelyard.training.phases import verify
+
+    for task, samples in zip(tasks, made, strict=True):
+        yield verify(InlinePool(verifier, len(samples)), [Item(task, sample) for sample in samples])
+        advance()
+
+
+def _show(console: Console, config: Config, tried: _Tried, report: CheckReport) -> None:
+    table = Table(show_header=False)
+    for name, value in _rows(config, tried, report):
+        table.add_row(name, value)
+    console.print(f"{report.groups} tasks × {report.items // report.groups} samples", style="bold")
+    console.print(table)
+    if shown := choose_shown(tried.groups):
+        from steelyard.tracking.cards import SampleCards
+
+        console.print(SampleCards(0, shown))
+    for cause, count in report.causes.items():
+        console.print(Text(f"{count} × {printable(cause)}", style="yellow"))
+        if example := report.examples.get(cause):
+            console.print(Text("  " + printable(example).replace("\n", "\n  "), style="dim"))
+
+
+def _rows(config: Config, tried: _Tried, report: CheckReport) -> Iterator[tuple[str, str]]:
+    per_step = config.sampling.tasks_per_step * config.sampling.group_size
+    sampling, verifying = tried.sampling / report.items, report.seconds_per_item
+    yield "time per sample", f"{_seconds(verifying)} to verify, {_seconds(sampling)} to sample"
+    whole = f"{_seconds(verifying * per_step)} verifying, {_seconds(sampling * per_step)} sampling"
+    yield "a training step", f"{per_step} samples: about {whole}"
+    yield "verdicts", f"{report.scored} scored, {report.rejected} rejected, {report.unscored} unscored"
+    if report.reward_mean is not None:
+        spread = f"{number(report.reward_min or 0.0)} – {number(report.reward_max or 0.0)}"
+        yield "reward", f"mean {number(report.reward_mean)}, std {number(report.reward_std or 0.0)}, {spread}"
+        yield "success", f"{report.success_share:.1%}"
+    yield "dead groups", f"{report.dead_share:.0%} (all rewards of the group are equal)"
+    if report.determinism is not None:
+        yield "same verdict twice", f"{report.determinism:.0%}"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 100:
+        return duration(seconds)
+    return f"{seconds:.2g} s" if seconds >= 1 else f"{1000 * seconds:.2g} ms"

@@ -1,0 +1,127 @@
+"""Reward, success, unbiased pass@k with bootstrap intervals and distinct outputs, on tasks that training never saw."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from rich.table import Table
+
+from steelyard.commands import FAILED
+from steelyard.commands.screen import CountedSampler, counting, loading, stdout
+from steelyard.commands.target import Target, add_target, open_policy, resolve
+from steelyard.domains.base import Split
+from steelyard.errors import ConfigError
+from steelyard.tracking.shown import printable
+
+if TYPE_CHECKING:
+    from steelyard.algorithms.passk import Interval
+    from steelyard.training.evaluation import Evaluation
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument("--samples", type=int, metavar="N", help="samples a task (the largest k)")
+    parser.add_argument("--k", default="1,4", metavar="K,K", help="the k of each pass@k (1,4)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
+    parser.add_argument("--tasks", type=int, metavar="N", help="how many tasks (evaluate.tasks)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    ks = _ks(arguments.k)
+    samples = arguments.samples or max(ks)
+    if samples < max(ks):
+        raise ConfigError(
+            f"pass@{max(ks)} needs at least {max(ks)} samples a task: --samples {max(ks)}, or a lower --k"
+        )
+    target = resolve(arguments, overrides)
+    if target.config.run.supplied:
+        raise ConfigError(
+            f"{arguments.target} is no run, so tasks and checker must be named: --recipe FILE "
+            f"(or --tasks.file … and --verify.verifier …)"
+        )
+    start = time.perf_counter()
+    label, tasks, found = _evaluate(target, arguments.split, arguments.tasks, samples, ks)
+    facts = {"model": label, "split": arguments.split, "tasks": tasks, "samples": samples}
+    if arguments.json:
+        report = facts | _plain(found) | {"seconds": round(time.perf_counter() - start, 3)}
+        print(json.dumps(report, indent=1))
+    else:
+        _show(facts, found)
+    return FAILED if math.isnan(found.reward.mean) else 0
+
+
+def _ks(text: str) -> list[int]:
+    try:
+        ks = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        ks = [0]
+    if ks[0] < 1:
+        raise ConfigError(f"--k {text}: give whole numbers from 1 on, such as --k 1,4,16")
+    return ks
+
+
+def _evaluate(
+    target: Target, split: Split, count: int | None, samples: int, ks: Sequence[int]
+) -> tuple[str, int, Evaluation]:
+    with loading("torch and the model"):
+        from steelyard.compose import build_evaluator, build_verifier, tasks_of_split
+        from steelyard.sampling.local import LocalSampler
+
+        config = target.config
+        tasks = tasks_of_split(config, split, count or config.evaluate.tasks)
+        verifier = build_verifier(config)
+        policy, label = open_policy(target)
+    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+    with counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples) as advance:
+        counted = CountedSampler(sampler, advance)
+        evaluator = build_evaluator(config, counted, verifier, tasks, samples=samples, ks=ks)
+        return label, len(tasks), evaluator.run()
+
+
+def _plain(found: Evaluation) -> dict[str, Any]:
+    def interval(estimate: Interval) -> dict[str, float | None]:
+        values = {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
+        return {name: None if math.isnan(value) else value for name, value in values.items()}
+
+    return {
+        "reward": interval(found.reward),
+        "best": interval(found.best),
+        "success": interval(found.success),
+        "pass_at": {str(k): interval(estimate) for k, estimate in found.pass_at.items()},
+        "distinct": found.distinct,
+        "unscored": found.unscored,
+    }
+
+
+def _show(facts: dict[str, Any], found: Evaluation) -> None:
+    title = f"{facts['model']}: {facts['tasks']} {facts['split']} tasks × {facts['samples']} samples"
+    table = Table("", "mean", "95% interval")
+    table.columns[1].justify = "right"
+    rows = [
+        ("reward", found.reward, "{:.3f}"),
+        (f"best of {facts['samples']}", found.best, "{:.3f}"),
+        ("success", found.success, "{:.1%}"),
+        *((f"pass@{k}", estimate, "{:.1%}") for k, estimate in found.pass_at.items()),
+    ]
+    for name, estimate, form in rows:
+        table.add_row(name, form.format(estimate.mean), f"{form} – {form}".format(estimate.low, estimate.high))
+    table.add_row("distinct outputs", f"{found.distinct:.1%}", "")
+    console = stdout()
+    console.print(title, style="bold", markup=False)
+    console.print(table)
+    if found.unscored:
+        console.print(_accidents(found), style="yellow", markup=False)
+
+
+def _accidents(found: Evaluation) -> str:
+    """What kept samples from being scored; they are in no figure above."""
+    unscored = [verdict for group in found.groups for verdict in group.verdicts if not verdict.counts]
+    causes = ", ".join(f"{count} × {cause}" for cause, count in Counter(v.cause for v in unscored).most_common())
+    return f"{found.unscored:.1%} could not be scored ({causes}), for instance:\n{printable(unscored[0].reason)}"

@@ -1,0 +1,119 @@
+"""See what a run or a model makes of held-out tasks, or of a prompt of yours, and what the checker says of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from steelyard.commands.screen import CountedSampler, counting, loading, stdout
+from steelyard.commands.target import Target, add_target, open_policy, resolve
+from steelyard.config import Config
+from steelyard.domains.base import Split
+from steelyard.errors import ConfigError
+from steelyard.tracking.artifacts import verdict_line
+from steelyard.tracking.shown import printable, prompt_text
+from steelyard.types import Group, Prompt, Task, Verdict
+
+UNJUDGED = "nobody judges it"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument("--n", type=int, default=4, metavar="N", help="samples a task (4)")
+    parser.add_argument("--tasks", type=int, default=1, metavar="N", help="how many tasks (1)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
+    parser.add_argument("--prompt", metavar="TEXT", help="a prompt of yours instead of tasks")
+    parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message")
+    parser.add_argument("--spec", metavar="JSON", help="with --prompt: the columns that the checker needs")
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    own = _own_task(arguments)
+    target = resolve(arguments, overrides)
+    if own is None and "tasks" in target.config.run.supplied:
+        raise ConfigError(f"{arguments.target} is no run: give a --prompt, or a --recipe with tasks")
+    label, groups = _sample(target, own, arguments)
+    console = stdout()
+    for group in groups:
+        _show(console, label, group)
+    if own is not None and arguments.spec is None and _wants_columns(groups):
+        hint = """The checker wants columns that a prompt alone does not have: --spec '{"answer": "…"}'"""
+        console.print(hint, style="dim", markup=False)
+    return 0
+
+
+def _own_task(arguments: argparse.Namespace) -> Task | None:
+    if arguments.prompt is None:
+        if arguments.spec is not None or arguments.chat:
+            raise ConfigError("--spec and --chat go with --prompt")
+        return None
+    prompt: Prompt = ({"role": "user", "content": arguments.prompt},) if arguments.chat else arguments.prompt
+    try:
+        spec: Any = json.loads(arguments.spec or "{}")
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--spec is not JSON: {error}") from None
+    if not isinstance(spec, dict):
+        raise ConfigError(f"--spec must be a JSON object, got {arguments.spec}")
+    return Task("prompt", prompt, spec)
+
+
+def _sample(target: Target, own: Task | None, arguments: argparse.Namespace) -> tuple[str, list[Group]]:
+    with loading("torch and the model"):
+        from steelyard.compose import build_decoding, tasks_of_split
+        from steelyard.sampling.local import LocalSampler
+        from steelyard.training.evaluation import EVALUATION_STEP
+        from steelyard.training.phases import collect, requests_for
+        from steelyard.verification import InlinePool
+
+        config = target.config
+        tasks = [own] if own is not None else tasks_of_split(config, arguments.split, arguments.tasks)
+        verifier = _verifier(config)
+        policy, label = open_policy(target)
+    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+    with counting("sampling", len(tasks) * arguments.n) as advance:
+        requests = requests_for(tasks, EVALUATION_STEP, arguments.n)
+        pool = InlinePool(verifier, arguments.n)
+        return label, collect(CountedSampler(sampler, advance), pool, requests, build_decoding(config))
+
+
+def _verifier(config: Config):
+    from steelyard.compose import build_verifier
+    from steelyard.verification import as_verifier
+
+    if "verifier" in config.run.supplied:
+        return as_verifier(lambda _task, _text: Verdict.unscored(UNJUDGED))
+    return build_verifier(config)
+
+
+def _wants_columns(groups: Sequence[Group]) -> bool:
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    return all(verdict.cause == "exception" for verdict in verdicts)
+
+
+def _show(console: Console, label: str, group: Group) -> None:
+    console.print(Rule(Text(f"{label} · task {group.task.id}", style="bold"), align="left"))
+    console.print(Text(printable(prompt_text(group.task.prompt)), style="dim"))
+    for number, (sample, verdict) in enumerate(zip(group.samples, group.verdicts, strict=True), start=1):
+        head = Text(f"\n{number}  ", style="bold")
+        if verdict.cause != UNJUDGED:
+            colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
+            head.append(_one_line(verdict), style=colour)
+        if sample.finish == "length":
+            head.append("  (cut off at the length limit)", style="dim")
+        console.print(head)
+        console.print(Text(printable(sample.text) or "(empty)"))
+
+
+def _one_line(verdict: Verdict) -> str:
+    """The verdict; of a traceback its last line, which says what happened."""
+    line = printable(verdict_line(verdict)).strip()
+    if verdict.status != "unscored":
+        return line.replace("\n", " ")
+    last = printable(verdict.reason).strip().splitlines()[-1:]
+    return ": ".join([f"unscored ({verdict.cause})", *last])

@@ -1,0 +1,62 @@
+"""Where commands write: results to stdout, progress to stderr, so that a pipe gets results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from steelyard.sampling.base import Decoding, Sampler, SampleRequest
+    from steelyard.types import Sample
+
+
+def stdout() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """A spinner while engines and models load, without their own messages; no spinner if there is no terminal."""
+    console = stderr()
+    with console.status(f"loading {what}") if console.is_terminal else nullcontext():
+        from steelyard.quiet import quiet_engines
+
+        with quiet_engines():
+            yield
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar with the time left; gives the function that moves it on by one. A single line if there is no terminal."""
+    console = stderr()
+    if not console.is_terminal:
+        console.print(f"{what} ({total})", markup=False)
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("·"), TimeRemainingColumn(), console=console, transient=True) as progress:
+        bar = progress.add_task(what, total=total)
+        yield lambda: progress.advance(bar)
+
+
+class CountedSampler:
+    """A sampler that calls ``advance`` after every sample."""
+
+    def __init__(self, sampler: Sampler, advance: Callable[[], None]) -> None:
+        self.sampler, self.advance = sampler, advance
+
+    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
+        for made in self.sampler.sample(requests, decoding):
+            self.advance()
+            yield made
+
+    def publish(self, version: int) -> None:
+        self.sampler.publish(version)

@@ -1,0 +1,132 @@
+"""What `eval`, `sample` and `--resume` are pointed at: a run, a checkpoint in one, or a model with a recipe."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steelyard import config as configs
+from steelyard.config import Config
+from steelyard.config.overrides import apply_overrides, parse_overrides
+from steelyard.errors import CheckpointError, ConfigError
+from steelyard.folders import read_run
+
+if TYPE_CHECKING:
+    from steelyard.policies.causal import CausalPolicy
+
+START = "start"
+NAMED_BY = {
+    "model": ("model.path",),
+    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts"),
+    "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
+    "verifier": ("verify.verifier", "verify.verifiers"),
+}
+"""Keys that name what a run was given as Python objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model and the configuration it is used under."""
+
+    config: Config
+    run: Path | None = None
+    checkpoint: str = START
+    """``latest``, ``best``, a step, or ``start``: the model as the configuration builds it."""
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="RUN|MODEL", help="a run folder, or a model's folder or hub id")
+    parser.add_argument(
+        "--checkpoint",
+        default="latest",
+        metavar="WHICH",
+        help="of a run: latest, best, a step, or start for the model before training (latest)",
+    )
+    parser.add_argument("--recipe", metavar="RECIPE|FILE", help="for a model: where tasks and checker come from")
+
+
+def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
+    """The run or the model with its recipe; nothing is loaded yet."""
+    found = _run_at(Path(arguments.target))
+    if found is None:
+        return Target(_model_config(arguments.target, arguments.recipe, parse_overrides(overrides)))
+    if arguments.recipe is not None:
+        raise ConfigError(f"{arguments.target} is a run and has its own configuration: leave out --recipe")
+    run, step = found
+    return Target(read_named_run(run, overrides), run, step or arguments.checkpoint)
+
+
+def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
+    """A run's configuration; what it was given as Python objects must now be named by overrides."""
+    named = parse_overrides(overrides)
+    path = run / "config.toml"
+    if path.is_file():
+        supplied = tomllib.loads(path.read_text(encoding="utf-8"))["run"].get("supplied", [])
+        missing = _unnamed(supplied, named)
+        if missing and missing != ["eval_tasks"]:
+            keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in missing)
+            raise ConfigError(
+                f"{run} was started from Python with its own {' and '.join(missing)}: go on there "
+                f"(steelyard.train(…, resume=True)), or name them here: {keys}"
+            )
+        named["run.supplied"] = missing
+    return read_run(run, named)
+
+
+def open_policy(target: Target) -> tuple[CausalPolicy, str]:
+    """The model with the checkpoint's weights, and what to call it."""
+    from steelyard.compose import build_policy, find_checkpoint
+
+    config = target.config
+    policy = build_policy(config)
+    if target.run is None:
+        return policy, str(config.model.path)
+    if target.checkpoint == START:
+        return policy, f"{target.run} before training"
+    checkpoint = find_checkpoint(target.run, target.checkpoint, config.checkpoint.best_mode)
+    policy.load_weights(checkpoint.folder("model"))
+    return policy, f"{target.run} at step {checkpoint.step}"
+
+
+def _run_at(path: Path) -> tuple[Path, str | None] | None:
+    """The run that a path means, and the step if the path is one of its checkpoints."""
+    for run in (path, Path("runs") / path):
+        if (run / "config.toml").is_file():
+            return run, None
+    for run in path.resolve().parents[:3]:
+        if (run / "config.toml").is_file() and path.resolve().is_relative_to(run / "checkpoints"):
+            step = path.resolve().relative_to(run / "checkpoints").parts[0].removeprefix("step-")
+            if not step.isdigit():
+                raise CheckpointError(f"{path} is no checkpoint of {run}")
+            return run, str(int(step))
+    return None
+
+
+def _model_config(name: str, recipe: str | None, named: Mapping[str, Any]) -> Config:
+    if Path(name).is_dir() and not any(
+        (Path(name) / file).is_file() for file in ("config.json", "adapter_config.json")
+    ):
+        raise ConfigError(f"{name} is neither a run (it has no config.toml) nor a model (it has no config.json)")
+    model = {"model.scratch": None, "model.lora": None, "model.quantize": None} | _model_keys(name)
+    if recipe is not None:
+        return configs.load(recipe, {**named, **model})
+    data = {"run": {"supplied": _unnamed(("tasks", "verifier"), named)}}
+    return configs.build(apply_overrides(data, {**named, **model}), source=name)
+
+
+def _unnamed(parts: Sequence[str], named: Mapping[str, Any]) -> list[str]:
+    """The parts that no key of the configuration names."""
+    return [part for part in parts if not any(key.startswith(NAMED_BY[part]) for key in named)]
+
+
+def _model_keys(name: str) -> dict[str, Any]:
+    adapter = Path(name) / "adapter_config.json"
+    if not adapter.is_file():
+        return {"model.path": name}
+    base = json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"]
+    return {"model.path": base, "model.lora": {"adapter": name}}

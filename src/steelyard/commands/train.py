@@ -1,0 +1,85 @@
+"""Train a recipe or a TOML file, or go on with a run where it was stopped or killed."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steelyard import config as configs
+from steelyard.commands import INTERRUPTED
+from steelyard.commands.keys import keys_help
+from steelyard.commands.screen import loading, stdout
+from steelyard.commands.target import read_named_run
+from steelyard.config import Config
+from steelyard.errors import ConfigError, SteelyardError
+from steelyard.folders import require_free, resume_command, run_folder
+
+if TYPE_CHECKING:
+    from steelyard.training.loop import Trainer
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    shipped = ", ".join(configs.recipes())
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
+    parser.add_argument("--resume", metavar="RUN", help="go on with this run folder, at its newest whole checkpoint")
+
+
+def epilog() -> str:
+    return keys_help()
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    config, folder = _chosen(arguments, overrides)
+    with loading("torch and transformers"):
+        from steelyard.run import run as run_config
+    try:
+        trainer = run_config(config, _nothing(), resume=arguments.resume is not None)
+    except (SteelyardError, KeyboardInterrupt) as error:
+        if (folder / "config.toml").exists():
+            note = f"The run is in {folder}; go on with: {resume_command(folder)}"
+            error.add_note(note)
+            if isinstance(error, KeyboardInterrupt):
+                stdout().print(f"stopped at once. {note}", markup=False, soft_wrap=True)
+        raise
+    return _farewell(trainer, folder)
+
+
+def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Config, Path]:
+    if (arguments.recipe is None) == (arguments.resume is None):
+        raise ConfigError(
+            "say what to train: a recipe or a TOML file, or --resume RUN to go on with a run "
+            f"(recipes: {', '.join(configs.recipes())})"
+        )
+    if arguments.resume is not None:
+        return read_named_run(Path(arguments.resume), overrides), Path(arguments.resume)
+    config = configs.load(arguments.recipe, overrides)
+    require_free(run_folder(config))
+    return config, run_folder(config)
+
+
+def _nothing():
+    from steelyard.compose import NOTHING
+
+    return NOTHING
+
+
+def _farewell(trainer: Trainer, folder: Path) -> int:
+    """Where the run is, and what to do with it."""
+    lines: list[str] = []
+    if trainer.stopped:
+        lines += [
+            f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Go on with:",
+            f"  {resume_command(folder)}",
+        ]
+    else:
+        quoted = shlex.quote(str(folder))
+        lines += [
+            f"done: {trainer.step} steps, in {folder}",
+            f"  steelyard eval {quoted}      pass@k on held-out tasks",
+            f"  steelyard sample {quoted}    see what it makes",
+        ]
+    stdout().print("\n".join(lines), markup=False, soft_wrap=True)
+    return INTERRUPTED if trainer.stopped else 0

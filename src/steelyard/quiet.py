@@ -1,0 +1,35 @@
+"""The engines' own chatter kept off the screen while Steelyard shows a run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet_engines() -> Iterator[None]:
+    """Only errors of transformers and bitsandbytes, and no bars for loading and saving weights.
+
+    Bars of downloads stay: those can take long. Everything is as it was afterwards, since notebooks have their own
+    taste.
+    """
+    quantiser = logging.getLogger("bitsandbytes")
+    level = quantiser.level
+    quantiser.setLevel(logging.ERROR)  # before its import: it warns while it is imported
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from transformers.utils import logging as engine
+
+    verbosity, bars = engine.get_verbosity(), engine.is_progress_bar_enabled()
+    without_downloads = are_progress_bars_disabled()
+    engine.set_verbosity_error()
+    engine.disable_progress_bar()
+    if not without_downloads:
+        enable_progress_bars()
+    try:
+        yield
+    finally:
+        quantiser.setLevel(level)
+        engine.set_verbosity(verbosity)
+        if bars:
+            engine.enable_progress_bar()
