@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: tiny models are fastest on one thread
 
 FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
 
