@@ -49,9 +49,7 @@ class ConsoleTracker:
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
         self._start()
         self._progress.update(step, metrics)
-        if self._live is not None:
-            self._live.refresh()
-        elif self._due(metrics):
+        if self._live is None and self._due(metrics):
             self._printed = self._clock()
             self.console.print(plain_line(self._progress), markup=False, highlight=False, soft_wrap=True)
 
@@ -61,14 +59,14 @@ class ConsoleTracker:
         self.console.print(SampleCards(step, shown))
 
     def close(self) -> None:
-        """Leave the last state of the panel standing."""
+        """Show the last state and leave it standing."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def _start(self) -> None:
         if self._live is None and _can_redraw(self.console):
-            self._live = Live(self._panel, console=self.console, refresh_per_second=2)
+            self._live = Live(self._panel, console=self.console, refresh_per_second=4)
             self._live.start(refresh=True)
 
     def _due(self, metrics: Mapping[str, Metric]) -> bool:
