@@ -1,4 +1,4 @@
-"""The configuration cannot import the algorithms (they need torch), so it repeats their names: here they are compared."""
+"""The configuration cannot import the algorithms (they need torch), so it repeats their names; compared here."""
 
 from __future__ import annotations
 
