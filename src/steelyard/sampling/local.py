@@ -83,12 +83,12 @@ class _Wave:
 
     def __init__(self, sampler: LocalSampler, rows: Sequence[tuple[SampleRequest, int]], decoding: Decoding) -> None:
         self.sampler, self.policy, self.decoding = sampler, sampler.policy, decoding
-        prompts: dict[tuple[int, int], int] = {}
+        prompts: dict[tuple[int, int, int], int] = {}
         self.prompt_ids: list[np.ndarray] = []
         self.rows: list[_Row] = []
         self.prompt_of_row: list[int] = []
         for request, index in rows:
-            place = (request.slot, request.attempt)
+            place = (request.step, request.slot, request.attempt)
             if place not in prompts:
                 prompts[place] = len(self.prompt_ids)
                 self.prompt_ids.append(self._encode(request))

@@ -49,14 +49,14 @@ def collect(
 ) -> list[Group]:
     """Sample and verify at once; groups in the order of the requests, whatever order things arrived in."""
     watch = watch or Stopwatch()
-    task_of = {(request.slot, request.attempt): request.task for request in requests}
+    task_of = {(request.step, request.slot, request.attempt): request.task for request in requests}
     samples: dict[SampleKey, Sample] = {}
     verdicts: dict[SampleKey, Verdict] = {}
     stream = sampler.sample(requests, decoding)
     while (made := _next(stream, watch)) is not None:
         samples[made.key] = made
         with watch.phase("verify"):
-            pool.submit([Item(task_of[made.key.slot, made.key.attempt], made)])
+            pool.submit([Item(task_of[made.key[:3]], made)])
             verdicts.update(pool.completed(wait=False))
     with watch.phase("verify"):
         verdicts.update(pool.completed(wait=True))
