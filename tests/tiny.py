@@ -1,0 +1,150 @@
+"""Tiny from-scratch models, samples and runs for the tests of the core: 2 layers, width 32, milliseconds a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from steelyard.algorithms.objective import Objective
+from steelyard.algorithms.schedules import Schedule
+from steelyard.algorithms.surrogates import surrogate
+from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.loading import PolicyOptions, from_scratch_policy
+from steelyard.policies.scratch import Architecture
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.local import LocalSampler
+from steelyard.training.learner import Coefficients, Learner, UpdateRule
+from steelyard.training.optimisers import build_optimiser
+from steelyard.training.rollout import LearnerSample
+from steelyard.types import CutRule, Decisions, Sample, SampleKey, SupportTable, Task
+
+WORDS = tuple(str(number) for number in range(13))
+"""With the three special tokens a vocabulary of 16."""
+
+SHAPE = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128)
+CPU = PolicyOptions(device="cpu", seed=2)
+
+
+def tiny_policy(
+    *, words: Sequence[str] = WORDS, sharpness: float = 8.0, shape: Architecture = SHAPE, **options: Any
+) -> CausalPolicy:
+    """A policy whose weights are large enough that its distributions are far from uniform."""
+    policy = from_scratch_policy(shape, words, replace(CPU, **options))
+    with torch.no_grad():
+        for name, parameter in policy.model.named_parameters():
+            if "lora" not in name and parameter.dim() == 2:
+                parameter.mul_(sharpness if "embed" in name or "lm_head" in name else 4.0)
+    return policy
+
+
+def tasks(count: int = 3) -> list[Task]:
+    """Prompts of different lengths."""
+    return [
+        Task(f"t{slot}", " ".join(str((slot + place) % 9) for place in range(1 + 2 * slot))) for slot in range(count)
+    ]
+
+
+def requests(count: int = 4, *, step: int = 0, of: Sequence[Task] | None = None) -> list[SampleRequest]:
+    return [SampleRequest(task, step, slot, count) for slot, task in enumerate(of or tasks())]
+
+
+def rollout(
+    policy: CausalPolicy, *, count: int = 4, rule: CutRule = CutRule(), length: int = 12, seed: int = 0, step: int = 0
+) -> list[Sample]:
+    """Samples with ragged prompts and lengths, in order of their keys."""
+    sampler = LocalSampler(policy, seed=seed)
+    made = sampler.sample(requests(count, step=step), Decoding(rule, length))
+    return sorted(made, key=lambda sample: sample.key)
+
+
+def sample_of(
+    tokens: Sequence[int],
+    prompt_length: int = 1,
+    *,
+    key: tuple[int, int, int, int] = (0, 0, 0, 0),
+    decided: Sequence[int] | None = None,
+    logp: float | Sequence[float] = -1.0,
+    rule: CutRule = CutRule(),
+    supports: Sequence[Sequence[int]] | None = None,
+    text: str = "",
+    finish: Any = "stop",
+) -> Sample:
+    """A sample written by hand; every completion token is a decision unless ``decided`` lists their positions."""
+    positions = list(range(prompt_length, len(tokens))) if decided is None else list(decided)
+    decisions = Decisions(
+        position_N=np.asarray(positions, np.int32),
+        forward_N=np.arange(len(positions), dtype=np.int32),
+        logp_N=np.broadcast_to(np.asarray(logp, np.float32), (len(positions),)).copy(),
+        rule=rule,
+        support_N=None if supports is None else np.arange(len(positions), dtype=np.int32),
+        supports=None if supports is None else SupportTable.of(supports),
+    )
+    return Sample(SampleKey(*key), np.asarray(tokens, np.int32), prompt_length, text, finish, decisions)
+
+
+def with_advantages(samples: Sequence[Sample], seed: int = 0) -> list[LearnerSample]:
+    """Samples with one random advantage each."""
+    rng = np.random.default_rng(seed)
+    return [LearnerSample(sample, np.full(len(sample.decisions), rng.normal(), np.float32)) for sample in samples]
+
+
+def constant(value: float) -> Schedule:
+    return Schedule("constant", value)
+
+
+def tiny_learner(
+    policy: CausalPolicy,
+    *,
+    objective: Objective | None = None,
+    optimiser: str = "adamw",
+    lr: float | Schedule = 1e-2,
+    kl: float | Schedule = 0.0,
+    entropy: float = 0.0,
+    adaptive: Any = None,
+    reference: Any = None,
+    kl_in_reward: bool = False,
+    quarantine: Any = None,
+    **rule: Any,
+) -> Learner:
+    engine = build_optimiser(optimiser, [p for _, p in policy.trainable()], lr=1e-2)
+    coefficients = Coefficients(
+        lr=lr if isinstance(lr, Schedule) else constant(lr),
+        kl=kl if isinstance(kl, Schedule) else constant(kl),
+        entropy=constant(entropy),
+        adaptive=adaptive,
+    )
+    return Learner(
+        policy,
+        engine,
+        objective or Objective(surrogate("ppo_clip")),
+        coefficients,
+        UpdateRule(**rule),
+        reference=reference,
+        kl_in_reward=kl_in_reward,
+        quarantine=quarantine,
+    )
+
+
+def weights_of(policy: CausalPolicy) -> dict[str, torch.Tensor]:
+    """A copy of all weights."""
+    return {name: p.detach().clone() for name, p in policy.model.named_parameters()}
+
+
+def gradients_of(learner: Learner, samples: Sequence[LearnerSample]) -> dict[str, torch.Tensor]:
+    """The gradient of one update, caught before the optimiser would use it."""
+    caught: dict[str, torch.Tensor] = {}
+
+    def catch(*_: Any, **__: Any) -> None:
+        caught.update({name: p.grad.detach().clone() for name, p in learner.policy.trainable() if p.grad is not None})
+
+    step: Callable[..., Any] = learner.optimiser.step
+    learner.optimiser.step = catch  # type: ignore[method-assign]
+    try:
+        learner.update(samples, 0)
+    finally:
+        learner.optimiser.step = step  # type: ignore[method-assign]
+    return caught

@@ -1,0 +1,303 @@
+"""The local sampler: what it draws, what it records, and how much it computes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from steelyard.errors import PolicyError
+from steelyard.policies.causal import CausalPolicy
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.local import LocalSampler
+from steelyard.types import CutRule, Sample, SampleKey, Task
+from tests.tiny import requests, rollout, sample_of, tasks, tiny_policy
+
+LENGTH = 12
+RULES = [CutRule(*values) for values in itertools.product((1.0, 0.7, 1.6), (0, 1, 5), (1.0, 0.8), (0.0, 0.1))]
+
+
+@pytest.fixture(scope="module")
+def policy() -> CausalPolicy:
+    return tiny_policy()
+
+
+def largest_gap(policy: CausalPolicy, samples: list[Sample]) -> float:
+    """max |log-prob of the learner - log-prob of the sampler|."""
+    policy.train(True)
+    decided = [sample for sample in samples if len(sample.decisions)]
+    if not decided:
+        return 0.0
+    logp_N = policy.evaluate(policy.collate(decided)).logp_N.detach().numpy()
+    return float(np.abs(logp_N - np.concatenate([sample.decisions.logp_N for sample in decided])).max())
+
+
+def drawn_tokens(samples: list[Sample]) -> list[tuple[SampleKey, list[int]]]:
+    return [(sample.key, sample.token_ids.tolist()) for sample in samples]
+
+
+@contextmanager
+def forward_shapes(policy: CausalPolicy) -> Iterator[list[tuple[int, ...]]]:
+    """Shapes of the token ids of every forward pass."""
+    shapes: list[tuple[int, ...]] = []
+
+    def note(_: Any, __: Any, kwargs: dict[str, Any]) -> None:
+        shapes.append(tuple(kwargs["input_ids"].shape))
+
+    handle = policy.body.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield shapes
+    finally:
+        handle.remove()
+
+
+# --- parity ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_learner_finds_the_samplers_log_probs(policy: CausalPolicy, rule: CutRule) -> None:
+    samples = rollout(policy, rule=rule, length=LENGTH)
+    assert len({sample.prompt_length for sample in samples}) == 3, "ragged prompts"
+    assert largest_gap(policy, samples) < 1e-5
+
+
+def test_the_batch_of_the_parity_test_is_ragged(policy: CausalPolicy) -> None:
+    lengths = {len(sample.completion_ids) for sample in rollout(policy, length=LENGTH)}
+    assert len(lengths) > 3
+
+
+@pytest.mark.parametrize("wrong", [CutRule(1.1, 5, 0.8, 0.1), CutRule(1.0, 0, 1.0, 0.0)], ids=["temperature", "cut"])
+def test_parity_would_notice_a_wrong_rule(policy: CausalPolicy, wrong: CutRule) -> None:
+    """The measurement itself: scoring at another temperature, or without the cut, is off by far more than noise."""
+    samples = rollout(policy, rule=CutRule(1.0, 5, 0.8, 0.1), length=LENGTH)
+    mistaken = [
+        sample_of(
+            sample.token_ids.tolist(),
+            sample.prompt_length,
+            decided=sample.decisions.position_N.tolist(),
+            logp=sample.decisions.logp_N.tolist(),
+            rule=wrong,
+            supports=_supports(sample) if wrong.cuts else None,
+        )
+        for sample in samples
+    ]
+    assert largest_gap(policy, mistaken) > 1e-2
+
+
+def _supports(sample: Sample) -> list[list[int]]:
+    assert sample.decisions.supports is not None
+    return [sample.decisions.supports[index].tolist() for index in range(len(sample.decisions))]
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def test_the_same_call_gives_the_same_samples(policy: CausalPolicy) -> None:
+    first, second = rollout(policy), rollout(policy)
+    assert drawn_tokens(first) == drawn_tokens(second)
+    for one, other in zip(first, second, strict=True):
+        assert one.decisions.logp_N.tobytes() == other.decisions.logp_N.tobytes()
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"step": 1}])
+def test_another_seed_or_step_gives_other_samples(policy: CausalPolicy, change: dict[str, int]) -> None:
+    other = rollout(policy, **change)
+    assert [tokens for _, tokens in drawn_tokens(rollout(policy))] != [tokens for _, tokens in drawn_tokens(other)]
+
+
+def test_another_attempt_gives_other_samples(policy: CausalPolicy) -> None:
+    sampler, (task, *_) = LocalSampler(policy, seed=0), tasks()
+    made = [list(sampler.sample([SampleRequest(task, 0, 0, 4, attempt)], Decoding())) for attempt in (0, 1)]
+    texts = [{sample.text for sample in samples} for samples in made]
+    assert texts[0] != texts[1]
+
+
+def test_the_samples_of_a_group_differ(policy: CausalPolicy) -> None:
+    texts = [sample.text for sample in rollout(policy, count=8) if sample.key.slot == 0]
+    assert len(set(texts)) > 4
+
+
+def test_draws_do_not_touch_torchs_generator(policy: CausalPolicy) -> None:
+    before = torch.get_rng_state()
+    rollout(policy)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_no_gradient_context_is_held_between_samples(policy: CausalPolicy) -> None:
+    stream = LocalSampler(policy, seed=0).sample(requests(), Decoding(max_new_tokens=4))
+    next(stream)
+    assert torch.is_grad_enabled()
+    stream.close()
+
+
+def test_samples_stream_as_they_finish(policy: CausalPolicy) -> None:
+    lengths = [len(sample.completion_ids) for sample in LocalSampler(policy, seed=0).sample(requests(8), Decoding())]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+
+
+# --- what is recorded ------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_says_what_happened(policy: CausalPolicy) -> None:
+    sampler, eos = LocalSampler(policy, seed=0), policy.tokenizer.eos_token_id
+    sampler.publish(7)
+    samples = list(sampler.sample(requests(8), Decoding(max_new_tokens=LENGTH)))
+    assert {sample.finish for sample in samples} == {"stop", "length"}
+    for sample in samples:
+        ids = sample.completion_ids
+        assert sample.policy_version == 7
+        assert (eos in ids[:-1]) is False
+        assert (int(ids[-1]) == eos) is (sample.finish == "stop")
+        assert sample.finish == "stop" or len(ids) == LENGTH
+        assert sample.text == " ".join(policy.tokenizer.convert_ids_to_tokens(ids[ids > 2]))
+        assert (
+            sample.token_ids[: sample.prompt_length].tolist() == policy.encode(tasks()[sample.key.slot].prompt).tolist()
+        )
+        assert sample.decisions.position_N.tolist() == list(range(sample.prompt_length, len(sample.token_ids)))
+        assert sample.decisions.forward_N.tolist() == list(range(len(ids)))
+
+
+def test_an_end_at_the_last_place_is_a_stop(policy: CausalPolicy) -> None:
+    """The length limit and the end token may fall on the same draw."""
+    limits = {len(s.completion_ids) for s in rollout(policy, count=8, length=LENGTH) if s.finish == "stop"}
+    limit = min(limits)
+    samples = rollout(policy, count=8, length=limit)
+    assert any(sample.finish == "stop" and len(sample.completion_ids) == limit for sample in samples)
+
+
+def test_top_1_makes_no_decisions(policy: CausalPolicy) -> None:
+    for sample in rollout(policy, rule=CutRule(1.0, top_k=1)):
+        assert len(sample.decisions) == 0
+        assert len(sample.completion_ids)
+        assert sample.decisions.supports is not None
+        assert len(sample.decisions.supports) == 0
+
+
+def test_forced_tokens_among_others_are_left_out(policy: CausalPolicy) -> None:
+    """A sharp distribution cut by min-p leaves a single token at some places and a choice at others."""
+    samples = rollout(policy, rule=CutRule(0.5, min_p=0.3), length=LENGTH)
+    decided = sum(len(sample.decisions) for sample in samples)
+    written = sum(len(sample.completion_ids) for sample in samples)
+    assert 0 < decided < written
+    for sample in samples:
+        supports, decisions = _supports(sample), sample.decisions
+        assert all(len(support) > 1 for support in supports)
+        for support, position in zip(supports, decisions.position_N, strict=True):
+            assert sample.token_ids[position] in support
+    assert largest_gap(policy, samples) < 1e-5
+
+
+def test_top_k_leaves_k_tokens(policy: CausalPolicy) -> None:
+    sizes = {len(one) for sample in rollout(policy, rule=CutRule(1.0, 5)) for one in _supports(sample)}
+    assert sizes == {5}
+
+
+# --- how much is computed --------------------------------------------------------------------------------------------
+
+
+def test_each_prompt_is_computed_once(policy: CausalPolicy) -> None:
+    with forward_shapes(policy) as shapes:
+        rollout(policy, count=8)
+    longest = max(len(policy.encode(task.prompt)) for task in tasks())
+    assert shapes[0] == (3, longest), "three prompts, not 24 rows"
+    assert all(shape[1] == 1 for shape in shapes[1:])
+
+
+def test_finished_rows_leave(policy: CausalPolicy) -> None:
+    """After each draw the rows still computed are those still written, up to the share at which rows are moved."""
+    with forward_shapes(policy) as shapes:
+        samples = rollout(policy, count=16, length=24)
+    written = [sum(len(sample.completion_ids) > place for sample in samples) for place in range(1, 24)]
+    computed = [shape[0] for shape in shapes[1:]]
+    assert len(computed) == sum(count > 0 for count in written)
+    for rows, alive in zip(computed, written, strict=False):
+        assert alive <= rows <= max(alive / 0.8, alive + 1)
+    assert sum(computed) < 0.8 * 48 * len(computed), "much less than computing everything to the end"
+
+
+def test_no_forward_pass_follows_the_last_draw(policy: CausalPolicy) -> None:
+    with forward_shapes(policy) as shapes:
+        samples = rollout(policy, count=2, length=1)
+    assert len(shapes) == 1
+    assert all(len(sample.completion_ids) == 1 for sample in samples)
+
+
+@pytest.mark.parametrize("max_rows", [1, 3, 5, 12, 100])
+def test_waves_cover_every_sample_once(policy: CausalPolicy, max_rows: int) -> None:
+    with forward_shapes(policy) as shapes:
+        samples = list(LocalSampler(policy, seed=0, max_rows=max_rows).sample(requests(4), Decoding(max_new_tokens=6)))
+    assert Counter((sample.key.slot, sample.key.index) for sample in samples) == Counter(
+        itertools.product(range(3), range(4))
+    )
+    assert max(shape[0] for shape in shapes) <= max_rows
+    assert largest_gap(policy, samples) < 1e-5
+
+
+def test_a_rows_draws_do_not_depend_on_the_wave(policy: CausalPolicy) -> None:
+    """The uniforms are those of the key: on this model (no near ties) other batch shapes draw the same tokens."""
+    whole = rollout(policy)
+    waves = sorted(
+        LocalSampler(policy, seed=0, max_rows=5).sample(requests(), Decoding(max_new_tokens=12)), key=lambda s: s.key
+    )
+    assert drawn_tokens(whole) == drawn_tokens(waves)
+
+
+# --- prompts ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_steps_in_one_call_keep_their_own_prompts(policy: CausalPolicy) -> None:
+    """Requests of different steps may share a slot (replay, asynchronous steps)."""
+    first, second = Task("a", "1 2"), Task("b", "3 4 5")
+    made = LocalSampler(policy, seed=0).sample(
+        [SampleRequest(first, 0, 0, 2), SampleRequest(second, 1, 0, 2)], Decoding()
+    )
+    for sample in made:
+        prompt = (first, second)[sample.key.step].prompt
+        assert sample.token_ids[: sample.prompt_length].tolist() == policy.encode(prompt).tolist()
+
+
+def test_a_prompt_that_does_not_fit_is_refused_by_name(policy: CausalPolicy) -> None:
+    task = Task("long one", " ".join("1" * 120))
+    with pytest.raises(PolicyError, match=r"long one: a prompt of 120 tokens and 12 new ones pass the model's 128"):
+        list(LocalSampler(policy, seed=0).sample([SampleRequest(task, 0, 0, 2)], Decoding(max_new_tokens=12)))
+
+
+def test_no_requests_no_samples(policy: CausalPolicy) -> None:
+    assert list(LocalSampler(policy, seed=0).sample([], Decoding())) == []
+
+
+# --- other policies --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"lora": True}, {"gradient_checkpointing": True}, {"attention": "eager"}, {"dtype": "float64"}],
+    ids=str,
+)
+def test_parity_of_other_policies(options: dict[str, Any]) -> None:
+    from steelyard.policies.adapters import Lora
+
+    if options.pop("lora", False):
+        options["lora"] = Lora(4, 8)
+    policy = tiny_policy(**options)
+    with torch.no_grad():
+        for name, parameter in policy.trainable():
+            if "lora_B" in name:
+                parameter.normal_(generator=torch.Generator().manual_seed(0))
+    assert largest_gap(policy, rollout(policy, rule=CutRule(0.9, 8, 0.95))) < 1e-5
+
+
+@pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"autocast": "bfloat16"}], ids=str)
+def test_bfloat16_is_near(options: dict[str, Any]) -> None:
+    """Sampler and learner use other kernels, so bfloat16 differs by its rounding; a wrong rule is off by far more."""
+    policy = tiny_policy(sharpness=5.0, **options)
+    samples = rollout(policy)
+    assert all(sample.decisions.logp_N.dtype == np.float32 for sample in samples)
+    assert largest_gap(policy, samples) < 0.3
