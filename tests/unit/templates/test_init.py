@@ -1,0 +1,102 @@
+"""What ``steelyard init`` writes loads, agrees with itself, and overwrites nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from steelyard.config import load
+from steelyard.data import load_tasks
+from steelyard.errors import ConfigError, Invalid
+from steelyard.templates import FILES, write_template
+from steelyard.types import Task
+from steelyard.verification import load_function
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_template(tmp_path / "new")
+    monkeypatch.chdir(tmp_path / "new")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", {name: module for name, module in sys.modules.items() if name != "verifier"})
+    return tmp_path / "new"
+
+
+def test_the_configuration_loads_and_names_files_that_are_there(folder: Path) -> None:
+    config = load(folder / "steelyard.toml")
+    assert config.tasks is not None
+    assert config.verify.verifier == "verifier:score"
+    assert (folder / str(config.tasks.file)).is_file()
+
+
+def test_every_prompt_is_in_the_vocabulary_and_fits(folder: Path) -> None:
+    config, tasks = load(folder / "steelyard.toml"), load_tasks(folder / "tasks.jsonl")
+    scratch = config.model.scratch
+    assert scratch is not None
+    assert scratch.vocabulary is not None
+    words = {word for task in tasks for word in str(task.prompt).split()}
+    assert words <= set(scratch.vocabulary)
+    assert len({task.prompt for task in tasks}) == len(tasks) >= 40
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("prompt", "text", "reward"),
+    [
+        ("climb 3 from 2 =", "2 4 9", 1.0),
+        ("climb 3 from 2 =", "2 4 4", (1 + 1 + 1 / 2) / 3),
+        ("climb 3 from 2 =", "1 4 9", 2 / 3),
+        ("climb 3 from 2 =", "2 4", (1 + 2 / 3 + 1) / 3),
+        ("climb 3 from 2 =", "2", (1 + 1 / 3 + 0) / 3),
+        ("climb 3 from 2 =", "9 8 7 6 5 4 3", 0.0),
+        ("descend 4 from 7 =", "7 5 1 0", 1.0),
+        ("descend 4 from 7 =", "7 8 9 9", 2 / 3),
+    ],
+)
+def test_the_checker_grades(prompt: str, text: str, reward: float) -> None:
+    task = next(task for task in load_tasks("tasks.jsonl") if task.prompt == prompt)
+    verdict = load_function("verifier:score")(task, text)
+    assert verdict.reward == pytest.approx(reward)
+    assert verdict.success == (reward == 1.0)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("text", ["", "climb", "1 from 2"])
+def test_the_checker_rejects_what_is_no_row_of_numbers(text: str) -> None:
+    with pytest.raises(Invalid):
+        load_function("verifier:score")(Task("t", "p", {"direction": "climb", "count": 2, "start": 1}), text)
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_task_has_a_right_answer() -> None:
+    score = load_function("verifier:score")
+    for task in load_tasks("tasks.jsonl"):
+        sign = 1 if task.spec["direction"] == "climb" else -1
+        answer = " ".join(str(task.spec["start"] + sign * step) for step in range(task.spec["count"]))
+        assert score(task, answer).success, task.prompt
+
+
+def test_the_checker_is_about_twenty_lines(folder: Path) -> None:
+    assert len((folder / "verifier.py").read_text().splitlines()) <= 25
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_is_written_over(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ConfigError, match=f"{name}: already there"):
+        write_template(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    for folder in (tmp_path / "taken", tmp_path / "taken" / "deeper"):
+        with pytest.raises(ConfigError, match="is a file and not a folder"):
+            write_template(folder)
+
+
+def test_missing_parents_are_made(tmp_path: Path) -> None:
+    assert [path.name for path in write_template(tmp_path / "a" / "b")] == list(FILES)
