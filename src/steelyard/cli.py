@@ -65,7 +65,7 @@ def explain(error: Exception) -> str:
     if type(error).__name__ == "OutOfMemoryError":
         first = str(error).partition("\n")[0]
         return (
-            f"out of memory: {first}\nLower optimiser.microbatch_rows (update) or sampling.max_rows (sampling), set "
+            f"out of memory: {first}\nLower optimiser.microbatch_tokens (update) or sampling.max_rows (sampling), set "
             f"model.gradient_checkpointing = true, or train a [model.lora]; see `steelyard doctor --model`.{notes}"
         )
     return ""

@@ -263,7 +263,7 @@ def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None 
     rule = UpdateRule(
         epochs=optimiser.epochs,
         minibatches=optimiser.minibatches,
-        microbatch_rows=optimiser.microbatch_rows,
+        microbatch_tokens=optimiser.microbatch_tokens or policy.comfortable_tokens(),
         aggregation=loss.aggregation,
         constant_length=loss.constant_length or config.sampling.max_new_tokens,
         grad_clip=optimiser.grad_clip or None,

@@ -102,5 +102,9 @@ class OptimiserConfig(Section):
     grad_clip: float = Field(default=1.0, description="Largest gradient norm; 0: no clipping.", ge=0)
     epochs: int = Field(default=1, description="Passes over each rollout.", ge=1)
     minibatches: int = Field(default=1, description="Optimiser steps per pass.", ge=1)
-    microbatch_rows: int = Field(default=8, description="Sequences per forward and backward.", ge=1)
+    microbatch_tokens: int | None = Field(
+        default=None,
+        description="Tokens per forward and backward, padding included; empty: as many as suit the device's memory.",
+        ge=1,
+    )
     max_skipped: int = Field(default=5, description="Non-finite steps in a row after which the run stops.", ge=1)

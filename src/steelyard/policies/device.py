@@ -29,6 +29,11 @@ def choose_dtype(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
+def memory(device: torch.device) -> int:
+    """Bytes of a CUDA device."""
+    return torch.cuda.get_device_properties(device).total_memory
+
+
 def autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[object]:
     """Mixed precision on ``device``, or nothing when ``dtype`` is None."""
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)

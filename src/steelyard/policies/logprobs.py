@@ -53,6 +53,8 @@ class ScoringJob:
     chunk: int
     reference_head: Head | None = None
     reference_hidden_ND: Tensor | None = None
+    whole: bool = True
+    """Whether entropy and KL, which need the whole distribution, are wanted beside the log-prob."""
 
     def chunks(self) -> list[slice]:
         return [slice(at, at + self.chunk) for at in range(0, self.batch.decisions, self.chunk)]
@@ -67,7 +69,7 @@ class ScoringJob:
         scaled_CV = logits_CV.to(dtype) if (temperature_C1 == 1).all() else logits_CV.to(dtype) / temperature_C1
         if blocked_CV is not None:
             scaled_CV = scaled_CV.masked_fill(blocked_CV, OFF_SUPPORT)
-        return scaled_CV - scaled_CV.logsumexp(-1, keepdim=True)
+        return torch.log_softmax(scaled_CV, dim=-1)
 
     def reference(self, rows: slice, blocked_CV: Tensor | None) -> Tensor | None:
         if self.reference_hidden_ND is None or self.reference_head is None:
@@ -88,12 +90,12 @@ class _ChunkedScores(torch.autograd.Function):
             logp_CV = job.log_distribution(logits_CV, rows, blocked_CV)
             del logits_CV
             logp_C = logp_CV.gather(-1, job.batch.token_N[rows, None])[:, 0]
-            p_CV = logp_CV.exp()
-            reference_CV = job.reference(rows, blocked_CV)
-            kl_C = torch.zeros_like(logp_C)
-            if reference_CV is not None:
-                kl_C = (p_CV * (logp_CV - reference_CV)).sum(-1)
-            entropy_C = -p_CV.mul_(logp_CV).sum(-1)
+            entropy_C = kl_C = torch.zeros_like(logp_C)
+            if job.whole:
+                p_CV = logp_CV.exp()
+                entropy_C = -torch.linalg.vecdot(p_CV, logp_CV)
+                reference_CV = job.reference(rows, blocked_CV)
+                kl_C = kl_C if reference_CV is None else torch.linalg.vecdot(p_CV, logp_CV - reference_CV)
             parts.append((logp_C, entropy_C, kl_C))
         ctx.job, ctx.head_parameters = job, head_parameters
         logp_N, entropy_N, kl_N = (torch.cat(column) for column in zip(*parts, strict=True))

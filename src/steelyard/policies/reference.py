@@ -103,7 +103,7 @@ class _Carried:
     @torch.no_grad()
     def logp(self, batch: Batch) -> Tensor:
         hidden_ND, head = self.distribution(batch)
-        return score_decisions(ScoringJob(batch, head, self.policy.chunk), hidden_ND, []).logp_N
+        return score_decisions(ScoringJob(batch, head, self.policy.chunk, whole=False), hidden_ND, []).logp_N
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:

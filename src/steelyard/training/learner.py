@@ -20,7 +20,7 @@ from steelyard.algorithms.schedules import Schedule
 from steelyard.errors import TrainingError
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.reference import Reference
-from steelyard.training.rollout import LearnerSample, microbatches, minibatches, save_samples, stack
+from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.types import Sample
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,8 @@ class UpdateRule:
 
     epochs: int = 1
     minibatches: int = 1
-    microbatch_rows: int = 8
+    microbatch_tokens: int = 4096
+    """Padded tokens per forward and backward."""
     aggregation: str = "sequence_mean"
     constant_length: int | None = None
     grad_clip: float | None = 1.0
@@ -99,13 +100,10 @@ class Learner:
 
     @torch.no_grad()
     def _logps(self, samples: Sequence[Sample], logp_of_batch: Any) -> list[np.ndarray]:
-        """Log-probs of every sample, in order; run longest first, a few rows more at once than with gradients."""
+        """Log-probs of every sample, in order; no activations are kept, so twice as many rows fit at once."""
         self.policy.train(False)
-        order = sorted(range(len(samples)), key=lambda index: -len(samples[index].token_ids))
         found: dict[int, np.ndarray] = {}
-        rows = self.rule.microbatch_rows
-        for at in range(0, len(order), rows):
-            chosen = order[at : at + rows]
+        for chosen in by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens):
             with_decisions = [index for index in chosen if len(samples[index].decisions)]
             found.update({index: np.zeros(0, np.float32) for index in chosen})
             if with_decisions:
@@ -136,7 +134,8 @@ class Learner:
     def _minibatch(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]:
         """Accumulate the gradient over microbatches and take one step."""
         self.optimiser.zero_grad(set_to_none=True)
-        batches = microbatches(samples, self.rule.microbatch_rows)
+        chosen = by_length([len(item.sample.token_ids) for item in samples], self.rule.microbatch_tokens)
+        batches = [[samples[index] for index in indices] for indices in chosen]
         weights = self._weights(batches)
         outputs: list[dict[str, Tensor]] = []
         for batch, weight_N in zip(batches, weights, strict=True):

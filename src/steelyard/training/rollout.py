@@ -27,10 +27,6 @@ class LearnerSample:
     old_logp_N: Array | None = None
     reference_logp_N: Array | None = None
 
-    @property
-    def length(self) -> int:
-        return len(self.sample.token_ids)
-
 
 def minibatches(
     samples: Sequence[LearnerSample], count: int, epochs: int, seed: Sequence[int]
@@ -44,10 +40,18 @@ def minibatches(
             yield [samples[index] for index in part]
 
 
-def microbatches(samples: Sequence[LearnerSample], rows: int) -> list[list[LearnerSample]]:
-    """Rows of similar length together, the longest first, so that little is padded and memory peaks at once."""
-    ordered = sorted(samples, key=lambda item: -item.length)
-    return [ordered[at : at + rows] for at in range(0, len(ordered), rows)]
+def by_length(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Indices in batches of at most ``tokens`` padded tokens (or one row), the longest first.
+
+    Rows of similar length stand together, so little is padded, and the first batch shows whether memory suffices.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
 
 
 def stack(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
