@@ -1,0 +1,52 @@
+"""What users may import. A name that comes or goes changes this file, and so the changelog."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+SURFACE = {
+    "steelyard": ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "train", "verifier"],
+    "steelyard.domains": ["Domain", "Split", "domain_paths", "make_domain"],
+    "steelyard.errors": [
+        "CheckpointError",
+        "ConfigError",
+        "DataError",
+        "Invalid",
+        "MissingExtraError",
+        "PolicyError",
+        "SteelyardError",
+        "TrainingError",
+        "VerifierError",
+    ],
+}
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_the_public_names_are_these(module: str) -> None:
+    loaded = importlib.import_module(module)
+    classes = [name for name, value in vars(loaded).items() if isinstance(value, type)]
+    assert sorted(getattr(loaded, "__all__", classes)) == sorted(SURFACE[module])
+    assert all(hasattr(loaded, name) for name in SURFACE[module])
+
+
+def test_importing_the_package_does_not_load_torch() -> None:
+    program = "import steelyard, sys; sys.exit(sorted({'torch', 'transformers', 'peft'} & set(sys.modules)) or 0)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_every_error_of_ours_can_be_caught_as_one() -> None:
+    errors = importlib.import_module("steelyard.errors")
+    ours = [getattr(errors, name) for name in SURFACE["steelyard.errors"] if name != "Invalid"]
+    assert all(issubclass(error, errors.SteelyardError) for error in ours)
+
+
+def test_the_console_script_leads_somewhere() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["steelyard"].partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
