@@ -117,11 +117,11 @@ class CausalPolicy:
 
     def comfortable_tokens(self) -> int:
         """How many tokens to run forward and backward at once: a transformer keeps about 55 numbers of its width per
-        token and layer, and activations get 640 MiB on a CPU, an eighth of the memory of a GPU.
+        token and layer, and activations get 400 MiB on a CPU, an eighth of the memory of a GPU.
         """
         config = self._config
         kept = 55 * config.hidden_size * config.num_hidden_layers * max(self._output.weight.element_size(), 2)
-        budget = device.memory(self.device) // 8 if self.device.type == "cuda" else 640 * 2**20
+        budget = device.memory(self.device) // 8 if self.device.type == "cuda" else 400 * 2**20
         return max(int(budget // kept), 128)
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:

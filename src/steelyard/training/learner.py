@@ -19,6 +19,7 @@ from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveO
 from steelyard.algorithms.schedules import Schedule
 from steelyard.errors import TrainingError
 from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.device import give_back_memory
 from steelyard.policies.reference import Reference
 from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.types import Sample
@@ -102,6 +103,7 @@ class Learner:
     def _logps(self, samples: Sequence[Sample], logp_of_batch: Any) -> list[np.ndarray]:
         """Log-probs of every sample, in order; no activations are kept, so twice as many rows fit at once."""
         self.policy.train(False)
+        give_back_memory(self.policy.device)
         found: dict[int, np.ndarray] = {}
         for chosen in by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens):
             with_decisions = [index for index in chosen if len(samples[index].decisions)]
@@ -126,6 +128,7 @@ class Learner:
         if not learnt:
             return metrics
         self.policy.train(True)
+        give_back_memory(self.policy.device)
         divided = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
         parts = [self._minibatch(part, step) for part in divided]
         self._adapt_kl(parts, len(learnt))
@@ -133,7 +136,6 @@ class Learner:
 
     def _minibatch(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]:
         """Accumulate the gradient over microbatches and take one step."""
-        self.optimiser.zero_grad(set_to_none=True)
         chosen = by_length([len(item.sample.token_ids) for item in samples], self.rule.microbatch_tokens)
         batches = [[samples[index] for index in indices] for indices in chosen]
         weights = self._weights(batches)
@@ -144,6 +146,7 @@ class Learner:
             outputs.append(output.metrics)
         metrics = {name: float(value) for name, value in merge_metrics(outputs).items()}
         metrics["gradient_norm"], metrics["skipped"] = self._take_step(samples, metrics["loss"], step)
+        self.optimiser.zero_grad(set_to_none=True)
         return metrics
 
     def loss(self, batch: Sequence[LearnerSample], weight_N: Tensor, step: int) -> ObjectiveOutput:
