@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,6 @@ class Trainer:
     evaluator: Evaluator | None = None
     step: int = 0
     """Steps done."""
-    last_evaluation: dict[str, float] = field(default_factory=dict[str, float])
     _stop: bool = False
 
     def train(self) -> None:
@@ -74,9 +73,12 @@ class Trainer:
                 self.tracker.log(0, self._evaluate())
             while self.step < self.plan.steps and not self._stop:
                 metrics = self.train_step()
-                self._maybe_evaluate(metrics)
+                save = self._stop or _due(self.step, self.plan.save_every, self.plan.steps)
+                if _due(self.step, self.plan.evaluate_every, self.plan.steps) or (save and self._judged_by_evaluation):
+                    metrics |= self._evaluate()
                 self.tracker.log(self.step, metrics)
-                self._maybe_save(metrics)
+                if save:
+                    self._save_scored(metrics)
 
     def train_step(self) -> Metrics:
         """One step of the algorithm."""
@@ -142,27 +144,23 @@ class Trainer:
             for item in credited
         ]
 
-    def _maybe_evaluate(self, metrics: Metrics) -> None:
-        every = self.plan.evaluate_every
-        if every and (self.step % every == 0 or self.step == self.plan.steps):
-            metrics |= self._evaluate()
-
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:
             return {}
         start = time.perf_counter()
-        self.last_evaluation = self.evaluator.run().metrics()
-        return self.last_evaluation | {"time/evaluate": time.perf_counter() - start}
+        figures = self.evaluator.run().metrics()
+        return figures | {"time/evaluate": time.perf_counter() - start}
 
     # --- state ---------------------------------------------------------------------------------------------------
 
-    def _maybe_save(self, metrics: Metrics) -> None:
-        every = self.plan.save_every
-        due = bool(every) and self.step % every == 0
-        if due or self._stop or self.step == self.plan.steps:
-            name = self.plan.best_metric
-            score = metrics.get(name) if name else None
-            self.save(score if isinstance(score, float) else None)
+    @property
+    def _judged_by_evaluation(self) -> bool:
+        """Whether a checkpoint needs an evaluation of its own to be ranked."""
+        return self.evaluator is not None and (self.plan.best_metric or "").startswith("eval/")
+
+    def _save_scored(self, metrics: Metrics) -> None:
+        score = metrics.get(self.plan.best_metric or "")
+        self.save(score if isinstance(score, float) else None)
 
     def save(self, score: float | None = None) -> None:
         """Write the whole state of the run."""
@@ -226,6 +224,11 @@ class Trainer:
     def stopped(self) -> bool:
         """Whether the run was asked to stop before its last step."""
         return self._stop and self.step < self.plan.steps
+
+
+def _due(step: int, every: int, last: int) -> bool:
+    """At every N-th step and at the last one; N = 0 leaves only the last."""
+    return step == last or (every > 0 and step % every == 0)
 
 
 def _reset(handlers: dict[signal.Signals, Any]) -> None:
