@@ -93,7 +93,7 @@ class Learner:
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps:
         """Old and reference log-probs, where the update or the reward will need them."""
-        needs_old = self.rule.updates > 1 or self.objective.importance_cap is not None or self.kl_in_reward
+        needs_old = self.rule.updates > 1 or self.kl_in_reward  # else old is the current policy, gradient stopped
         needs_reference = self.reference is not None and self.objective.kl != "exact"
         old = self._logps(samples, lambda batch: self.policy.evaluate(batch).logp_N) if needs_old else None
         reference = self._logps(samples, self.reference.logp) if needs_reference and self.reference else None
@@ -128,6 +128,7 @@ class Learner:
         if not learnt:
             return metrics
         self.policy.train(True)
+        self.optimiser.zero_grad(set_to_none=True)
         give_back_memory(self.policy.device)
         divided = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
         parts = [self._minibatch(part, step) for part in divided]
@@ -201,7 +202,7 @@ class Learner:
         self.skipped_in_row += 1
         where = "not saved"
         if self.quarantine is not None:
-            folder = self.quarantine / f"nonfinite-{step:08d}"
+            folder = self.quarantine / f"nonfinite-{step:08d}-{self.skipped}"
             save_samples(folder, samples, {"step": step, "loss": repr(loss), "gradient_norm": repr(norm)})
             where = str(folder)
         log.warning("step %d skipped: loss %s, gradient norm %s; batch: %s", step, loss, norm, where)
