@@ -1,0 +1,179 @@
+"""Credit by hand-computed values: spans, discount, what leaves the statistics, and what is taken off the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+from steelyard.algorithms.advantages import group_mean, group_norm, rloo
+from steelyard.algorithms.subsets import max_at_k
+from steelyard.training.credit import Credit, Credited, LengthPenalty
+from steelyard.types import FinishReason, Group, Sample, Task, Verdict
+from tests.tiny import sample_of
+
+MEAN = Credit(estimator=group_mean)
+
+
+def sample(slot: int, index: int, tokens: int = 2, finish: FinishReason = "stop") -> Sample:
+    """One prompt token, then ``tokens`` decisions."""
+    return sample_of([1] * (tokens + 1), key=(0, slot, 0, index), finish=finish)
+
+
+def group(*verdicts: Verdict, slot: int = 0, samples: Sequence[Sample] | None = None) -> Group:
+    made = samples or [sample(slot, index) for index in range(len(verdicts))]
+    return Group(Task(f"t{slot}", ""), tuple(made), verdicts)
+
+
+def scored(reward: float, *steps: tuple[int, float]) -> Verdict:
+    return Verdict.scored(reward, steps=steps)
+
+
+def starts_every_two(made: Sample) -> np.ndarray:
+    """Tokens of two characters each."""
+    return 2 * np.arange(len(made.decisions))
+
+
+def assign(credit: Credit, *groups: Group) -> list[Credited]:
+    return credit.assign(groups, starts_every_two)
+
+
+def advantages(credit: Credit, *groups: Group) -> list[list[float]]:
+    return [item.advantage_N.tolist() for item in assign(credit, *groups)]
+
+
+def test_one_terminal_reward_is_the_advantage_of_every_decision() -> None:
+    assert advantages(MEAN, group(scored(1.0), scored(4.0))) == [[-1.5, -1.5], [1.5, 1.5]]
+
+
+def test_groups_are_compared_within_themselves_and_come_out_in_order() -> None:
+    credited = assign(MEAN, group(scored(0.0), scored(1.0)), group(scored(10.0), scored(14.0), slot=1))
+    assert [item.sample.key[1::2] for item in credited] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [item.advantage_N[0] for item in credited] == [-0.5, 0.5, -2.0, 2.0]
+    assert {item.advantage_N.dtype for item in credited} == {np.dtype(np.float32)}
+
+
+def test_step_rewards_are_discounted_by_spans() -> None:
+    """Returns with gamma 1/2: 1 + 4/2 = 3 then 4; the other sample stands at 1 in both spans.
+
+    Span 0: mean of (3, 1) is 2. Span 1: mean of (4, 1) is 2.5.
+    """
+    samples = [sample(0, 0, tokens=5), sample(0, 1, tokens=2)]
+    verdicts = [scored(5.0, (4, 1.0), (6, 4.0)), scored(1.0)]
+    # tokens start at 0 2 4 6 8: the first span ends at 4, so the token at 4 is the second's; what lies beyond the
+    # last end belongs to the last span
+    expected = [[1.0, 1.0, 1.5, 1.5, 1.5], [-1.0, -1.0]]
+    assert advantages(Credit(estimator=group_mean, gamma=0.5), group(*verdicts, samples=samples)) == expected
+
+
+def test_without_discount_a_span_sees_all_that_follows() -> None:
+    samples = [sample(0, 0, tokens=2), sample(0, 1, tokens=2)]
+    verdicts = [scored(3.0, (2, 1.0), (4, 2.0)), scored(1.0, (2, 0.0), (4, 1.0))]
+    assert advantages(MEAN, group(*verdicts, samples=samples)) == [[1.0, 0.5], [-1.0, -0.5]]
+
+
+def test_gamma_does_nothing_to_one_terminal_reward() -> None:
+    groups = group(scored(1.0), scored(4.0))
+    assert advantages(Credit(estimator=group_mean, gamma=0.1), groups) == advantages(MEAN, groups)
+
+
+def test_unscored_samples_leave_the_statistics() -> None:
+    lost = Verdict.unscored("timeout")
+    credited = assign(MEAN, group(scored(1.0), lost, scored(3.0)))
+    assert [item.sample.key.index for item in credited] == [0, 2]
+    assert [item.advantage_N[0] for item in credited] == [-1.0, 1.0]
+
+
+def test_rejected_samples_count_with_the_floor() -> None:
+    floor = Verdict.rejected("no brick", floor=-1.0)
+    assert advantages(MEAN, group(floor, scored(1.0))) == [[-1.0, -1.0], [1.0, 1.0]]
+
+
+def test_a_group_with_too_few_scored_samples_is_dropped_whole() -> None:
+    lost = Verdict.unscored("timeout")
+    groups = [group(scored(1.0), scored(2.0), lost), group(scored(1.0), scored(2.0), scored(3.0), slot=1)]
+    credited = assign(Credit(estimator=group_mean, min_scored=3), *groups)
+    assert {item.sample.key.slot for item in credited} == {1}
+    assert len(credited) == 3
+
+
+def test_nothing_scored_gives_nothing() -> None:
+    assert assign(MEAN, group(Verdict.unscored("timeout"), Verdict.unscored("timeout"))) == []
+
+
+def truncated_group() -> Group:
+    samples = [sample(0, 0), sample(0, 1), sample(0, 2, finish="length")]
+    return group(scored(0.0), scored(2.0), scored(4.0), samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("count", [-2.0, 0.0, 2.0]),
+        ("mask", [-1.0, 1.0]),  # the truncated one leaves the mean too
+        ("penalise", [-1.0, 1.0, 0.0]),  # 4 - 3 = 1: mean of (0, 2, 1) is 1
+    ],
+)
+def test_truncated_samples(how: str, expected: list[float]) -> None:
+    credit = Credit(estimator=group_mean, truncated=how, truncation_penalty=3.0)  # type: ignore[arg-type]
+    assert [row[0] for row in advantages(credit, truncated_group())] == expected
+
+
+def test_masking_may_leave_too_few() -> None:
+    samples = [sample(0, 0), sample(0, 1, finish="length")]
+    assert assign(Credit(truncated="mask"), group(scored(0.0), scored(1.0), samples=samples)) == []
+
+
+def test_the_length_penalty_falls_linearly_to_its_weight() -> None:
+    """Limit 10, buffer 4, weight 2: nothing at 6 tokens, half of it at 8, all at 10. Mean of (0, -1, -2) is -1."""
+    samples = [sample(0, index, tokens) for index, tokens in enumerate((6, 8, 10))]
+    credit = Credit(estimator=group_mean, length_penalty=LengthPenalty(limit=10, buffer=4, weight=2.0))
+    rows = advantages(credit, group(scored(0.0), scored(0.0), scored(0.0), samples=samples))
+    assert [row[0] for row in rows] == [1.0, 0.0, -1.0]
+
+
+def test_shaping_falls_on_the_last_span() -> None:
+    """Returns of the first sample without discount: (1 + 2 - 3, 2 - 3) = (0, -1); the other stands at 0."""
+    samples = [sample(0, 0, finish="length"), sample(0, 1)]
+    credit = Credit(estimator=group_mean, truncated="penalise", truncation_penalty=3.0, gamma=0.5)
+    rows = advantages(credit, group(scored(3.0, (2, 1.0), (4, 2.0)), scored(0.0), samples=samples))
+    # discounted: 1 + (2 - 3) / 2 = 0.5 and -1, against 0
+    assert rows == [[0.25, -0.5], [-0.25, -0.25]]
+
+
+def test_kl_in_the_reward_is_taken_off_the_span_it_falls_into() -> None:
+    """Spans of the first sample lose 0.5 and 0.25 + 0.25; the second sample loses 1 in its only span.
+
+    Returns: (1 - 0.5) + (2 - 0.5) = 2 and 1.5, against 1 - 1 = 0.
+    """
+    samples = [sample(0, 0, tokens=3), sample(0, 1, tokens=2)]
+    penalty = {0: np.array([0.5, 0.25, 0.25]), 1: np.array([0.75, 0.25])}
+    credited = MEAN.assign(
+        [group(scored(3.0, (2, 1.0), (6, 2.0)), scored(1.0), samples=samples)],
+        starts_every_two,
+        penalties=lambda made: penalty[made.key.index],
+    )
+    assert [item.advantage_N.tolist() for item in credited] == [[1.0, 0.75, 0.75], [-1.0, -1.0]]
+
+
+def test_the_advantage_clip() -> None:
+    assert advantages(Credit(estimator=rloo, clip=1.0), group(scored(0.0), scored(5.0))) == [[-1.0, -1.0], [1.0, 1.0]]
+
+
+def test_equal_rewards_give_exactly_nothing() -> None:
+    assert advantages(Credit(estimator=group_norm), group(scored(0.1), scored(0.1), scored(0.1))) == [[0.0, 0.0]] * 3
+
+
+def test_a_sample_without_decisions_still_stands_in_the_comparison() -> None:
+    samples = [sample_of([1, 2], key=(0, 0, 0, 0), decided=[]), sample(0, 1)]
+    verdicts = [scored(4.0, (1, 4.0)), scored(0.0)]
+    assert advantages(MEAN, group(*verdicts, samples=samples)) == [[], [-2.0, -2.0]]
+
+
+def test_the_estimator_is_any_function() -> None:
+    """Max@2 of (0, 1, 3): the best adds 3 over 0 and 2 over 1, of three pairs, times 3."""
+    credit = Credit(estimator=partial(max_at_k, k=2))
+    rows = advantages(credit, group(scored(0.0), scored(1.0), scored(3.0)))
+    assert [row[0] for row in rows] == pytest.approx([0.0, 1.0, 5.0])
