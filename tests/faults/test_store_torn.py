@@ -213,3 +213,23 @@ def test_death_between_any_two_changes_leaves_a_whole_checkpoint(
     store = Store(tmp_path, keep_last=1)
     store.save(30, state={"n": 30})
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000030"]
+
+
+def test_a_second_death_in_a_row_does_not_lose_what_the_first_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path, keep_last=1)
+    store.save(10, state={"n": 10})
+    _die_at(monkeypatch, 1)  # the old step 10 is out of its place, the new one not yet in it
+    with pytest.raises(Killed):
+        store.save(10, state={"second": True})
+    monkeypatch.undo()
+
+    def die(_: Path) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        Store(tmp_path, keep_last=1).save(20, folders={"model": die})
+    found = Store(tmp_path, keep_last=1).latest()
+    assert found is not None
+    assert found.state == {"n": 10}
