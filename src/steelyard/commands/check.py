@@ -146,4 +146,4 @@ def _rows(config: Config, tried: _Tried, report: CheckReport) -> Iterator[tuple[
 def _seconds(seconds: float) -> str:
     if seconds >= 100:
         return duration(seconds)
-    return f"{seconds:.2g} s" if seconds >= 1 else f"{1000 * seconds:.2g} ms"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"

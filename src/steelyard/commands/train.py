@@ -80,6 +80,7 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
             f"done: {trainer.step} steps, in {folder}",
             f"  steelyard eval {quoted}      pass@k on held-out tasks",
             f"  steelyard sample {quoted}    see what it makes",
+            f"  {resume_command(folder)} --run.steps {2 * trainer.step}    train longer",
         ]
     stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

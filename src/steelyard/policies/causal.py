@@ -63,7 +63,7 @@ class CausalPolicy:
     def encode(self, prompt: Prompt) -> np.ndarray:
         """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
         if isinstance(prompt, str):
-            ids = self.tokenizer.encode(prompt)
+            ids = self._ids(prompt)
         elif self.tokenizer.chat_template is None:
             raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
         else:
@@ -75,6 +75,18 @@ class CausalPolicy:
                 raise PolicyError("an empty prompt needs a tokenizer with a beginning-of-sequence token")
             ids = [first]
         return np.asarray(ids, np.int32)
+
+    def _ids(self, text: str) -> list[int]:
+        try:
+            return self.tokenizer.encode(text)
+        except Exception as error:  # what a closed vocabulary raises has no class of its own
+            unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
+            if "[UNK]" not in str(error) or not unknown:
+                raise
+            raise PolicyError(
+                f"the prompt {text!r:.80} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
+                f"add them to model.scratch.vocabulary, or leave them out of the prompt"
+            ) from None
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)

@@ -1,0 +1,96 @@
+"""What this machine has: packages, extras, devices and memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+CORE = ("steelyard", "torch", "transformers", "peft", "safetensors", "numpy", "pydantic", "rich", "tomli-w")
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Optional packages under one name, and what they give."""
+
+    packages: tuple[str, ...]
+    gives: str
+
+
+EXTRAS = {
+    "data": Extra(("datasets", "pyarrow"), "tasks from hub data sets (tasks.dataset) and parquet files"),
+    "bitsandbytes": Extra(("bitsandbytes",), "optimiser.name = adamw_8bit; model.quantize = 8bit or 4bit under LoRA"),
+    "tensorboard": Extra(("tensorboard",), "curves in TensorBoard (tracking.tensorboard)"),
+    "wandb": Extra(("wandb",), "runs in Weights & Biases, offline too (tracking.wandb)"),
+    "text": Extra(("reasoning-gym", "jsonschema"), "task families and schema checks for text"),
+    "gguf": Extra(("gguf",), "unpacking the small pretrained model of the tests and benchmarks"),
+    "bench": Extra(("trl", "accelerate"), "the other side of the benchmark against TRL"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    name: str
+    about: str
+    memory: int | None
+    """Bytes that can be had now; None if the system does not say."""
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, without importing it."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def missing(extra: Extra) -> list[str]:
+    return [package for package in extra.packages if installed(package) is None]
+
+
+def devices() -> list[Device]:
+    """What models can be put on, the best first (as ``model.device = "auto"`` chooses)."""
+    import torch
+
+    found: list[Device] = []
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            free, _ = torch.cuda.mem_get_info(index)
+            found.append(Device(f"cuda:{index}", torch.cuda.get_device_name(index), free))
+    if torch.backends.mps.is_available():
+        found.append(Device("mps", "Apple GPU", int(torch.mps.recommended_max_memory())))
+    threads = f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads"
+    return [*found, Device("cpu", threads, available_memory())]
+
+
+def available_memory() -> int | None:
+    """Main memory that a process can still take, within the limit of its container."""
+    known = [amount for amount in (_machine_memory(), _container_memory()) if amount is not None]
+    return min(known, default=None)
+
+
+def _machine_memory() -> int | None:
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _container_memory() -> int | None:
+    """Control groups, version 2."""
+    group = Path("/sys/fs/cgroup")
+    limit, used = (_lines(group / name)[:1] for name in ("memory.max", "memory.current"))
+    if not limit or not used or not limit[0].isdigit():
+        return None
+    return max(0, int(limit[0]) - int(used[0]))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return []
