@@ -40,7 +40,7 @@ def untied(model: nn.Module, missing: Iterable[str], saved: dict[str, Tensor]) -
 
 
 def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """SHA-256 over names, shapes and the first numbers of each tensor: tells models apart without reading them whole."""
+    """SHA-256 over names, shapes and the first numbers of each tensor: it tells models apart in no time."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
