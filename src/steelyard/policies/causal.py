@@ -176,6 +176,6 @@ def silence_dropout(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        for name in ("attention_dropout", "dropout"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
+        probabilities = [name for name, value in vars(module).items() if "drop" in name and isinstance(value, float)]
+        for name in probabilities:
+            setattr(module, name, 0.0)
