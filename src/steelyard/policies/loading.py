@@ -48,6 +48,7 @@ def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
         raise PolicyError(f"model.path {path!r} cannot be loaded: {error}") from error
     if options.quantize is None:
         model = model.to(device)
+    _keep_differentiable(model)
     return _policy(model, tokenizer, options)
 
 
@@ -69,6 +70,15 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> CausalPolicy:
         model = adapters.add_adapter(model, options.lora, options.seed)
     autocast = None if options.autocast is None else choose_dtype(options.autocast)
     return CausalPolicy(model, tokenizer, autocast=autocast, chunk=options.chunk)
+
+
+def _keep_differentiable(model: Any) -> None:
+    """On a CPU bitsandbytes repacks 4-bit weights at the first forward pass in eval mode, for a product that has no
+    gradient; a policy samples in eval mode and then trains.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 def choose_attention(name: str, model: Any) -> str:
