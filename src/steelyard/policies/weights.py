@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from steelyard.errors import CheckpointError
+from steelyard.policies.adapters import TRAINED
 
 
 def load_into(model: nn.Module, folder: Path) -> None:
@@ -24,7 +25,7 @@ def load_into(model: nn.Module, folder: Path) -> None:
         saved.update(load_file(file))
     if isinstance(model, PeftModel):
         result = set_peft_model_state_dict(model, saved)
-        wrong = list(result.unexpected_keys)
+        wrong = list(result.unexpected_keys) + [name for name in result.missing_keys if f".{TRAINED}." in name]
     else:
         result = model.load_state_dict(saved, strict=False)
         wrong = list(result.unexpected_keys) + untied(model, result.missing_keys, saved)
