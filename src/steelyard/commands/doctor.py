@@ -71,7 +71,7 @@ def _memory(console: Console, name: str, size: Size, device: Device, rank: int) 
     console.print(
         f"Weights, reference and optimiser. Without KL there is no reference. Activations and the KV cache come on top "
         f"({_size(cache * 1000)} for 1000 tokens of one sample in bfloat16): 'fits' leaves {1 - ROOM:.0%} for them; "
-        f"sampling.max_rows, optimiser.microbatch_rows and model.gradient_checkpointing keep them small.",
+        f"sampling.max_rows, optimiser.microbatch_tokens and model.gradient_checkpointing keep them small.",
         style="dim",
     )
 

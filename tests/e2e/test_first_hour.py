@@ -1,0 +1,98 @@
+"""What a newcomer does in the first hour: init, check, train, eval, sample, doctor."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from steelyard.tracking import read_metrics
+
+from .conftest import TINY, Call
+
+TRAIN = ("--run.steps", "6", "--evaluate.every", "3", "--tracking.samples_every", "3", "--checkpoint.every", "2")
+
+
+def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = call("init", "mine")
+    assert made.code == 0
+    assert re.search(r"cd mine\n  steelyard check steelyard.toml.*\n  steelyard train steelyard.toml", made.out)
+    monkeypatch.chdir(folder / "mine")
+
+    checked = call("check", "steelyard.toml", "--tasks", "2", "--samples", "8", *TINY)
+    assert checked.code == 0
+    for said in ("2 tasks × 8 samples", "time per sample", "dead groups", "same verdict twice", "100%", "rejected:"):
+        assert said in checked.out
+    assert not Path("runs").exists(), "a check leaves nothing behind"
+
+    trained = call("train", "steelyard.toml", *TINY, *TRAIN)
+    assert trained.code == 0
+    assert "step 6/6" in trained.out
+    assert "samples at step 3" in trained.out
+    assert "steelyard eval runs/stairs" in trained.out
+    assert trained.err == "", "engines keep quiet"
+    steps = [row["step"] for row in read_metrics(Path("runs/stairs/metrics.jsonl"))]
+    assert steps == [0, 1, 2, 3, 4, 5, 6]
+    assert Path("runs/stairs/artifacts/samples-00000006.md").is_file()
+
+    judged = call("eval", "runs/stairs", "--k", "1,2,8", "--tasks", "4")
+    assert judged.code == 0
+    for said in ("runs/stairs at step 6: 4 held_out tasks × 8 samples", "best of 8", "pass@8", "distinct outputs"):
+        assert said in judged.out
+
+    first, again = (call("eval", "stairs", "--checkpoint", which, "--json") for which in ("4", "start"))
+    report = json.loads(first.out)
+    assert report["model"].endswith("stairs at step 4")
+    assert set(report["pass_at"]) == {"1", "4"}
+    assert report["reward"]["low"] <= report["reward"]["mean"] <= report["reward"]["high"]
+    assert json.loads(again.out)["model"].endswith("before training")
+    assert json.loads(again.out)["reward"] != report["reward"]
+
+    shown = call("sample", "runs/stairs/checkpoints/step-00000006/model", "--n", "2", "--tasks", "2")
+    assert shown.code == 0
+    assert shown.out.count("reward ") == 4
+    own = call("sample", "runs/stairs", "--n", "1", "--prompt", "climb 2 from 4 =", "--spec", '{"direction": "climb"}')
+    assert "climb 2 from 4 =" in own.out
+    unknown = call("sample", "runs/stairs", "--prompt", "leap 2 from 4 =")
+    assert unknown.code == 2
+    assert "closed vocabulary: leap;" in unknown.err
+
+
+def test_a_model_folder_is_evaluated_with_a_recipe(call: Call) -> None:
+    call("init")
+    call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
+    Path("runs/stairs/checkpoints/step-00000001/model").rename("model")
+    refused = call("eval", "model")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--recipe FILE" in refused.err
+    judged = call("eval", "model", "--recipe", "steelyard.toml", "--json")
+    assert json.loads(judged.out)["tasks"] == 8
+    shown = call("sample", "model", "--prompt", "climb 2 from 4 =", "--n", "1", "--sampling.max_new_tokens", "4")
+    assert shown.code == 0, shown.err
+    assert "reward" not in shown.out, "nobody judges a bare model"
+
+
+def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:
+    call("init")
+    Path("broken.py").write_text("def score(task, text):\n    return task.spec['nowhere']\n", encoding="utf-8")
+    checked = call("check", "steelyard.toml", "--tasks", "1", *TINY, "--verify.verifier", "broken:score")
+    assert checked.code == 1
+    assert "KeyError: 'nowhere'" in checked.out
+    assert "called as f(task, text)" in checked.out
+
+    trained = call("train", "steelyard.toml", *TINY, "--verify.verifier", "broken:score", "--evaluate.every", "0")
+    assert trained.code == 2
+    assert "could not be scored" in trained.err
+    assert "steelyard train --resume runs/stairs" in trained.err
+    assert "Traceback" not in trained.err.replace("Traceback (most recent call last):\n  File", "", 1)
+
+
+def test_doctor_says_what_is_there_and_what_fits(call: Call) -> None:
+    call("init")
+    call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
+    found = call("doctor", "--model", "runs/stairs/checkpoints/step-00000001/model")
+    assert found.code == 0
+    for said in ("torch 2.", "cpu: ", "sequences", "LoRA 64, 4-bit base", "fits"):
+        assert said in found.out

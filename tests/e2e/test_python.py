@@ -1,0 +1,65 @@
+"""The Python front door: a checker that is a function in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steelyard
+from steelyard.tracking import read_metrics
+
+from .conftest import Call
+
+WORDS = ["say", "a", "b", "c"]
+SMALL: dict[str, Any] = {
+    "model": {"scratch": {"layers": 1, "width": 32, "heads": 2, "vocabulary": WORDS, "max_length": 16}},
+    "sampling": {"tasks_per_step": 2, "group_size": 8, "max_new_tokens": 4},
+    "optimiser": {"lr": 1e-2},
+    "tracking": {"console": False, "samples_every": 0},
+}
+
+
+def test_a_lambda_is_a_checker_and_the_policy_learns_from_it(call: Call) -> None:
+    run = steelyard.train(
+        tasks=["say a", "say b"],
+        verifier=lambda task, text: text.split().count(task.prompt.split()[1]) / 4,
+        recipe=SMALL,
+        run={"steps": 30, "name": "letters"},
+    )
+    rewards = [row["reward/mean"] for row in read_metrics(Path("runs/letters/metrics.jsonl"))]
+    assert run.step == len(rewards) == 30
+    assert sum(rewards[-5:]) > sum(rewards[:5]) + 1.0
+
+    refused = call("eval", "runs/letters")
+    assert refused.code == 2
+    assert "started from Python with its own tasks and verifier" in refused.err
+
+
+def test_resume_from_python_goes_on_where_it_was(folder: Path) -> None:
+    def train(steps: int, **more: Any) -> Any:
+        return steelyard.train(
+            tasks=["say a"], verifier=lambda _task, text: len(text), recipe=SMALL, run={"steps": steps}, **more
+        )
+
+    assert train(2).step == 2
+    with pytest.raises(steelyard.SteelyardError, match="holds a run already"):
+        train(4)
+    assert train(4, resume=True).step == 4
+    assert [row["step"] for row in read_metrics(folder / "runs/run/metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def test_trl_reward_functions_work_unchanged() -> None:
+    seen: list[set[str]] = []
+
+    def reward_letters(prompts, completions, letter, **kwargs):
+        seen.append({type(completion).__name__ for completion in completions})
+        assert len(prompts) == len(completions) == len(letter)
+        return [float(completion.split().count(wanted)) for completion, wanted in zip(completions, letter, strict=True)]
+
+    tasks = [{"prompt": "say a", "letter": "a"}, {"prompt": "say b", "letter": "b"}]
+    run = steelyard.train(tasks=tasks, verifier=reward_letters, recipe=SMALL, run={"steps": 1})
+    assert run.step == 1
+    assert seen
+    assert set.union(*seen) == {"str"}

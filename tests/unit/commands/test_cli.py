@@ -1,0 +1,51 @@
+"""Arguments of a command and overrides of the configuration are told apart; errors are worded."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from steelyard.cli import COMMANDS, explain, overview, split_overrides
+from steelyard.commands.keys import keys_help
+from steelyard.config import describe
+from steelyard.config.schema import known_keys
+from steelyard.errors import PolicyError
+
+
+@pytest.mark.parametrize(
+    ("line", "plain", "overrides"),
+    [
+        ("sequences --run.steps 5", "sequences", "--run.steps 5"),
+        ("--run.steps 5 sequences", "sequences", "--run.steps 5"),
+        ("--resume runs/a.b --verify.floor -1", "--resume runs/a.b", "--verify.floor -1"),
+        ("file.toml --run.name=x --tracking.wandb --tasks 4", "file.toml --tasks 4", "--run.name=x --tracking.wandb"),
+        ("x --json --loss.kl.coefficient 0.1 --k 1,4", "x --json --k 1,4", "--loss.kl.coefficient 0.1"),
+        ("x --prompt=1.5", "x --prompt=1.5", ""),
+    ],
+)
+def test_overrides_are_split_off(line: str, plain: str, overrides: str) -> None:
+    assert split_overrides(line.split()) == (plain.split(), overrides.split())
+
+
+def test_the_overview_names_every_command() -> None:
+    assert all(f"\n  {name} " in overview() for name in COMMANDS)
+
+
+def test_help_lists_every_key() -> None:
+    text = keys_help()
+    assert all(f"--{key.key} " in text for key in describe())
+
+
+def test_errors_are_explained_with_their_notes_and_bugs_are_not() -> None:
+    error = PolicyError("no such model")
+    error.add_note("go on with: this")
+    assert explain(error) == "no such model\ngo on with: this"
+    assert explain(ValueError("a bug")) == ""
+
+    class OutOfMemoryError(RuntimeError): ...
+
+    advice = explain(OutOfMemoryError("CUDA out of memory\nlong"))
+    keys = re.findall(r"(?:model|sampling|optimiser)\.\w+", advice)
+    assert len(keys) >= 3
+    assert set(keys) <= known_keys()
