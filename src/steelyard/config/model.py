@@ -77,6 +77,6 @@ class ReferenceConfig(Section):
     device: Literal["same", "cpu"] = Field(default="same", description="Where the reference is kept.")
     carrier: Literal["auto", "copy", "adapter_off", "adapter"] = Field(
         default="auto",
-        description="A frozen copy, the policy with its adapter off, or a second frozen adapter; auto takes the least "
-        "memory that is right.",
+        description="A frozen copy, the policy with its adapter off, or a second frozen adapter; auto takes what "
+        "needs least memory and is right, and a copy if it is kept on another device.",
     )

@@ -39,7 +39,8 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--reference.carrier=adapter_off", "--model.lora.adapter", "a"], "training starts from a trained adapter"),
         (["--reference.carrier=adapter_off", "--model.lora=none"], "there is no adapter"),
         (["--reference.carrier=adapter", "--model.lora=none"], "there is no adapter"),
-        (["--reference.device=cpu"], "under LoRA the reference shares the policy's weights"),
+        (["--reference.device=cpu", "--reference.carrier=adapter"], "shares the policy's weights and stays with them"),
+        (["--reference.device=cpu", "--reference.carrier=adapter_off"], "shares the policy's weights"),
     ],
     "sequences": [
         (["--model.scratch.width=250"], "model.scratch.width = 250: must be a multiple of heads (4)"),
@@ -107,6 +108,7 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--reference.carrier=adapter_off"],
         ["--reference.carrier=adapter", "--reference.mode=ema", "--reference.ema_decay=0.9"],
         ["--reference.carrier=adapter", "--model.lora.adapter=a"],
+        ["--reference.device=cpu"],
         ["--reference.device=cpu", "--reference.carrier=copy"],
         ["--reference.device=cpu", "--model.lora=none"],
     ],

@@ -109,8 +109,8 @@ def reference_carrier(config: Config) -> Iterator[Problem]:
     if carrier == "adapter_off" and lora is not None and lora.adapter is not None:
         reason = "training starts from a trained adapter, so the model without it is not where it began; use 'adapter'"
         yield Problem("reference.carrier", carrier, reason)
-    if reference.device == "cpu" and lora is not None and carrier != "copy":
-        reason = "under LoRA the reference shares the policy's weights; drop device, or set carrier = 'copy'"
+    if reference.device == "cpu" and carrier in ("adapter_off", "adapter"):
+        reason = f"carrier = '{carrier}' shares the policy's weights and stays with them; drop device, or use 'copy'"
         yield Problem("reference.device", reference.device, reason)
 
 
