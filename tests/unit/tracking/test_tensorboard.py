@@ -28,9 +28,9 @@ def scalars(folder: Path) -> list[tuple[int, float]]:
 def test_what_was_logged_is_read_back(tmp_path: Path) -> None:
     tracker = TensorBoardTracker(tmp_path)
     tracker.log(1, {"reward/mean": 0.5, "parts/a/histogram": Histogram((0.0, 1.0, 3.0), (2, 1))})
+    assert scalars(tmp_path) == [(1, 0.5)], "not closed, not even asked to flush: a kill now must lose nothing"
     tracker.samples(1, [ShownSample("best", "t", "p", "made this", Verdict.scored(1.0))])
-    events = read(tmp_path)  # not closed: a kill now must lose nothing
-    assert scalars(tmp_path) == [(1, 0.5)]
+    events = read(tmp_path)
     (histogram,) = events.Histograms("parts/a/histogram")
     value = histogram.histogram_value
     assert (value.min, value.max, value.num, value.sum) == (0.0, 3.0, 3.0, 2 * 0.5 + 2.0)
