@@ -55,8 +55,9 @@ def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
 def from_scratch_policy(architecture: Architecture, words: Sequence[str], options: PolicyOptions) -> CausalPolicy:
     """A small model with a closed vocabulary."""
     tokenizer = closed_vocabulary_tokenizer(words)
-    model = scratch_model(architecture, tokenizer, options.seed)
-    model = model.to(device=choose_device(options.device), dtype=choose_dtype(options.dtype))
+    model = scratch_model(architecture, tokenizer, options.seed).to(choose_device(options.device))
+    for parameter in model.parameters():  # buffers, such as rotary frequencies, stay float32 as from_pretrained has them
+        parameter.data = parameter.data.to(choose_dtype(options.dtype))
     return _policy(model, tokenizer, options)
 
 
