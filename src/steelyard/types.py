@@ -213,6 +213,5 @@ class Group:
 
     @property
     def dead(self) -> bool:
-        """All rewards equal (or none at all): nothing to learn from the comparison."""
-        rewards = [verdict.reward for verdict in self.verdicts if verdict.counts]
-        return not rewards or max(rewards) == min(rewards)
+        """All rewards equal, step by step (or none at all): nothing to learn from the comparison."""
+        return len({verdict.steps or (verdict.reward,) for verdict in self.verdicts if verdict.counts}) < 2
