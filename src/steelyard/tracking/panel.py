@@ -129,12 +129,13 @@ def _verdicts(progress: Progress) -> Text:
 
 
 def _groups(progress: Progress) -> Text:
-    rare = tuple((name, f"groups/{name}", count) for name in ("refilled", "dropped") if progress.get(f"groups/{name}"))
+    rare = (("refilled", "groups/refilled", count), ("dropped", "groups/dropped", percent))
+    rare = tuple(fact for fact in rare if progress.get(fact[1]))
     dead = (("dead", "groups/dead", percent),)
-    length = (("length", "length/mean", count), ("truncated", "length/truncated", percent))
+    length = (("length", "length/mean", count), ("cut", "length/truncated", percent))
     facts = _facts(progress, dead + rare + length)
     if progress.skipped:
-        facts.append(f"   skipped {progress.skipped}", style="bold red")
+        return Text().append(f"skipped {progress.skipped}   ", style="bold red").append_text(facts)
     return facts
 
 

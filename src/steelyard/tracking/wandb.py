@@ -24,7 +24,10 @@ _COLUMNS = ("label", "task", "prompt", "text", "reward", "verdict")
 
 
 class WandbTracker:
-    """``mode="offline"`` needs neither network nor login; ``wandb sync`` uploads the folder later."""
+    """``mode="offline"`` needs neither network nor login; ``wandb sync`` uploads the folder later.
+
+    Without a mode the environment decides (``WANDB_MODE``), and it is online if that is silent.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class WandbTracker:
         *,
         project: str = "steelyard",
         name: str | None = None,
-        mode: Literal["online", "offline"] = "online",
+        mode: Literal["online", "offline"] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         try:

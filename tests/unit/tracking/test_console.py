@@ -23,7 +23,7 @@ METRICS = {
     "share/unscored": 0.009,
     "groups/dead": 0.125,
     "groups/refilled": 2,
-    "groups/dropped": 0,
+    "groups/dropped": 0.0625,
     "length/mean": 43.2,
     "length/truncated": 0.04,
     "kl": 0.0123,
@@ -75,7 +75,7 @@ def test_every_figure_is_visible(width: int) -> None:
     expected = (
         *("copy-sort", "step 120/500", "24%", "4:00", "12:40 left", "0.731", "↗", "std 0.212", "best 0.950"),
         *("64.2%", "eval 71.0% at step 100", "97.0% scored", "2.1% rejected", "0.9% unscored"),
-        *("dead 12.5%", "refilled 2", "length 43", "truncated 4.0%"),
+        *("dead 12.5%", "refilled 2", "dropped 6.2%", "length 43", "cut 4.0%"),
         *("KL 0.012", "entropy 1.420", "clip 2.3%", "grad 0.420", "lr 1.00e-05"),
         *("tokens/s 812", "sampling tokens/s 1402", "s/step 3.210"),
         *("sample 60%", "verify 10%", "score 10%", "update 20%"),

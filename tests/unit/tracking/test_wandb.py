@@ -66,7 +66,10 @@ def log_records(data: bytes) -> Iterator[bytes]:
             parts = b""
 
 
-def test_offline_writes_a_run_and_a_resumed_one_goes_on_under_its_id(tmp_path: Path) -> None:
+def test_offline_writes_a_run_and_a_resumed_one_goes_on_under_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
     run = tmp_path / "run"
     first = WandbTracker(run, mode="offline", config={"seed": 1})
     first.log(1, {"reward/mean": 0.25, "parts/a/histogram": Histogram.of([0.0, 1.0])})
@@ -74,7 +77,7 @@ def test_offline_writes_a_run_and_a_resumed_one_goes_on_under_its_id(tmp_path: P
     first.samples(2, [ShownSample("best", "t", "p", "text", Verdict.scored(1.0))])
     first.close()
 
-    second = WandbTracker(run, mode="offline")
+    second = WandbTracker(run)
     second.rewind(1)
     second.log(2, {"reward/mean": 0.5})
     second.close()
