@@ -68,17 +68,22 @@ class Trainer:
 
     def train(self) -> None:
         """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
+        self._stop, saved = False, self.step
+        metrics: Metrics = {}
         with self._stopping_on_signals():
             if self.step == 0 and self.plan.evaluate_every:
                 self.tracker.log(0, self._evaluate())
             while self.step < self.plan.steps and not self._stop:
                 metrics = self.train_step()
-                save = self._stop or _due(self.step, self.plan.save_every, self.plan.steps)
+                save = _due(self.step, self.plan.save_every, self.plan.steps)
                 if _due(self.step, self.plan.evaluate_every, self.plan.steps) or (save and self._judged_by_evaluation):
                     metrics |= self._evaluate()
                 self.tracker.log(self.step, metrics)
                 if save:
                     self._save_scored(metrics)
+                    saved = self.step
+            if saved != self.step:  # asked to stop between two checkpoints
+                self._save_scored(metrics)
 
     def train_step(self) -> Metrics:
         """One step of the algorithm."""
