@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,21 @@ import torch
 from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
+from steelyard.checkpoint import Store
+from steelyard.data import ListSource
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy
 from steelyard.policies.scratch import Architecture
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
+from steelyard.tracking import ArtifactTracker, JsonlTracker, Trackers
+from steelyard.training.credit import Credit
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
+from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import CutRule, Decisions, Sample, SampleKey, SupportTable, Task
+from steelyard.verification import InlinePool, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
 """With the three special tokens a vocabulary of 16."""
@@ -148,3 +155,37 @@ def gradients_of(learner: Learner, samples: Sequence[LearnerSample]) -> dict[str
     finally:
         learner.optimiser.step = step  # type: ignore[method-assign]
     return caught
+
+
+def digit_share(task: Task, text: str) -> float:
+    """A checker: the share of words that are the first word of the prompt."""
+    words, wanted = text.split(), str(task.prompt).split()[0]
+    return sum(word == wanted for word in words) / max(len(words), 1)
+
+
+def tiny_trainer(
+    folder: Path,
+    *,
+    policy: CausalPolicy | None = None,
+    verifier: Any = digit_share,
+    source: Any = None,
+    evaluator: Any = None,
+    credit: Credit | None = None,
+    learner: dict[str, Any] | None = None,
+    **plan: Any,
+) -> Trainer:
+    """A run of parts put together by hand, logging to ``folder``."""
+    policy = policy or tiny_policy()
+    settings = {"steps": 3, "tasks_per_step": 2, "group_size": 4, "decoding": Decoding(max_new_tokens=6)} | plan
+    return Trainer(
+        policy=policy,
+        source=ListSource(tasks(4), shuffle=False) if source is None else source,
+        sampler=LocalSampler(policy, seed=0),
+        pool=InlinePool(as_verifier(verifier), settings["group_size"]),
+        credit=credit or Credit(),
+        learner=tiny_learner(policy, quarantine=folder / "artifacts", **(learner or {})),
+        tracker=Trackers([JsonlTracker(folder / "metrics.jsonl"), ArtifactTracker(folder / "artifacts")]),
+        store=Store(folder / "checkpoints"),
+        plan=Plan(**settings),
+        evaluator=evaluator,
+    )

@@ -1,0 +1,87 @@
+"""Figures of groups and of evaluations, by hand-computed values."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from steelyard.training.evaluation import summarise
+from steelyard.training.metrics import group_metrics
+from steelyard.types import FinishReason, Group, Task, Verdict
+from tests.tiny import sample_of
+
+
+def group(*verdicts: Verdict, texts: tuple[str, ...] = (), finishes: tuple[FinishReason, ...] = ()) -> Group:
+    samples = tuple(
+        sample_of(
+            [1] * (index + 2),
+            text=texts[index] if texts else str(index),
+            finish=finishes[index] if finishes else "stop",
+        )
+        for index in range(len(verdicts))
+    )
+    return Group(Task("t", ""), samples, verdicts)
+
+
+LOST = Verdict.unscored("timeout", "3 s")
+
+
+def test_the_figures_of_a_step() -> None:
+    groups = [
+        group(
+            Verdict.scored(1.0, success=True, parts={"form": 0.5}),
+            Verdict.scored(0.0, parts={"form": 1.0, "size": 2.0}),
+            Verdict.rejected("no brick", floor=-1.0),
+            LOST,
+            finishes=("stop", "stop", "length", "stop"),
+        ),
+        group(Verdict.scored(2.0, success=True), Verdict.scored(2.0)),
+    ]
+    metrics = group_metrics(groups)
+    assert metrics["share/scored"] == pytest.approx(4 / 6)
+    assert metrics["share/rejected"] == pytest.approx(1 / 6)
+    assert metrics["share/unscored"] == pytest.approx(1 / 6)
+    assert metrics["reward/mean"] == pytest.approx((1 + 0 - 1 + 2 + 2) / 5)
+    assert metrics["reward/std"] == pytest.approx(math.sqrt(sum((r - 0.8) ** 2 for r in (1, 0, -1, 2, 2)) / 5))
+    assert metrics["reward/best"] == 2.0
+    assert metrics["reward/histogram"] == [1.0, 0.0, -1.0, 2.0, 2.0]
+    assert metrics["success"] == pytest.approx(2 / 5)
+    assert metrics["groups/dead"] == 0.5
+    assert metrics["length/mean"] == pytest.approx((1 + 2 + 3 + 4 + 1 + 2) / 6)
+    assert metrics["length/truncated"] == pytest.approx(1 / 6)
+    assert metrics["parts/form/mean"] == 0.75
+    assert metrics["parts/size/histogram"] == [2.0]
+    assert metrics["unscored/timeout"] == 1.0
+    assert metrics["samples"] == 6
+
+
+def test_a_step_without_any_score_has_no_reward() -> None:
+    metrics = group_metrics([group(LOST, LOST)])
+    assert "reward/mean" not in metrics
+    assert metrics["share/unscored"] == 1.0
+
+
+def test_the_figures_of_an_evaluation() -> None:
+    """Two tasks weigh the same, however many of their samples were scored; pass@2 leaves out a task with one score."""
+    groups = [
+        group(Verdict.scored(1.0, success=True), Verdict.scored(0.0), Verdict.scored(0.0), texts=("a", "b", "b")),
+        group(Verdict.scored(0.5), LOST, LOST, texts=("a", "c", "d")),
+        group(LOST, LOST, LOST, texts=("a", "a", "a")),
+    ]
+    found = summarise(groups, (1, 2))
+    assert found.reward.mean == pytest.approx((1 / 3 + 0.5) / 2)
+    assert found.best.mean == pytest.approx((1.0 + 0.5) / 2)
+    assert found.success.mean == pytest.approx((1 / 3 + 0) / 2)
+    assert found.pass_at[1].mean == pytest.approx((1 / 3 + 0) / 2)
+    assert found.pass_at[2].mean == pytest.approx(2 / 3)  # 1 - C(2,2)/C(3,2)
+    assert found.distinct == pytest.approx(4 / 9)
+    assert found.unscored == pytest.approx(5 / 9)
+    assert found.reward.low <= found.reward.mean <= found.reward.high
+    assert found.metrics()["eval/pass@2"] == found.pass_at[2].mean
+
+
+def test_an_evaluation_without_any_score_is_not_a_number() -> None:
+    found = summarise([group(LOST)], (1,))
+    assert math.isnan(found.reward.mean)
+    assert found.unscored == 1.0

@@ -1,0 +1,417 @@
+"""The loop: what a step does and logs, refilling, blind steps, evaluation, checkpoints and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from steelyard.algorithms.advantages import group_mean
+from steelyard.data import ListSource
+from steelyard.errors import CheckpointError, VerifierError
+from steelyard.policies.judge import LikelihoodJudge
+from steelyard.policies.reference import CopyReference, Ema
+from steelyard.sampling.base import Decoding
+from steelyard.tracking import read_metrics
+from steelyard.training import phases
+from steelyard.training.credit import Credit
+from steelyard.training.evaluation import Evaluator
+from steelyard.training.loop import Trainer
+from steelyard.training.phases import Stopwatch, collect, refuse_blind_step, requests_for
+from steelyard.training.rollout import LearnerSample
+from steelyard.types import Group, Task, Verdict
+from steelyard.verification import InlinePool, Item, as_verifier
+from tests.tiny import digit_share, rollout, tasks, tiny_policy, tiny_trainer, weights_of
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return read_metrics(folder / "metrics.jsonl")
+
+
+# --- a step ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_logs_every_step_and_saves_the_last(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, steps=5, save_every=2)
+    before = weights_of(trainer.policy)
+    trainer.train()
+    rows = rows_of(tmp_path)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+    assert trainer.store.steps() == [4, 5]
+    assert any(not torch.equal(weight, before[name]) for name, weight in weights_of(trainer.policy).items())
+    wanted = {"reward/mean", "reward/std", "success", "share/scored", "share/unscored", "groups/dead", "length/mean"}
+    wanted |= {"loss", "entropy", "clip/share", "logp/mean", "gradient/norm", "lr", "skipped", "reward/histogram"}
+    wanted |= {"importance/log_abs_max", "time/sample", "time/verify", "time/update", "time/step"}
+    assert all(wanted <= row.keys() for row in rows)
+    assert all(row["importance/log_abs_max"] < 1e-4 for row in rows), "the sampler always has the newest weights"
+
+
+def test_samples_carry_the_version_that_made_them(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    trainer = tiny_trainer(tmp_path)
+    made = trainer.sampler.sample
+
+    def watch(*args: Any) -> Any:
+        for sample in made(*args):
+            seen.append((sample.key.step, sample.policy_version))
+            yield sample
+
+    trainer.sampler.sample = watch  # type: ignore[method-assign]
+    trainer.train()
+    assert Counter(seen) == {(0, 0): 8, (1, 1): 8, (2, 2): 8}
+
+
+def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
+    """sample, verify, score, credit, update by hand do what ``train_step`` does."""
+    by_hand, whole = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b")
+    whole.train_step()
+    drawn = by_hand.source.draw(0, 2)
+    samples = phases.sample(by_hand.sampler, requests_for(drawn, 0, 4), by_hand.plan.decoding)
+    assert [tuple(sample.key)[1::2] for sample in samples] == [(slot, index) for slot in (0, 1) for index in range(4)]
+    verdicts = phases.verify(by_hand.pool, [Item(drawn[sample.key.slot], sample) for sample in samples])
+    assert [verdict.reward for verdict in verdicts] == [digit_share(drawn[s.key.slot], s.text) for s in samples]
+    groups = [Group(drawn[slot], tuple(samples[4 * slot :][:4]), tuple(verdicts[4 * slot :][:4])) for slot in (0, 1)]
+    batch = by_hand.assign_credit(groups, samples, by_hand.learner.score(samples))
+    by_hand.learner.update(batch, 0)
+    one, other = weights_of(by_hand.policy), weights_of(whole.policy)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_groups_come_in_order_whatever_order_things_finish_in(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    requests = requests_for(tasks(3), 0, 4)
+    watch = Stopwatch()
+    groups = collect(trainer.sampler, trainer.pool, requests, Decoding(max_new_tokens=6), watch)
+    assert [group.task.id for group in groups] == ["t0", "t1", "t2"]
+    assert [[sample.key.index for sample in group.samples] for group in groups] == [[0, 1, 2, 3]] * 3
+    for group in groups:
+        assert [v.reward for v in group.verdicts] == [digit_share(group.task, s.text) for s in group.samples]
+    assert watch.seconds.keys() == {"sample", "verify"}
+
+
+def test_requests_of_two_steps_with_the_same_slot_are_kept_apart(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    first, second = tasks(3)[1:]
+    requests = requests_for([first], 0, 4) + requests_for([second], 1, 4)
+    groups = collect(trainer.sampler, trainer.pool, requests, Decoding(max_new_tokens=6))
+    for group, task in zip(groups, (first, second), strict=True):
+        assert [v.reward for v in group.verdicts] == [digit_share(task, s.text) for s in group.samples]
+
+
+def test_kl_in_the_reward_is_taken_off_by_its_coefficient(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    reference = CopyReference(policy)
+    with torch.no_grad():
+        policy.model.lm_head.weight.add_(0.2 * torch.randn(16, 32, generator=torch.Generator().manual_seed(0)))
+    trainer = tiny_trainer(
+        tmp_path,
+        policy=policy,
+        credit=Credit(estimator=group_mean),
+        learner={"reference": reference, "kl_in_reward": True, "kl": 0.5},
+    )
+    groups, _ = trainer.rollout()
+    samples = [sample for group in groups for sample in group.samples]
+    logps = trainer.learner.score(samples)
+    assert logps.old is not None
+    assert logps.reference is not None
+    kl = [float((old_N - reference_N).sum()) for old_N, reference_N in zip(logps.old, logps.reference, strict=True)]
+    assert max(map(abs, kl)) > 0.1
+    batch = trainer.assign_credit(groups, samples, logps)
+    shaped = [v.reward - 0.5 * one for v, one in zip([v for g in groups for v in g.verdicts], kl, strict=True)]
+    for number, item in enumerate(batch):
+        group = shaped[4 * (number // 4) :][:4]
+        assert item.advantage_N[0] == pytest.approx(shaped[number] - np.mean(group), abs=1e-5)
+        np.testing.assert_array_equal(item.old_logp_N, logps.old[number])
+        np.testing.assert_array_equal(item.reference_logp_N, logps.reference[number])
+
+
+def test_the_reference_is_renewed_and_the_source_told(tmp_path: Path) -> None:
+    class Watching(ListSource):
+        def observe(self, groups: Any) -> None:
+            told.append([group.task.id for group in groups])
+
+    told: list[list[str]] = []
+    steps: list[int] = []
+
+    class Counting(Ema):
+        def __call__(self, step: int, *args: Any) -> None:
+            steps.append(step)
+            super().__call__(step, *args)
+
+    policy = tiny_policy()
+    learner = {"reference": CopyReference(policy, Counting(0.9)), "kl": 0.1}
+    tiny_trainer(tmp_path, policy=policy, source=Watching(tasks(4), shuffle=False), learner=learner).train()
+    assert steps == [1, 2, 3]
+    assert told == [["t0", "t1"], ["t2", "t3"], ["t0", "t1"]]
+
+
+# --- refilling -------------------------------------------------------------------------------------------------------
+
+
+def dead_or_alive(task: Task, text: str) -> float:
+    return 1.0 if task.id.startswith("dead") else digit_share(task, text)
+
+
+def named(*ids: str) -> ListSource:
+    return ListSource([Task(name, f"{number} 2") for number, name in enumerate(ids)], shuffle=False)
+
+
+def test_dead_groups_are_sampled_anew_with_other_tasks(tmp_path: Path) -> None:
+    source = named("dead 0", "live 1", "dead 2", "dead 3", "live 4", "live 5", "live 6")
+    trainer = tiny_trainer(
+        tmp_path, verifier=dead_or_alive, source=source, tasks_per_step=3, refill_dead_groups=3, group_size=6
+    )
+    groups, refilled = trainer.rollout()
+    # attempt 1 draws (dead 3, live 4) for slots 0 and 2, attempt 2 draws live 5 for slot 0
+    assert [group.task.id for group in groups] == ["live 5", "live 1", "live 4"]
+    assert [group.samples[0].key[1:3] for group in groups] == [(0, 2), (1, 0), (2, 1)]
+    assert refilled == 3
+    assert source.cursor == 6
+
+
+def test_refilling_gives_up_after_so_many_attempts(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, verifier=lambda task, text: 1.0, refill_dead_groups=2, steps=1)
+    trainer.train()
+    (row,) = rows_of(tmp_path)
+    assert row["groups/refilled"] == 4
+    assert row["groups/dead"] == 1
+    assert row["gradient/norm"] == 0
+
+
+def test_without_refilling_dead_groups_stay(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"))
+    groups, refilled = trainer.rollout()
+    assert [group.dead for group in groups] == [True, False]
+    assert refilled == 0
+
+
+def test_groups_that_differ_only_in_their_steps_are_alive() -> None:
+    samples = tuple(rollout(tiny_policy(), count=2)[:2])
+    verdicts = (Verdict.scored(1.0, steps=[(1, 1.0), (2, 0.0)]), Verdict.scored(1.0, steps=[(1, 0.0), (2, 1.0)]))
+    assert not Group(Task("t", ""), samples, verdicts).dead
+    assert Group(Task("t", ""), samples, (verdicts[0], verdicts[0])).dead
+    assert Group(Task("t", ""), samples, (Verdict.unscored("x"), Verdict.scored(1.0))).dead
+
+
+# --- the checker fails -----------------------------------------------------------------------------------------------
+
+
+def test_a_blind_step_is_refused_with_examples(tmp_path: Path) -> None:
+    def broken(task: Task, text: str) -> float:
+        raise KeyError(f"no answer for {task.id}")
+
+    trainer = tiny_trainer(tmp_path, verifier=broken)
+    with pytest.raises(
+        VerifierError, match=r"(?s)8 of 8 samples .*max_unscored is 0\.5.*no answer for t1.*steelyard check"
+    ):
+        trainer.train()
+    assert trainer.step == 0
+
+
+def test_some_unscored_samples_are_counted_and_left_out(tmp_path: Path) -> None:
+    calls = iter(range(1000))
+
+    def shaky(task: Task, text: str) -> float:
+        if next(calls) % 4 == 0:
+            raise OSError("lost the solver")
+        return digit_share(task, text)
+
+    trainer = tiny_trainer(tmp_path, verifier=shaky)
+    learnt: list[int] = []
+    update = trainer.learner.update
+
+    def watch(batch: list[LearnerSample], step: int) -> dict[str, float]:
+        learnt.append(len(batch))
+        return update(batch, step)
+
+    trainer.learner.update = watch  # type: ignore[method-assign]
+    trainer.train()
+    assert learnt == [6, 6, 6]
+    assert [row["share/unscored"] for row in rows_of(tmp_path)] == [0.25] * 3
+    assert rows_of(tmp_path)[0]["unscored/exception"] == 2
+
+
+@pytest.mark.parametrize(("limit", "refused"), [(0.4, True), (0.5, False), (1.0, False)])
+def test_the_share_of_unscored_samples_has_a_limit(limit: float, refused: bool) -> None:
+    samples = tuple(rollout(tiny_policy(), count=2)[:2])
+    groups = [Group(Task("t", ""), samples, (Verdict.scored(1.0), Verdict.unscored("timeout", "3 s")))]
+    if not refused:
+        return refuse_blind_step(groups, limit)
+    with pytest.raises(VerifierError, match=r"1 of 2 samples.*\n  timeout: 3 s"):
+        return refuse_blind_step(groups, limit)
+
+
+# --- evaluation ------------------------------------------------------------------------------------------------------
+
+
+def evaluator_of(trainer: Trainer, verifier: Any = digit_share) -> Evaluator:
+    pool = InlinePool(as_verifier(verifier), 2)
+    return Evaluator(trainer.sampler, pool, tasks(3), Decoding(max_new_tokens=6), samples=2, ks=(1, 2))
+
+
+def test_evaluations_come_at_the_start_every_n_steps_and_at_the_end(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, steps=5, evaluate_every=2)
+    trainer.evaluator = evaluator_of(trainer)
+    trainer.train()
+    assert [row["step"] for row in rows_of(tmp_path) if "eval/reward" in row] == [0, 2, 4, 5]
+    assert {"eval/success", "eval/pass@1", "eval/pass@2", "eval/distinct", "eval/best"} <= rows_of(tmp_path)[0].keys()
+
+
+def test_every_evaluation_uses_the_same_random_numbers(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    evaluator = evaluator_of(trainer)
+    texts = [[sample.text for group in evaluator.run().groups for sample in group.samples] for _ in range(2)]
+    assert texts[0] == texts[1]
+
+
+def test_an_evaluation_leaves_training_as_it_was(tmp_path: Path) -> None:
+    plain, evaluated = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b", evaluate_every=1)
+    evaluated.evaluator = evaluator_of(evaluated)
+    plain.train()
+    evaluated.train()
+    one, other = weights_of(plain.policy), weights_of(evaluated.policy)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_best_checkpoint_by_evaluation_stays(tmp_path: Path) -> None:
+    """Each checkpoint is ranked by an evaluation of its own; here the second of five is the best."""
+    trainer = tiny_trainer(tmp_path, steps=5, save_every=1, evaluate_every=100, best_metric="eval/reward")
+    rewards = iter([0.0, 0.1, 0.9, 0.2, 0.3, 0.4])  # the first is the start's, before any checkpoint
+    batch = [0.0]
+
+    def scripted(task: Task, text: str) -> float:
+        return batch[0]
+
+    trainer.evaluator = evaluator_of(trainer, scripted)
+    run = trainer.evaluator.run
+
+    def next_reward() -> Any:
+        batch[0] = next(rewards)
+        return run()
+
+    trainer.evaluator.run = next_reward  # type: ignore[method-assign]
+    trainer.train()
+    best = trainer.store.best()
+    assert best is not None
+    assert (best.step, best.score) == (2, 0.9)
+    assert trainer.store.steps() == [2, 4, 5]
+
+
+# --- a model as scorer -----------------------------------------------------------------------------------------------
+
+
+def test_a_model_as_scorer_raises_its_own_likelihood(tmp_path: Path) -> None:
+    """The judge is a model that likes other words than the policy; its likelihood of the samples goes up."""
+    tiny_policy(seed=5).save_pretrained(tmp_path / "judge")
+    judge = LikelihoodJudge(str(tmp_path / "judge"), device="cpu")
+    trainer = tiny_trainer(tmp_path, verifier=judge, steps=12, group_size=8, learner={"lr": 3e-3})
+    trainer.train()
+    rewards = [row["reward/mean"] for row in rows_of(tmp_path)]
+    assert np.mean(rewards[-3:]) > np.mean(rewards[:3]) + 0.2
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+
+def sends(number: signal.Signals, at_call: int, then: Any = digit_share) -> Any:
+    """A checker that sends this process a signal at one of its calls."""
+    calls = iter(range(1, 10_000))
+
+    def verify(task: Task, text: str) -> float:
+        if next(calls) == at_call:
+            os.kill(os.getpid(), number)
+        return then(task, text)
+
+    return verify
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_step_saves_and_stops(tmp_path: Path, number: signal.Signals) -> None:
+    handler = signal.getsignal(number)
+    trainer = tiny_trainer(tmp_path, steps=9, verifier=sends(number, at_call=10))  # in the second step of 8 samples
+    trainer.train()
+    assert trainer.step == 2
+    assert trainer.stopped
+    assert trainer.store.steps() == [2]
+    assert [row["step"] for row in rows_of(tmp_path)] == [1, 2]
+    assert signal.getsignal(number) is handler
+
+
+def test_a_run_that_was_stopped_goes_on_when_asked(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, steps=4, verifier=sends(signal.SIGTERM, at_call=10))
+    trainer.train()
+    trainer.train()
+    assert trainer.step == 4
+    assert not trainer.stopped
+
+
+def test_a_signal_during_an_evaluation_loses_nothing(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, steps=9, evaluate_every=2)
+    trainer.evaluator = evaluator_of(trainer, sends(signal.SIGTERM, at_call=8))  # the evaluation after step 2
+    trainer.train()
+    assert trainer.step == 2
+    assert trainer.store.steps() == [2]
+
+
+def test_stopping_logs_nothing_that_going_on_would_not(tmp_path: Path) -> None:
+    """A checkpoint made by a signal gets no evaluation of its own: its row of metrics must be the ordinary one."""
+    trainer = tiny_trainer(
+        tmp_path,
+        steps=9,
+        save_every=5,
+        evaluate_every=5,
+        best_metric="eval/reward",
+        verifier=sends(signal.SIGTERM, at_call=10),
+    )
+    trainer.evaluator = evaluator_of(trainer)
+    trainer.train()
+    assert [row["step"] for row in rows_of(tmp_path) if "eval/reward" in row] == [0]
+    assert trainer.store.steps() == [2]
+
+
+def test_a_second_signal_acts_as_usual(tmp_path: Path) -> None:
+    def impatient(task: Task, text: str) -> float:
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0.0
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tiny_trainer(tmp_path, verifier=impatient).train()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_in_a_thread_leaves_signals_alone(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    thread = threading.Thread(target=trainer.train)
+    thread.start()
+    thread.join()
+    assert trainer.step == 3
+
+
+# --- taking up -------------------------------------------------------------------------------------------------------
+
+
+def test_another_base_model_is_refused(tmp_path: Path) -> None:
+    """A static reference is built again from the base; if that is not the same base, the run cannot go on."""
+
+    def run_from(seed: int) -> Trainer:
+        policy = tiny_policy(seed=seed)
+        return tiny_trainer(tmp_path, policy=policy, learner={"reference": CopyReference(policy), "kl": 0.1}, steps=1)
+
+    run_from(0).train()
+    other = run_from(1)
+    checkpoint = other.store.latest()
+    assert checkpoint is not None
+    with pytest.raises(CheckpointError, match="not the one of the checkpoint"):
+        other.restore(checkpoint)
+    run_from(0).restore(checkpoint)
