@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,7 +39,7 @@ from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.types import CutRule, Task
-from steelyard.verification import InlinePool, Part, Verifier, WeightedVerifier, as_verifier, load_verifier
+from steelyard.verification import InlinePool, Part, Verifier, WeightedVerifier, as_verifier, load_function, load_verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,40 +175,39 @@ def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
 def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
     """The checker: handed over, the domain's own, or the functions and models that the configuration names."""
     verify, domain = config.verify, build_domain(config)
-    settings: dict[str, Any] = {"floor": verify.floor}
     if supplied.verifier is not None:
-        return as_verifier(supplied.verifier)
+        return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
         return domain.verifier()
     if verify.verifier is not None:
-        return load_verifier(
-            verify.verifier, **_declared(verify.verifier, settings | {"success_at": verify.success_at})
-        )
-    parts = tuple(_part(entry, verify.floor) for entry in verify.verifiers)
+        return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
+    parts = tuple(_part(entry, verify) for entry in verify.verifiers)
     if not parts:
         raise ConfigError('there is no verifier: set verify.verifier = "my_module:my_function"')
     return WeightedVerifier(parts, floor=verify.floor)
 
 
-def _declared(path: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a verifier declares of itself stands; the configuration fills in the rest for plain functions."""
-    from steelyard.verification import load_function
+def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
+    """What a verifier declares of itself stands; the configuration fills in floor and success for the others."""
+    found = load_function(thing) if isinstance(thing, str) else thing
+    if isinstance(found, Verifier):
+        return {}
+    several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
+    return {"floor": verify.floor} | ({} if several else {"success_at": verify.success_at})
 
-    found = load_function(path)
-    return {} if isinstance(found, Verifier) else settings
 
-
-def _part(entry: configs.VerifierEntry, floor: float) -> Part:
+def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
     if entry.function is not None:
         chosen = {"name": entry.name, "mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
         settings = {name: value for name, value in chosen.items() if value is not None}
-        verifier = load_verifier(entry.function, **settings, floor=floor)
+        verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
     elif entry.model is None or entry.kind is None:
         raise ConfigError("an entry of verify.verifiers needs a function, or a model and its kind")
     else:
         from steelyard.policies.judge import build_judge
 
-        verifier = build_judge(entry.model, entry.kind, name=entry.name, size=entry.size, success_at=entry.success_at)
+        settings = {"name": entry.name, "size": entry.size, "success_at": entry.success_at, "floor": verify.floor}
+        verifier = build_judge(entry.model, entry.kind, **settings)
     return Part(verifier, entry.weight, name=entry.name or "")
 
 
@@ -234,15 +233,9 @@ def build_credit(config: Config) -> Credit:
 
 def build_objective(config: Config, reference: Reference | None) -> Objective:
     loss = config.loss
-    chosen = {
-        "clip_low": loss.clip_low,
-        "clip_high": loss.clip_high,
-        "dual_clip": loss.dual_clip,
-        "ratio_cap": loss.ratio_cap,
-    }
-    options = {name: value for name, value in chosen.items() if value is not None}
+    chosen = surrogate(loss.surrogate, **loss.surrogate_options())
     in_loss = reference is not None and loss.kl.placement == "loss"
-    return Objective(surrogate(loss.surrogate, **options), loss.kl.estimator if in_loss else None, loss.importance_cap)
+    return Objective(chosen, loss.kl.estimator if in_loss else None, loss.importance_cap)
 
 
 def schedule(table: ScheduleConfig, steps: int) -> Schedule:
