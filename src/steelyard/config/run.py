@@ -46,7 +46,7 @@ class CheckpointConfig(Section):
     keep_last: int = Field(default=2, description="How many of the newest checkpoints stay.", ge=1)
     best_metric: str | None = Field(
         default=None,
-        description="Metric whose best checkpoint stays too; empty: eval/success with evaluation on, else none.",
+        description="Metric whose best checkpoint stays too; empty: eval/success with evaluation on, else reward/mean.",
     )
     best_mode: Literal["max", "min"] = Field(default="max", description="Whether the metric is better high or low.")
 
