@@ -34,7 +34,8 @@ def train(
 ) -> Trainer:
     """Train ``model`` on ``tasks`` against ``verifier`` and return the finished run.
 
-    ``model``: a hub id or folder, or a ``CausalPolicy``. ``tasks``: strings, dicts or ``Task``s, a file, or a source.
+    ``model``: a hub id or folder, the table of a small model (``{"scratch": {...}}``), or a ``CausalPolicy``.
+    ``tasks``: strings, dicts or ``Task``s, a file, or a source.
     ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several with
     weights, or an import path. ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
     ``train(..., sampling={"group_size": 8}, run={"steps": 50})``.

@@ -39,7 +39,15 @@ from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.types import CutRule, Task
-from steelyard.verification import InlinePool, Part, Verifier, WeightedVerifier, as_verifier, load_function, load_verifier
+from steelyard.verification import (
+    InlinePool,
+    Part,
+    Verifier,
+    WeightedVerifier,
+    as_verifier,
+    load_function,
+    load_verifier,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +138,19 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
         return domain_source(domain, "train", seed=seed), domain_tasks(domain, "validation", wanted)
     held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
     tasks = config.tasks
-    if supplied.tasks is not None:
-        return as_source(supplied.tasks, seed=seed), held_out[:wanted]
-    rows, listed = divided_tasks(tasks)
+    if isinstance(supplied.tasks, Source):
+        return supplied.tasks, held_out[:wanted]
+    rows, listed = divided_tasks(tasks, supplied.tasks)
     return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
 
 
-def divided_tasks(tasks: configs.TasksConfig | None) -> tuple[list[Task], list[Task]]:
-    """(training, held-out) tasks of the [tasks] table; the second is empty unless asked for."""
+def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
+    """(training, held-out) tasks, listed by the [tasks] table or ``given``; the second is empty unless asked for."""
     if tasks is None:
-        raise ConfigError("there are no tasks: give [tasks] or [domain]")
-    rows = _listed_tasks(tasks)
+        if given is None:
+            raise ConfigError("there are no tasks: give [tasks] or [domain]")
+        return as_tasks(given), []
+    rows = _listed_tasks(tasks) if given is None else as_tasks(given, prompt_column=tasks.prompt_column)
     if tasks.eval_file is not None:
         return rows, load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
     if tasks.held_out:

@@ -11,6 +11,14 @@ from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.errors import CheckpointError, ConfigError
 
+NAMED_BY = {
+    "model": ("model.path", "model.scratch"),
+    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts"),
+    "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
+    "verifier": ("verify.verifier", "verify.verifiers"),
+}
+"""Keys that name what a run can also be given as Python objects (``run.supplied``)."""
+
 
 def run_folder(config: Config) -> Path:
     return Path(config.run.folder) / config.run.name

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
-from steelyard.folders import run_folder
+from steelyard.folders import NAMED_BY, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
 
@@ -36,15 +36,45 @@ def train_from_python(
 ) -> Trainer:
     """``steelyard.train``: what can be named in the configuration is; the rest is handed over as objects."""
     data: dict[str, Any] = _tables(recipe)
-    objects = {name: part for name, part in parts.items() if part is not None}
-    if isinstance(objects.get("model"), str | Path):
-        data["model"] = {**data.get("model", {}), "path": str(objects.pop("model"))}
+    objects: dict[str, Any] = {}
+    for name, part in parts.items():
+        if part is None:
+            continue
+        _forget(data, NAMED_BY[name])
+        if (named := _as_keys(name, part)) is None:
+            objects[name] = part
+        else:
+            _lay_over(data, *named)
     for section, table in sections.items():
-        data[section] = {**data.get(section, {}), **table}
-    data["run"] = {**data.get("run", {}), "supplied": sorted(objects)}
+        _lay_over(data, section, table)
+    _lay_over(data, "run", {"supplied": sorted(objects)})
     config = configs.build(data, source="steelyard.train")
     exists = (run_folder(config) / "config.toml").exists()
     return run(config, Supplied(**objects), resume=resume and exists)
+
+
+def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
+    """What is handed over stands in for what the recipe names."""
+    for key in keys:
+        section, _, name = key.partition(".")
+        if section in data:
+            data[section] = {other: value for other, value in data[section].items() if other != name}
+
+
+def _lay_over(data: dict[str, Any], section: str, table: Mapping[str, Any]) -> None:
+    data[section] = {**data.get(section, {}), **table}
+
+
+def _as_keys(name: str, part: Any) -> tuple[str, Mapping[str, Any]] | None:
+    """(section, keys) of a part that the configuration can name, so that the run folder says it all; else nothing."""
+    if isinstance(part, Mapping) and name in ("model", "tasks"):
+        return name, part
+    if not isinstance(part, str | Path):
+        return None
+    if name == "tasks" and str(part).startswith("hf:"):
+        return "tasks", {"dataset": str(part).removeprefix("hf:")}
+    section, _, key = NAMED_BY[name][0].partition(".")
+    return section, {key: str(part)}
 
 
 def _tables(recipe: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:

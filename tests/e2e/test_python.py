@@ -50,6 +50,31 @@ def test_resume_from_python_goes_on_where_it_was(folder: Path) -> None:
     assert [row["step"] for row in read_metrics(folder / "runs/run/metrics.jsonl")] == [1, 2, 3, 4]
 
 
+def test_what_can_be_named_is_named_so_the_command_line_can_go_on(call: Call) -> None:
+    Path("letters.py").write_text("def score(task, text):\n    return 'a' in text\n", encoding="utf-8")
+    Path("tasks.jsonl").write_text('{"prompt": "say a"}\n{"prompt": "say b"}\n', encoding="utf-8")
+    steelyard.train(model=SMALL["model"], tasks="tasks.jsonl", verifier="letters:score", recipe=SMALL, run={"steps": 1})
+    judged = call("eval", "runs/run", "--split", "train")
+    assert judged.code == 0, judged.err
+    assert "2 train tasks" in judged.out
+    none_held_out = call("eval", "runs/run")
+    assert none_held_out.code == 2
+    assert "no tasks are held out" in none_held_out.err
+
+
+def test_what_is_handed_over_stands_in_for_what_the_recipe_names() -> None:
+    recipe = SMALL | {"tasks": {"file": "not-there.jsonl", "held_out": 1.0}, "verify": {"verifier": "not:there"}}
+    run = steelyard.train(
+        tasks=["say a", "say b", "say c"],
+        verifier=lambda _task, text: len(text),
+        recipe=recipe,
+        run={"steps": 1},
+        evaluate={"every": 1},
+    )
+    assert run.evaluator is not None
+    assert len(run.evaluator.tasks) == 1, "the recipe's share is held out of the tasks handed over"
+
+
 def test_trl_reward_functions_work_unchanged() -> None:
     seen: list[set[str]] = []
 

@@ -14,19 +14,12 @@ from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.errors import CheckpointError, ConfigError
-from steelyard.folders import read_run
+from steelyard.folders import NAMED_BY, read_run
 
 if TYPE_CHECKING:
     from steelyard.policies.causal import CausalPolicy
 
 START = "start"
-NAMED_BY = {
-    "model": ("model.path",),
-    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts"),
-    "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
-    "verifier": ("verify.verifier", "verify.verifiers"),
-}
-"""Keys that name what a run was given as Python objects."""
 
 
 @dataclass(frozen=True, slots=True)
