@@ -200,7 +200,7 @@ def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
 def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
     """What a verifier declares of itself stands; the configuration fills in floor and success for the others."""
     found = load_function(thing) if isinstance(thing, str) else thing
-    if isinstance(found, Verifier):
+    if isinstance(found, Verifier) or (isinstance(found, type) and hasattr(found, "verify")):
         return {}
     several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
     return {"floor": verify.floor} | ({} if several else {"success_at": verify.success_at})
