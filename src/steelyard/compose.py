@@ -208,7 +208,7 @@ def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
 
 def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
     if entry.function is not None:
-        chosen = {"name": entry.name, "mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
+        chosen = {"mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
         settings = {name: value for name, value in chosen.items() if value is not None}
         verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
     elif entry.model is None or entry.kind is None:
