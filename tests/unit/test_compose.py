@@ -1,0 +1,218 @@
+"""From a configuration to objects: what the keys promise is what the objects are built with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from steelyard import compose
+from steelyard import config as configs
+from steelyard.algorithms.surrogates import SurrogateInput
+from steelyard.compose import Supplied
+from steelyard.errors import Invalid
+from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
+from steelyard.types import Sample, Task, Verdict
+from steelyard.verification import Item, judge, verifier
+from tests.tiny import sample_of
+
+
+def config_of(tables: Mapping[str, Any] | None = None) -> configs.Config:
+    """A tiny run on the sequences domain, with some tables changed."""
+    plain: dict[str, Any] = {
+        "model": {"scratch": {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32}, "device": "cpu"},
+        "domain": {"name": "sequences"},
+        "sampling": {"max_new_tokens": 6, "tasks_per_step": 2, "group_size": 4},
+        "evaluate": {"every": 0},
+        "tracking": {"console": False},
+    }
+    for name, table in (tables or {}).items():
+        plain[name] = {**plain.get(name, {}), **table} if table is not None else None
+    return configs.build({name: table for name, table in plain.items() if table is not None}, source="test")
+
+
+def clip_of(loss: Mapping[str, Any]) -> tuple[float, float, float]:
+    """The loss of one decision with advantage 1, -1 and -1 at ratios far above, below and above 1."""
+    import torch
+
+    chosen = compose.build_objective(config_of({"loss": loss}), None).surrogate
+    shift_N, advantage_N = torch.tensor([3.0, -3.0, 3.0]), torch.tensor([1.0, -1.0, -1.0])
+    zeros_N = torch.zeros(3)
+    loss_N = chosen(SurrogateInput(shift_N, zeros_N, advantage_N, torch.arange(3))).loss_N
+    return tuple(loss_N.tolist())
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ({}, (-1.2, 0.8, 20.0855)),
+        ({"clip_high": 0.28}, (-1.28, 0.8, 20.0855)),
+        ({"clip_low": 0.1, "dual_clip": 3.0}, (-1.2, 0.9, 3.0)),
+        ({"surrogate": "gspo"}, (-1.0004, 0.9997, 20.0855)),
+        ({"surrogate": "cispo"}, (-5.0 * 3, -0.0498 * 3, 5.0 * 3)),
+        ({"surrogate": "cispo", "ratio_cap": 2.0}, (-2.0 * 3, -0.0498 * 3, 2.0 * 3)),
+    ],
+)
+def test_clip_ranges_are_those_the_configuration_documents(
+    loss: Mapping[str, Any], expected: tuple[float, ...]
+) -> None:
+    assert clip_of(loss) == pytest.approx(expected, rel=1e-3)
+
+
+KL = {"kl": {"coefficient": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("tables", "kind", "renewal"),
+    [
+        ({}, type(None), None),
+        ({"loss": KL}, CopyReference, static),
+        ({"loss": KL, "reference": {"mode": "ema", "ema_decay": 0.9}}, CopyReference, Ema),
+        ({"loss": KL, "reference": {"mode": "periodic", "every": 3}}, CopyReference, Periodic),
+        ({"loss": KL, "lora": True}, AdapterOffReference, static),
+        ({"loss": KL, "lora": True, "reference": {"mode": "ema", "ema_decay": 0.9}}, AdapterReference, Ema),
+        ({"loss": KL, "lora": True, "reference": {"carrier": "adapter"}}, AdapterReference, static),
+        ({"loss": KL, "lora": True, "reference": {"carrier": "copy"}}, CopyReference, static),
+    ],
+)
+def test_the_reference_is_carried_by_the_least_that_is_right(tables: dict[str, Any], kind: type, renewal: Any) -> None:
+    tables = dict(tables)
+    if tables.pop("lora", False):
+        scratch = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32}
+        tables["model"] = {"scratch": scratch, "lora": {"rank": 2}}
+    config = config_of(tables)
+    reference: Any = compose.build_reference_of(config, compose.build_policy(config))
+    assert type(reference) is kind
+    if renewal is not None:
+        assert reference.renewal is renewal or isinstance(reference.renewal, renewal)
+
+
+# --- verifiers -------------------------------------------------------------------------------------------------------
+
+
+def half(task: Task, text: str) -> float:
+    if text == "bad":
+        raise Invalid("it is bad")
+    return 0.5
+
+
+@verifier(floor=-7.0, success_at=0.1)
+def declared(task: Task, text: str) -> float:
+    return half(task, text)
+
+
+class Whole:
+    """A verifier that is an object of its own."""
+
+    name, version, deterministic, floor = "whole", None, True, -9.0
+
+    def __init__(self) -> None:
+        from steelyard.verification import One
+
+        self.mode = One()
+
+    def verify(self, items: Any) -> list[Verdict]:
+        return [Verdict.scored(0.25) for _ in items]
+
+
+def sample(text: str) -> Sample:
+    return sample_of([1, 2], text=text)
+
+
+def judged(config: configs.Config, text: str = "good", supplied: Supplied = compose.NOTHING) -> Verdict:
+    (verdict,) = judge(compose.build_verifier(config, supplied), [Item(Task("t", "p"), sample(text))])
+    return verdict
+
+
+@pytest.fixture(autouse=True)
+def module_of_checkers(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("checkers_of_a_user")
+    module.half, module.declared, module.Whole = half, declared, Whole  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "checkers_of_a_user", module)
+
+
+def own(verify: Mapping[str, Any], **run: Any) -> configs.Config:
+    scratch = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32, "vocabulary": ("a", "b")}
+    tables = {"domain": None, "tasks": {"prompts": ["a"]}, "verify": verify, "model": {"scratch": scratch}, "run": run}
+    return config_of(tables)
+
+
+SETTINGS = {"floor": -2.0, "success_at": 0.4}
+
+
+def test_a_plain_function_gets_floor_and_success_from_the_configuration() -> None:
+    config = own({"verifier": "checkers_of_a_user:half", **SETTINGS})
+    assert judged(config) == Verdict.scored(0.5, success=True)
+    assert judged(config, "bad").reward == -2.0
+
+
+def test_so_does_one_that_is_handed_over() -> None:
+    config = own(SETTINGS, supplied=("verifier",))
+    assert judged(config, supplied=Supplied(verifier=half)) == Verdict.scored(0.5, success=True)
+    assert judged(config, "bad", Supplied(verifier=half)).reward == -2.0
+    several = Supplied(verifier=[half, (declared, 2.0)])
+    assert judged(config, supplied=several).reward == pytest.approx(1.5)
+    assert judged(config, "bad", several).reward == -2.0
+
+
+def test_what_a_verifier_declares_stands() -> None:
+    config = own({"verifier": "checkers_of_a_user:declared", **SETTINGS})
+    assert judged(config, "bad").reward == -7.0
+    assert judged(own({"verifier": "checkers_of_a_user:Whole", **SETTINGS})).reward == 0.25
+
+
+def test_several_by_name_with_weights_and_settings_of_their_own() -> None:
+    entries = [
+        {"function": "checkers_of_a_user:half", "weight": 2.0},
+        {"function": "checkers_of_a_user:Whole", "weight": 4.0, "name": "w"},
+    ]
+    config = own({"verifiers": entries, **SETTINGS})
+    verdict = judged(config)
+    assert verdict.reward == pytest.approx(2 * 0.5 + 4 * 0.25)
+    assert verdict.parts == {"half": 0.5, "w": 0.25}
+    assert judged(own({"verifiers": entries[:1], **SETTINGS})).success, "0.5 >= verify.success_at"
+    strict = own({"verifiers": [{**entries[0], "success_at": 0.6}], **SETTINGS})
+    assert not judged(strict).success
+
+
+# --- the run ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_checkpoint_is_judged_as_documented(tmp_path: Path) -> None:
+    run = {"folder": str(tmp_path)}
+    plain = compose.build_trainer(config_of({"run": run}))
+    evaluated = compose.build_trainer(config_of({"run": run, "evaluate": {"every": 5, "tasks": 2}}))
+    chosen = compose.build_trainer(config_of({"run": run, "checkpoint": {"best_metric": "success"}}))
+    assert plain.plan.best_metric == "reward/mean"
+    assert evaluated.plan.best_metric == "eval/success"
+    assert chosen.plan.best_metric == "success"
+
+
+def test_coefficients_and_schedules_arrive(tmp_path: Path) -> None:
+    tables = {
+        "run": {"steps": 100, "folder": str(tmp_path)},
+        "optimiser": {"lr": 0.5, "schedule": "linear", "warmup_steps": 4, "min_lr_ratio": 0.1, "grad_clip": 0.0},
+        "loss": {
+            "kl": {"coefficient": {"kind": "linear", "start": 0.2, "end": 0.1, "steps": 50}},
+            "entropy": {"coefficient": 0.03},
+            "aggregation": "constant",
+        },
+    }
+    learner = compose.build_trainer(config_of(tables)).learner
+    assert [learner.coefficients.lr.value(step) for step in (0, 4, 100)] == pytest.approx([0.1, 0.5, 0.05])
+    assert [learner.kl_coefficient(step) for step in (0, 25, 99)] == pytest.approx([0.2, 0.15, 0.1])
+    assert learner.coefficients.entropy.value(7) == 0.03
+    assert learner.rule.grad_clip is None
+    assert learner.rule.constant_length == 6, "sampling.max_new_tokens"
+    assert learner.objective.kl == "k3_unbiased"
+
+
+def test_kl_in_the_reward_is_not_in_the_loss(tmp_path: Path) -> None:
+    kl = {"coefficient": 0.1, "placement": "reward", "estimator": "k1"}
+    learner = compose.build_trainer(config_of({"run": {"folder": str(tmp_path)}, "loss": {"kl": kl}})).learner
+    assert learner.kl_in_reward
+    assert learner.objective.kl is None
