@@ -48,11 +48,13 @@ def run(folder: str, workload: Workload, extra: dict[str, Any]) -> dict[str, Any
 
     baseline = resident_memory()
     ends: list[float] = []
+    worked: list[float] = []
     lengths: list[int] = []
 
     class Clock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
             ends.append(time.perf_counter())
+            worked.append(time.process_time())
 
     def reward(completions: list[Any], completion_ids: list[list[int]], **columns: Any) -> list[float | None]:
         lengths.extend(len(ids) for ids in completion_ids)
@@ -74,6 +76,7 @@ def run(folder: str, workload: Workload, extra: dict[str, Any]) -> dict[str, Any
     dtypes = sorted({str(parameter.dtype) for parameter in model.parameters()})
     return {
         "seconds": [end - start for start, end in pairwise(ends)],
+        "cpu_seconds": [end - start for start, end in pairwise(worked)],
         "mean_length": sum(lengths[workload.group :]) / (len(lengths) - workload.group),
         "rss": peak_memory() - baseline,
         "baseline": baseline,
