@@ -131,6 +131,8 @@ ACCEPTED: dict[str, list[list[str]]] = {
         [*KL, "--reference.mode=ema", "--reference.ema_decay=0.9"],
         [*KL, "--reference.mode=periodic", "--reference.every=5"],
         ["--loss.kl.coefficient", '{kind="linear",start=0,end=1}', "--reference.mode=ema", "--reference.ema_decay=0.9"],
+        ["--optimiser.minibatches=8", "--sampling.tasks_per_step=2", "--sampling.group_size=4"],
+        ["--optimiser.betas", "[0.0, 0.99]"],
         ["--checkpoint.best_metric", "eval/success"],
         ["--evaluate.every=0", "--checkpoint.best_metric", "reward/mean"],
     ],
