@@ -1,0 +1,64 @@
+"""A task for a small instruct model with a real checker: read a sentence about a person, answer with JSON.
+
+The answer must be one JSON object that the schema accepts (checked by jsonschema) and that says what the sentence says.
+Held-out tasks use names and sentence forms that training never shows.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import numpy as np
+
+from steelyard import Task, Verdict
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "city": {"type": "string"}},
+    "required": ["name", "age", "city"],
+    "additionalProperties": False,
+}
+NAMES = (
+    *("Anna", "Boris", "Clara", "David", "Elena", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Louis"),
+    *("Maria", "Nils", "Olga", "Peter", "Rosa", "Simon", "Tessa", "Victor", "Wanda", "Xavier", "Yara", "Zeno"),
+)
+CITIES = ("Paris", "Rome", "Oslo", "Madrid", "Vienna", "Prague", "Lisbon", "Dublin", "Athens", "Warsaw")
+FORMS = (
+    "{name} lives in {city} and is {age} years old.",
+    "{name} from {city} turned {age} last week.",
+    "At {age}, {name} still works in {city}.",
+    "{city} is the home of {name}, aged {age}.",
+    "{name}, {age}, moved to {city}.",
+    "Our neighbour {name} is {age} and was born in {city}.",
+)
+HELD_OUT_NAMES, HELD_OUT_FORMS = 6, 2
+QUESTION = 'Write the person in this sentence as JSON with the keys "name", "age" and "city".\n{sentence}'
+
+
+def tasks(split: str, count: int) -> list[Task]:
+    """``train`` or ``held_out``: two sets that share neither names nor sentence forms."""
+    held_out = split == "held_out"
+    names = NAMES[-HELD_OUT_NAMES:] if held_out else NAMES[:-HELD_OUT_NAMES]
+    forms = FORMS[-HELD_OUT_FORMS:] if held_out else FORMS[:-HELD_OUT_FORMS]
+    rng = np.random.default_rng([held_out, 7])
+    made: dict[str, Task] = {}
+    while len(made) < count:
+        person = {"name": str(rng.choice(names)), "age": int(rng.integers(18, 90)), "city": str(rng.choice(CITIES))}
+        sentence = str(rng.choice(forms)).format(**person)
+        prompt = ({"role": "user", "content": QUESTION.format(sentence=sentence)},)
+        made.setdefault(sentence, Task(f"{split}-{len(made)}", prompt, spec=person))
+    return list(made.values())
+
+
+def check(task: Task, text: str) -> Verdict:
+    """A quarter for JSON, a quarter for the schema, the rest by the share of right values; success is all of it."""
+    try:
+        answer = json.loads(text)
+    except json.JSONDecodeError:
+        return Verdict.scored(0.0, parts={"json": 0.0, "schema": 0.0, "right": 0.0})
+    if not jsonschema.Draft202012Validator(SCHEMA).is_valid(answer):
+        return Verdict.scored(0.25, parts={"json": 1.0, "schema": 0.0, "right": 0.0})
+    right = sum(answer[key] == value for key, value in task.spec.items()) / len(task.spec)
+    return Verdict.scored(0.5 + 0.5 * right, success=right == 1.0, parts={"json": 1.0, "schema": 1.0, "right": right})
