@@ -6,6 +6,7 @@ estimators are judged on mean reward; pass@k-type estimators on pass@k, where th
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
