@@ -137,9 +137,9 @@ def learn(variant: Variant, seed: int, seconds: float, reach: float) -> dict[str
 
 
 def trainer_tasks() -> int:
-    from steelyard.domains.registry import make_domain
+    from steelyard.domains.sequences import Sequences
 
-    return make_domain("sequences", **OPTIONS).size("train")
+    return Sequences(**OPTIONS).size("train")
 
 
 OPTIONS: dict[str, Any] = {}
@@ -149,8 +149,9 @@ OPTIONS: dict[str, Any] = {}
 def build(variant: Variant, seed: int, scratch: str) -> Any:
     """The shipped ``sequences`` recipe with the variant's loss, evaluated on held-out sequences."""
     from steelyard import config as configs
-    from steelyard.compose import build_domain, build_evaluator, build_trainer, build_verifier
+    from steelyard.compose import build_evaluator, build_trainer, build_verifier
     from steelyard.data import domain_tasks
+    from steelyard.domains.sequences import Sequences
 
     overrides: dict[str, Any] = {
         "run.folder": scratch,
@@ -171,6 +172,6 @@ def build(variant: Variant, seed: int, scratch: str) -> Any:
         overrides["credit.k"] = variant.k
     config = configs.load("sequences", overrides)
     trainer = build_trainer(config)
-    held_out = domain_tasks(build_domain(config), "held_out", 48)
+    held_out = domain_tasks(Sequences(**OPTIONS), "held_out", 48)
     trainer.evaluator = build_evaluator(config, trainer.sampler, build_verifier(config), held_out)
     return trainer

@@ -48,7 +48,7 @@ class SampleKey(NamedTuple):
     """Which of the step's tasks."""
     attempt: int
     """How often the slot was refilled before."""
-    index: int
+    sample: int
     """Which sample of the group."""
 
 
@@ -195,8 +195,9 @@ class Verdict:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Verdict:
-        steps = tuple((int(end), float(reward)) for end, reward in data["steps"])
-        return Verdict(**{**data, "steps": steps})
+        fields: dict[str, Any] = dict(data)
+        fields["steps"] = tuple((int(end), float(reward)) for end, reward in data["steps"])
+        return Verdict(**fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,11 @@ class Lora:
     def peft_config(self) -> LoraConfig:
         targets = self.targets if isinstance(self.targets, str) else list(self.targets)
         return LoraConfig(
-            r=self.rank, lora_alpha=self.alpha, target_modules=targets, lora_dropout=0.0, task_type=TaskType.CAUSAL_LM
+            r=self.rank,
+            lora_alpha=self.alpha,  # pyright: ignore[reportArgumentType] - a fraction is fine
+            target_modules=targets,
+            lora_dropout=0.0,
+            task_type=TaskType.CAUSAL_LM,
         )
 
 
@@ -43,7 +47,8 @@ def open_adapter(model: PreTrainedModel, folder: Path | str) -> PeftModel:
     return PeftModel.from_pretrained(model, folder, is_trainable=True)
 
 
-def base_model(model: Any) -> PreTrainedModel:
+def base_model(model: Any) -> Any:
+    """The transformers model under an adapter, or the model itself."""
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from steelyard.errors import PolicyError
 from steelyard.policies import adapters, device, weights
@@ -28,7 +27,7 @@ class CausalPolicy:
     def __init__(
         self,
         model: Any,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Any,
         *,
         autocast: torch.dtype | None = None,
         chunk: int = 256,
@@ -37,9 +36,9 @@ class CausalPolicy:
         self.tokenizer = tokenizer
         self.chunk = chunk
         self.autocast_dtype = autocast
-        base: PreTrainedModel = adapters.base_model(model)
+        base = adapters.base_model(model)
         self.body: nn.Module = base.get_decoder()
-        self._output: nn.Module = base.get_output_embeddings()
+        self._output: Any = base.get_output_embeddings()
         self._config = base.config
         silence_dropout(model)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())

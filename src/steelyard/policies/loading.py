@@ -43,7 +43,7 @@ def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(path, **loading)
+        model: Any = AutoModelForCausalLM.from_pretrained(path, **loading)
     except OSError as error:
         raise PolicyError(f"model.path {path!r} cannot be loaded: {error}") from error
     if options.quantize is None:
@@ -56,7 +56,7 @@ def from_scratch_policy(architecture: Architecture, words: Sequence[str], option
     """A small model with a closed vocabulary."""
     tokenizer = closed_vocabulary_tokenizer(words)
     model = scratch_model(architecture, tokenizer, options.seed).to(choose_device(options.device))
-    for parameter in model.parameters():  # buffers, such as rotary frequencies, stay float32 as from_pretrained has them
+    for parameter in model.parameters():  # buffers (rotary frequencies) stay float32, as from_pretrained has them
         parameter.data = parameter.data.to(choose_dtype(options.dtype))
     return _policy(model, tokenizer, options)
 

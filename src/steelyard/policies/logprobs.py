@@ -132,8 +132,8 @@ def _logit_gradient(
     pull_CV: Tensor = grad_logp_C[:, None]
     if bool(grad_entropy_C.any()):
         pull_CV = pull_CV + grad_entropy_C[:, None] * (logp_CV + entropy_N[rows, None])
-    if bool(grad_kl_C.any()):
-        reference_CV = job.reference(rows, blocked_CV)
+    reference_CV = job.reference(rows, blocked_CV) if bool(grad_kl_C.any()) else None
+    if reference_CV is not None:
         pull_CV = pull_CV - grad_kl_C[:, None] * (logp_CV - reference_CV - kl_N[rows, None])
     grad_CV = logp_CV.exp_().mul_(pull_CV).neg_()
     grad_CV.scatter_add_(-1, job.batch.token_N[rows, None], grad_logp_C[:, None])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from steelyard.errors import PolicyError
 
@@ -47,7 +48,7 @@ def closed_vocabulary_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast
     return PreTrainedTokenizerFast(tokenizer_object=core, pad_token=PAD, bos_token=BOS, eos_token=EOS)
 
 
-def scratch_model(architecture: Architecture, tokenizer: PreTrainedTokenizerFast, seed: int) -> PreTrainedModel:
+def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
     """A Llama of the given size with weights drawn from ``seed``, leaving torch's global generator as it was."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),

@@ -11,7 +11,10 @@ from transformers.cache_utils import Cache, DynamicLayer
 class RoomyLayer(DynamicLayer):
     """Keys and values ``[B, heads, capacity, D]`` allocated once, of which the first ``length`` columns are filled."""
 
-    def __init__(self, filled: DynamicLayer, row_B: Tensor, capacity: int) -> None:
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, filled: Any, row_B: Tensor, capacity: int) -> None:
         super().__init__()
         self.length = filled.keys.shape[-2]
         self._keys = self._spread(filled.keys, row_B, capacity)
@@ -49,6 +52,7 @@ class RoomyLayer(DynamicLayer):
 def spread_prompts(prompts: Cache, row_B: Tensor, capacity: int) -> Cache:
     """The cache of prompts, each computed once, handed out to the rows ``row_B`` that continue them."""
     if all(type(layer) is DynamicLayer for layer in prompts.layers):
-        return Cache(layers=[RoomyLayer(layer, row_B, capacity) for layer in prompts.layers])
+        layers: list[Any] = [RoomyLayer(layer, row_B, capacity) for layer in prompts.layers]
+        return Cache(layers=layers)
     prompts.batch_select_indices(row_B)  # sliding windows and the like keep their own layout
     return prompts

@@ -233,7 +233,7 @@ def test_no_forward_pass_follows_the_last_draw(policy: CausalPolicy) -> None:
 def test_waves_cover_every_sample_once(policy: CausalPolicy, max_rows: int) -> None:
     with forward_shapes(policy) as shapes:
         samples = list(LocalSampler(policy, seed=0, max_rows=max_rows).sample(requests(4), Decoding(max_new_tokens=6)))
-    assert Counter((sample.key.slot, sample.key.index) for sample in samples) == Counter(
+    assert Counter((sample.key.slot, sample.key.sample) for sample in samples) == Counter(
         itertools.product(range(3), range(4))
     )
     assert max(shape[0] for shape in shapes) <= max_rows

@@ -82,7 +82,7 @@ def test_gamma_does_nothing_to_one_terminal_reward() -> None:
 def test_unscored_samples_leave_the_statistics() -> None:
     lost = Verdict.unscored("timeout")
     credited = assign(MEAN, group(scored(1.0), lost, scored(3.0)))
-    assert [item.sample.key.index for item in credited] == [0, 2]
+    assert [item.sample.key.sample for item in credited] == [0, 2]
     assert [item.advantage_N[0] for item in credited] == [-1.0, 1.0]
 
 
@@ -153,7 +153,7 @@ def test_kl_in_the_reward_is_taken_off_the_span_it_falls_into() -> None:
     credited = MEAN.assign(
         [group(scored(3.0, (2, 1.0), (6, 2.0)), scored(1.0), samples=samples)],
         starts_every_two,
-        penalties=lambda made: penalty[made.key.index],
+        penalties=lambda made: penalty[made.key.sample],
     )
     assert [item.advantage_N.tolist() for item in credited] == [[1.0, 0.75, 0.75], [-1.0, -1.0]]
 

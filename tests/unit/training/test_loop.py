@@ -90,7 +90,7 @@ def test_groups_come_in_order_whatever_order_things_finish_in(tmp_path: Path) ->
     watch = Stopwatch()
     groups = collect(trainer.sampler, trainer.pool, requests, Decoding(max_new_tokens=6), watch)
     assert [group.task.id for group in groups] == ["t0", "t1", "t2"]
-    assert [[sample.key.index for sample in group.samples] for group in groups] == [[0, 1, 2, 3]] * 3
+    assert [[sample.key.sample for sample in group.samples] for group in groups] == [[0, 1, 2, 3]] * 3
     for group in groups:
         assert [v.reward for v in group.verdicts] == [digit_share(group.task, s.text) for s in group.samples]
     assert watch.seconds.keys() == {"sample", "verify"}

@@ -17,7 +17,7 @@ def numbered(count: int) -> list[LearnerSample]:
 
 
 def indices(part: list[LearnerSample]) -> list[int]:
-    return [item.sample.key.index for item in part]
+    return [item.sample.key.sample for item in part]
 
 
 def test_one_minibatch_keeps_the_order() -> None:

@@ -33,7 +33,7 @@ def test_single_items_are_verified_as_they_come(item) -> None:
     spy, pool = spied(One())
     pool.submit([item("1"), item("2", key=(0, 0, 0, 1))])
     assert spy.calls == [["1"], ["2"]]
-    assert [(key.index, verdict.reward) for key, verdict in pool.completed(wait=False)] == [(0, 1.0), (1, 2.0)]
+    assert [(key.sample, verdict.reward) for key, verdict in pool.completed(wait=False)] == [(0, 1.0), (1, 2.0)]
     assert list(pool.completed(wait=True)) == []
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,8 @@ class Sequences:
     """The sequences are over the numbers 0 to symbols - 1."""
     seed: int = 0
     """Decides the order of tasks, not their split."""
+    step_rewards: bool = False
+    """Credit each position of the answer by itself (use with ``credit.gamma`` below 1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -82,7 +84,8 @@ class Sequences:
         )
 
     def verifier(self) -> FunctionVerifier:
-        return FunctionVerifier(score, name=self.name, version="1", deterministic=True)
+        judge = score_by_position if self.step_rewards else score
+        return FunctionVerifier(judge, name=self.name, version="1", deterministic=True)
 
     @property
     def _lengths(self) -> range:
@@ -111,3 +114,19 @@ def score(task: Task, text: str) -> Verdict:
     expected, given = str(task.spec["answer"]).split(), text.split()
     right = sum(a == b for a, b in zip(expected, given, strict=False))
     return Verdict.scored(right / max(len(expected), len(given)), success=given == expected)
+
+
+def score_by_position(task: Task, text: str) -> Verdict:
+    """The same reward and success, with step rewards: 1 for each right position, and 1 more at the last for a right
+    length.
+    """
+    verdict = score(task, text)
+    expected, given = str(task.spec["answer"]).split(), text.split()
+    ends = itertools.accumulate((len(word) + 1 for word in given), initial=-1)
+    steps = [
+        (end, float(place < len(expected) and word == expected[place]))
+        for place, (word, end) in enumerate(zip(given, itertools.islice(ends, 1, None), strict=True))
+    ]
+    if steps and len(given) == len(expected):
+        steps[-1] = (steps[-1][0], steps[-1][1] + 1.0)
+    return replace(verdict, steps=tuple(steps))
