@@ -31,7 +31,7 @@ sys.exit(main())
         (["train", "sequences", "text"], "cannot read 'text'"),
         (["train", "--resume", "nowhere"], "nowhere is no run folder"),
         (["trian"], "there is no command 'trian'; did you mean train?"),
-        (["check", "sequences", "--tasks", "0"], "at least one task"),
+        (["check", "sequences", "--samples", "1"], "at least two samples"),
         (["eval", "runs/x", "--k", "1,few"], "--k 1,few"),
         (["eval", "runs/x", "--k", "8", "--samples", "4"], "pass@8 needs at least 8 samples"),
         (["sample", "runs/x", "--spec", "{}"], "go with --prompt"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from steelyard import config as configs
 from steelyard.commands import FAILED
-from steelyard.commands.screen import CountedSampler, counting, loading, stdout
+from steelyard.commands.screen import CountedSampler, counting, loading, positive, stdout
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.tracking.figures import duration, number
@@ -44,8 +45,8 @@ class _Tried:
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
-    parser.add_argument("--tasks", type=int, default=4, metavar="N", help="how many tasks (4)")
-    parser.add_argument("--samples", type=int, metavar="N", help="samples a task (sampling.group_size)")
+    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="how many tasks (4)")
+    parser.add_argument("--samples", type=positive, metavar="N", help="samples a task (sampling.group_size)")
 
 
 def epilog() -> str:
@@ -55,8 +56,8 @@ def epilog() -> str:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config = configs.load(arguments.recipe, overrides)
     samples = arguments.samples or config.sampling.group_size
-    if arguments.tasks < 1 or samples < 2:
-        raise ConfigError("a check needs at least one task and two samples of it, to see whether they differ")
+    if samples < 2:
+        raise ConfigError("a check needs at least two samples a task, to see whether they differ: --samples 8")
     tried = _try(config, arguments.tasks, samples)
     report = summarise_check(tried.groups, tried.second, tried.verifying)
     console = stdout()
@@ -67,7 +68,8 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     concerns = report.concerns()
     for concern in concerns:
         console.print(Text(f"! {concern}", style="yellow"))
-    console.print(f"train:  steelyard train {arguments.recipe}", markup=False, soft_wrap=True)
+    command = shlex.join(["steelyard", "train", arguments.recipe, *overrides])
+    console.print(f"train:  {command}", markup=False, soft_wrap=True)
     return 0
 
 

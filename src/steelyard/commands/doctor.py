@@ -13,14 +13,14 @@ from rich.table import Table
 from steelyard import config as configs
 from steelyard.commands.machine import CORE, EXTRAS, Device, devices, installed, missing
 from steelyard.commands.memory import ROOM, Size, needs, size_of
-from steelyard.commands.screen import loading, stdout
+from steelyard.commands.screen import loading, positive, stdout
 from steelyard.domains import domain_paths
 from steelyard.errors import ConfigError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="PATH", help="hub id or folder: does it fit? (its weights are not read)")
-    parser.add_argument("--rank", type=int, default=64, metavar="R", help="rank of LoRA for that estimate (64)")
+    parser.add_argument("--rank", type=positive, default=64, metavar="R", help="rank of LoRA for that estimate (64)")
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from steelyard.commands.screen import CountedSampler, counting, loading, stdout
+from steelyard.commands.screen import CountedSampler, counting, loading, positive, stdout
 from steelyard.commands.target import Target, add_target, open_policy, resolve
 from steelyard.config import Config
 from steelyard.domains.base import Split
@@ -25,8 +25,8 @@ UNJUDGED = "nobody judges it"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--n", type=int, default=4, metavar="N", help="samples a task (4)")
-    parser.add_argument("--tasks", type=int, default=1, metavar="N", help="how many tasks (1)")
+    parser.add_argument("--n", type=positive, default=4, metavar="N", help="samples a task (4)")
+    parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="how many tasks (1)")
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
     parser.add_argument("--prompt", metavar="TEXT", help="a prompt of yours instead of tasks")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message")

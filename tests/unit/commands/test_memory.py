@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoModelForCausalLM, LlamaConfig
@@ -37,7 +38,12 @@ def test_a_fifth_is_left_for_activations(memory: int, verdict: str) -> None:
 
 
 def test_the_size_is_read_without_weights(tmp_path: Path) -> None:
-    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     config = LlamaConfig(**shape, num_key_value_heads=2, vocab_size=50, tie_word_embeddings=True)
     config.architectures = ["LlamaForCausalLM"]
     config.save_pretrained(tmp_path)
