@@ -1,0 +1,244 @@
+"""A run that is stopped and taken up again ends as the uninterrupted one: weights, optimiser, metrics, bit for bit.
+
+Everything is in one process, with new objects after each stop, as a new process would build them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from steelyard import compose
+from steelyard import config as configs
+from steelyard.checkpoint import flatten
+from steelyard.training.loop import Trainer
+
+STEPS = 5
+KL = {"kl": {"coefficient": 0.05}}
+LORA = {"lora": {"rank": 2, "alpha": 8}}
+SCRATCH = {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
+
+RUNS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "full, static copy": {"loss": KL},
+    "full, copy on the CPU, exact KL": {
+        "loss": {"kl": {"coefficient": 0.05, "estimator": "exact"}},
+        "reference": {"device": "cpu"},
+    },
+    "full, EMA": {"loss": KL, "reference": {"mode": "ema", "ema_decay": 0.8}},
+    "full, periodic": {"loss": KL, "reference": {"mode": "periodic", "every": 2}},
+    "full, bfloat16, EMA": {"loss": KL, "reference": {"mode": "ema", "ema_decay": 0.8}, "model": {"dtype": "bfloat16"}},
+    "lora": {"model": LORA},
+    "lora, adapter off": {"loss": KL, "model": LORA},
+    "lora, second adapter": {"loss": KL, "model": LORA, "reference": {"carrier": "adapter"}},
+    "lora, second adapter, EMA": {"loss": KL, "model": LORA, "reference": {"mode": "ema", "ema_decay": 0.8}},
+    "lora, second adapter, periodic": {"loss": KL, "model": LORA, "reference": {"mode": "periodic", "every": 2}},
+    "lora, copy, periodic": {
+        "loss": KL,
+        "model": LORA,
+        "reference": {"mode": "periodic", "every": 2, "carrier": "copy"},
+    },
+    "dead groups refilled, adaptive KL in the reward, evaluation": {
+        "loss": {
+            "kl": {
+                "coefficient": 0.05,
+                "placement": "reward",
+                "estimator": "k1",
+                "adaptive": {"target": 0.001, "horizon": 50},
+            }
+        },
+        "credit": {"refill_dead_groups": 2},
+        "evaluate": {"every": 2, "tasks": 3},
+    },
+    "several updates, schedules, cuts": {
+        "optimiser": {"epochs": 2, "minibatches": 2, "schedule": "cosine", "warmup_steps": 2},
+        "sampling": {"temperature": 0.9, "top_k": 6, "top_p": 0.95},
+    },
+    "float16 with loss scaling": {"model": {"autocast": "float16"}},
+    "8-bit AdamW": {"optimiser": {"name": "adamw_8bit"}, "model": {"scratch": {**SCRATCH, "width": 64}}},
+    "fused AdamW": {"optimiser": {"name": "adamw_fused"}},
+}
+
+
+def config_of(tables: dict[str, Any], folder: Path, **checkpoint: Any) -> configs.Config:
+    plain: dict[str, Any] = {
+        "run": {"folder": str(folder.parent), "name": folder.name, "steps": STEPS, "seed": 3},
+        "model": {"scratch": SCRATCH, "device": "cpu"},
+        "domain": {"name": "sequences", "options": {"kinds": ["copy"], "symbols": 4}},
+        "sampling": {"tasks_per_step": 3, "group_size": 4, "max_new_tokens": 6},
+        "optimiser": {"lr": 3e-3, "microbatch_tokens": 40},
+        "checkpoint": {"every": 0, "keep_last": 3, **checkpoint},
+        "tracking": {"console": False, "samples_every": 2},
+        "evaluate": {"every": 0},
+    }
+    for name, table in tables.items():
+        plain[name] = {**plain.get(name, {}), **table}
+    return configs.build(plain, source="test")
+
+
+def started(config: configs.Config) -> Trainer:
+    return compose.start_run(config)
+
+
+def resumed(config: configs.Config) -> Trainer:
+    return compose.resume_run(config)
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """As a signal would: ask for a stop while that step runs."""
+    observe = trainer.source.observe
+
+    def ask(groups: Any) -> None:
+        observe(groups)
+        if trainer.step == step:
+            trainer._stop = True
+
+    trainer.source.observe = ask  # type: ignore[method-assign]
+    trainer.train()
+    assert trainer.step == step
+
+
+def bits(tree: Any) -> tuple[dict[str, bytes], str]:
+    """Everything a state dict holds: bytes of tensors, and the rest as text."""
+    tensors, skeleton = flatten(tree)
+    plain = {
+        name: tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()
+    }
+    return plain, json.dumps(skeleton, sort_keys=True)
+
+
+def outcome(trainer: Trainer, folder: Path) -> dict[str, Any]:
+    """All that must be equal at the end of two runs."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [{name: value for name, value in json.loads(line).items() if not name.startswith("time/")} for line in lines]
+    reference = trainer.learner.reference
+    return {
+        "weights": bits(dict(trainer.policy.model.named_parameters())),
+        "optimiser": bits(trainer.learner.optimiser.state_dict()),
+        "reference": bits({} if reference is None else reference.tensors()),
+        "learner": trainer.learner.state_dict(),
+        "source": trainer.source.state_dict(),
+        "metrics": rows,
+        "artifacts": {path.name: path.read_bytes() for path in sorted((folder / "artifacts").iterdir())},
+        "step": trainer.step,
+    }
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    for part, value in one.items():
+        assert value == other[part], part
+
+
+def whole_run(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
+    trainer = started(config_of(tables, folder))
+    trainer.train()
+    return outcome(trainer, folder)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
+    """Stopped after step 2 and again after step 3, each time taken up by new objects."""
+    if "8-bit" in name:
+        pytest.importorskip("bitsandbytes")
+    expected = whole_run(RUNS[name], tmp_path / "whole")
+    config = config_of(RUNS[name], tmp_path / "parts")
+    stop_after(started(config), 2)
+    stop_after(resumed(config), 3)
+    last = resumed(config)
+    last.train()
+    assert_same(expected, outcome(last, tmp_path / "parts"))
+    rows = expected["metrics"]
+    assert [row["step"] for row in rows if "loss" in row] == list(range(1, STEPS + 1))
+    assert all(row["skipped"] == 0 for row in rows if "skipped" in row)
+    if "refilled" in name:
+        assert sum(row.get("groups/refilled", 0) for row in rows) > 0
+        assert len({row["kl/coefficient"] for row in rows if "loss" in row}) == STEPS
+    if "loss" in RUNS[name]:
+        assert max(row.get("kl/k3", row.get("kl", 0.0)) for row in rows) > 1e-6, "the reference is at work"
+
+
+def test_work_after_the_checkpoint_is_done_again_and_logged_once(tmp_path: Path) -> None:
+    """A run that dies between two checkpoints: metrics and samples after the older one are cut and written anew."""
+    expected = whole_run(RUNS["full"], tmp_path / "whole")
+    config = config_of(RUNS["full"], tmp_path / "parts", every=2)
+    trainer = started(config)
+    trainer.plan = type(trainer.plan)(**{**_fields(trainer.plan), "steps": 4})
+    trainer.train()
+    trainer.step = 4
+    trainer.tracker.log(5, {"loss": 123.0})  # step 5 was logged, and then the power went
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000004")
+    last = resumed(config_of(RUNS["full"], tmp_path / "parts"))
+    assert last.step == 2
+    last.train()
+    assert_same(expected, outcome(last, tmp_path / "parts"))
+
+
+def _fields(plan: Any) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in plan.__slots__}
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("file", "harm"),
+    [
+        ("model/model.safetensors", flip),
+        ("optimiser.safetensors", truncate),
+        ("state.json", Path.unlink),
+        ("manifest.json", truncate),
+    ],
+)
+def test_a_torn_checkpoint_falls_back_to_the_one_before(
+    file: str, harm: Callable[[Path], None], tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    config = config_of(RUNS["full, EMA"], tmp_path / "parts", every=1)
+    stop_after(started(config), 3)
+    harm(tmp_path / "parts" / "checkpoints" / "step-00000003" / file)
+    last = resumed(config)
+    assert last.step == 2
+    last.train()
+    assert_same(uninterrupted, outcome(last, tmp_path / "parts"))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return whole_run(RUNS["full, EMA"], tmp_path_factory.mktemp("runs") / "whole")
+
+
+def test_a_run_without_any_checkpoint_begins_again(tmp_path: Path) -> None:
+    expected = whole_run(RUNS["full"], tmp_path / "whole")
+    config = config_of(RUNS["full"], tmp_path / "parts")
+    stop_after(started(config), 2)
+    shutil.rmtree(tmp_path / "parts" / "checkpoints")
+    last = resumed(config)
+    assert last.step == 0
+    last.train()
+    assert_same(expected, outcome(last, tmp_path / "parts"))
+
+
+def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
+    """Another seed must not pass for the same run."""
+    one = whole_run(RUNS["full"], tmp_path / "a")
+    other = started(
+        config_of(
+            {**RUNS["full"], "run": {"seed": 4, "folder": str(tmp_path), "name": "b", "steps": STEPS}}, tmp_path / "b"
+        )
+    )
+    other.train()
+    found = outcome(other, tmp_path / "b")
+    for part in ("weights", "optimiser", "metrics"):
+        assert one[part] != found[part]
