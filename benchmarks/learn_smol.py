@@ -17,7 +17,7 @@ from benchmarks.result import Cell, Figure, Result
 from benchmarks.smollm import model_folder
 
 SEEDS = (0, 1, 2)
-STEPS = 30
+STEPS = 20
 GAIN = 20.0
 MINUTES = 30.0
 
