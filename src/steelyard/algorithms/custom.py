@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,14 +29,14 @@ def _load(path: str) -> Callable[..., Any]:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        function: object = getattr(importlib.import_module(module_name), function_name)
+        function: Any = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, ValueError) as error:
         raise ConfigError(f"advantage estimator {path!r}: cannot import module {module_name!r} ({error})") from error
     except AttributeError as error:
         raise ConfigError(f"advantage estimator {path!r}: {module_name!r} has no {function_name!r}") from error
     if not callable(function):
         raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
-    return cast("Callable[..., Any]", function)
+    return function
 
 
 def _checked(path: str, function: Callable[..., Any], reward_M: Tensor, group_M: Tensor) -> Tensor:

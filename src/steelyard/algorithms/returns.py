@@ -45,4 +45,4 @@ def span_advantages(
     advantage_MS = torch.stack(
         [estimator(return_MS[row_M, last_M.clamp(max=s)], group_M) for s in range(return_MS.shape[1])], dim=1
     )
-    return [advantage_S[: len(return_S)] for advantage_S, return_S in zip(advantage_MS, returns, strict=True)]
+    return [advantage_MS[i, : len(return_S)] for i, return_S in enumerate(returns)]

@@ -47,7 +47,7 @@ def test_interval_of_equal_values_is_a_point() -> None:
 
 
 def test_interval_is_the_percentiles_of_seeded_resamples() -> None:
-    values = [0.0, 1.0, 0.5, 0.25, 1.0]
+    values = [0.03, 0.94, 0.51, 0.27, 1.0]
     rng = np.random.default_rng(3)
     means = sorted(rng.choice(np.array(values), 5).mean() for _ in range(101))
     interval = bootstrap_interval(values, level=0.8, resamples=101, seed=3)
@@ -61,7 +61,15 @@ def test_interval_near_the_normal_one() -> None:
     assert interval.mean == 0.5
     assert interval.low == pytest.approx(0.451, abs=0.006)
     assert interval.high == pytest.approx(0.549, abs=0.006)
-    assert interval == bootstrap_interval([0.0, 1.0] * 200, level=0.95, resamples=2000, seed=0)
+
+
+def test_interval_settings_and_precision() -> None:
+    values = np.random.default_rng(9).random(20, dtype=np.float32)
+    interval = bootstrap_interval(list(values))
+    assert interval == bootstrap_interval(list(values), level=0.95, resamples=2000, seed=0)
+    assert interval != bootstrap_interval(list(values), resamples=2001)
+    assert interval != bootstrap_interval(list(values), seed=1)
+    assert interval.mean == pytest.approx(values.astype(np.float64).mean(), rel=1e-14)
 
 
 def test_interval_refusals() -> None:

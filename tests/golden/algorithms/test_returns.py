@@ -31,6 +31,12 @@ def test_span_advantages() -> None:
     assert all(advantage_S.dtype == torch.float64 for advantage_S in advantages)
 
 
+def test_returns_are_double_precision() -> None:
+    # 0.1 and 0.3 are no float32 numbers: mean 0.2, deviations of 0.1.
+    advantages = span_advantages([[0.1], [0.3]], torch.tensor([0, 0]), group_mean, 1.0)
+    assert [advantage_S.item() for advantage_S in advantages] == pytest.approx([-0.1, 0.1], rel=1e-14)
+
+
 def test_one_terminal_reward_without_discount_is_plain_grpo() -> None:
     rewards = [[0.0, 0.0, 1.0], [0.0], [0.0, 0.5]]
     group_M = torch.tensor([0, 0, 0])

@@ -22,6 +22,10 @@ def test_a_buffer_of_the_whole_length_is_allowed() -> None:
     assert soft_length_penalty(torch.tensor([0, 1, 4]), max_length=4, buffer=4).tolist() == [0.0, -0.25, -1.0]
 
 
+def test_the_smallest_buffer_is_a_step() -> None:
+    assert soft_length_penalty(torch.tensor([2, 3, 4]), max_length=4, buffer=1).tolist() == [0.0, 0.0, -1.0]
+
+
 @pytest.mark.parametrize("buffer", [0, -1, 101])
 def test_soft_length_penalty_needs_a_sensible_buffer(buffer: int) -> None:
     with pytest.raises(

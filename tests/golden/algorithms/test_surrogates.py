@@ -42,12 +42,12 @@ def test_ppo_clip() -> None:
     # Bounds 0.8 and 1.3. The clip is in force only where it lowers the objective: up for A > 0, down for A < 0.
     loss, slope, clipped = run(
         surrogate("ppo_clip", clip_low=0.2, clip_high=0.3),
-        [1.0, 1.2, 1.5, 0.5, 1.0, 1.5, 0.9, 0.5, 1.5],
-        [2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0, 0.0],
+        [1.0, 1.2, 1.5, 0.5, 1.0, 1.5, 0.9, 0.5, 1.5, 0.5],
+        [2.0, 2.0, 2.0, 0.5, -2.0, -2.0, -2.0, -2.0, 0.0, 0.0],
     )
-    assert loss == near([-2.0, -2.4, -2.6, -1.0, 2.0, 3.0, 1.8, 1.6, 0.0])
-    assert slope == near([-2.0, -2.4, 0.0, -1.0, 2.0, 3.0, 1.8, 0.0, 0.0])
-    assert clipped == [False, False, True, False, False, False, False, True, False]
+    assert loss == near([-2.0, -2.4, -2.6, -0.25, 2.0, 3.0, 1.8, 1.6, 0.0, 0.0])
+    assert slope == near([-2.0, -2.4, 0.0, -0.25, 2.0, 3.0, 1.8, 0.0, 0.0, 0.0])
+    assert clipped == [False, False, True, False, False, False, False, True, False, False]
 
 
 def test_ppo_clip_defaults_are_those_of_dapo() -> None:
@@ -140,6 +140,23 @@ def test_ratios_up_to_exp_twenty_are_exact() -> None:
     assert loss == pytest.approx([exp(19.5)], rel=1e-9)
     loss, _, _ = run(ppo_clip, [exp(20.5)], [-1.0])
     assert loss == pytest.approx([exp(20)], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ppo_clip", {"clip_low": 0.0, "clip_high": 0.0}),
+        ("ppo_clip", {"dual_clip": 1.0}),
+        ("gspo", {"clip_low": 0.0, "clip_high": 0.0}),
+        ("cispo", {"ratio_cap": 1.0}),
+        ("reinforce", {}),
+    ],
+)
+def test_a_ratio_at_the_bound_is_not_clipped(name: str, options: dict[str, float]) -> None:
+    one_N = torch.tensor([-1.0, -1.0])
+    out = surrogate(name, **options)(SurrogateInput(one_N, one_N, torch.tensor([1.0, -1.0]), torch.tensor([0, 1])))
+    assert out.clipped_N.tolist() == [False, False]
+    assert out.clipped_N.dtype == torch.bool
 
 
 def test_geometric_mean_of_the_worked_example() -> None:

@@ -171,6 +171,10 @@ def test_own_estimator_that_returns_nonsense(module: str, function: str, given: 
             "users_own_credit:nothing",
             "advantage estimator 'users_own_credit:nothing': 'users_own_credit' has no 'nothing'",
         ),
+        (
+            "users_own_credit:own:more",
+            "advantage estimator 'users_own_credit:own:more': 'users_own_credit' has no 'own:more'",
+        ),
         ("users_own_credit:number", "advantage estimator 'users_own_credit:number' is a int, not a function"),
         (
             "no_such_module:f",
