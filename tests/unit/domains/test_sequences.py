@@ -110,6 +110,7 @@ def test_an_untrained_policy_scores_at_most_a_third() -> None:
 def test_the_verifier_declares_that_its_verdicts_may_be_reused() -> None:
     verifier = Sequences().verifier()
     assert (verifier.name, verifier.deterministic, verifier.version) == ("sequences", True, "1")
+    assert verifier.version != Sequences(step_rewards=True).verifier().version, "their verdicts differ"
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,10 @@ class Sequences:
         )
 
     def verifier(self) -> FunctionVerifier:
-        judge = score_by_position if self.step_rewards else score
-        return FunctionVerifier(judge, name=self.name, version="1", deterministic=True)
+        """With or without step rewards the verdicts differ, and so do the versions: one is never taken for the other."""
+        if self.step_rewards:
+            return FunctionVerifier(score_by_position, name=self.name, version="1-steps", deterministic=True)
+        return FunctionVerifier(score, name=self.name, version="1", deterministic=True)
 
     @property
     def _lengths(self) -> range:
