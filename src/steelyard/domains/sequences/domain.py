@@ -84,7 +84,7 @@ class Sequences:
         )
 
     def verifier(self) -> FunctionVerifier:
-        """With or without step rewards the verdicts differ, and so do the versions: one is never taken for the other."""
+        """Step rewards make other verdicts, so they have a version of their own."""
         if self.step_rewards:
             return FunctionVerifier(score_by_position, name=self.name, version="1-steps", deterministic=True)
         return FunctionVerifier(score, name=self.name, version="1", deterministic=True)
