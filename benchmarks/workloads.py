@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 QUESTIONS = (
-    "Name a fruit and say what colour it is.",
     "What is the capital of France?",
-    "Give me a name for a small grey cat.",
     "What do bees make?",
-    "Tell me one fact about the moon.",
-    "How do I boil an egg?",
-    "What is seven plus five?",
-    "Write a short greeting for a friend.",
+    "Name a fruit.",
+    "What colour is the sky?",
+    "Which animal barks?",
+    "What is the opposite of hot?",
+    "Give me a name for a cat.",
+    "What is two plus two?",
 )
-"""Ordinary short questions: the model answers some in six tokens and some in more than it is allowed."""
+EXAMPLE = ({"role": "user", "content": "What is the capital of Italy?"}, {"role": "assistant", "content": "Rome."})
+"""With this exchange before the question most answers are short and some are cut off: 3 to 64 tokens, 20 on average."""
 
 VOCABULARY = 320
 FROM_SCRATCH_PROMPT = 12
@@ -52,7 +53,8 @@ def prompts(workload: Workload) -> list[Any]:
     """One prompt a step, in this order on both sides: chat messages, or words of the closed vocabulary."""
     count = workload.steps + 1
     if workload.model == "smollm2":
-        return [[{"role": "user", "content": QUESTIONS[i % len(QUESTIONS)]}] for i in range(count)]
+        before = [] if workload.full_length else list(EXAMPLE)
+        return [[*before, {"role": "user", "content": QUESTIONS[i % len(QUESTIONS)]}] for i in range(count)]
     words = [[f"w{(7 * i + 11 * j) % (VOCABULARY - 2)}" for j in range(FROM_SCRATCH_PROMPT)] for i in range(count)]
     return [" ".join(row) for row in words]
 
