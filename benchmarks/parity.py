@@ -31,7 +31,7 @@ TEXT_PROMPTS = (
     "Name a fruit.",
     "Tell me in one sentence why the sky is blue during the day and why it turns red in the evening.",
 )
-SHARPEN = 3.0
+SHARPEN = 2.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
