@@ -42,7 +42,6 @@ def group_moments(reward_M: Tensor, group_M: Tensor) -> GroupMoments:
     high_U = reward_M.new_full((size,), -torch.inf).scatter_reduce(0, index_M, reward_M, "amax")
     equal_M = (high_U - low_U <= RELATIVE_TOLERANCE * torch.maximum(high_U.abs(), low_U.abs()))[index_M]
 
-    count_U = count_U.to(torch.float64)
     above_low_M = reward_M - low_U[index_M]
     mean_U = reward_M.new_zeros(size).index_add(0, index_M, above_low_M) / count_U
     deviation_M = (above_low_M - mean_U[index_M]).masked_fill(equal_M, 0.0)
@@ -52,9 +51,9 @@ def group_moments(reward_M: Tensor, group_M: Tensor) -> GroupMoments:
 
 
 def group_members(reward_M: Tensor, group_M: Tensor) -> list[Tensor]:
-    """For every group the positions of its samples, in order of appearance."""
+    """For every group the positions of its samples."""
     index_M, count_U = _group_index(reward_M, group_M)
-    return list(torch.argsort(index_M, stable=True).split_with_sizes([int(count) for count in count_U]))
+    return list(torch.argsort(index_M).split_with_sizes([int(count) for count in count_U]))
 
 
 def _group_index(reward_M: Tensor, group_M: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,6 @@ def look_up(kind: str, name: str, table: Mapping[str, T], hint: str = "") -> T:
     """The entry of a table of names, or an error that suggests the nearest name."""
     if name in table:
         return table[name]
-    close = difflib.get_close_matches(name, table, n=1)
+    close = difflib.get_close_matches(name, table)
     suggestion = f" did you mean {close[0]!r}?" if close else ""
     raise ConfigError(f"unknown {kind} {name!r}:{suggestion} known are {', '.join(table)}{hint}")

@@ -131,7 +131,15 @@ def test_float32_rounding_of_equal_rewards_is_no_difference() -> None:
 
 
 def test_a_large_offset_costs_no_digits() -> None:
-    # 1e9 + (0, 1, 2, 9) / 4 would lose digits if squares were summed as they are.
-    reward_M = torch.tensor([0.0, 1e4, 2e4, 9e4], dtype=torch.float64)
-    group_M = torch.zeros(4, dtype=torch.int64)
-    torch.testing.assert_close(group_norm(reward_M + 1e9, group_M), group_norm(reward_M, group_M), rtol=1e-9, atol=0)
+    # 2^49 + (0, 1, 9) 2^30 are exact, but a third of their sum is off by up to 2^-4. Deviations: -10/3, -7/3, 17/3.
+    reward_M = 2.0**49 + torch.tensor([0.0, 1.0, 9.0], dtype=torch.float64) * 2**30
+    deviation_M = group_mean(reward_M, torch.tensor([0, 0, 0])) / 2**30
+    assert deviation_M.tolist() == pytest.approx([-10 / 3, -7 / 3, 17 / 3], rel=1e-14)
+
+
+@pytest.mark.parametrize("name", ["group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "max_at_k"])
+def test_rewards_of_less_precision_are_used_in_double(name: str) -> None:
+    function = estimator(name, 2 if name == "max_at_k" else None)
+    reward_M = torch.tensor([0.1, 0.7, 0.3])
+    group_M = torch.tensor([0, 0, 0])
+    assert torch.equal(function(reward_M, group_M), function(reward_M.to(torch.float64), group_M))

@@ -50,6 +50,11 @@ def test_surrogate_alone() -> None:
     assert out.loss.requires_grad
 
 
+def test_a_kl_coefficient_without_kl_is_nothing() -> None:
+    # KL in the reward has a coefficient too, but no term here.
+    assert Objective(ppo_clip)(example(), kl_coefficient=0.3).loss.item() == pytest.approx(SURROGATE, rel=1e-12)
+
+
 def test_importance_correction_scales_the_surrogate_only() -> None:
     # min(old / behaviour, 3) = 1, 3, 1/2; KL and entropy stay as they are.
     corrected = 0.25 * -1.28 + 0.25 * -3 + 0.5 * 0.8
