@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from steelyard.algorithms.groups import group_members, group_moments
+from steelyard.errors import ConfigError
 
 
 def pass_at_k(reward_M: Tensor, group_M: Tensor, *, k: int) -> Tensor:
@@ -25,7 +26,7 @@ def pass_at_k(reward_M: Tensor, group_M: Tensor, *, k: int) -> Tensor:
     members = group_members(reward_M, group_M)
     other_M = reward_M[(reward_M != 0) & (reward_M != 1)]
     if other_M.numel():
-        raise ValueError(f"pass_at_k needs rewards of 0 or 1, got {other_M[0].item()}: use max_at_k for other rewards")
+        raise ConfigError(f"pass_at_k needs rewards of 0 or 1, got {other_M[0].item()}: use max_at_k for other rewards")
     advantage_M = reward_M.new_zeros(len(reward_M), dtype=torch.float64)
     for member_G in members:
         right_G = reward_M[member_G] == 1

@@ -105,7 +105,7 @@ def test_direct_calls_check_k_and_rewards() -> None:
     with pytest.raises(ValueError, match=r"^max_at_k needs k >= 2 \(k = 1 is rloo\), got 1$"):
         max_at_k(REWARD, GROUP, k=1)
     text = r"^pass_at_k needs rewards of 0 or 1, got 0\.5: use max_at_k for other rewards$"
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ConfigError, match=text):
         pass_at_k(torch.tensor([0.0, 1.0, 0.5, 2.0]), GROUP, k=2)
 
 
