@@ -42,7 +42,7 @@ class Credit:
 
     Unscored samples, and truncated ones under ``mask``, leave their group's statistics and the loss. A group with fewer
     than ``min_scored`` samples left is dropped whole. Step rewards are discounted span by span; without them the
-    sample is one span. ``kl_N`` (detached k1, if KL is placed in the reward) is taken off the span it falls into.
+    sample is one span. A penalty at a decision (KL placed in the reward) is taken off the span it falls into.
     """
 
     estimator: Estimator = group_norm
@@ -111,9 +111,8 @@ class _Spans:
 
     @staticmethod
     def of(sample: Sample, verdict: Verdict, token_starts: TokenStarts) -> _Spans:
-        if not verdict.steps or not len(sample.decisions):
-            total = sum(reward for _, reward in verdict.steps) if verdict.steps else verdict.reward
-            return _Spans((total,), np.zeros(len(sample.decisions), np.int64))
+        if not verdict.steps:
+            return _Spans((verdict.reward,), np.zeros(len(sample.decisions), np.int64))
         ends = np.asarray([end for end, _ in verdict.steps])
         span_N = np.searchsorted(ends, token_starts(sample), side="right").clip(max=len(ends) - 1)
         return _Spans(tuple(reward for _, reward in verdict.steps), span_N.astype(np.int64))
