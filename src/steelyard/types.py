@@ -111,7 +111,7 @@ class Decisions:
     rule: CutRule = CutRule()
     support_N: IntArray | None = None
     """Index into ``supports`` of the set that could have been drawn, -1 for the whole vocabulary. ``None``: the
-    whole vocabulary everywhere, or, when ``rule.cuts``, the cut recomputed by the learner at the old weights."""
+    whole vocabulary everywhere, so never when ``rule.cuts``: a cut cannot be found again at other weights."""
     supports: SupportTable | None = None
 
     def __len__(self) -> int:
