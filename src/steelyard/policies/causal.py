@@ -55,6 +55,11 @@ class CausalPolicy:
         ids = set(configured if isinstance(configured, list) else [configured]) | {self.tokenizer.eos_token_id}
         return tuple(sorted(int(i) for i in ids if i is not None))
 
+    @property
+    def needs_loss_scaling(self) -> bool:
+        """Whether gradients pass through float16, in which small ones vanish."""
+        return torch.float16 in (self.autocast_dtype, self._output.weight.dtype)
+
     def precision(self):
         """Context of mixed precision, or nothing."""
         return device.autocast(self.device, self.autocast_dtype)
