@@ -87,7 +87,7 @@ class Learner:
         self.skipped = 0
         self.skipped_in_row = 0
         self.adapted_kl = coefficients.kl.value(0)
-        self.scaler = torch.amp.GradScaler(policy.device.type, enabled=policy.autocast_dtype == torch.float16)
+        self.scaler = torch.amp.GradScaler(policy.device.type, enabled=policy.needs_loss_scaling)
 
     # --- score ---------------------------------------------------------------------------------------------------
 
