@@ -126,11 +126,8 @@ class _Carried:
         for name, tensor in own.items():
             tensor.copy_(saved[name])
         if isinstance(self.renewal, Ema):
-            self.renewal.shadow = {
-                name.removeprefix("shadow."): tensor.to(self.policy.device)
-                for name, tensor in tensors.items()
-                if name.startswith("shadow.")
-            }
+            averages = {name.removeprefix("shadow."): t for name, t in tensors.items() if name.startswith("shadow.")}
+            self.renewal.shadow = {name: average.to(own[name].device) for name, average in averages.items()}
 
     def fingerprint(self) -> str:
         return fingerprint(sorted(self.weights().items()))
