@@ -17,7 +17,7 @@ from steelyard.types import CutRule
 from tests.tiny import SHAPE, rollout, sample_of, tiny_policy
 
 N, D, V = 7, 5, 11
-TOLERANCE = {"rtol": 0.0, "atol": 1e-10}
+TOLERANCE: dict[str, Any] = {"rtol": 0.0, "atol": 1e-10}
 
 
 @dataclass(frozen=True)

@@ -167,9 +167,15 @@ def test_equal_rewards_give_exactly_nothing() -> None:
 
 
 def test_a_sample_without_decisions_still_stands_in_the_comparison() -> None:
+    """Its return with gamma 1/2 is 1 + 4/2 = 3, as it would be with decisions: mean of (3, 1) is 2."""
     samples = [sample_of([1, 2], key=(0, 0, 0, 0), decided=[]), sample(0, 1)]
-    verdicts = [scored(4.0, (1, 4.0)), scored(0.0)]
-    assert advantages(MEAN, group(*verdicts, samples=samples)) == [[], [-2.0, -2.0]]
+    verdicts = [scored(5.0, (2, 1.0), (4, 4.0)), scored(1.0)]
+    credit = Credit(estimator=group_mean, gamma=0.5)
+    assert advantages(credit, group(*verdicts, samples=samples)) == [[], [-1.0, -1.0]]
+    penalised = credit.assign(
+        [group(*verdicts, samples=samples)], starts_every_two, penalties=lambda made: 0.5 * np.ones(len(made.decisions))
+    )
+    assert [item.advantage_N.tolist() for item in penalised] == [[], [-1.5, -1.5]]  # (3, 1 - 1)
 
 
 def test_the_estimator_is_any_function() -> None:

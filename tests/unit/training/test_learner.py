@@ -20,6 +20,7 @@ from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.errors import TrainingError
+from steelyard.policies.adapters import Lora
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.reference import CopyReference
 from steelyard.training.rollout import LearnerSample, load_samples
@@ -507,6 +508,16 @@ def test_other_number_formats_find_nearly_the_same_gradient(options: dict[str, A
     other = tiny_learner(fresh)
     other.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, enabled="float16" in options.values())
     assert cosine(gradients_of(other, items), wanted) > 0.97
+
+
+def test_lora_over_float16_weights_has_its_loss_scaled() -> None:
+    exact, half = tiny_policy(lora=Lora(4, 8)), tiny_policy(lora=Lora(4, 8), dtype="float16")
+    items = with_advantages(rollout(exact, count=4))
+    learner = tiny_learner(half)
+    assert learner.scaler.is_enabled()
+    learner.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+    assert cosine(gradients_of(learner, items), gradients_of(tiny_learner(exact), items)) > 0.97
+    assert not tiny_learner(tiny_policy(dtype="bfloat16")).scaler.is_enabled()
 
 
 def test_float16_finds_its_loss_scale_without_blaming_the_batch(tmp_path: Path) -> None:

@@ -267,8 +267,9 @@ def test_evaluations_come_at_the_start_every_n_steps_and_at_the_end(tmp_path: Pa
 def test_every_evaluation_uses_the_same_random_numbers(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
     evaluator = evaluator_of(trainer)
-    texts = [[sample.text for group in evaluator.run().groups for sample in group.samples] for _ in range(2)]
-    assert texts[0] == texts[1]
+    runs = [[sample for group in evaluator.run().groups for sample in group.samples] for _ in range(2)]
+    assert [sample.text for sample in runs[0]] == [sample.text for sample in runs[1]]
+    assert {sample.key.step for sample in runs[0]} == {-1}, "a key that no step of training has"
 
 
 def test_an_evaluation_leaves_training_as_it_was(tmp_path: Path) -> None:
