@@ -31,15 +31,19 @@ class CausalPolicy:
         *,
         autocast: torch.dtype | None = None,
         chunk: int = 256,
+        attention: tuple[str, str] | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.chunk = chunk
         self.autocast_dtype = autocast
+        self.attention = attention
+        """Attention kernels for sampling and for scoring and updates; None: leave the model's own."""
         base = adapters.base_model(model)
         self.body: nn.Module = base.get_decoder()
         self._output: Any = base.get_output_embeddings()
         self._config = base.config
+        self._base = base
         silence_dropout(model)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
         self._check_head()
@@ -133,19 +137,35 @@ class CausalPolicy:
 
     def comfortable_tokens(self) -> int:
         """How many tokens to run forward and backward at once: a transformer keeps about 55 numbers of its width per
-        token and layer, and activations get 400 MiB on a CPU, an eighth of the memory of a GPU.
+        token and layer (with an adapter 90), and activations get 400 MiB on a CPU, an eighth of the memory of a GPU.
         """
         config = self._config
-        kept = 55 * config.hidden_size * config.num_hidden_layers * max(self._output.weight.element_size(), 2)
+        kept = (
+            (55 if self._base is self.model else 90)
+            * config.hidden_size
+            * config.num_hidden_layers
+            * max(self._output.weight.element_size(), 2)
+        )
         budget = device.memory(self.device) // 8 if self.device.type == "cuda" else 400 * 2**20
-        return max(int(budget // kept), 128)
+        return max(int(budget // kept), 96)
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
     def train(self, mode: bool = True) -> None:
-        """Dropout is silenced; the mode matters only to gradient checkpointing, which works in train mode alone."""
+        """Dropout is silenced; the mode matters only to gradient checkpointing, which works in train mode alone.
+
+        Scoring and updates share one attention kernel, so that old and current log-probs differ by the weights alone.
+        """
         self.model.train(mode)
+        if self.attention is not None:
+            self._base.set_attn_implementation(self.attention[1])
+
+    def sample_mode(self) -> None:
+        """Ready to decode, with the attention kernel that is fastest for it."""
+        self.model.train(False)
+        if self.attention is not None:
+            self._base.set_attn_implementation(self.attention[0])
 
     def save_pretrained(self, folder: Path) -> None:
         """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter)."""

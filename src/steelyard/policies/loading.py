@@ -62,7 +62,8 @@ def from_scratch_policy(architecture: Architecture, words: Sequence[str], option
 
 
 def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> CausalPolicy:
-    model.set_attn_implementation(choose_attention(options.attention, model))
+    attention = choose_attention(options.attention, model)
+    model.set_attn_implementation(attention[1])
     if options.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if options.adapter is not None:
@@ -70,7 +71,7 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> CausalPolicy:
     elif options.lora is not None:
         model = adapters.add_adapter(model, options.lora, options.seed)
     autocast = None if options.autocast is None else choose_dtype(options.autocast)
-    return CausalPolicy(model, tokenizer, autocast=autocast, chunk=options.chunk)
+    return CausalPolicy(model, tokenizer, autocast=autocast, chunk=options.chunk, attention=attention)
 
 
 def _keep_differentiable(model: Any) -> None:
@@ -82,12 +83,15 @@ def _keep_differentiable(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def choose_attention(name: str, model: Any) -> str:
-    """``auto``: eager for bfloat16 on a CPU, where the backward pass of fused attention is slow; else fused."""
+def choose_attention(name: str, model: Any) -> tuple[str, str]:
+    """Kernels for sampling and for updates. ``auto`` is fused attention; but for bfloat16 on a CPU, where the backward
+    pass of fused attention is slow, updates use the eager one.
+    """
     if name != "auto":
-        return name
+        return name, name
     weight = next(model.parameters())
-    return "eager" if weight.device.type == "cpu" and weight.dtype == torch.bfloat16 else "sdpa"
+    slow_backward = weight.device.type == "cpu" and weight.dtype == torch.bfloat16
+    return "sdpa", "eager" if slow_backward else "sdpa"
 
 
 def _quantization(options: PolicyOptions) -> Any:

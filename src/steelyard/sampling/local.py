@@ -40,7 +40,7 @@ class LocalSampler:
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
         rows = [(request, index) for request in requests for index in range(request.count)]
-        self.policy.train(False)
+        self.policy.sample_mode()
         for start in range(0, len(rows), self.max_rows):
             yield from _Wave(self, rows[start : start + self.max_rows], decoding).run()
 

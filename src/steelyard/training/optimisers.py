@@ -33,7 +33,7 @@ def build_optimiser(
 
 def _adamw_8bit() -> Any:
     try:
-        from bitsandbytes.optim.adamw import AdamW8bit
+        from bitsandbytes.optim import AdamW8bit  # pyright: ignore[reportPrivateImportUsage]
     except ImportError as error:
         raise MissingExtraError("8-bit AdamW", "bitsandbytes") from error
     return AdamW8bit

@@ -149,7 +149,7 @@ def logits_of(model: Any, policy: CausalPolicy) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_saved_policy_opens_with_plain_transformers(tmp_path: Path, dtype: str) -> None:
-    policy = moved(tiny_policy(dtype=dtype))
+    policy = moved(tiny_policy(dtype=dtype, attention="eager"))
     policy.save_pretrained(tmp_path)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation=policy.model.config._attn_implementation)
     assert plain.dtype == policy.model.dtype

@@ -193,7 +193,7 @@ def test_number_formats_are_checked() -> None:
 
 def test_attention_is_fused_but_for_bfloat16_on_a_cpu() -> None:
     model = tiny_policy().model
-    assert choose_attention("auto", model) == "sdpa"
-    assert choose_attention("eager", model) == "eager"
-    assert choose_attention("auto", model.to(torch.bfloat16)) == "eager"
+    assert choose_attention("auto", model) == ("sdpa", "sdpa")
+    assert choose_attention("eager", model) == ("eager", "eager")
+    assert choose_attention("auto", model.to(torch.bfloat16)) == ("sdpa", "eager")
     assert tiny_policy(attention="eager").model.config._attn_implementation == "eager"
