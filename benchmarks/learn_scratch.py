@@ -19,6 +19,7 @@ from benchmarks.result import Cell, Figure, Result
 
 SECONDS = 120.0
 REACH = 0.95
+QUICK_REACH = 0.5
 START = 0.3
 SEEDS = (0, 1, 2, 3, 4)
 LOOK_EVERY = 25
@@ -48,12 +49,12 @@ BEST_TYPE = (Variant("pass_at_k", k=K), Variant("max_at_k", k=K), Variant("best_
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: group_norm with ppo_clip, one seed, 40 seconds, a lower bar."""
+    """Quick: group_norm with ppo_clip, one seed, until half the reward or 50 seconds."""
     if quick:
         task = progress.add_task("learn-scratch", total=1)
-        row = learn(MEAN_TYPE[0], 0, 40.0, REACH)
+        row = learn(MEAN_TYPE[0], 0, 50.0, QUICK_REACH)
         progress.advance(task)
-        return Result("learn-scratch", (Figure("held-out reward", float(row["end"]), ">=", 0.7),), [row])
+        return Result("learn-scratch", (Figure("held-out reward", float(row["end"]), ">=", QUICK_REACH),), [row])
     judged_on_best = (Variant("group_norm"), *BEST_TYPE)
     task = progress.add_task("learn-scratch", total=(len(MEAN_TYPE) + len(judged_on_best)) * len(SEEDS))
     rows: list[dict[str, Cell]] = []
