@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -28,23 +27,6 @@ def choose_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
         raise PolicyError(f"model.dtype is {name!r}; choose one of {', '.join(DTYPES)}")
     return DTYPES[name]
-
-
-def give_back_memory(device: torch.device) -> None:
-    """Hand freed memory back to the system before a phase that needs a lot: glibc keeps what it once got."""
-    if device.type == "cpu" and _LIBC is not None:
-        _LIBC.malloc_trim(0)
-
-
-def _libc() -> ctypes.CDLL | None:
-    try:
-        library = ctypes.CDLL("libc.so.6")
-    except OSError:  # not glibc
-        return None
-    return library if hasattr(library, "malloc_trim") else None
-
-
-_LIBC = _libc()
 
 
 def memory(device: torch.device) -> int:

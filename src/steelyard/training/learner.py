@@ -19,7 +19,6 @@ from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveO
 from steelyard.algorithms.schedules import Schedule
 from steelyard.errors import TrainingError
 from steelyard.policies.causal import CausalPolicy
-from steelyard.policies.device import give_back_memory
 from steelyard.policies.reference import Reference
 from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.types import Sample
@@ -103,7 +102,6 @@ class Learner:
     def _logps(self, samples: Sequence[Sample], logp_of_batch: Any) -> list[np.ndarray]:
         """Log-probs of every sample, in order; no activations are kept, so twice as many rows fit at once."""
         self.policy.train(False)
-        give_back_memory(self.policy.device)
         found: dict[int, np.ndarray] = {}
         for chosen in by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens):
             with_decisions = [index for index in chosen if len(samples[index].decisions)]
@@ -129,7 +127,6 @@ class Learner:
             return metrics
         self.policy.train(True)
         self.optimiser.zero_grad(set_to_none=True)
-        give_back_memory(self.policy.device)
         divided = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
         parts = [self._minibatch(part, step) for part in divided]
         self._adapt_kl(parts, len(learnt))
