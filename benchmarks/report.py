@@ -64,10 +64,11 @@ def _table(rows: Sequence[Mapping[str, Cell]]) -> str:
     if not rows:
         return ""
     columns = list(rows[0])
-    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    head = ["| " + " | ".join(_cell(column) for column in columns) + " |", "|" + "---|" * len(columns)]
     body = ["| " + " | ".join(_cell(row.get(column, "")) for column in columns) + " |" for row in rows]
     return "\n".join([*head, *body]) + "\n"
 
 
 def _cell(value: Cell) -> str:
-    return shortest(value) if isinstance(value, float) else str(value)
+    """A value as text of a Markdown table, where a bar would begin the next column."""
+    return shortest(value) if isinstance(value, float) else str(value).replace("|", "\\|")
