@@ -15,6 +15,8 @@ from steelyard.types import Message, Prompt, Task
 
 def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
     """Tasks from an iterable of tasks, dicts (as rows of a data set) or strings (prompts); ids count from 0."""
+    if hasattr(rows, "iterrows"):
+        raise DataError('a data frame iterates over its column names: give frame.to_dict("records")')
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise DataError(
             f"tasks must be an iterable of Task, dict or str, got {type(rows).__name__}; "

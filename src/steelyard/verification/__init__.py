@@ -2,7 +2,7 @@
 
 from steelyard.verification.base import Batch, Item, Mode, One, Pool, Verifier, WholeGroup
 from steelyard.verification.check import CheckReport, summarise_check
-from steelyard.verification.functions import FunctionVerifier, as_verifier, load_verifier, mode_of, verifier
+from steelyard.verification.functions import FunctionVerifier, as_verifier, for_run, load_verifier, mode_of, verifier
 from steelyard.verification.inline import InlinePool
 from steelyard.verification.judging import judge, judge_all
 from steelyard.verification.loading import load_function
@@ -24,6 +24,7 @@ __all__ = [
     "WeightedVerifier",
     "WholeGroup",
     "as_verifier",
+    "for_run",
     "judge",
     "judge_all",
     "load_function",

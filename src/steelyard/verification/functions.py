@@ -134,6 +134,16 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
     return as_verifier(found, **settings)
 
 
+def for_run(verifier: Verifier, steps: int) -> Verifier:
+    """The verifier for a run of so many steps, which TRL-style functions read as ``trainer_state.max_steps``."""
+    if isinstance(verifier, TRLVerifier):
+        return replace(verifier, max_steps=steps)
+    if isinstance(verifier, WeightedVerifier):
+        parts = tuple(replace(part, verifier=for_run(part.verifier, steps)) for part in verifier.parts)
+        return replace(verifier, parts=parts)
+    return verifier
+
+
 def _part(thing: object, name: str | None) -> Part:
     pair = cast("tuple[object, ...]", thing) if isinstance(thing, tuple) else (thing, 1.0)
     if len(pair) != 2 or not isinstance(pair[1], int | float):

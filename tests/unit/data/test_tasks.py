@@ -57,6 +57,14 @@ def test_what_is_no_iterable_of_rows_is_refused(rows: object) -> None:
         as_tasks(rows)
 
 
+def test_a_data_frame_is_not_taken_for_its_column_names() -> None:
+    class Frame(list[str]):
+        def iterrows(self) -> None: ...
+
+    with pytest.raises(DataError, match="to_dict"):
+        as_tasks(Frame(["prompt", "answer"]))
+
+
 def test_an_id_given_twice_is_refused() -> None:
     with pytest.raises(DataError, match="'a' is given twice \\(rows 0 and 2"):
         as_tasks([Task("a", "x"), Task("b", "x"), Task("a", "y")])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from steelyard.types import Verdict
-from steelyard.verification import InlinePool, as_verifier, judge
+from steelyard.verification import InlinePool, as_verifier, for_run, judge
 from steelyard.verification.trl import TRLVerifier
 
 CHAT = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "What is 1+2?"})
@@ -100,6 +100,15 @@ def test_the_trainer_state_shows_progress(item) -> None:
         return [trainer_state.global_step / trainer_state.max_steps] * len(completions)
 
     assert TRLVerifier(shaped, max_steps=10).verify([item(key=(5, 0, 0, 0))])[0].reward == 0.5
+
+
+def test_a_run_tells_every_part_how_long_it_is(item) -> None:
+    def shaped(completions, trainer_state, **kwargs):
+        return [trainer_state.global_step / trainer_state.max_steps] * len(completions)
+
+    whole = for_run(as_verifier({"shaped": shaped, "plain": lambda task, text: 1.0}), 20)
+    assert whole.verify([item(key=(5, 0, 0, 0))])[0].parts == {"shaped": 0.25, "plain": 1.0}
+    assert for_run(as_verifier(shaped), 50).verify([item(key=(5, 0, 0, 0))])[0].reward == 0.1
 
 
 def test_what_is_logged_becomes_parts(group) -> None:
