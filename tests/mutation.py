@@ -1,7 +1,8 @@
 """Mutation run over `steelyard.algorithms`: does a test fail when a formula is changed?
 
-    python tests/mutation.py            all mutants afresh (a quarter of an hour on one free core)
-    python tests/mutation.py --again    only report on the last run
+    python tests/mutation.py             all mutants afresh (a quarter of an hour on one free core)
+    python tests/mutation.py --resume    go on with a run that was stopped
+    python tests/mutation.py --report    only report on the last run
 
 mutmut changes one operator, number, name or string at a time and runs the tests that reach it. The survivors that no
 test could tell apart are listed with their reason in docs/mutation.md; of the others at least 90% must be killed, and
@@ -21,13 +22,14 @@ ROOT = Path(__file__).parent.parent
 BAR = 0.9
 
 
-def run_mutmut() -> None:
+def run_mutmut(*, afresh: bool) -> None:
     import pytest
     from mutmut.__main__ import cli
 
     if not hasattr(pytest.Item, "_nodeid"):  # mutmut 3.8 reads a private name that pytest 9.2 no longer has
         pytest.Item._nodeid = property(lambda item: item.nodeid)  # type: ignore[attr-defined]
-    shutil.rmtree(ROOT / "mutants", ignore_errors=True)
+    if afresh:
+        shutil.rmtree(ROOT / "mutants", ignore_errors=True)
     cli(["run", "--max-children", "1"], standalone_mode=False)
 
 
@@ -60,8 +62,8 @@ def report(found: dict[str, str]) -> bool:
 def main() -> None:
     os.chdir(ROOT)
     os.environ["OMP_NUM_THREADS"] = "1"  # a process that has started threads must not be forked
-    if "--again" not in sys.argv:
-        run_mutmut()
+    if "--report" not in sys.argv:
+        run_mutmut(afresh="--resume" not in sys.argv)
     sys.exit(not report(statuses()))
 
 

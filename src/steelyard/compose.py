@@ -139,6 +139,10 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
     held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
     tasks = config.tasks
     if isinstance(supplied.tasks, Source):
+        if tasks is not None and tasks.held_out:
+            raise ConfigError(
+                "tasks.held_out cannot divide a Source, which draws its tasks itself; hand over eval_tasks instead"
+            )
         return supplied.tasks, held_out[:wanted]
     rows, listed = divided_tasks(tasks, supplied.tasks)
     return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
@@ -235,7 +239,7 @@ def build_credit(config: Config) -> Credit:
         gamma=credit.gamma,
         clip=credit.advantage_clip,
         truncated=credit.truncated,
-        truncation_penalty=credit.truncation_penalty,
+        truncation_penalty=1.0 if credit.truncation_penalty is None else credit.truncation_penalty,
         length_penalty=rule,
         min_scored=credit.min_scored,
     )
@@ -332,7 +336,8 @@ def build_trackers(config: Config, folder: Path) -> Trackers:
     if tracking.wandb:
         from steelyard.tracking.wandb import WandbTracker
 
-        trackers.append(WandbTracker(folder, project=tracking.wandb_project, name=config.run.name))
+        plain = config.model_dump(mode="json")
+        trackers.append(WandbTracker(folder, project=tracking.wandb_project, name=config.run.name, config=plain))
     return Trackers(trackers)
 
 
@@ -390,9 +395,14 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
 
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
-    """A run taken up at its newest whole checkpoint, or from its start if it has none."""
+    """A run taken up at its newest whole checkpoint, or from its start if none was written yet."""
     trainer = build_trainer(config, supplied)
     checkpoint = trainer.store.latest()
+    if checkpoint is None and trainer.store.skipped:
+        raise CheckpointError(
+            f"no checkpoint of {run_folder(config)} is whole ({'; '.join(trainer.store.skipped)}); to begin anew, "
+            "choose another run.folder or remove this one"
+        )
     if checkpoint is None:
         trainer.tracker.rewind(-1)
     else:

@@ -14,7 +14,8 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.surrogates import SurrogateInput
 from steelyard.compose import Supplied
-from steelyard.errors import Invalid
+from steelyard.data import as_source
+from steelyard.errors import CheckpointError, ConfigError, Invalid
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item, judge, verifier
@@ -216,3 +217,32 @@ def test_kl_in_the_reward_is_not_in_the_loss(tmp_path: Path) -> None:
     learner = compose.build_trainer(config_of({"run": {"folder": str(tmp_path)}, "loss": {"kl": kl}})).learner
     assert learner.kl_in_reward
     assert learner.objective.kl is None
+
+
+def test_a_truncated_sample_loses_what_the_configuration_says() -> None:
+    assert compose.build_credit(config_of({"credit": {"truncated": "penalise"}})).truncation_penalty == 1.0
+    lighter = {"credit": {"truncated": "penalise", "truncation_penalty": 0.0}}
+    assert compose.build_credit(config_of(lighter)).truncation_penalty == 0.0
+
+
+def test_a_source_cannot_be_divided_and_says_so() -> None:
+    tables = {
+        "domain": None,
+        "tasks": {"held_out": 2},
+        "run": {"supplied": ["tasks", "verifier"]},
+        "model": {"scratch": {"vocabulary": ["a"], "max_length": 32}},
+        "evaluate": {"every": 1},
+    }
+    source = as_source([{"prompt": "a"}], seed=0)
+    with pytest.raises(ConfigError, match="hand over eval_tasks"):
+        compose.build_tasks(config_of(tables), Supplied(tasks=source, verifier=lambda task, text: 1.0))
+
+
+def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp_path: Path) -> None:
+    config = config_of({"run": {"folder": str(tmp_path / "run"), "steps": 1}})
+    trainer = compose.start_run(config)
+    trainer.save()
+    (state,) = tmp_path.rglob("state.json")
+    state.write_text("{}", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="no checkpoint of .* is whole"):
+        compose.resume_run(config)

@@ -49,7 +49,9 @@ class CreditConfig(Section):
         default="count",
         description="Samples cut off at max_new_tokens: like any other, not learnt from, or reward reduced.",
     )
-    truncation_penalty: float = Field(default=1.0, description="What penalise takes off the reward.", ge=0)
+    truncation_penalty: float | None = Field(
+        default=None, description="What truncated = penalise takes off the reward; empty: 1.", ge=0
+    )
     length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")
     refill_dead_groups: int = Field(
         default=0, description="How often a group whose rewards are all equal is replaced by another task's.", ge=0

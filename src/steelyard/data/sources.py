@@ -114,7 +114,8 @@ class MixtureSource:
         self.sources = dict(sources)
         self.seed = seed
         self.counter = 0
-        self._edges = np.cumsum([weights[name] for name in self.sources]) / sum(weights.values())
+        total = np.cumsum([weights[name] for name in self.sources])
+        self._edges = total / total[-1]  # the last is exactly 1, above every uniform
 
     def draw(self, step: int, n: int) -> list[Task]:
         names = [self._choice(counter) for counter in range(self.counter, self.counter + n)]

@@ -53,6 +53,7 @@ class WandbTracker:
             dir=str(folder),
             mode=mode,
             config=dict(config or {}),
+            allow_val_change=True,  # a run may be resumed for longer
             resume="allow",
             settings=wandb.Settings(silent=True, console="off"),
         )

@@ -24,6 +24,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.verifier_entries,
     credit.groups,
     credit.estimator_k,
+    credit.truncation,
     credit.lengths,
     learning.surrogate,
     learning.aggregation,

@@ -40,6 +40,13 @@ def estimator_k(config: Config) -> Iterator[Problem]:
         yield Problem("credit.k", k, "max_at_k needs 2 or more; max@1 is the plain mean, which is advantage = 'rloo'")
 
 
+def truncation(config: Config) -> Iterator[Problem]:
+    credit = config.credit
+    if credit.truncation_penalty is not None and credit.truncated != "penalise":
+        reason = f"is taken off by truncated = 'penalise', but truncated is '{credit.truncated}'"
+        yield Problem("credit.truncation_penalty", credit.truncation_penalty, reason)
+
+
 def lengths(config: Config) -> Iterator[Problem]:
     penalty, longest = config.credit.length_penalty, config.sampling.max_new_tokens
     if penalty is None:
