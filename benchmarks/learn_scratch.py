@@ -63,12 +63,14 @@ def measure(quick: bool, progress: Progress) -> Result:
             progress.update(task, description=f"{variant.name}, seed {seed}")
             rows.append(learn(variant, seed, SECONDS, REACH))
             progress.advance(task)
+            progress.console.print("{variant}, seed {seed}: {end:.3f} after {seconds:.0f} s".format(**rows[-1]))
     found: dict[str, list[float]] = {}
     for variant in judged_on_best:
         for seed in SEEDS:
             progress.update(task, description=f"{variant.name}, pass@{K}, seed {seed}")
             found.setdefault(variant.name, []).append(pass_at_k_after(variant, seed, BEST_STEPS))
             progress.advance(task)
+            progress.console.print(f"{variant.name}, seed {seed}: pass@{K} {found[variant.name][-1]:.3f}")
     note = f"pass@{K} after {BEST_STEPS} steps: " + "; ".join(
         f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in found.items()
     )
@@ -142,7 +144,6 @@ def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
     overrides: dict[str, Any] = {
         "run.folder": scratch,
         "run.seed": seed,
-        "run.steps": 100_000,
         "model.device": "cpu",
         "credit.advantage": variant.estimator,
         "loss.surrogate": variant.surrogate,

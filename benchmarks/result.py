@@ -13,7 +13,18 @@ from typing import Any, Literal
 
 Comparison = Literal["<=", ">="]
 Cell = str | float | int
-PACKAGES = ("steelyard", "torch", "transformers", "peft", "trl", "accelerate", "bitsandbytes", "numpy")
+PACKAGES = (
+    "steelyard",
+    "torch",
+    "transformers",
+    "peft",
+    "trl",
+    "accelerate",
+    "bitsandbytes",
+    "numpy",
+    "llguidance",
+    "xgrammar",
+)
 
 
 @dataclass(frozen=True)

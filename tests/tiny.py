@@ -14,6 +14,8 @@ from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Store
+from steelyard.constraints.base import pack
+from steelyard.constraints.trail import TrailWriter, members_of
 from steelyard.data import ListSource
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy
@@ -82,15 +84,30 @@ def sample_of(
 ) -> Sample:
     """A sample written by hand; every completion token is a decision unless ``decided`` lists their positions."""
     positions = list(range(prompt_length, len(tokens))) if decided is None else list(decided)
+    table, numbers = table_of(supports or ())
     decisions = Decisions(
         position_N=np.asarray(positions, np.int32),
         forward_N=np.arange(len(positions), dtype=np.int32),
         logp_N=np.broadcast_to(np.asarray(logp, np.float32), (len(positions),)).copy(),
         rule=rule,
-        support_N=None if supports is None else np.arange(len(positions), dtype=np.int32),
-        supports=None if supports is None else SupportTable.of(supports),
+        support_N=None if supports is None else numbers,
+        supports=None if supports is None else table,
     )
     return Sample(SampleKey(*key), np.asarray(tokens, np.int32), prompt_length, text, finish, decisions)
+
+
+def table_of(sets: Sequence[Sequence[int]], vocabulary: int = 16) -> tuple[SupportTable, np.ndarray]:
+    """A table of the sets, and the number of each in it."""
+    trail = TrailWriter(vocabulary)
+    numbers = [trail.add(pack(one, vocabulary)) for one in sets]
+    return trail.table(), np.asarray(numbers, np.int32)
+
+
+def support_sets(sample: Sample) -> list[list[int]]:
+    """What could have been drawn at each decision."""
+    assert sample.decisions.supports is not None
+    assert sample.decisions.support_N is not None
+    return [members_of(sample.decisions.supports, index).tolist() for index in sample.decisions.support_N]
 
 
 def with_advantages(samples: Sequence[Sample], seed: int = 0) -> list[LearnerSample]:

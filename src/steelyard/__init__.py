@@ -28,6 +28,7 @@ def train(
     verifier: Any = None,
     *,
     eval_tasks: Any = None,
+    constraint: Any = None,
     recipe: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
     **sections: Mapping[str, Any],
@@ -37,10 +38,18 @@ def train(
     ``model``: a hub id or folder, the table of a small model (``{"scratch": {...}}``), or a ``CausalPolicy``.
     ``tasks``: strings, dicts or ``Task``s, a file, or a source.
     ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several with
-    weights, or an import path. ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
+    weights, or an import path. ``constraint``: what samples must look like, as a table
+    (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton.
+    ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
     ``train(..., sampling={"group_size": 8}, run={"steps": 50})``.
     """
     from steelyard.run import train_from_python
 
-    parts = {"model": model, "tasks": tasks, "eval_tasks": eval_tasks, "verifier": verifier}
+    parts = {
+        "model": model,
+        "tasks": tasks,
+        "eval_tasks": eval_tasks,
+        "verifier": verifier,
+        "constraint": constraint,
+    }
     return train_from_python(parts, recipe, sections, resume=resume)

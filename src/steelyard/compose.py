@@ -20,10 +20,14 @@ from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.config import Config, ScheduleConfig
+from steelyard.constraints.automaton import Automaton, WordConstraint
+from steelyard.constraints.base import Constraint
+from steelyard.constraints.grammar import GrammarConstraint, PerTask
+from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Domain, Split
 from steelyard.domains.registry import make_domain
-from steelyard.errors import CheckpointError, ConfigError
+from steelyard.errors import CheckpointError, ConfigError, VerifierError
 from steelyard.folders import require_free, run_folder
 from steelyard.policies.adapters import Lora
 from steelyard.policies.causal import CausalPolicy
@@ -44,7 +48,9 @@ from steelyard.verification import (
     Part,
     Verifier,
     WeightedVerifier,
+    WholeSamples,
     as_verifier,
+    for_run,
     load_function,
     load_verifier,
 )
@@ -58,6 +64,7 @@ class Supplied:
     tasks: Any = None
     eval_tasks: Any = None
     verifier: Any = None
+    constraint: Any = None
 
 
 NOTHING = Supplied()
@@ -71,13 +78,17 @@ def build_domain(config: Config) -> Domain | None:
 
 
 def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
-    """The policy at the start of the run."""
-    model = config.model
-    if model.threads is not None:
-        torch.set_num_threads(model.threads)
-    if isinstance(supplied.model, CausalPolicy):
-        return supplied.model
-    lora = model.lora
+    """The policy at the start of the run, with its constraint."""
+    if config.model.threads is not None:
+        torch.set_num_threads(config.model.threads)
+    policy = supplied.model if isinstance(supplied.model, CausalPolicy) else _model_policy(config)
+    constraint = build_constraint(config, policy, supplied)
+    policy.constraint = policy.constraint if constraint is None else constraint
+    return policy
+
+
+def _model_policy(config: Config) -> CausalPolicy:
+    model, lora = config.model, config.model.lora
     options = PolicyOptions(
         dtype=model.dtype,
         autocast=model.autocast,
@@ -99,8 +110,71 @@ def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
     words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
     if words is None:
         raise ConfigError("model.scratch.vocabulary is empty and there is no domain with a vocabulary of its own")
-    shape = scratch.model_dump(exclude={"architecture", "vocabulary"})
-    return from_scratch_policy(Architecture(**shape), words, options)
+    shape = scratch.model_dump(exclude={"architecture", "vocabulary", "spaced"})
+    return from_scratch_policy(Architecture(**shape), words, options, spaced=scratch.spaced)
+
+
+def build_constraint(config: Config, policy: CausalPolicy, supplied: Supplied = NOTHING) -> Constraint | None:
+    """What samples must look like: handed over, named by the configuration, or the domain's own automaton."""
+    table, given = config.constraint, supplied.constraint
+    if isinstance(given, Constraint):
+        return given
+    if isinstance(given, Automaton):
+        return _over_tokens(config, policy, given, None)
+    if given is not None:
+        raise ConfigError(f"constraint is {given!r:.80}; hand over a table, an Automaton or a Constraint")
+    if table is None:
+        domain = build_domain(config)
+        automaton = None if domain is None else domain.automaton()
+        return None if automaton is None else _over_tokens(config, policy, automaton, None)
+    if table.kind == "automaton":
+        return _over_tokens(config, policy, _load_automaton(table), table.over)
+    closed = config.model.scratch is not None
+    return GrammarConstraint(
+        table.kind,
+        _grammar_source(table),
+        token_bytes(policy.tokenizer, policy.vocabulary) if closed else policy.tokenizer,
+        end_id=policy.end_ids[0],
+        vocabulary=policy.vocabulary,
+        canonical_runs=table.canonical_runs is not False,
+        max_tokens=config.sampling.max_new_tokens,
+    )
+
+
+def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
+    try:
+        automaton = load_function(str(table.source))(**table.options)
+    except (VerifierError, TypeError) as error:
+        raise ConfigError(f"constraint.source: {error}") from error
+    if not isinstance(automaton, Automaton):
+        raise ConfigError(f"constraint.source: {table.source} is no steelyard.constraints.automaton.Automaton")
+    return automaton
+
+
+def _grammar_source(table: configs.ConstraintConfig) -> Any:
+    if table.column is not None:
+        return PerTask(table.column)
+    if table.file is None:
+        return list(table.source) if isinstance(table.source, tuple) else table.source
+    text = Path(table.file).read_text(encoding="utf-8")
+    return json.loads(text) if table.kind in ("json_schema", "choices") else text
+
+
+def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:
+    """An automaton over the words of a closed vocabulary, or over characters lifted to the tokenizer's tokens."""
+    scratch, end = config.model.scratch, policy.end_ids[0]
+    if over is None:
+        over = "words" if scratch is not None and scratch.spaced else "characters"
+    if over == "words":
+        return WordConstraint(automaton, policy.tokenizer.get_vocab(), end_id=end, vocabulary=policy.vocabulary)
+    return CharacterConstraint(automaton, token_bytes(policy.tokenizer, policy.vocabulary), end_id=end)
+
+
+def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:
+    """Fail before the run if a task cannot be answered within the token limit."""
+    if constraint is not None:
+        for task in tasks:
+            constraint.check_budget(task, tokens)
 
 
 def build_reference_of(config: Config, policy: CausalPolicy) -> Reference | None:
@@ -187,7 +261,15 @@ def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
 
 
 def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
-    """The checker: handed over, the domain's own, or the functions and models that the configuration names."""
+    """The checker; under a constraint a sample that was cut off before its end is rejected without asking it."""
+    verifier, domain = for_run(_checker(config, supplied), config.run.steps), build_domain(config)
+    constrained = config.constraint is not None or supplied.constraint is not None
+    constrained = constrained or (domain is not None and domain.automaton() is not None)
+    return WholeSamples(verifier) if constrained else verifier
+
+
+def _checker(config: Config, supplied: Supplied) -> Verifier:
+    """Handed over, the domain's own, or the functions and models that the configuration names."""
     verify, domain = config.verify, build_domain(config)
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
@@ -302,7 +384,7 @@ def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None 
 def build_decoding(config: Config) -> Decoding:
     sampling = config.sampling
     rule = CutRule(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
-    return Decoding(rule, sampling.max_new_tokens)
+    return Decoding(rule, sampling.max_new_tokens, sampling.supports)
 
 
 def build_evaluator(
@@ -319,7 +401,7 @@ def build_evaluator(
     rule = decoding.rule
     if evaluate.temperature is not None:
         rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
-    decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens)
+    decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
     count = samples or evaluate.samples
     return Evaluator(sampler, InlinePool(verifier, count), tasks, decoding, samples=count, ks=ks or evaluate.ks)
 
@@ -349,6 +431,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     folder, sampling = run_folder(config), config.sampling
     policy = build_policy(config, supplied)
     source, held_out = build_tasks(config, supplied)
+    check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
     verifier = build_verifier(config, supplied)
     sampler = LocalSampler(policy, seed=config.run.seed, max_rows=sampling.max_rows)
     evaluating = bool(config.evaluate.every and held_out)

@@ -23,6 +23,10 @@ class PolicyError(SteelyardError):
     """A model that cannot be loaded or used as asked."""
 
 
+class ConstraintError(SteelyardError):
+    """A constraint that cannot be built or kept, or a token that it does not allow."""
+
+
 class CheckpointError(SteelyardError):
     """A checkpoint that is missing, torn, or of another run."""
 

@@ -16,6 +16,7 @@ NAMED_BY = {
     "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts"),
     "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
     "verifier": ("verify.verifier", "verify.verifiers"),
+    "constraint": ("constraint",),
 }
 """Keys that name what a run can also be given as Python objects (``run.supplied``)."""
 

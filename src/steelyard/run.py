@@ -57,7 +57,9 @@ def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
     """What is handed over stands in for what the recipe names."""
     for key in keys:
         section, _, name = key.partition(".")
-        if section in data:
+        if not name:
+            data.pop(section, None)
+        elif section in data:
             data[section] = {other: value for other, value in data[section].items() if other != name}
 
 
@@ -67,9 +69,9 @@ def _lay_over(data: dict[str, Any], section: str, table: Mapping[str, Any]) -> N
 
 def _as_keys(name: str, part: Any) -> tuple[str, Mapping[str, Any]] | None:
     """(section, keys) of a part that the configuration can name, so that the run folder says it all; else nothing."""
-    if isinstance(part, Mapping) and name in ("model", "tasks"):
+    if isinstance(part, Mapping) and name in ("model", "tasks", "constraint"):
         return name, part
-    if not isinstance(part, str | Path):
+    if not isinstance(part, str | Path) or name == "constraint":
         return None
     if name == "tasks" and str(part).startswith("hf:"):
         return "tasks", {"dataset": str(part).removeprefix("hf:")}

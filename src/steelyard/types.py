@@ -75,24 +75,25 @@ class CutRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SupportTable:
-    """Explicit supports, each stored once: support ``i`` is ``token[start[i]:start[i + 1]]``."""
+    """Sets of tokens, each stored once and as small as it gets; ``steelyard.constraints.trail`` writes and reads it."""
 
-    start: IntArray
-    token: IntArray
+    vocabulary: int
+    form: NDArray[np.uint8]
+    """How each set is stored: its packed bits, its members, or what is missing from it."""
+    start: NDArray[np.int64]
+    """Set ``i`` is in ``data[start[i]:start[i + 1]]``."""
+    data: NDArray[np.uint8]
 
     def __len__(self) -> int:
-        return len(self.start) - 1
+        return len(self.form)
 
-    def __getitem__(self, index: int) -> IntArray:
-        return self.token[self.start[index] : self.start[index + 1]]
 
-    @staticmethod
-    def of(supports: Sequence[Sequence[int] | IntArray]) -> SupportTable:
-        lengths = [len(support) for support in supports]
-        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        if not supports:
-            return SupportTable(start, np.zeros(0, np.int32))
-        return SupportTable(start, np.concatenate([np.asarray(s, np.int32) for s in supports]))
+class Replay(NamedTuple):
+    """What it takes to follow a constraint along a sample again, instead of storing the supports it gave."""
+
+    task: Task
+    budget: int
+    """How many tokens the sample could have had."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,9 +111,13 @@ class Decisions:
     """Behaviour log-prob: under the distribution that was really drawn from."""
     rule: CutRule = CutRule()
     support_N: IntArray | None = None
-    """Index into ``supports`` of the set that could have been drawn, -1 for the whole vocabulary. ``None``: the
-    whole vocabulary everywhere, so never when ``rule.cuts``: a cut cannot be found again at other weights."""
+    """Index into ``supports`` of the set that could have been drawn, -1 for the whole vocabulary. ``None``: the whole
+    vocabulary everywhere, or, if ``left_out``, not stored."""
     supports: SupportTable | None = None
+    left_out: bool = False
+    """The supports are not stored: the learner finds them again from ``replay`` and ``rule`` before it uses them."""
+    replay: Replay | None = None
+    """The constraint the sample was made under, if ``left_out`` and there was one."""
 
     def __len__(self) -> int:
         return len(self.position_N)

@@ -40,12 +40,13 @@ def test_there_are_commands_to_try() -> None:
     assert {shlex.split(line)[1] for line in commands()} >= {"train", "eval", "sample", "init", "check"}
 
 
-def test_the_python_example_runs() -> None:
-    (program,) = blocks("python")
-    shorter = program.replace('"steps": 60', '"steps": 2')
+@pytest.mark.parametrize(("number", "name", "steps"), [(0, "evens", 60), (1, "sums", 20)])
+def test_the_python_examples_run(number: int, name: str, steps: int) -> None:
+    program = "import steelyard\n" + blocks("python")[number]
+    shorter = program.replace(f'"steps": {steps}', '"steps": 2')
     assert shorter != program
     exec(compile(shorter, "README.md", "exec"), {})
-    assert [row["step"] for row in read_metrics(Path("runs/evens/metrics.jsonl"))] == [1, 2]
+    assert [row["step"] for row in read_metrics(Path(f"runs/{name}/metrics.jsonl"))] == [1, 2]
 
 
 def test_every_file_it_links_to_is_there() -> None:

@@ -14,8 +14,13 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.surrogates import SurrogateInput
 from steelyard.compose import Supplied
+from steelyard.constraints.automaton import WordConstraint
+from steelyard.constraints.base import members
+from steelyard.constraints.examples.brackets import Brackets
+from steelyard.constraints.grammar import GrammarConstraint
+from steelyard.constraints.trie import CharacterConstraint
 from steelyard.data import as_source
-from steelyard.errors import CheckpointError, ConfigError, Invalid
+from steelyard.errors import CheckpointError, ConfigError, ConstraintError, Invalid
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item, judge, verifier
@@ -244,5 +249,99 @@ def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp
     trainer.save()
     (state,) = tmp_path.rglob("state.json")
     state.write_text("{}", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no checkpoint of .* is whole"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* is whole"):
         compose.resume_run(config)
+
+
+# --- constraints -----------------------------------------------------------------------------------------------------
+
+BRACKETS = "steelyard.constraints.examples.brackets:Brackets"
+
+
+def constrained(table: dict[str, Any] | None, *, vocabulary: str = "()[]ab", **changes: Any) -> configs.Config:
+    tables: dict[str, Any] = {
+        "domain": None,
+        "tasks": {"prompts": ["a", "b"]},
+        "verify": {"verifier": f"{__name__}:length"},
+        "model": {"scratch": {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32, **changes}},
+        "constraint": table,
+    }
+    tables["model"]["scratch"]["vocabulary"] = list(vocabulary)
+    return config_of(tables)
+
+
+def length(task: Task, text: str) -> float:
+    return float(len(text))
+
+
+@pytest.mark.parametrize(
+    ("table", "spaced", "kind"),
+    [
+        ({"kind": "automaton", "source": BRACKETS, "options": {"depth": 2}}, True, WordConstraint),
+        ({"kind": "automaton", "source": BRACKETS, "options": {"depth": 2}}, False, CharacterConstraint),
+        ({"kind": "regex", "source": "[ab]{1,3}"}, False, GrammarConstraint),
+        ({"kind": "choices", "source": ["a", "ab"]}, False, GrammarConstraint),
+    ],
+)
+def test_the_constraint_is_the_one_that_was_named(table: dict[str, Any], spaced: bool, kind: type) -> None:
+    policy = compose.build_policy(constrained(table, spaced=spaced))
+    assert isinstance(policy.constraint, kind)
+    first = members(policy.constraint.begin(Task("t", "a")).allowed(6)).tolist()
+    opening = "([" if kind in (WordConstraint, CharacterConstraint) else "ab" if table["kind"] == "regex" else "a"
+    words = [policy.tokenizer.convert_ids_to_tokens(token) for token in first]
+    assert set(words) - {"<eos>"} == set(opening)
+
+
+def test_an_automaton_can_be_handed_over() -> None:
+    config = constrained(None, spaced=False)
+    policy = compose.build_policy(config, Supplied(constraint=Brackets(2)))
+    assert isinstance(policy.constraint, CharacterConstraint)
+    with pytest.raises(ConfigError, match="hand over a table, an Automaton or a Constraint"):
+        compose.build_policy(config, Supplied(constraint="Brackets"))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"kind": "automaton", "source": "nowhere:Thing"}, "no module 'nowhere'"),
+        ({"kind": "automaton", "source": BRACKETS, "options": {"deep": 2}}, "unexpected keyword argument 'deep'"),
+        ({"kind": "automaton", "source": f"{__name__}:dictionary"}, "is no steelyard.constraints.automaton.Automaton"),
+    ],
+)
+def test_an_automaton_that_cannot_be_is_refused(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        compose.build_policy(constrained(table))
+
+
+def dictionary() -> dict[str, int]:
+    return {}
+
+
+def test_a_limit_below_the_shortest_sample_fails_before_the_run(tmp_path: Path) -> None:
+    table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 8}}
+    with pytest.raises(ConstraintError, match=r"sampling\.max_new_tokens"):
+        compose.build_trainer(constrained(table))
+
+
+def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None:
+    config = constrained({"kind": "lark", "source": 'start: "a" start | "b"'}, spaced=False)
+    verifier = compose.build_verifier(config)
+    task = Task("t", "a")
+    items = [Item(task, sample_of([1, 2], text="ab", finish=finish)) for finish in ("stop", "length")]
+    verdicts = [judge(verifier, [item])[0] for item in items]
+    assert [(verdict.status, verdict.reward) for verdict in verdicts] == [("scored", 2.0), ("rejected", 0.0)]
+    assert "cut off" in verdicts[1].reason
+
+
+@pytest.mark.parametrize("supports", ["stored", "replayed"])
+def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
+    """Every sample keeps to it, and sampler and learner agree, with cuts and without stored supports."""
+    table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 2}}
+    config = constrained(table, spaced=False)
+    tables = config.model_dump(exclude_none=True)
+    tables["run"]["folder"] = str(tmp_path)
+    tables["sampling"] |= {"supports": supports, "top_p": 0.95}
+    trainer = compose.build_trainer(configs.build(tables, source="test"))
+    metrics = trainer.train_step()
+    assert metrics["share/scored"] == 1.0
+    assert metrics["importance/log_abs_max"] < 1e-4

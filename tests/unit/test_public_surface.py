@@ -15,6 +15,7 @@ SURFACE = {
     "steelyard.domains": ["Domain", "Split", "domain_paths", "make_domain"],
     "steelyard.errors": [
         "CheckpointError",
+        "ConstraintError",
         "ConfigError",
         "DataError",
         "Invalid",

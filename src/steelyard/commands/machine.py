@@ -24,8 +24,9 @@ EXTRAS = {
     "tensorboard": Extra(("tensorboard",), "curves in TensorBoard (tracking.tensorboard)"),
     "wandb": Extra(("wandb",), "runs in Weights & Biases, offline too (tracking.wandb)"),
     "text": Extra(("reasoning-gym", "jsonschema"), "task families and schema checks for text"),
+    "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
     "gguf": Extra(("gguf",), "unpacking the small pretrained model of the tests and benchmarks"),
-    "bench": Extra(("trl", "accelerate"), "the other side of the benchmark against TRL"),
+    "bench": Extra(("trl", "accelerate", "lark", "xgrammar"), "the other sides of the benchmarks, and their checkers"),
 }
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from steelyard.config.base import ScheduleConfig
+from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.loading import build, dump, load, read_recipe, recipes
 from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
 from steelyard.config.model import LoraConfig, ModelConfig, ReferenceConfig, ScratchConfig
@@ -20,6 +21,7 @@ __all__ = [
     "AdaptiveKlConfig",
     "CheckpointConfig",
     "Config",
+    "ConstraintConfig",
     "CreditConfig",
     "DomainConfig",
     "EntropyConfig",

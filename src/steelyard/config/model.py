@@ -24,6 +24,9 @@ class ScratchConfig(Section):
     vocabulary: tuple[str, ...] | None = Field(
         default=None, strict=False, description="The tokens; empty: the domain's own vocabulary.", min_length=1
     )
+    spaced: bool = Field(
+        default=True, description="Tokens are words with spaces between; false: single characters without."
+    )
     tie_embeddings: bool = Field(default=True, description="Input and output embeddings share their weights.")
 
 
@@ -58,8 +61,10 @@ class ModelConfig(Section):
     quantize: Literal["8bit", "4bit"] | None = Field(
         default=None, description="Frozen base weights in 8 or 4 bits under LoRA (extra bitsandbytes)."
     )
-    chunk_tokens: int = Field(
-        default=256, description="Decisions whose logits are in memory at once when log-probs are computed.", ge=1
+    chunk_tokens: int | None = Field(
+        default=None,
+        description="Decisions whose logits are in memory at once; empty: what suits vocabulary and device.",
+        ge=1,
     )
     threads: int | None = Field(default=None, description="Torch threads; empty: as torch chooses.", ge=1)
     trust_remote_code: bool = Field(default=False, description="Run Python code that comes with a hub model.")

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, ValidationInfo, model_validator
 
 from steelyard.config.base import Section
+from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.loss import LossConfig, OptimiserConfig
 from steelyard.config.model import ModelConfig, ReferenceConfig
 from steelyard.config.problems import config_error
@@ -24,6 +25,7 @@ class Config(Section):
     tasks: TasksConfig | None = Field(default=None, description="Where tasks come from.")
     domain: DomainConfig | None = Field(default=None, description="A domain, instead of tasks and verifier.")
     verify: VerifyConfig = Field(default=VerifyConfig(), description="Who checks the samples.")
+    constraint: ConstraintConfig | None = Field(default=None, description="What every sample must look like.")
     sampling: SamplingConfig = Field(default=SamplingConfig(), description="How samples are drawn.")
     credit: CreditConfig = Field(
         default=CreditConfig(), description="How samples are credited relative to their group."

@@ -25,6 +25,10 @@ class SamplingConfig(Section):
     min_p: float = Field(
         default=0.0, description="Keep tokens this likely relative to the likeliest; 0 keeps all.", ge=0, lt=1
     )
+    supports: Literal["stored", "replayed"] = Field(
+        default="stored",
+        description="What could have been drawn: stored with the sample, or found again before the update.",
+    )
     max_rows: int = Field(default=256, description="Sequences decoded at once.", ge=1)
 
 

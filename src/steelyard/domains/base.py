@@ -8,8 +8,9 @@ Domains register by entry point, so a package of yours can add one::
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from steelyard.constraints.automaton import Automaton
 from steelyard.types import Task
 from steelyard.verification import Verifier
 
@@ -37,3 +38,7 @@ class Domain(Protocol):
         ...
 
     def verifier(self) -> Verifier: ...
+
+    def automaton(self) -> Automaton[Any] | None:
+        """What the things of this domain look like, over its words or over characters; ``None``: anything goes."""
+        ...

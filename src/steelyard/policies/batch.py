@@ -13,33 +13,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steelyard.constraints.trail import bits_of
 from steelyard.errors import PolicyError
 from steelyard.types import Sample
 
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """What could have been drawn at each decision, as a table of explicit sets; ``index_N`` is -1 for "everything"."""
+    """What could have been drawn at each decision: distinct sets as packed bits, and which of them it was."""
 
-    start: Tensor
-    token: Tensor
+    bits_UW: Tensor
+    """``[U, ceil(V / 8)]`` of uint8, the lowest bit first."""
     index_N: Tensor
+    """-1 for "everything"."""
 
     def blocked(self, rows: slice, vocabulary: int) -> Tensor:
-        """Mask ``[C, V]``, true where a token could not have been drawn."""
-        index_C = self.index_N[rows]
-        restricted_C = index_C >= 0
-        blocked_CV = restricted_C[:, None].expand(-1, vocabulary).clone()
-        safe_C = index_C.clamp(min=0)
-        length_C = (self.start[safe_C + 1] - self.start[safe_C]) * restricted_C
-        row = torch.repeat_interleave(torch.arange(len(index_C), device=index_C.device), length_C)
-        first_C = torch.cumsum(length_C, 0) - length_C
-        within = torch.arange(len(row), device=row.device) - first_C[row]
-        blocked_CV[row, self.token[self.start[safe_C][row] + within]] = False
-        return blocked_CV
+        """Mask ``[C, V]``, true where a token could not have been drawn. Sets that repeat are unpacked once."""
+        index_S, set_C = self.index_N[rows].unique(return_inverse=True)
+        place_8 = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=index_S.device)
+        bits_SW = self.bits_UW[index_S.clamp(min=0)]
+        blocked_SV = ((bits_SW[:, :, None] & place_8) == 0).flatten(1)[:, :vocabulary]
+        blocked_SV[index_S < 0] = False
+        return blocked_SV.expand(len(set_C), -1) if len(index_S) == 1 else blocked_SV[set_C]
 
     def to(self, device: torch.device) -> Supports:
-        return Supports(self.start.to(device), self.token.to(device), self.index_N.to(device))
+        return Supports(self.bits_UW.to(device), self.index_N.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +98,23 @@ def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
 
 
 def collate_supports(samples: Sequence[Sample]) -> Supports | None:
-    """The explicit supports of all samples in one table, or None when every decision had the whole vocabulary."""
-    starts, tokens, indices = [np.zeros(1, np.int64)], [], []
-    tables = filled = 0
+    """The supports of all samples in one table, or None when every decision had the whole vocabulary."""
+    numbers: dict[bytes, int] = {}
+    indices: list[np.ndarray] = []
     for sample in samples:
         decisions = sample.decisions
+        if decisions.left_out or (decisions.rule.cuts and decisions.supports is None):
+            raise PolicyError(
+                f"sample {tuple(sample.key)} was made under a cut or a constraint but carries no supports; "
+                "use a sampler that records them, or find them again with steelyard.training.supports"
+            )
         if decisions.support_N is None or decisions.supports is None:
-            if decisions.rule.cuts:
-                raise PolicyError(
-                    f"sample {tuple(sample.key)} was cut by {decisions.rule} but carries no supports; "
-                    "use a sampler that records them"
-                )
             indices.append(np.full(len(decisions), -1, np.int64))
             continue
         table = decisions.supports
-        indices.append(np.where(decisions.support_N < 0, -1, decisions.support_N + tables).astype(np.int64))
-        starts.append(table.start[1:].astype(np.int64) + filled)
-        tokens.append(table.token.astype(np.int64))
-        tables += len(table)
-        filled += len(table.token)
-    if not tokens:
+        own = [numbers.setdefault(bits_of(table, i).tobytes(), len(numbers)) for i in range(len(table))]
+        indices.append(np.asarray([*own, -1], np.int64)[decisions.support_N])
+    if not numbers:
         return None
-    as_tensor = [torch.from_numpy(np.concatenate(part)) for part in (starts, tokens, indices)]
-    return Supports(*as_tensor)
+    bits_UW = np.stack([np.frombuffer(bits, np.uint8) for bits in numbers])
+    return Supports(torch.from_numpy(bits_UW), torch.from_numpy(np.concatenate(indices)))

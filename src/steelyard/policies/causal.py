@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
-from steelyard.policies import adapters, device, weights
+from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch, collate_causal
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
-from steelyard.types import Prompt, Sample
+from steelyard.types import CutRule, Prompt, Sample
 
 
 class CausalPolicy:
@@ -30,20 +31,22 @@ class CausalPolicy:
         tokenizer: Any,
         *,
         autocast: torch.dtype | None = None,
-        chunk: int = 256,
+        chunk: int | None = None,
         attention: tuple[str, str] | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self.chunk = chunk
         self.autocast_dtype = autocast
         self.attention = attention
         """Attention kernels for sampling and for scoring and updates; None: leave the model's own."""
+        self.constraint: Constraint | None = None
+        """What samples must look like. It is part of the policy: sampled under it, and scored on the same supports."""
         base = adapters.base_model(model)
         self.body: nn.Module = base.get_decoder()
         self._output: Any = base.get_output_embeddings()
         self._config = base.config
         self._base = base
+        self.chunk = chunk or self._comfortable_chunk()
         silence_dropout(model)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
         self._check_head()
@@ -58,6 +61,16 @@ class CausalPolicy:
         configured = self.model.generation_config.eos_token_id
         ids = set(configured if isinstance(configured, list) else [configured]) | {self.tokenizer.eos_token_id}
         return tuple(sorted(int(i) for i in ids if i is not None))
+
+    @property
+    def vocabulary(self) -> int:
+        """How many logits there are; a model may have more than its tokenizer has tokens."""
+        return self._output.weight.shape[0]
+
+    @property
+    def attention_kernel(self) -> str:
+        """The attention implementation in use now, as transformers names it."""
+        return self._config._attn_implementation
 
     @property
     def needs_loss_scaling(self) -> bool:
@@ -134,6 +147,27 @@ class CausalPolicy:
         hidden_ND = self.hidden(batch)
         job = ScoringJob(batch, self.head, self.chunk, reference_head, reference_hidden_ND)
         return score_decisions(job, hidden_ND, list(self._output.parameters()))
+
+    @torch.no_grad()
+    def kept(self, batch: Batch, rule: CutRule) -> list[Bits]:
+        """What the rule keeps at every decision with the weights as they are now, the drawn token always included."""
+        hidden_ND, found = self.hidden(batch), list[Bits]()
+        for at in range(0, batch.decisions, self.chunk):
+            rows = slice(at, at + self.chunk)
+            blocked_CV = None if batch.supports is None else batch.supports.blocked(rows, self.vocabulary)
+            scaled_CV = cuts.scaled(self.head(hidden_ND[rows]), rule, blocked_CV)
+            _, token_CK, keep_CK = cuts.kept(scaled_CV, rule)
+            kept_CV = torch.zeros_like(scaled_CV, dtype=torch.bool).scatter_(-1, token_CK, keep_CK)
+            kept_CV.scatter_(-1, batch.token_N[rows, None], True)
+            found += list(np.packbits(kept_CV.cpu().numpy(), axis=-1, bitorder="little"))
+        return found
+
+    def _comfortable_chunk(self) -> int:
+        """How many tokens' logits to have at once, 32 to 1024. On a CPU 24 MiB of float32: what is larger the allocator
+        gives back to the system at once, and the pages are made anew for every chunk.
+        """
+        budget = (24 if self.device.type == "cpu" else 256) * 2**20
+        return min(max(budget // (4 * self.vocabulary), 32), 1024)
 
     def comfortable_tokens(self) -> int:
         """How many tokens to run forward and backward at once: a transformer keeps about 55 numbers of its width per

@@ -27,7 +27,7 @@ class PolicyOptions:
     attention: str = "auto"
     gradient_checkpointing: bool = False
     quantize: str | None = None
-    chunk: int = 256
+    chunk: int | None = None
     trust_remote_code: bool = False
     lora: Lora | None = None
     adapter: str | None = None
@@ -52,9 +52,11 @@ def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
     return _policy(model, tokenizer, options)
 
 
-def from_scratch_policy(architecture: Architecture, words: Sequence[str], options: PolicyOptions) -> CausalPolicy:
-    """A small model with a closed vocabulary."""
-    tokenizer = closed_vocabulary_tokenizer(words)
+def from_scratch_policy(
+    architecture: Architecture, words: Sequence[str], options: PolicyOptions, *, spaced: bool = True
+) -> CausalPolicy:
+    """A small model with a closed vocabulary, of words or (not ``spaced``) of characters."""
+    tokenizer = closed_vocabulary_tokenizer(words, spaced=spaced)
     model = scratch_model(architecture, tokenizer, options.seed).to(choose_device(options.device))
     for parameter in model.parameters():  # buffers (rotary frequencies) stay float32, as from_pretrained has them
         parameter.data = parameter.data.to(choose_dtype(options.dtype))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from steelyard.errors import PolicyError
@@ -34,17 +34,26 @@ class Architecture:
         return self.feed_forward or -(-8 * self.width // 3 // 32) * 32
 
 
-def closed_vocabulary_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer of whole words split at white space; anything outside the vocabulary is an error to encode."""
+def closed_vocabulary_tokenizer(words: Sequence[str], *, spaced: bool = True) -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words split at white space, or of single characters written without any between them;
+    what is outside the vocabulary is an error to encode.
+    """
     tokens = [*SPECIAL_TOKENS, *(word for word in words if word not in SPECIAL_TOKENS)]
     if len(set(tokens)) != len(tokens):
         raise PolicyError("model.scratch.vocabulary has duplicates; list each token once")
-    bad = [token for token in tokens if not token or any(character.isspace() for character in token)]
-    if bad:
+    own = tokens[len(SPECIAL_TOKENS) :]
+    bad = [token for token in own if not token or any(character.isspace() for character in token)]
+    if spaced and bad:
         raise PolicyError(f"tokens must not be empty or contain white space: {bad[:5]}")
+    if not spaced and (long := [token for token in own if len(token) != 1]):
+        raise PolicyError(f"without spaces between them tokens must be single characters: {long[:5]}")
     core = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}))
-    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    core.decoder = decoders.WordPiece(prefix="\0", cleanup=False)  # joins tokens with single spaces
+    if spaced:
+        core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        core.decoder = decoders.WordPiece(prefix="\0", cleanup=False)  # joins tokens with single spaces
+    else:
+        core.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        core.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(tokenizer_object=core, pad_token=PAD, bos_token=BOS, eos_token=EOS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from steelyard.types import CutRule, Sample, Task
 
@@ -22,10 +22,11 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to draw: the cut rule and the length limit."""
+    """How to draw: the cut rule, the length limit, and whether supports are stored or left to be found again."""
 
     rule: CutRule = CutRule()
     max_new_tokens: int = 64
+    supports: Literal["stored", "replayed"] = "stored"
 
 
 class Sampler(Protocol):

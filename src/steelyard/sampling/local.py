@@ -1,7 +1,8 @@
 """Batched generation on the policy's own transformers model.
 
-A prompt is computed once and its cache handed to every sample of its group; finished rows leave the batch; each draw
-takes one uniform keyed by (seed, step, slot, attempt, sample, position).
+A prompt is computed once and its cache handed to every sample of its group; finished rows leave the batch; tokens that
+a constraint forces are run through the model together with the one before them; each draw takes one uniform keyed by
+(seed, step, slot, attempt, sample, position).
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
+from steelyard.constraints.base import unpack
 from steelyard.errors import PolicyError
 from steelyard.policies.batch import pad_rows
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
-from steelyard.sampling.cache import spread_prompts
+from steelyard.sampling.cache import Columns, spread_prompts
 from steelyard.sampling.draw import Draw, draw
 from steelyard.sampling.randomness import stream, uniform
-from steelyard.types import Decisions, FinishReason, Sample, SampleKey, SupportTable
+from steelyard.sampling.row import Row
+from steelyard.types import Sample, SampleKey
 
 COMPACT_BELOW = 0.875
 """Rows are moved together once fewer than this share of them is still being written."""
+
+RUNS_WITH = ("sdpa", "eager")
+"""Attention kernels that take a mask of our own, which several tokens a row at different places need."""
 
 
 class LocalSampler:
@@ -45,39 +51,6 @@ class LocalSampler:
             yield from _Wave(self, rows[start : start + self.max_rows], decoding).run()
 
 
-class _Row:
-    """A sample being written."""
-
-    def __init__(self, key: SampleKey, prompt_ids: np.ndarray) -> None:
-        self.key = key
-        self.prompt_ids = prompt_ids
-        self.tokens: list[int] = []
-        self.logp: list[float] = []
-        self.place: list[int] = []
-        self.support: list[np.ndarray] = []
-
-    def take(self, token: int, logp: float, support: np.ndarray | None) -> None:
-        if support is None or len(support) > 1:  # a forced token is no decision
-            self.place.append(len(self.tokens))
-            self.logp.append(logp)
-            if support is not None:
-                self.support.append(support)
-        self.tokens.append(token)
-
-    def finish(self, reason: FinishReason, text: str, decoding: Decoding, version: int) -> Sample:
-        cut = decoding.rule.cuts
-        decisions = Decisions(
-            position_N=np.asarray(self.place, np.int32) + len(self.prompt_ids),
-            forward_N=np.asarray(self.place, np.int32),
-            logp_N=np.asarray(self.logp, np.float32),
-            rule=decoding.rule,
-            support_N=np.arange(len(self.place), dtype=np.int32) if cut else None,
-            supports=SupportTable.of(self.support) if cut else None,
-        )
-        ids = np.concatenate([self.prompt_ids, np.asarray(self.tokens, np.int32)])
-        return Sample(self.key, ids, len(self.prompt_ids), text, reason, decisions, version)
-
-
 class _Wave:
     """Rows decoded together, from their prompts to the last end."""
 
@@ -85,19 +58,18 @@ class _Wave:
         self.sampler, self.policy, self.decoding = sampler, sampler.policy, decoding
         prompts: dict[tuple[int, int, int], int] = {}
         self.prompt_ids: list[np.ndarray] = []
-        self.rows: list[_Row] = []
+        self.rows: list[Row] = []
         self.prompt_of_row: list[int] = []
+        ends, constraint = frozenset(self.policy.end_ids), self.policy.constraint
         for request, index in rows:
             place = (request.step, request.slot, request.attempt)
             if place not in prompts:
                 prompts[place] = len(self.prompt_ids)
                 self.prompt_ids.append(self._encode(request))
             self.prompt_of_row.append(prompts[place])
-            key = SampleKey(request.step, request.slot, request.attempt, index)
-            self.rows.append(_Row(key, self.prompt_ids[prompts[place]]))
-        keys = np.asarray([row.key for row in self.rows]).T
-        self.streams = stream(sampler.seed, *keys)
-        self.end_ids = np.asarray(self.policy.end_ids)
+            key, ids = SampleKey(*place, index), self.prompt_ids[prompts[place]]
+            self.rows.append(Row(request, key, ids, decoding, ends, constraint, self.policy.vocabulary))
+        self.stream_B = stream(sampler.seed, *np.asarray([row.key for row in self.rows]).T)
 
     def _encode(self, request: SampleRequest) -> np.ndarray:
         ids = self.policy.encode(request.task.prompt)
@@ -112,18 +84,18 @@ class _Wave:
     def run(self) -> Iterator[Sample]:
         """Yield samples as they end. No gradient context is held while the caller works."""
         hidden_BD = self._prefill()
-        for step in range(self.decoding.max_new_tokens):
-            with torch.no_grad():
-                drawn = self._draw(hidden_BD, step)
-            finished = self._take(drawn, last=step + 1 == self.decoding.max_new_tokens)
-            for place in finished:
-                yield self._finish(place)
-            if len(finished) == len(self.alive):
+        while True:
+            ready = [place for place, row in enumerate(self.rows) if row.ready]
+            if ready:
+                self._draw(hidden_BD, ready)
+            for row in self._newly_finished():
+                yield row.finish(self.policy.decode(row.tokens), self.sampler.version)
+            if all(row.finished for row in self.rows):
                 return
-            self._drop(finished)
-            token_B = self._compact(drawn.token_B)
-            with torch.no_grad():
-                hidden_BD = self._step(token_B)
+            self._compact()
+            hidden_BD = self._feed()
+
+    # --- the model -----------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def _prefill(self) -> Tensor:
@@ -146,72 +118,113 @@ class _Wave:
                 use_cache=True,
             )
         row_B = torch.tensor(self.prompt_of_row, device=device)
-        capacity = width + self.decoding.max_new_tokens
-        self.cache = spread_prompts(out.past_key_values, row_B, capacity)
-        self.position_B = length_P[row_B] - 1
-        self.mask_BT = torch.ones(len(row_B), capacity, dtype=torch.long, device=device)
-        self.mask_BT[:, :width] = mask_PT[row_B]
+        self.capacity = width + self.decoding.max_new_tokens
+        self.cache, self.columns = spread_prompts(out.past_key_values, row_B, self.capacity + 1)  # one to throw into
         self.filled = width
-        self.alive = list(range(len(self.rows)))
-        self.batch_rows = list(range(len(self.rows)))
+        self.runs = self.columns is not None and self.policy.attention_kernel in RUNS_WITH
+        self.padding_B = width - np.asarray([len(row.prompt_ids) for row in self.rows])
+        self.end_B = np.full(len(self.rows), width)
+        self.yielded = [False] * len(self.rows)
         return out.last_hidden_state[:, -1][row_B]
 
-    def _draw(self, hidden_BD: Tensor, step: int) -> Draw:
-        uniform_B = uniform(self.streams[self.batch_rows], step)
-        return draw(self.policy.head(hidden_BD), self.decoding.rule, torch.from_numpy(uniform_B).to(hidden_BD.device))
+    @torch.no_grad()
+    def _feed(self) -> Tensor:
+        """Run the next tokens of every row: one each, or all that are pending. The hidden state after the last."""
+        going = [place for place, row in enumerate(self.rows) if not row.finished]
+        count_B = np.zeros(len(self.rows), np.int64)
+        count_B[going] = [len(self.rows[place].pending) if self.runs else 1 for place in going]
+        width = int(count_B.max())
+        token_BT = np.full((len(self.rows), width), self.policy.pad_id)
+        for place in going:
+            row, count = self.rows[place], count_B[place]
+            token_BT[place, :count] = row.pending[:count]
+            del row.pending[:count]
+        column_BT = self.end_B[:, None] + np.arange(width)
+        level = {(count_B[place], self.end_B[place]) for place in going} == {(width, self.filled)}
+        mask = self._shared_mask(width) if level or self.columns is None else self._own_mask(self.columns, column_BT)
+        hidden_BTD = self._forward(token_BT, column_BT, mask)
+        self.end_B = self.end_B + count_B
+        self.filled += width
+        if self.columns is not None:
+            self.columns.filled = self.filled = self.columns.end
+        last_B = torch.from_numpy(np.maximum(count_B - 1, 0)).to(hidden_BTD.device)
+        return hidden_BTD[torch.arange(len(last_B), device=last_B.device), last_B]
 
-    def _take(self, drawn: Draw, *, last: bool) -> list[int]:
-        """Write the drawn tokens into their rows; return the rows that end here."""
-        tokens, logps = drawn.token_B.tolist(), drawn.logp_B.tolist()
-        supports = _supports(drawn, len(tokens))
-        place_of = {row: place for place, row in enumerate(self.batch_rows)}
-        finished: list[int] = []
-        for row in self.alive:
-            place = place_of[row]
-            self.rows[row].take(tokens[place], logps[place], supports[place])
-            if last or tokens[place] in self.end_ids:
-                finished.append(row)
-        return finished
-
-    def _finish(self, place: int) -> Sample:
-        row = self.rows[place]
-        reason: FinishReason = "stop" if row.tokens[-1] in self.end_ids else "length"
-        return row.finish(reason, self.policy.decode(row.tokens), self.decoding, self.sampler.version)
-
-    def _drop(self, finished: list[int]) -> None:
-        if finished:
-            gone = set(finished)
-            self.alive = [row for row in self.alive if row not in gone]
-
-    def _compact(self, token_B: Tensor) -> Tensor:
-        """Leave finished rows out of the batch once enough of them have gathered."""
-        if len(self.alive) > COMPACT_BELOW * len(self.batch_rows):
-            return token_B
-        still = set(self.alive)
-        kept = [place for place, row in enumerate(self.batch_rows) if row in still]
-        kept_B = torch.tensor(kept, device=token_B.device)
-        self.cache.batch_select_indices(kept_B)
-        self.position_B, self.mask_BT = self.position_B[kept_B], self.mask_BT[kept_B]
-        self.batch_rows = [self.batch_rows[place] for place in kept]
-        return token_B[kept_B]
-
-    def _step(self, token_B: Tensor) -> Tensor:
-        self.position_B = self.position_B + 1
-        self.filled += 1
+    def _forward(self, token_BT: np.ndarray, column_BT: np.ndarray, mask: Tensor | None) -> Tensor:
+        device = self.policy.device
+        position_BT = np.minimum(column_BT, self.capacity - 1) - self.padding_B[:, None]
         with self.policy.precision():
             out = self.policy.body(
-                input_ids=token_B[:, None],
-                attention_mask=self.mask_BT[:, : self.filled] if self.ragged else None,
-                position_ids=self.position_B[:, None],
+                input_ids=torch.from_numpy(token_BT).to(device),
+                attention_mask=mask,
+                position_ids=torch.from_numpy(position_BT).to(device),
                 past_key_values=self.cache,
                 use_cache=True,
             )
-        return out.last_hidden_state[:, -1]
+        return out.last_hidden_state
+
+    def _shared_mask(self, width: int) -> Tensor | None:
+        """All rows write the same columns: only the padding before short prompts is hidden."""
+        if self.columns is not None:
+            self.columns.place_BT, self.columns.end = None, self.filled + width
+        if not self.ragged:
+            return None
+        seen_BL = np.arange(self.filled + width)[None, :] >= self.padding_B[:, None]
+        return torch.from_numpy(seen_BL).to(self.policy.device).long()
+
+    def _own_mask(self, columns: Columns, column_BT: np.ndarray) -> Tensor:
+        """Every row writes where it ends; a token sees its own row from the prompt to itself."""
+        place_BT = np.minimum(column_BT, self.capacity)
+        end = max(self.filled, int(place_BT.max()) + 1)
+        columns.place_BT, columns.end = torch.from_numpy(place_BT).to(self.policy.device), end
+        column_L = np.arange(end)
+        seen_BTL = (column_L <= column_BT[:, :, None]) & (column_L >= self.padding_B[:, None, None])
+        seen = torch.from_numpy(seen_BTL).to(self.policy.device)
+        mask = torch.zeros(seen.shape, dtype=columns.dtype, device=seen.device)
+        return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
+
+    # --- the rows ------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _draw(self, hidden_BD: Tensor, ready: list[int]) -> None:
+        """One token for each row that can take one."""
+        rows = [self.rows[place] for place in ready]
+        if len(ready) < len(self.rows):
+            hidden_BD = hidden_BD[torch.tensor(ready, device=hidden_BD.device)]
+        written = np.asarray([len(row.tokens) for row in rows])
+        uniform_B = torch.from_numpy(uniform(self.stream_B[ready], written)).to(hidden_BD.device)
+        drawn = draw(self.policy.head(hidden_BD), self.decoding.rule, uniform_B, self._blocked(rows))
+        tokens, logps = drawn.token_B.tolist(), drawn.logp_B.tolist()
+        for row, token, logp, kept in zip(rows, tokens, logps, _kept(drawn, len(rows)), strict=True):
+            row.take(token, logp, kept)
+
+    def _blocked(self, rows: Sequence[Row]) -> Tensor | None:
+        allowed = [row.allowed for row in rows if row.allowed is not None]
+        if not allowed:
+            return None
+        return torch.from_numpy(~unpack(np.stack(allowed), self.policy.vocabulary)).to(self.policy.device)
+
+    def _newly_finished(self) -> Iterator[Row]:
+        for place, row in enumerate(self.rows):
+            if row.finished and not self.yielded[place]:
+                self.yielded[place] = True
+                yield row
+
+    def _compact(self) -> None:
+        """Leave finished rows out of the batch once enough of them have gathered."""
+        kept = [place for place, row in enumerate(self.rows) if not row.finished]
+        if len(kept) > COMPACT_BELOW * len(self.rows):
+            return
+        self.cache.batch_select_indices(torch.tensor(kept, device=self.policy.device))
+        self.end_B, self.padding_B = self.end_B[kept], self.padding_B[kept]
+        self.rows, self.stream_B = [self.rows[place] for place in kept], self.stream_B[kept]
+        self.yielded = [False] * len(kept)
 
 
-def _supports(drawn: Draw, rows: int) -> list[np.ndarray | None]:
+def _kept(drawn: Draw, rows: int) -> list[np.ndarray | None]:
+    """The tokens that a cut has left in each row."""
     if drawn.kept_BK is None or drawn.count_B is None:
         return [None] * rows
     counts = drawn.count_B.tolist()
     kept = drawn.kept_BK[:, : max(counts)].to(torch.int32).cpu().numpy()
-    return [kept[row, : counts[row]].copy() for row in range(rows)]
+    return [kept[row, : counts[row]] for row in range(rows)]

@@ -28,6 +28,7 @@ from steelyard.training.learner import Learner, SampleLogps
 from steelyard.training.metrics import Metrics, group_metrics
 from steelyard.training.phases import Stopwatch, collect, refuse_blind_step, requests_for
 from steelyard.training.rollout import LearnerSample
+from steelyard.training.supports import with_supports
 from steelyard.types import Group, Sample
 from steelyard.verification import Pool
 
@@ -89,8 +90,9 @@ class Trainer:
         """One step of the algorithm."""
         start, watch = time.perf_counter(), Stopwatch()
         groups, refilled = self.rollout(watch)
-        samples = [sample for group in groups for sample in group.samples]
         with watch.phase("score"):
+            groups = with_supports(self.policy, groups, self.learner.rule.microbatch_tokens)
+            samples = [sample for group in groups for sample in group.samples]
             logps = self.learner.score(samples)
         batch = self.assign_credit(groups, samples, logps)
         with watch.phase("update"):

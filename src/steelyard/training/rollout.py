@@ -71,8 +71,7 @@ def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str,
             "forward": decisions.forward_N,
             "logp": decisions.logp_N,
             "support": decisions.support_N,
-            "support_start": None if decisions.supports is None else decisions.supports.start,
-            "support_token": None if decisions.supports is None else decisions.supports.token,
+            **{f"support_{name}": getattr(decisions.supports, name, None) for name in ("form", "start", "data")},
             "advantage": item.advantage_N,
             "old_logp": item.old_logp_N,
             "reference_logp": item.reference_logp_N,
@@ -87,6 +86,7 @@ def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str,
                 "finish": sample.finish,
                 "policy_version": sample.policy_version,
                 "rule": [rule.temperature, rule.top_k, rule.top_p, rule.min_p],
+                "vocabulary": None if decisions.supports is None else decisions.supports.vocabulary,
             }
         )
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "samples.safetensors")
@@ -104,14 +104,15 @@ def _sample(row: dict[str, Any], number: int, arrays: dict[str, np.ndarray]) -> 
     def own(name: str) -> Any:
         return arrays.get(f"{number}.{name}")
 
-    start, token = own("support_start"), own("support_token")
+    vocabulary = row.pop("vocabulary")
+    stored = (own(f"support_{name}") for name in ("form", "start", "data"))
     decisions = Decisions(
         own("position"),
         own("forward"),
         own("logp"),
         CutRule(*row.pop("rule")),
         own("support"),
-        None if start is None else SupportTable(start, token),
+        None if vocabulary is None else SupportTable(vocabulary, *stored),
     )
     key = SampleKey(*row.pop("key"))
     sample = Sample(key=key, token_ids=own("token_ids"), decisions=decisions, **row)

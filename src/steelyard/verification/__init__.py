@@ -8,6 +8,7 @@ from steelyard.verification.judging import judge, judge_all
 from steelyard.verification.loading import load_function
 from steelyard.verification.trl import TRLVerifier
 from steelyard.verification.weighted import Part, WeightedVerifier
+from steelyard.verification.whole import WholeSamples
 
 __all__ = [
     "Batch",
@@ -23,6 +24,7 @@ __all__ = [
     "Verifier",
     "WeightedVerifier",
     "WholeGroup",
+    "WholeSamples",
     "as_verifier",
     "for_run",
     "judge",

@@ -11,7 +11,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from steelyard.sampling import draw as drawing
+from steelyard.policies import cuts
 from steelyard.sampling.draw import draw
 from steelyard.sampling.randomness import stream, uniform
 from steelyard.types import CutRule
@@ -118,7 +118,7 @@ def test_looking_at_candidates_first_equals_sorting_everything(
     logits_BV = spread * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(0))
     uniform_B = torch.rand(rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     quick = draw(logits_BV, rule, uniform_B)
-    monkeypatch.setattr(drawing, "CANDIDATES", vocabulary)
+    monkeypatch.setattr(cuts, "CANDIDATES", vocabulary)
     whole = draw(logits_BV, rule, uniform_B)
     assert torch.equal(quick.token_B, whole.token_B)
     torch.testing.assert_close(quick.logp_B, whole.logp_B, rtol=0, atol=1e-6)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks.report import PAGE, generate
+from benchmarks.report import PAGE, generate, pictures
 from benchmarks.result import Figure, Result, record
 
 
 def test_the_committed_page_is_the_generated_one():
     assert PAGE.read_text(encoding="utf-8") == generate(), "run: python -m benchmarks --report"
+
+
+def test_the_committed_pictures_are_the_generated_ones():
+    for name, picture in pictures().items():
+        assert (PAGE.parent / name).read_text(encoding="utf-8") == picture, "run: python -m benchmarks --report"
 
 
 def test_a_short_figure_is_shown_as_short(tmp_path):

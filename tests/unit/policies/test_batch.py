@@ -52,7 +52,7 @@ def test_a_sample_that_mixes_whole_and_cut_supports() -> None:
 
 
 def test_a_cut_sample_without_supports_is_refused() -> None:
-    with pytest.raises(PolicyError, match=r"\(0, 0, 0, 0\) was cut by .*top_k=2.* carries no supports"):
+    with pytest.raises(PolicyError, match=r"\(0, 0, 0, 0\) was made under a cut .* carries no supports"):
         collate_causal([sample_of([1, 5, 6], rule=TOP_2)], pad_id=0)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from steelyard.constraints.base import pack, unpack
 from steelyard.policies.adapters import Lora
 from steelyard.policies.batch import Batch, Supports
 from steelyard.policies.logprobs import ScoringJob, score_decisions
@@ -44,8 +47,11 @@ def supports_of(kind: str, token_N: Tensor) -> Supports | None:
     index_N = torch.arange(N)
     if kind == "some":
         index_N[[0, 3]] = -1
-    start = torch.tensor([0, *torch.tensor([len(one) for one in sets]).cumsum(0).tolist()])
-    return Supports(start, torch.tensor([token for one in sets for token in one]), index_N)
+    return packed(sets, index_N)
+
+
+def packed(sets: Sequence[Sequence[int]], index_N: Tensor, vocabulary: int = V) -> Supports:
+    return Supports(torch.from_numpy(np.stack([pack(one, vocabulary) for one in sets])), index_N)
 
 
 def case_of(*, supports: str = "none", ragged: bool = False, bias: bool = False) -> Case:
@@ -76,8 +82,7 @@ def plain_log_distribution(logits_NV: Tensor, batch: Batch) -> tuple[Tensor, Ten
     if (supports := batch.supports) is not None:
         for row, index in enumerate(supports.index_N.tolist()):
             if index >= 0:
-                allowed_NV[row] = False
-                allowed_NV[row, supports.token[supports.start[index] : supports.start[index + 1]]] = True
+                allowed_NV[row] = torch.from_numpy(unpack(supports.bits_UW[index].numpy(), allowed_NV.shape[1]))
     scaled_NV = (logits_NV / batch.temperature_N[:, None]).masked_fill(~allowed_NV, -torch.inf)
     logp_NV = scaled_NV.log_softmax(-1)
     return logp_NV.masked_fill(~allowed_NV, 0.0), logp_NV.exp()
@@ -162,7 +167,7 @@ def test_without_a_reference_there_is_no_kl() -> None:
 def test_a_support_of_one_has_no_surprise() -> None:
     """Log-prob, entropy and KL are exactly 0 where only one token could be drawn, and so is the gradient."""
     case = case_of()
-    alone = Supports(torch.arange(N + 1), case.batch.token_N, torch.arange(N))
+    alone = packed([[int(token)] for token in case.batch.token_N], torch.arange(N))
     job = replace(case.job(3), batch=replace(case.batch, supports=alone))
     scores = score_decisions(job, case.hidden_ND, list(case.layer.parameters()))
     assert scores.kl_N is not None
@@ -189,10 +194,10 @@ class LargestTensor(TorchDispatchMode):
 
 @pytest.mark.parametrize("supports", [False, True])
 def test_nothing_larger_than_a_chunk_of_logits_is_ever_made(supports: bool) -> None:
-    decisions, width, vocabulary, chunk = 60, 2, 50, 5
+    decisions, width, vocabulary, chunk = 60, 2, 48, 5
     hidden_ND = torch.randn(decisions, width, requires_grad=True)
     layer, zeros_N = nn.Linear(width, vocabulary), torch.zeros(decisions, dtype=torch.int64)
-    table = Supports(torch.tensor([0, 2]), torch.tensor([0, 7]), zeros_N) if supports else None
+    table = packed([[0, 7]], zeros_N, vocabulary) if supports else None
     batch = Batch(torch.zeros(1, 1), torch.ones(1), zeros_N, zeros_N, zeros_N, zeros_N, torch.ones(decisions), table)
     job = ScoringJob(batch, layer, chunk, layer, hidden_ND.detach())
     with LargestTensor() as seen:

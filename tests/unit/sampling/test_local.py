@@ -17,7 +17,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.types import CutRule, Sample, SampleKey, Task
-from tests.tiny import requests, rollout, sample_of, tasks, tiny_policy
+from tests.tiny import requests, rollout, sample_of, support_sets, tasks, tiny_policy
 
 LENGTH = 12
 RULES = [CutRule(*values) for values in itertools.product((1.0, 0.7, 1.6), (0, 1, 5), (1.0, 0.8), (0.0, 0.1))]
@@ -83,16 +83,11 @@ def test_parity_would_notice_a_wrong_rule(policy: CausalPolicy, wrong: CutRule) 
             decided=sample.decisions.position_N.tolist(),
             logp=sample.decisions.logp_N.tolist(),
             rule=wrong,
-            supports=_supports(sample) if wrong.cuts else None,
+            supports=support_sets(sample) if wrong.cuts else None,
         )
         for sample in samples
     ]
     assert largest_gap(policy, mistaken) > 1e-2
-
-
-def _supports(sample: Sample) -> list[list[int]]:
-    assert sample.decisions.supports is not None
-    return [sample.decisions.supports[index].tolist() for index in range(len(sample.decisions))]
 
 
 # --- what is drawn ---------------------------------------------------------------------------------------------------
@@ -186,7 +181,7 @@ def test_forced_tokens_among_others_are_left_out(policy: CausalPolicy) -> None:
     written = sum(len(sample.completion_ids) for sample in samples)
     assert 0 < decided < written
     for sample in samples:
-        supports, decisions = _supports(sample), sample.decisions
+        supports, decisions = support_sets(sample), sample.decisions
         assert all(len(support) > 1 for support in supports)
         for support, position in zip(supports, decisions.position_N, strict=True):
             assert sample.token_ids[position] in support
@@ -194,7 +189,7 @@ def test_forced_tokens_among_others_are_left_out(policy: CausalPolicy) -> None:
 
 
 def test_top_k_leaves_k_tokens(policy: CausalPolicy) -> None:
-    sizes = {len(one) for sample in rollout(policy, rule=CutRule(1.0, 5)) for one in _supports(sample)}
+    sizes = {len(one) for sample in rollout(policy, rule=CutRule(1.0, 5)) for one in support_sets(sample)}
     assert sizes == {5}
 
 

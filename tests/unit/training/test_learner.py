@@ -31,6 +31,7 @@ from tests.tiny import (
     gradients_of,
     rollout,
     sample_of,
+    support_sets,
     tiny_learner,
     tiny_policy,
     weights_of,
@@ -128,8 +129,7 @@ def plain_gradient(
         ids = torch.tensor(sample.token_ids, dtype=torch.int64)[None]
         logits_TV = policy.model(input_ids=ids).logits[0] / rule.temperature
         for place, position in enumerate(sample.decisions.position_N.tolist()):
-            assert sample.decisions.supports is not None
-            allowed = torch.tensor(sample.decisions.supports[place], dtype=torch.int64)
+            allowed = torch.tensor(support_sets(sample)[place])
             logp_S = logits_TV[position - 1, allowed].log_softmax(0)
             logp = logp_S[(allowed == ids[0, position]).nonzero()[0, 0]]
             assert item.old_logp_N is not None

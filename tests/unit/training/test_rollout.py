@@ -99,6 +99,8 @@ def test_samples_come_back_bit_for_bit(tmp_path: Path) -> None:
         pairs += [(a.decisions.support_N, b.decisions.support_N)]
         if a.decisions.supports is not None:
             assert b.decisions.supports is not None
-            pairs += [(getattr(a.decisions.supports, n), getattr(b.decisions.supports, n)) for n in ("start", "token")]
+            one_table, other_table = a.decisions.supports, b.decisions.supports
+            pairs += [(getattr(one_table, name), getattr(other_table, name)) for name in ("form", "start", "data")]
+            assert one_table.vocabulary == other_table.vocabulary
         assert all(same_array(x, y) for x, y in pairs)
         assert (a.decisions.supports is None) == (b.decisions.supports is None)

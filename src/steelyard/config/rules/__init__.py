@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from steelyard.config.problems import Problem
-from steelyard.config.rules import credit, inputs, learning
+from steelyard.config.rules import constraint, credit, inputs, learning
 
 if TYPE_CHECKING:
     from steelyard.config.root import Config
@@ -22,6 +22,8 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.task_options,
     inputs.verifier_source,
     inputs.verifier_entries,
+    constraint.source,
+    constraint.options,
     credit.groups,
     credit.estimator_k,
     credit.truncation,

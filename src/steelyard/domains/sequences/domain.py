@@ -89,6 +89,9 @@ class Sequences:
             return FunctionVerifier(score_by_position, name=self.name, version="1-steps", deterministic=True)
         return FunctionVerifier(score, name=self.name, version="1", deterministic=True)
 
+    def automaton(self) -> None:
+        """Anything goes: to write as many words as asked is part of what is learnt."""
+
     @property
     def _lengths(self) -> range:
         return range(self.min_length, self.max_length + 1)

@@ -1,0 +1,184 @@
+"""A constraint over 49,152 tokens costs little in sampling and update, and forced text is sampled faster than free.
+
+SmolLM2-135M in bfloat16, a group of 16, the sides alternating in one process. The trail's size is given per 1,000
+tokens, beside the time it takes to find the supports again instead.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.constrained import CONSTRAINTS, trainer_of
+from benchmarks.overhead import learner_batch
+from benchmarks.result import Cell, Figure, Result
+from steelyard.types import CutRule, Sample
+
+GROUP = 16
+TOKENS = 64
+PAIRS = 7
+RARE = "<file_sep>"
+"""A token that a chat model never writes stands for the end, so that both sides run to their full length."""
+
+FREE_TEXT = r"[A-Za-z0-9 ,.;:!?'()-]*"
+FORCED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name_of_the_capital_city": {"enum": ["Paris", "Rome", "Berlin"]},
+        "is_it_on_the_coast_of_the_sea": {"type": "boolean"},
+        "number_of_inhabitants_in_millions": {"type": "integer", "minimum": 0, "maximum": 40},
+    },
+    "required": ["name_of_the_capital_city", "is_it_on_the_coast_of_the_sea", "number_of_inhabitants_in_millions"],
+    "additionalProperties": False,
+}
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: two repetitions of everything, wider bars."""
+    pairs = 2 if quick else PAIRS
+    bar = progress.add_task("warm-up", total=4)
+    trainer = trainer_of({"path": _folder(), "dtype": "bfloat16"}, [_prompt()], None, new_tokens=TOKENS, tables=ONCE)
+    free, forced = _constraint(trainer, "regex", FREE_TEXT, RARE), _constraint(trainer, "json_schema", FORCED, None)
+    rows: list[dict[str, Cell]] = []
+
+    progress.update(bar, description="sampling")
+    times = alternate(pairs, lambda: draw(trainer, None), lambda: draw(trainer, free))
+    sampling = [b / a for a, b in zip(*times, strict=True)]
+    rows += [_row("sampling", "free", times[0]), _row("sampling", "constrained", times[1])]
+    progress.advance(bar)
+
+    progress.update(bar, description="update")
+    samples = draw(trainer, free)[: GROUP // 4]  # short updates and many of them: the difference is small
+    plain, on_support = (learner_batch(chosen) for chosen in ([_bare(sample) for sample in samples], samples))
+    update_plain, update_on_support = (
+        (lambda: trainer.learner.update(plain, 0)),
+        (lambda: trainer.learner.update(on_support, 0)),
+    )
+    times = alternate(4 * pairs, update_plain, update_on_support)
+    update = [b / a for a, b in zip(*times, strict=True)]
+    rows += [_row("update", "whole vocabulary", times[0]), _row("update", "on supports", times[1])]
+    progress.advance(bar)
+
+    progress.update(bar, description="forced runs")
+    length = max(len(sample.completion_ids) for sample in draw(trainer, forced))
+    times = alternate(pairs, lambda: draw(trainer, None, length), lambda: draw(trainer, forced, TOKENS + 32))
+    runs = [b / a for a, b in zip(*times, strict=True)]
+    rows += [_row(f"{length} tokens", "free", times[0]), _row(f"{length} tokens", "JSON with forced keys", times[1])]
+    progress.advance(bar)
+    rows += trails(trainer)
+    progress.advance(bar)
+    bars = (1.3, 1.2, 1.0) if quick else (1.1, 1.05, 1.0)
+    figures = (
+        _figure("sampling time, constrained / free", sampling, bars[0]),
+        _figure("update time, on supports / whole vocabulary", update, bars[1]),
+        _figure("sampling time, forced keys / free text", runs, bars[2]),
+    )
+    return Result("constraints-cost", figures, rows)
+
+
+def _figure(name: str, ratios: Sequence[float], bar: float) -> Figure:
+    return Figure(name, statistics.median(ratios), "<=", bar, spread=max(ratios) - min(ratios))
+
+
+ONCE = {"optimiser": {"minibatches": 1, "name": "adamw_fused", "lr": 1e-7}}
+
+
+def trails(trainer: Any) -> list[dict[str, Cell]]:
+    """Bytes to store the supports of 1,000 tokens, and seconds to find them again."""
+    from steelyard.constraints.trail import size_of
+    from steelyard.training.supports import find_supports
+
+    rows: list[dict[str, Cell]] = []
+    cases = {name: (CutRule(), table) for name, table in CONSTRAINTS.items()}
+    cases |= {"top-p 0.9": (CutRule(1.0, top_p=0.9), None), "top-p 0.99": (CutRule(1.0, top_p=0.99), None)}
+    for name, (rule, table) in cases.items():
+        constraint = None if table is None else _named(trainer, table)
+        samples = draw(trainer, constraint, rule=rule)
+        tokens = sum(len(sample.completion_ids) for sample in samples)
+        stored = sum(size_of(sample.decisions.supports) for sample in samples if sample.decisions.supports is not None)
+        left_out = draw(trainer, constraint, rule=rule, supports="replayed")
+        start = time.perf_counter()
+        find_supports(trainer.policy, left_out, trainer.learner.rule.microbatch_tokens)
+        seconds = time.perf_counter() - start
+        trail = {"bytes per 1,000 tokens": round(1000 * stored / tokens), "s to find again": 1000 * seconds / tokens}
+        rows.append({"work": f"trail, {name}", "side": f"{tokens} tokens", "seconds": seconds, "spread": 0.0, **trail})
+    return rows
+
+
+def alternate(pairs: int, one: Callable[[], object], other: Callable[[], object]) -> tuple[list[float], list[float]]:
+    """Seconds of both, in turn, after one run each that warms up."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for number in range(pairs + 1):
+        for place, work in enumerate((one, other)):
+            start = time.perf_counter()
+            work()
+            if number:
+                seconds[place].append(time.perf_counter() - start)
+    return seconds
+
+
+def draw(
+    trainer: Any,
+    constraint: Any,
+    tokens: int = TOKENS,
+    *,
+    rule: CutRule = CutRule(),
+    supports: Any = "stored",
+) -> list[Sample]:
+    """A group under a constraint, or free and never ending."""
+    from steelyard.policies.causal import CausalPolicy
+    from steelyard.sampling.base import Decoding
+    from steelyard.training.phases import requests_for, sample
+
+    class Endless(CausalPolicy):
+        end_ids = ()  # type: ignore[assignment]
+
+    policy = trainer.policy
+    policy.constraint, policy.__class__ = constraint, Endless if constraint is None else CausalPolicy
+    tasks = trainer.source.draw(0, 1)
+    return sample(trainer.sampler, requests_for(tasks, 0, GROUP), Decoding(rule, tokens, supports))
+
+
+def _constraint(trainer: Any, kind: Any, source: Any, end: str | None) -> Any:
+    from steelyard.constraints.grammar import GrammarConstraint
+
+    policy = trainer.policy
+    end_id = policy.end_ids[0] if end is None else policy.tokenizer.convert_tokens_to_ids(end)
+    return GrammarConstraint(kind, source, policy.tokenizer, end_id=end_id, vocabulary=policy.vocabulary)
+
+
+def _named(trainer: Any, table: dict[str, Any]) -> Any:
+    from steelyard import config as configs
+    from steelyard.compose import build_constraint
+
+    tables = {
+        "run": {"supplied": ["tasks", "verifier", "model"]},
+        "constraint": table,
+        "sampling": {"max_new_tokens": TOKENS},
+    }
+    return build_constraint(configs.build(tables, source="constraints-cost"), trainer.policy)
+
+
+def _row(work: str, side: str, seconds: Sequence[float]) -> dict[str, Cell]:
+    spread = max(seconds) - min(seconds)
+    row: dict[str, Cell] = {"work": work, "side": side, "seconds": statistics.median(seconds), "spread": spread}
+    return row | {"bytes per 1,000 tokens": "", "s to find again": ""}
+
+
+def _bare(sample: Sample) -> Sample:
+    return replace(sample, decisions=replace(sample.decisions, support_N=None, supports=None))
+
+
+def _folder() -> str:
+    from benchmarks.smollm import model_folder
+
+    return str(model_folder())
+
+
+def _prompt() -> Any:
+    return ({"role": "user", "content": "Tell me about the capital of a country."},)

@@ -1,0 +1,1 @@
+"""Constraints: which tokens may come, in sampling and in training alike."""

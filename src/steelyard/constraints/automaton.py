@@ -1,0 +1,357 @@
+"""Automata: a constraint written as states and moves, followed over a vocabulary of words.
+
+A domain says where a sample begins, which symbols lead where, and where it may end; the rest is done here: sets of
+tokens, the way to an end kept open under any budget, memory. docs/constraint-tutorial.md writes one from scratch.
+The same automaton over single characters fits any tokenizer: ``steelyard.constraints.trie``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.constraints.base import Bits, pack
+from steelyard.errors import ConstraintError
+from steelyard.types import Task
+
+State = TypeVar("State", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+NO_END = 2**40
+"""``shortest_end`` of a state from which no end can be reached: more than any budget."""
+
+
+class Memo(Generic[Key, Value]):
+    """A bounded memory of results, the least recently used forgotten first. Not shared between threads."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __reduce__(self) -> tuple[type[Memo[Key, Value]], tuple[int]]:
+        return type(self), (self.size,)  # another process begins with an empty one
+
+    def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
+        value = self._kept.get(key)
+        if value is None:
+            value = make(key)
+            self.put(key, value)
+        else:
+            self._kept.move_to_end(key)
+        return value
+
+    def put(self, key: Key, value: Value) -> None:
+        self._kept[key] = value
+        if len(self._kept) > self.size:
+            self._kept.popitem(last=False)
+
+
+class Automaton(ABC, Generic[State]):
+    """What samples of a domain look like, as a pure function of the state.
+
+    A state is hashable plain data (not None) that holds all that matters of the sample so far and the task. A symbol is
+    a word of a closed vocabulary or a single character. Neither the end nor the budget is the automaton's business:
+    a move that leads nowhere, or nowhere in time, is left out by the constraint.
+    """
+
+    stretch: int | None = None
+    """The most by which one move lengthens the shortest end, if every move leaves an end reachable.
+
+    Told so, a constraint does not look at the ends of all successors while the budget is far. None: it always looks.
+    """
+
+    search_limit: int = 20_000
+    """How many states the search of ``shortest_end`` may visit."""
+
+    def alphabet(self) -> Iterable[str]:
+        """All symbols there are, if they can be listed: the vocabulary is checked for them when a run begins, and
+        for any others when they are met.
+        """
+        return ()
+
+    @abstractmethod
+    def start(self, task: Task) -> State: ...
+
+    @abstractmethod
+    def moves(self, state: State) -> Mapping[str, State]:
+        """Where each symbol that may come leads."""
+
+    @abstractmethod
+    def may_end(self, state: State) -> bool: ...
+
+    def shortest_end(self, state: State) -> int:
+        """The fewest symbols that lead to a state that may end: 0 for such a state, ``NO_END`` if there is no way.
+
+        Found by searching breadth first, which serves small automata; write a formula for large ones.
+        """
+        return self._ends.get(state, self._search)
+
+    @cached_property
+    def _ends(self) -> Memo[State, int]:
+        return Memo(100_000)
+
+    def _search(self, state: State) -> int:
+        came_from: dict[State, State | None] = {state: None}
+        level = [state]
+        while level:
+            for reached in level:
+                if self.may_end(reached):
+                    return self._remember_way(reached, came_from)
+            following: list[State] = []
+            for reached in level:
+                for successor in self.moves(reached).values():
+                    if successor not in came_from:
+                        came_from[successor] = reached
+                        following.append(successor)
+                if len(came_from) > self.search_limit:
+                    raise ConstraintError(
+                        f"{type(self).__name__}: no end found among {self.search_limit} states from {state!r}; "
+                        "override shortest_end with a formula, or raise search_limit"
+                    )
+            level = following
+        for dead in came_from:
+            self._ends.put(dead, NO_END)
+        return NO_END
+
+    def _remember_way(self, end: State, came_from: Mapping[State, State | None]) -> int:
+        """Note the distance of every state on a shortest way; gives that of its first."""
+        distance, back = 0, came_from[end]
+        self._ends.put(end, 0)
+        while back is not None:
+            distance += 1
+            self._ends.put(back, distance)
+            back = came_from[back]
+        return distance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """What may come in one state, by what it costs: the tokens that are needed after it, the end token among them."""
+
+    token_N: NDArray[np.int32]
+    """The tokens, the cheapest first."""
+    costs: list[int]
+    """The different costs, rising."""
+    counts: list[int]
+    """``counts[i]``: how many tokens the ``i`` lowest costs have together."""
+    vocabulary: int
+    sets: dict[int, Bits] = field(default_factory=dict[int, Bits])
+    """Those of the ``i`` lowest costs as a set, once it was asked for."""
+
+    @staticmethod
+    def of(token_N: NDArray[np.int64], cost_N: NDArray[np.int64], vocabulary: int) -> Choices:
+        order_N = np.argsort(cost_N, kind="stable")
+        cost_N = cost_N[order_N]
+        changes = np.flatnonzero(np.diff(cost_N, prepend=-1, append=-2))
+        costs: list[int] = cost_N[changes[:-1]].tolist()
+        return Choices(token_N[order_N].astype(np.int32), costs, changes.tolist(), vocabulary)
+
+    def within(self, left: int) -> Bits:
+        affordable = bisect_right(self.costs, left - 1)
+        bits = self.sets.get(affordable)
+        if bits is None:
+            bits = self.sets[affordable] = pack(self.token_N[: self.counts[affordable]], self.vocabulary)
+            bits.flags.writeable = False
+        return bits
+
+    def forced(self, left: int) -> int | None:
+        """The token that comes if no other can."""
+        alone = self.counts[bisect_right(self.costs, left - 1)] == 1
+        return int(self.token_N[0]) if alone else None
+
+
+class AutomatonConstraint(ABC, Generic[State]):
+    """An automaton over the tokens of a vocabulary; how a token is made of symbols is said by its two children."""
+
+    canonical_runs = False
+
+    def __init__(
+        self, automaton: Automaton[State], *, end_id: int, vocabulary: int, longest: int, remembered: int
+    ) -> None:
+        if not 0 <= end_id < vocabulary:
+            raise ConstraintError(f"the end token {end_id} is not in the vocabulary of {vocabulary} tokens")
+        self.automaton = automaton
+        self.end_id = end_id
+        self.vocabulary = vocabulary
+        self.name = type(automaton).__name__
+        self.empty = pack([], vocabulary)
+        self.empty.flags.writeable = False
+        self._longest = longest
+        self._moves: Memo[State, Mapping[str, State]] = Memo(remembered)
+        self._exact: Memo[State, Choices] = Memo(remembered)
+        self._far: Memo[State, Choices] = Memo(remembered)
+
+    @abstractmethod
+    def step(self, state: State, token: int) -> State | None:
+        """Where a token leads, None where it may not come."""
+
+    @abstractmethod
+    def describe(self, token: int) -> str:
+        """A token for an error message."""
+
+    @abstractmethod
+    def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
+        """The tokens that may come, for each the number of the state it leads to, and these states."""
+
+    def begin(self, task: Task) -> AutomatonWalk[State]:
+        state = self.automaton.start(task)
+        if self.automaton.shortest_end(state) >= NO_END:
+            raise ConstraintError(
+                f"{self.name}: no sample for task {task.id!r} can ever end; "
+                "leave the task out, or let its automaton end somewhere"
+            )
+        return AutomatonWalk(self, state)
+
+    def check_budget(self, task: Task, tokens: int) -> None:
+        needed = self.begin(task).shortest_end()
+        if needed > tokens:
+            raise ConstraintError(
+                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens with its end, but there "
+                f"is room for {tokens}; raise sampling.max_new_tokens to {needed} or more"
+            )
+
+    def moves(self, state: State) -> Mapping[str, State]:
+        return self._moves.get(state, self.automaton.moves)
+
+    def choices(self, state: State, left: int) -> Choices:
+        """What may come, right for this budget (and for all others unless the budget is far)."""
+        stretch = self.automaton.stretch
+        if stretch is not None and self.automaton.shortest_end(state) + stretch * self._longest + 2 <= left:
+            return self._far.get(state, self._choices_without_costs)
+        return self._exact.get(state, self._choices)
+
+    def leads_on(self, state: State) -> bool:
+        """Whether an end can be reached."""
+        return self.automaton.stretch is not None or self.automaton.shortest_end(state) < NO_END
+
+    def _choices(self, state: State) -> Choices:
+        token_N, which_N, states = self._reach(state)
+        end_S = np.fromiter(map(self.automaton.shortest_end, states), np.int64, len(states))
+        return self._with_end(state, token_N, end_S[which_N] + 1)
+
+    def _choices_without_costs(self, state: State) -> Choices:
+        token_N, _, _ = self._reach(state)
+        return self._with_end(state, token_N, np.zeros(len(token_N), np.int64))
+
+    def _with_end(self, state: State, token_N: NDArray[np.int64], cost_N: NDArray[np.int64]) -> Choices:
+        if self.automaton.may_end(state):
+            token_N, cost_N = np.append(token_N, self.end_id), np.append(cost_N, 0)
+        return Choices.of(token_N, cost_N, self.vocabulary)
+
+
+@dataclass(slots=True)
+class AutomatonWalk(Generic[State]):
+    """An automaton followed along one sample: a state, and whether the end token has come."""
+
+    constraint: AutomatonConstraint[State]
+    state: State
+    ended: bool = False
+
+    def allowed(self, left: int) -> Bits:
+        if self.ended:
+            return self.constraint.empty
+        return self.constraint.choices(self.state, left).within(left)
+
+    def forced(self, left: int) -> list[int]:
+        run: list[int] = []
+        ahead = self.copy()
+        while not ahead.ended and len(run) < left:
+            still_left = left - len(run)
+            token = self.constraint.choices(ahead.state, still_left).forced(still_left)
+            if token is None:
+                break
+            run.append(token)
+            ahead.advance(token)
+        return run
+
+    def advance(self, token: int) -> None:
+        constraint = self.constraint
+        if self.ended:
+            raise ConstraintError(f"{constraint.name}: {constraint.describe(token)} comes after the end token")
+        if token == constraint.end_id:
+            if not constraint.automaton.may_end(self.state):
+                raise ConstraintError(f"{constraint.name}: the sample may not end yet, in state {self.state!r}")
+            self.ended = True
+            return
+        state = constraint.step(self.state, token)
+        if state is None or not constraint.leads_on(state):
+            raise ConstraintError(
+                f"{constraint.name}: {constraint.describe(token)} is not allowed in state {self.state!r}; "
+                "take one of allowed(left)"
+            )
+        self.state = state
+
+    def may_end(self) -> bool:
+        return not self.ended and self.constraint.automaton.may_end(self.state)
+
+    def shortest_end(self) -> int:
+        """0 once the end token has come."""
+        return 0 if self.ended else self.constraint.automaton.shortest_end(self.state) + 1
+
+    def copy(self) -> AutomatonWalk[State]:
+        return AutomatonWalk(self.constraint, self.state, self.ended)
+
+
+class WordConstraint(AutomatonConstraint[State]):
+    """An automaton over a closed vocabulary: each symbol is a word, each word is one token."""
+
+    def __init__(
+        self,
+        automaton: Automaton[State],
+        words: Mapping[str, int] | Sequence[str],
+        end_id: int,
+        *,
+        vocabulary: int | None = None,
+        remembered: int = 16_384,
+    ) -> None:
+        """``words``: the words in the order of their tokens, or the token of each word."""
+        pairs = list(words.items() if isinstance(words, Mapping) else zip(words, range(len(words)), strict=True))
+        self._token_of = dict(pairs)
+        self._word_of = {token: word for word, token in pairs}
+        if not len(pairs) == len(self._token_of) == len(self._word_of):
+            raise ConstraintError("words has duplicates; give each word once, with a token of its own")
+        size = 1 + max([end_id, *self._word_of]) if vocabulary is None else vocabulary
+        outside = [word for word, token in pairs if not 0 <= token < size]
+        if outside:
+            raise ConstraintError(f"the token of {outside[0]!r} is not in the vocabulary of {size} tokens")
+        super().__init__(automaton, end_id=end_id, vocabulary=size, longest=1, remembered=remembered)
+        for symbol in automaton.alphabet():
+            self._token(symbol)
+
+    def step(self, state: State, token: int) -> State | None:
+        word = self._word_of.get(token)
+        return None if word is None else self.moves(state).get(word)
+
+    def describe(self, token: int) -> str:
+        return f"token {token} ({self._word_of.get(token, 'no word')!r})"
+
+    def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
+        moves = self.moves(state)
+        token_N = np.fromiter((self._token(symbol) for symbol in moves), np.int64, len(moves))
+        return token_N, np.arange(len(moves)), list(moves.values())
+
+    def _token(self, symbol: str) -> int:
+        token = self._token_of.get(symbol)
+        if token is None:
+            raise ConstraintError(
+                f"{self.name} uses the symbol {symbol!r}, which is no word of the vocabulary; "
+                "add it to the vocabulary, or leave it out of moves"
+            )
+        if token == self.end_id:
+            raise ConstraintError(
+                f"{self.name} uses the symbol {symbol!r}, which is the end token; "
+                "leave it out of moves and say in may_end where a sample may end"
+            )
+        return token

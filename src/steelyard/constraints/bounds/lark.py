@@ -1,0 +1,309 @@
+"""Lark grammars in the engine's dialect: the shortest sentence, by a fixpoint over the rules.
+
+Only what has a length is read: literals, ranges, regular expressions, groups, repeats, imports of ``common`` and
+embedded JSON schemas. Anything else is :class:`CannotTell`, never a guess. The engine's terminals are greedy (``00`` is
+one ``INT``, not two), so where terminals meet the real sentence can be longer than the one found here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from steelyard.constraints.bounds import json_schema, regex
+from steelyard.constraints.bounds.regex import CannotTell
+
+COMMON = {
+    **dict.fromkeys(("DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "NUMBER", "SIGNED_NUMBER"), "0"),
+    **dict.fromkeys(("DECIMAL", "FLOAT", "SIGNED_FLOAT"), "0."),
+    **dict.fromkeys(("LCASE_LETTER", "UCASE_LETTER", "LETTER", "WORD", "CNAME"), "a"),
+    **dict.fromkeys(("WS", "WS_INLINE"), " "),
+    **dict.fromkeys(("CR", "LF", "NEWLINE"), "\n"),
+    "ESCAPED_STRING": '""',
+}
+"""A shortest text of each terminal of the ``common`` library."""
+
+LEXEMES = re.compile(
+    r"""
+    (?P<skip>\s+|//[^\n]*|\#[^\n]*)
+  | (?P<string>"(?:\\.|[^"\\])*"i?)
+  | (?P<regex>/(?!/)(?:\\.|[^/\\\n])*/[imslux]*)
+  | (?P<special><[^<>\n]*>)
+  | (?P<directive>%[a-z]+)
+  | (?P<name>[?!]*_*[A-Za-z][A-Za-z0-9_]*)
+  | (?P<number>\d+)
+  | (?P<sign>->|\.\.|[:|()\[\]{}*+?~.,&=@-])
+    """,
+    re.VERBOSE,
+)
+
+Token = tuple[str, Any]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    text: str
+
+
+@dataclass(frozen=True)
+class Name:
+    name: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Either:
+    options: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    reason: str
+
+
+Part = Leaf | Name | Chain | Either | Unknown
+
+
+def shortest(grammar: str) -> str | None:
+    """The shortest sentence, None if every sentence would be endless."""
+    rules = _Reader(grammar).rules()
+    if "start" not in rules:
+        raise CannotTell("the grammar has no rule 'start'")
+    known: dict[str, str | None] = {}
+    while True:
+        found = {name: _shortest(rule, known, rules) for name, rule in rules.items() if name in _reached(rules)}
+        if found == known:
+            return known["start"]
+        known = found
+
+
+def special_tokens(grammar: str) -> list[str]:
+    """The special tokens that the grammar names: ``<|im_start|>``, ``<[5]>``."""
+    return [str(value) for kind, value in _lexemes(grammar) if kind == "special"]
+
+
+def _reached(rules: Mapping[str, Part]) -> set[str]:
+    """The rules that a sentence can pass through."""
+    reached: set[str] = set()
+    waiting: list[Part] = [Name("start")]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Name) and part.name not in reached and part.name in rules:
+            reached.add(part.name)
+            waiting.append(rules[part.name])
+        elif isinstance(part, Chain):
+            waiting += part.parts
+        elif isinstance(part, Either):
+            waiting += part.options
+    return reached
+
+
+def _shortest(part: Part, known: Mapping[str, str | None], rules: Mapping[str, Part]) -> str | None:
+    if isinstance(part, Leaf):
+        return part.text
+    if isinstance(part, Unknown):
+        raise CannotTell(part.reason)
+    if isinstance(part, Name):
+        if part.name not in rules:
+            raise CannotTell(f"{part.name!r} is not defined in the grammar")
+        return known.get(part.name)
+    if isinstance(part, Chain):
+        texts = [_shortest(inner, known, rules) for inner in part.parts]
+        return None if None in texts else "".join(cast("list[str]", texts))
+    texts = [_shortest(inner, known, rules) for inner in part.options]
+    return min((text for text in texts if text is not None), key=lambda text: (len(text.encode()), text), default=None)
+
+
+def _lexemes(grammar: str) -> list[Token]:
+    """The grammar's tokens; a JSON object after ``%json`` or ``%llguidance`` is one, as the object."""
+    tokens: list[Token] = []
+    place = 0
+    while place < len(grammar):
+        found = LEXEMES.match(grammar, place)
+        if found is None:
+            raise CannotTell(f"the grammar cannot be analysed at {grammar[place : place + 20]!r}")
+        kind, place = str(found.lastgroup), found.end()
+        if kind == "directive" and found[0] in ("%json", "%llguidance"):
+            try:
+                start = len(grammar) - len(grammar[place:].lstrip())
+                value, place = json.JSONDecoder().raw_decode(grammar, start)
+            except ValueError as error:
+                raise CannotTell(f"{found[0]} is not followed by JSON: {error}") from None
+            tokens.append((found[0], value))
+        elif kind == "directive":
+            end = grammar.find("\n", place)
+            end = len(grammar) if end < 0 else end
+            tokens.append((found[0], grammar[place:end].strip()))
+            place = end
+        elif kind != "skip":
+            tokens.append((kind, found[0]))
+    return tokens
+
+
+class _Reader:
+    """Recursive descent over the tokens."""
+
+    def __init__(self, grammar: str) -> None:
+        self.tokens = [*_lexemes(grammar), ("end", "")]
+        self.place = 0
+
+    @property
+    def now(self) -> Token:
+        return self.tokens[self.place]
+
+    def rules(self) -> dict[str, Part]:
+        found: dict[str, Part] = {}
+        while self.now[0] != "end":
+            if self.now[0] == "%import":
+                found |= _imported(self.now[1])
+                self.place += 1
+            elif self.now[0] in ("%ignore", "%llguidance"):
+                self.place += 1
+            else:
+                name = self.head()
+                found[name] = self.options()
+        return found
+
+    def head(self) -> str:
+        """``name``, ``name.1``, ``name[attribute=value]`` and the colon."""
+        start = self.place
+        after = self.after_head()
+        if after is None:
+            raise CannotTell(f"the grammar cannot be analysed at {self.tokens[start][1]!r}")
+        self.place = after
+        return str(self.tokens[start][1]).lstrip("?!")
+
+    def after_head(self) -> int | None:
+        """Where the rule that begins here has its body; None if none begins here."""
+        place = self.place
+        if self.tokens[place][0] != "name":
+            return None
+        place += 1
+        if self.tokens[place] == ("sign", "["):
+            while self.tokens[place] != ("sign", "]"):
+                if self.tokens[place][0] == "end":
+                    return None
+                place += 1
+            place += 1
+        elif self.tokens[place] == ("sign", "."):
+            place += 2
+        return place + 1 if self.tokens[min(place, len(self.tokens) - 1)] == ("sign", ":") else None
+
+    def take(self, sign: str) -> bool:
+        if self.now == ("sign", sign):
+            self.place += 1
+            return True
+        return False
+
+    def options(self) -> Part:
+        options = [self.chain()]
+        while self.take("|"):
+            options.append(self.chain())
+        return options[0] if len(options) == 1 else Either(tuple(options))
+
+    def chain(self) -> Part:
+        parts: list[Part] = []
+        while not self.at_end_of_chain():
+            parts.append(self.repeated(self.atom()))
+        if self.take("->"):
+            self.place += 1
+        return Chain(tuple(parts))
+
+    def at_end_of_chain(self) -> bool:
+        kind, value = self.now
+        if kind == "sign":
+            return value in ("|", ")", "]", "->")
+        return kind in ("end", "%import", "%ignore", "%llguidance") or self.after_head() is not None
+
+    def atom(self) -> Part:
+        kind, value = self.now
+        self.place += 1
+        if kind == "string":
+            return self.literal(str(value))
+        if kind == "regex":
+            return _regex(str(value))
+        if kind == "name":
+            return Name(str(value))
+        if kind == "%json":
+            return _json(value)
+        if (kind, value) in (("sign", "("), ("sign", "[")):
+            inner = self.options()
+            if not self.take(")" if value == "(" else "]"):
+                raise CannotTell(f"{value!r} in the grammar is not closed")
+            return inner if value == "(" else Either((inner, Leaf("")))
+        return Unknown(f"{value!r} in the grammar cannot be analysed")
+
+    def literal(self, written: str) -> Part:
+        text = json.loads(written.removesuffix("i"), strict=False) if "\\x" not in written else _unescaped(written)
+        if self.take(".."):
+            self.place += 1
+        return Leaf(text)
+
+    def repeated(self, part: Part) -> Part:
+        if self.take("*") or self.take("?"):
+            return Either((part, Leaf("")))
+        if self.take("+"):
+            return part
+        if self.take("~"):
+            least = self.number()
+            if self.take(".."):
+                self.number()
+            return Chain((part,) * least)
+        if self.take("{"):
+            least = self.number() if self.now[0] == "number" else 0
+            while not self.take("}"):
+                self.place += 1
+                if self.now[0] == "end":
+                    return Unknown("'{' in the grammar is not closed")
+            return Chain((part,) * least)
+        if self.take("&"):
+            self.atom()
+            return Unknown("'&' in the grammar cannot be analysed")
+        return part
+
+    def number(self) -> int:
+        kind, value = self.now
+        if kind != "number":
+            raise CannotTell(f"a number is missing before {value!r} in the grammar")
+        self.place += 1
+        return int(value)
+
+
+def _imported(what: str) -> dict[str, Part]:
+    """``common.INT``, ``common.INT -> NUMBER`` and ``common (INT, WS)``."""
+    path, _, alias = (part.strip() for part in what.partition("->"))
+    several = re.fullmatch(r"common\s*\(([^)]*)\)", path)
+    names = [name.strip() for name in several[1].split(",")] if several else [path.rpartition(".")[2]]
+    leaves: dict[str, Part] = {}
+    for name in names:
+        known = COMMON.get(name) if path.startswith("common") else None
+        leaves[alias or name] = Unknown(f"%import {what} is not known here") if known is None else Leaf(known)
+    return leaves
+
+
+def _regex(written: str) -> Part:
+    body, _, flags = written[1:].rpartition("/")
+    kept = "".join(sorted(set(flags) & set("ims")))
+    try:
+        return Leaf(regex.shortest((f"(?{kept})" if kept else "") + body.replace("\\/", "/")))
+    except CannotTell as reason:
+        return Unknown(str(reason))
+
+
+def _json(schema: object) -> Part:
+    try:
+        text = json_schema.shortest(json_schema.check(schema))
+    except CannotTell as reason:
+        return Unknown(str(reason))
+    return Unknown("a JSON schema without an instance") if text is None else Leaf(text)
+
+
+def _unescaped(written: str) -> str:
+    return re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), written.removesuffix("i"))[1:-1]

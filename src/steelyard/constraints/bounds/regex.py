@@ -1,0 +1,243 @@
+r"""Regular expressions: the shortest text that matches, and the longest, weighed character by character.
+
+Read with Python's own parser. What that reads otherwise than the engine (Rust's syntax, such as ``\p{L}`` or nested
+classes) is not guessed at: :class:`CannotTell`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import string
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+Weigh = Callable[[int], int]
+"""Bytes that a code point takes."""
+
+EDGES = (0x00, 0x1F, 0x22, 0x5C, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
+"""Of any range of code points, its ends or one of these weigh the most, in UTF-8 and as a JSON string."""
+TRIED = "a0 A_-.,!" + string.printable + "\x00\u00e9\u4e00"
+CATEGORIES = {
+    "CATEGORY_DIGIT": re.compile(r"\d", re.ASCII),
+    "CATEGORY_NOT_DIGIT": re.compile(r"\D", re.ASCII),
+    "CATEGORY_SPACE": re.compile(r"\s", re.ASCII),
+    "CATEGORY_NOT_SPACE": re.compile(r"\S", re.ASCII),
+    "CATEGORY_WORD": re.compile(r"\w", re.ASCII),
+    "CATEGORY_NOT_WORD": re.compile(r"\W", re.ASCII),
+}
+
+
+class CannotTell(Exception):  # noqa: N818 - an answer, not a fault
+    """The length is unlimited or beyond this analysis; the text says why."""
+
+
+def utf8_bytes(code: int) -> int:
+    return 1 if code < 0x80 else 2 if code < 0x800 else 3 if code < 0x10000 else 4
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern as Python's parser sees it."""
+
+    text: str
+    items: tuple[tuple[str, Any], ...]
+    ignore_case: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is anchored at both ends by itself, which a JSON schema asks of a pattern for the whole text."""
+        if len(self.items) < 2:
+            return False
+        first, last = self.items[0], self.items[-1]
+        return (first[0], str(first[1])) in STARTS and (last[0], str(last[1])) in ENDS
+
+
+STARTS = (("AT", "AT_BEGINNING"), ("AT", "AT_BEGINNING_STRING"))
+ENDS = (("AT", "AT_END"), ("AT", "AT_END_STRING"))
+
+
+def read(pattern: str) -> Pattern:
+    """The pattern's structure; :class:`CannotTell` where Python reads it otherwise than the engine, or not at all."""
+    parser: Any = importlib.import_module("re._parser")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nested classes and set operations: other meanings in other engines
+            tree = parser.parse(pattern)
+    except (re.error, Warning, OverflowError, RecursionError) as error:
+        raise CannotTell(f"the pattern {pattern!r} cannot be analysed: {error}") from None
+    return Pattern(pattern, _items(tree), re.search(r"\(\?[a-zA-Z]*i", pattern) is not None)
+
+
+def shortest(pattern: str) -> str:
+    """The shortest text that the whole pattern matches, in bytes."""
+    return _shortest(read(pattern).items)
+
+
+def longest(pattern: str, weigh: Weigh = utf8_bytes) -> int:
+    """The weight of the heaviest text that the whole pattern matches."""
+    found = read(pattern)
+    return _longest(found.items, _with_case(weigh, found))
+
+
+def widest(pattern: str, weigh: Weigh = utf8_bytes) -> int:
+    """The weight of the heaviest character that a matching text can have."""
+    found = read(pattern)
+    weigh = _with_case(weigh, found)
+    return max((_heaviest(name, argument, weigh) for name, argument in _atoms(found.items)), default=0)
+
+
+def literals(pattern: str) -> str:
+    """The characters that the pattern names one by one, outside classes."""
+    return "".join(chr(argument) for name, argument in _atoms(read(pattern).items) if name == "LITERAL")
+
+
+def classes(pattern: str) -> list[Callable[[str], bool]]:
+    """For each class of characters in the pattern, whether a character is in it."""
+    atoms = [(name, argument) for name, argument in _atoms(read(pattern).items) if name != "LITERAL"]
+    return [partial(_matches, name, argument) for name, argument in atoms]
+
+
+def _with_case(weigh: Weigh, pattern: Pattern) -> Weigh:
+    """Case-blind, a letter may be written with a longer one: the Kelvin sign is a k."""
+    return (lambda code: max(weigh(code), 3)) if pattern.ignore_case else weigh
+
+
+def _items(tree: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((str(name), argument) for name, argument in tree)
+
+
+def _shortest(items: tuple[tuple[str, Any], ...]) -> str:
+    return "".join(_shortest_of(name, argument) for name, argument in items)
+
+
+def _shortest_of(name: str, argument: Any) -> str:
+    if name == "LITERAL":
+        return chr(argument)
+    if name in ("NOT_LITERAL", "ANY", "IN"):
+        return _any_character(name, argument)
+    if name == "AT":
+        return ""
+    if name == "BRANCH":
+        return min((_shortest(_items(branch)) for branch in argument[1]), key=_size)
+    if name in ("SUBPATTERN", "ATOMIC_GROUP"):
+        return _shortest(_inner(name, argument))
+    if name in ("MAX_REPEAT", "MIN_REPEAT"):
+        least, _, body = argument
+        return _shortest(_items(body)) * int(least) if least else ""
+    raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+
+
+def _longest(items: tuple[tuple[str, Any], ...], weigh: Weigh) -> int:
+    return sum(_longest_of(name, argument, weigh) for name, argument in items)
+
+
+def _longest_of(name: str, argument: Any, weigh: Weigh) -> int:
+    if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+        return _heaviest(name, argument, weigh)
+    if name == "AT":
+        return 0
+    if name == "BRANCH":
+        return max(_longest(_items(branch), weigh) for branch in argument[1])
+    if name in ("SUBPATTERN", "ATOMIC_GROUP"):
+        return _longest(_inner(name, argument), weigh)
+    if name in ("MAX_REPEAT", "MIN_REPEAT"):
+        _, most, body = argument
+        once = _longest(_items(body), weigh)
+        if once and str(most) == "MAXREPEAT":
+            raise CannotTell("a repeat in a pattern has no upper limit")
+        return once * int(most) if once else 0
+    raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+
+
+def _atoms(items: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
+    """The parts of a pattern that stand for one character."""
+    for name, argument in items:
+        if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+            yield name, argument
+        elif name == "BRANCH":
+            for branch in argument[1]:
+                yield from _atoms(_items(branch))
+        elif name in ("SUBPATTERN", "ATOMIC_GROUP"):
+            yield from _atoms(_inner(name, argument))
+        elif name in ("MAX_REPEAT", "MIN_REPEAT"):
+            yield from _atoms(_items(argument[2]))
+        elif name != "AT":
+            raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+
+
+def _inner(name: str, argument: Any) -> tuple[tuple[str, Any], ...]:
+    return _items(argument[-1] if name == "SUBPATTERN" else argument)
+
+
+def _any_character(name: str, argument: Any) -> str:
+    found = next((one for one in _examples(name, argument) if _matches(name, argument, one)), None)
+    if found is None:
+        raise CannotTell("a character class that no common character is in")
+    return found
+
+
+def _examples(name: str, argument: Any) -> str:
+    """Characters to try, the shortest in UTF-8 first."""
+    ends = ""
+    if name == "IN":
+        for kind, value in _items(argument):
+            ends += chr(value) if kind == "LITERAL" else chr(value[0]) if kind == "RANGE" else ""
+    return "".join(sorted(TRIED + ends, key=_size))
+
+
+def _matches(name: str, argument: Any, character: str) -> bool:
+    if name == "ANY":
+        return character != "\n"
+    if name == "NOT_LITERAL":
+        return ord(character) != argument
+    members = _items(argument)
+    negated = bool(members) and members[0][0] == "NEGATE"
+    return negated != any(_is_member(kind, value, character) for kind, value in members[negated:])
+
+
+def _is_member(kind: str, value: Any, character: str) -> bool:
+    if kind == "LITERAL":
+        return ord(character) == value
+    if kind == "RANGE":
+        low, high = cast("tuple[int, int]", value)
+        return low <= ord(character) <= high
+    category = CATEGORIES.get(str(value))
+    if category is None:
+        raise CannotTell(f"{value} in a pattern cannot be analysed")
+    return category.match(character) is not None
+
+
+def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
+    """Weight of the heaviest character of a class; a negated class may have any."""
+    if name == "LITERAL":
+        return weigh(argument)
+    members = _items(argument) if name == "IN" else ()
+    if name != "IN" or (members and members[0][0] == "NEGATE"):
+        return max(weigh(code) for code in EDGES)
+    heaviest = 0
+    for kind, value in members:
+        if kind == "LITERAL":
+            codes = [int(value)]
+        elif kind == "RANGE":
+            low, high = cast("tuple[int, int]", value)
+            codes = [low, high, *(code for code in EDGES if low <= code <= high)]
+        else:
+            codes = _codes_of_category(str(value))
+        heaviest = max(heaviest, *(weigh(code) for code in codes))
+    return heaviest
+
+
+def _codes_of_category(name: str) -> list[int]:
+    """Some code points of it, the heaviest among them; in a JSON schema white space is Unicode's, the rest ASCII."""
+    if "NOT_" in name or name not in CATEGORIES:
+        return list(EDGES)
+    wide = [0x3000] if name == "CATEGORY_SPACE" else []
+    return [*(code for code in range(0x80) if CATEGORIES[name].match(chr(code))), *wide]
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

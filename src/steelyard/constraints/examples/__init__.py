@@ -1,0 +1,1 @@
+"""Two constraints to learn from: balanced brackets, and boxes in a bin."""

@@ -1,0 +1,96 @@
+"""The support trail: what could have been drawn at each decision, packed.
+
+A set of tokens is stored in the smallest of three forms: packed bits (V/8 bytes), the list of its members, or the list
+of what is missing from it (2 bytes a token up to 65,536 tokens, else 4). Equal sets of a sample are stored once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.constraints.base import Bits, Constraint, members, pack, unpack
+from steelyard.errors import ConstraintError
+from steelyard.types import Replay, Sample, SupportTable
+
+BITS, MEMBERS, MISSING = range(3)
+
+
+class TrailWriter:
+    """Gathers the supports of one sample."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+        self._index: dict[bytes, int] = {}
+
+    def add(self, bits: Bits) -> int:
+        """Number of the set, which is new only if no equal one was added before."""
+        return self._index.setdefault(bits.tobytes(), len(self._index))
+
+    def table(self) -> SupportTable:
+        parts = [_stored(np.frombuffer(bits, np.uint8), self.vocabulary) for bits in self._index]
+        start = np.concatenate([[0], np.cumsum([len(data) for _, data in parts])]).astype(np.int64)
+        data = np.concatenate([data for _, data in parts]) if parts else np.zeros(0, np.uint8)
+        return SupportTable(self.vocabulary, np.asarray([form for form, _ in parts], np.uint8), start, data)
+
+
+def bits_of(table: SupportTable, index: int) -> Bits:
+    """One set of a table."""
+    data, form = table.data[table.start[index] : table.start[index + 1]], table.form[index]
+    if form == BITS:
+        return data
+    listed = pack(data.view(_integers(table.vocabulary)), table.vocabulary)
+    return listed if form == MEMBERS else everything(table.vocabulary) & ~listed
+
+
+def members_of(table: SupportTable, index: int) -> NDArray[np.int32]:
+    """The tokens of one set, in rising order."""
+    return members(bits_of(table, index))
+
+
+def everything(vocabulary: int) -> Bits:
+    """The set of all tokens."""
+    return np.packbits(np.ones(vocabulary, np.bool_), bitorder="little")
+
+
+def size_of(table: SupportTable) -> int:
+    """Bytes it takes to store or send a table."""
+    return table.form.nbytes + table.start.nbytes + table.data.nbytes
+
+
+def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bits]:
+    """The sets at the sample's decisions, found by following the constraint along its tokens again."""
+    decided = set((sample.decisions.position_N - sample.prompt_length).tolist())
+    walk, tokens, found = constraint.begin(replay.task), sample.completion_ids.tolist(), list[Bits]()
+    place = 0
+    while place < len(tokens):
+        run = walk.forced(replay.budget - place)
+        if list(run) != tokens[place : place + len(run)]:
+            raise ConstraintError(
+                f"sample {tuple(sample.key)} does not follow its constraint at token {place}: {list(run)} must come "
+                f"there, but it has {tokens[place : place + len(run)]}; was it made under another constraint?"
+            )
+        if not run:
+            if place in decided:
+                found.append(walk.allowed(replay.budget - place).copy())
+            run = tokens[place : place + 1]
+        for token in run:
+            walk.advance(token)
+        place += len(run)
+    if len(found) != len(decided):
+        raise ConstraintError(f"sample {tuple(sample.key)} has decisions where its constraint leaves no choice")
+    return found
+
+
+def _stored(bits: Bits, vocabulary: int) -> tuple[int, NDArray[np.uint8]]:
+    present = unpack(bits, vocabulary)
+    chosen, integers = int(present.sum()), _integers(vocabulary)
+    if min(chosen, vocabulary - chosen) * integers().itemsize >= len(bits):
+        return BITS, bits
+    few = chosen <= vocabulary - chosen
+    listed = np.flatnonzero(present if few else ~present).astype(integers)
+    return (MEMBERS if few else MISSING), listed.view(np.uint8)
+
+
+def _integers(vocabulary: int) -> type[np.uint16 | np.uint32]:
+    return np.uint16 if vocabulary <= 1 << 16 else np.uint32

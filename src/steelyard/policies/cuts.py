@@ -1,0 +1,50 @@
+"""Top-k, top-p and min-p: which tokens a cut rule keeps. The sampler draws by it and the learner can find it again."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from steelyard.types import CutRule
+
+CANDIDATES = 512
+"""How many of the most likely tokens are looked at first when a cut is asked for."""
+
+
+def scaled(logits: Tensor, rule: CutRule, blocked: Tensor | None = None) -> Tensor:
+    """Logits over the temperature, float32 at least, minus infinity where the constraint blocks."""
+    values = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if rule.temperature != 1.0:
+        values = values / rule.temperature
+    return values if blocked is None else values.masked_fill(blocked, -torch.inf)
+
+
+def kept(scaled_BV: Tensor, rule: CutRule) -> tuple[Tensor, Tensor, Tensor]:
+    """The most likely tokens in falling order, their ids, and which of them the rule keeps (a prefix of each row).
+
+    A few hundred candidates nearly always hold everything that top-p and min-p keep; when a row wants more, all of
+    the vocabulary is sorted. A token of minus infinity, which a constraint blocked, is never kept.
+    """
+    vocabulary = scaled_BV.shape[-1]
+    if 0 < rule.top_k < vocabulary:
+        top = scaled_BV.topk(rule.top_k, dim=-1)
+        return top.values, top.indices, _kept_prefix(top.values, rule, top.values.logsumexp(-1, keepdim=True))
+    total_B1 = scaled_BV.logsumexp(-1, keepdim=True)
+    top = scaled_BV.topk(min(CANDIDATES, vocabulary), dim=-1)
+    keep_BK = _kept_prefix(top.values, rule, total_B1)
+    if keep_BK.shape[-1] < vocabulary and bool(keep_BK[:, -1].any()):
+        top = scaled_BV.sort(dim=-1, descending=True, stable=True)
+        keep_BK = _kept_prefix(top.values, rule, total_B1)
+    return top.values, top.indices, keep_BK
+
+
+def _kept_prefix(sorted_BK: Tensor, rule: CutRule, total_B1: Tensor) -> Tensor:
+    """Top-p and min-p on the values that top-k has left, whose log-sum-exp is ``total_B1``."""
+    probability_BK = (sorted_BK - total_B1).exp()
+    keep_BK = sorted_BK > -torch.inf
+    if rule.top_p < 1.0:
+        keep_BK &= probability_BK.cumsum(-1) - probability_BK < rule.top_p
+    if rule.min_p > 0.0:
+        keep_BK &= probability_BK >= rule.min_p * probability_BK[:, :1]
+    keep_BK[:, 0] = True
+    return keep_BK

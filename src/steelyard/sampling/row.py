@@ -1,0 +1,105 @@
+"""A sample being written: its tokens so far, what it may go on with, and what is still to be run through the model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steelyard.constraints.base import Bits, Constraint, Walk, pack
+from steelyard.constraints.trail import TrailWriter
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.types import Decisions, FinishReason, Replay, Sample, SampleKey
+
+
+class Row:
+    """One sample from its prompt to its end. Tokens that the constraint forces are taken without a draw."""
+
+    def __init__(
+        self,
+        request: SampleRequest,
+        key: SampleKey,
+        prompt_ids: np.ndarray,
+        decoding: Decoding,
+        end_ids: frozenset[int],
+        constraint: Constraint | None,
+        vocabulary: int,
+    ) -> None:
+        self.key, self.prompt_ids, self.decoding, self.end_ids = key, prompt_ids, decoding, end_ids
+        self.tokens: list[int] = []
+        self.pending: list[int] = []
+        """Tokens that the model has not seen yet."""
+        self.finished: FinishReason | None = None
+        self._task = request.task
+        self._walk: Walk | None = None if constraint is None else constraint.begin(request.task)
+        self._stored = decoding.supports == "stored"
+        self._restricted = constraint is not None or decoding.rule.cuts
+        self._trail = TrailWriter(vocabulary)
+        self._place: list[int] = []
+        self._logp: list[float] = []
+        self._support: list[int] = []
+        self._allowed: Bits | None = None
+        self._go_on()
+
+    @property
+    def left(self) -> int:
+        """How many tokens still fit."""
+        return self.decoding.max_new_tokens - len(self.tokens)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next token can be drawn."""
+        return self.finished is None and not self.pending
+
+    @property
+    def allowed(self) -> Bits | None:
+        """What the constraint allows next; None: anything."""
+        return self._allowed
+
+    def take(self, token: int, logp: float, kept: np.ndarray | None) -> None:
+        """Take a drawn token; ``kept`` are the tokens that a cut has left, None if there was no cut."""
+        if kept is None or len(kept) > 1:  # a token that was alone is no decision
+            self._place.append(len(self.tokens))
+            self._logp.append(logp)
+            if self._restricted and self._stored:
+                bits = self._allowed if kept is None else pack(kept, self._trail.vocabulary)
+                self._support.append(-1 if bits is None else self._trail.add(bits))
+        self._write(token)
+        self._go_on()
+
+    def finish(self, text: str, version: int) -> Sample:
+        left_out = self._restricted and not self._stored
+        replay = Replay(self._task, self.decoding.max_new_tokens) if left_out and self._walk is not None else None
+        listed = self._restricted and self._stored
+        decisions = Decisions(
+            position_N=np.asarray(self._place, np.int32) + len(self.prompt_ids),
+            forward_N=np.asarray(self._place, np.int32),
+            logp_N=np.asarray(self._logp, np.float32),
+            rule=self.decoding.rule,
+            support_N=np.asarray(self._support, np.int32) if listed else None,
+            supports=self._trail.table() if listed else None,
+            left_out=left_out,
+            replay=replay,
+        )
+        ids = np.concatenate([self.prompt_ids, np.asarray(self.tokens, np.int32)])
+        return Sample(self.key, ids, len(self.prompt_ids), text, self.finished or "length", decisions, version)
+
+    def _write(self, token: int) -> None:
+        self.tokens.append(token)
+        self.pending.append(token)
+        if self._walk is not None:
+            self._walk.advance(token)
+        if token in self.end_ids:
+            self.finished = "stop"
+        elif not self.left:
+            self.finished = "length"
+
+    def _go_on(self) -> None:
+        """Take what must come and find out what may come after it."""
+        if self._walk is None:
+            return
+        while self.finished is None and (run := self._walk.forced(self.left)):
+            for token in run:
+                self._write(token)
+        if self.finished is None:
+            self._allowed = self._walk.allowed(self.left)
+            if not self._allowed.any():  # a dead end: nothing that the vocabulary can spell goes on from here
+                self.finished = "length"

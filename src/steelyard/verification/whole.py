@@ -1,0 +1,42 @@
+"""Samples that were cut off before their constraint let them end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steelyard.types import Verdict
+from steelyard.verification.base import Item, Mode, Verifier
+
+
+@dataclass(frozen=True, eq=False)
+class WholeSamples:
+    """Rejects what was cut off at the token limit; the verifier is asked only about samples that came to an end."""
+
+    verifier: Verifier
+
+    @property
+    def name(self) -> str:
+        return self.verifier.name
+
+    @property
+    def mode(self) -> Mode:
+        return self.verifier.mode
+
+    @property
+    def floor(self) -> float:
+        return self.verifier.floor
+
+    @property
+    def version(self) -> str | None:
+        return self.verifier.version
+
+    @property
+    def deterministic(self) -> bool:
+        return self.verifier.deterministic
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        whole = [item for item in items if item.sample.finish == "stop"]
+        verdicts = iter(self.verifier.verify(whole) if whole else ())
+        cut_off = Verdict.rejected("cut off at the token limit before its constraint let it end", floor=self.floor)
+        return [next(verdicts) if item.sample.finish == "stop" else cut_off for item in items]

@@ -1,0 +1,219 @@
+"""Shortest and longest sentences by hand, and that a bounded grammar really has no longer one."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from steelyard.constraints.bounds import CannotTell, json_schema, lark, regex
+from steelyard.types import Task
+from tests.grammars import follow, grammar, lengthening, small_table
+
+TEXT = {"type": "string"}
+WHOLE = {"type": "integer"}
+TREE = {
+    "$ref": "#/$defs/tree",
+    "$defs": {
+        "tree": {
+            "type": "object",
+            "properties": {"value": WHOLE, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+            "required": ["value"],
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+def closed(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
+    names = list(properties) if required is None else required
+    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shortest", "longest"),
+    [
+        ("", "", 0),
+        ("abc?", "ab", 3),
+        ("(ab|c)+", "c", None),
+        ("(ab|c){2,3}é", "ccé", 8),
+        (r"\d{3}-\w*", "000-", None),
+        ("[^a-z]{2}", "00", 8),
+        (".", "a", 4),
+        ("[a-zé漢]", "a", 3),
+        ("(?i)k", "k", 3),
+        ("(?:)*x", "x", 1),
+        (r"^\s$", " ", 3),
+        ("[é-ü]", "é", 2),
+    ],
+)
+def test_patterns(pattern: str, shortest: str, longest: int | None) -> None:
+    found = regex.shortest(pattern)
+    assert len(found.encode()) == len(shortest.encode())
+    assert re.fullmatch(pattern, found)
+    if longest is None:
+        with pytest.raises(CannotTell, match="no upper limit"):
+            regex.longest(pattern)
+    else:
+        assert regex.longest(pattern) == longest
+
+
+@pytest.mark.parametrize("pattern", [r"\p{L}", "[a&&b]", "[[:alpha:]]", "(", "a(?=b)", r"(a)\1"])
+def test_patterns_of_another_syntax_are_not_guessed_at(pattern: str) -> None:
+    with pytest.raises(CannotTell, match="cannot be analysed"):
+        regex.shortest(pattern)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (TEXT, '""'),
+        ({"type": "string", "minLength": 2}, '"aa"'),
+        ({"type": "string", "pattern": '^x"+$'}, '"x\\""'),
+        ({"type": "string", "format": "date"}, '"2000-01-01"'),
+        (WHOLE, "0"),
+        ({"type": "integer", "minimum": 7, "multipleOf": 5}, "10"),
+        ({"type": "integer", "exclusiveMaximum": -20}, "-21"),
+        ({"type": "number", "minimum": 2.5}, "3"),
+        ({"enum": ["long", 10, None]}, "10"),
+        ({"type": ["string", "boolean"], "minLength": 3}, "true"),
+        ({"anyOf": [{"type": "string", "minLength": 9}, {"type": "null"}]}, "null"),
+        ({"allOf": [{"type": "integer"}, {"minimum": 30}]}, "30"),
+        ({"type": "array", "items": WHOLE, "minItems": 3}, "[0,0,0]"),
+        ({"type": "array", "prefixItems": [TEXT], "items": WHOLE, "minItems": 2}, '["",0]'),
+        (closed(["b"], a=WHOLE, b=TEXT), '{"b":""}'),
+        ({**closed([], a=TEXT, b=WHOLE), "minProperties": 1}, '{"b":0}'),
+        ({"type": "object", "required": ["é"]}, '{"é":0}'),
+        (TREE, '{"value":0}'),
+    ],
+)
+def test_shortest_instances(schema: dict[str, Any], text: str) -> None:
+    assert json_schema.shortest(json_schema.check(schema)) == text
+    jsonschema.validate(json.loads(text), schema)
+
+
+def test_a_schema_that_only_contains_itself_has_no_instance() -> None:
+    assert json_schema.shortest({"$ref": "#/$defs/a", "$defs": {"a": closed(a={"$ref": "#/$defs/a"})}}) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (TREE, "'#/\\$defs/tree' contains itself"),
+        ({"type": "number"}, "ask for an integer"),
+        ({"type": "object", "properties": {"a": TEXT}}, '"additionalProperties": false'),
+        ({"type": "array"}, "sets no limit"),
+        ({"type": "string", "format": "email"}, "'email' has no longest text"),
+        ({"type": "string", "pattern": r"^\p{L}+$"}, "cannot be analysed"),
+        ({"anyOf": [TEXT, WHOLE], "maxLength": 3}, "other keywords beside it"),
+        ({"minimum": 3}, "without a type"),
+        (closed(a={"const": "x" * 100}), "longest sentence has 108 bytes, .* but 60 fit"),
+    ],
+)
+def test_what_cannot_be_bounded_says_why(schema: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CannotTell, match=reason):
+        json_schema.bound(schema, 60)
+    constraint = grammar(small_table(), "json_schema", schema, max_tokens=61)
+    assert not constraint.bounded
+    assert re.search(reason, constraint.unbounded_because)
+
+
+def test_bounds_are_as_wide_as_fits() -> None:
+    assert json_schema.bound(TEXT, 42)["maxLength"] == 10
+    assert json_schema.bound({"type": "string", "pattern": "^[a-z ]*$"}, 42)["maxLength"] == 40
+    assert json_schema.bound({"type": "array", "items": {"const": 1}}, 42)["maxItems"] == 20
+    assert json_schema.bound(WHOLE, 5) == {"type": "integer", "minimum": -9999, "maximum": 9999}
+    assert json_schema.bound(WHOLE, 99)["maximum"] == 10**15 - 1
+    assert json_schema.bound({"type": "integer", "minimum": 5}, 3) == {"type": "integer", "minimum": 5, "maximum": 999}
+    assert json_schema.bound({"type": "string", "maxLength": 3}, 14) == {"type": "string", "maxLength": 3}
+    bounded = json_schema.bound(closed(name=TEXT, tags={"type": "array", "items": TEXT}), 200)
+    assert json_schema.longest(bounded) in range(175, 201)
+
+
+LONGEST = [
+    ("json_schema", TEXT, 31),
+    ("json_schema", {"type": "string", "pattern": '^["a]*$'}, 31),
+    ("json_schema", {"type": "string", "pattern": "^[a-z]{2,}$"}, 31),
+    ("json_schema", {"type": "array", "items": {"type": "boolean"}}, 31),
+    ("json_schema", WHOLE, 31),
+    ("json_schema", {"type": "integer", "minimum": -3}, 9),
+    ("json_schema", {"type": "integer", "multipleOf": 7, "maximum": 5}, 9),
+    ("json_schema", {"type": "array", "prefixItems": [WHOLE], "items": TEXT}, 60),
+    ("json_schema", closed(**{'é\n"': TEXT, "b": {"type": ["string", "null"]}}), 60),
+    ("json_schema", {"anyOf": [TEXT, {"type": "array", "items": WHOLE}]}, 31),
+    ("json_schema", closed(a={"$ref": "#/$defs/t"}, b={"$ref": "#/$defs/t"}) | {"$defs": {"t": TEXT}}, 60),
+    ("regex", "(?s).*", 31),
+    ("regex", "[^x]+é{2}", 31),
+    ("regex", "(foo|[0-9]+, )*end", 31),
+    ("regex", r"\w+@\w+\.com", 31),
+    ("regex", "^((a|b)*c)*d{5}$", 31),
+    ("regex", r"\p{Lu}+x", 31),
+    ("choices", ["a", "é" * 7], 31),
+]
+
+
+@pytest.mark.parametrize(("kind", "source", "tokens"), LONGEST)
+def test_no_walk_outgrows_the_budget(kind: str, source: Any, tokens: int) -> None:
+    """The longest way there is, a token for each byte, still ends in time; and nearly all of the room is used."""
+    table = small_table()
+    constraint = grammar(table, kind, source, max_tokens=tokens, canonical_runs=False)
+    assert constraint.bounded, constraint.unbounded_because
+    lengths = []
+    for seed in range(12):
+        for rank in (lengthening(table), None):
+            found = follow(constraint, seed, tokens + 20, rank=rank)
+            assert found.ended
+            assert len(found.tokens) <= tokens
+            lengths.append(len(found.tokens))
+            if kind == "json_schema":
+                jsonschema.validate(json.loads(found.text(table)), source)
+    assert max(lengths) >= min(tokens - 7, 15)
+
+
+@pytest.mark.parametrize(
+    ("grammar_text", "sentence"),
+    [
+        ('start: "a" b?\nb: "c"', "a"),
+        ('start: e\ne: e "+" e | "(" e ")" | NUM\nNUM: /[1-9][0-9]{2,}/', "100"),
+        ('// a comment\n?start: x -> alias\n!x: "a"~2..4 ["no"] "é".."ü"', "aaé"),
+        ('start: "\\n\\"" /b{2}/i', '\n"bb'),
+        ("%import common.INT\n%import common.ESCAPED_STRING -> STR\n%ignore / +/\nstart: INT STR", '0""'),
+        ('%import common (INT, WORD)\nstart: (INT ","){2,3} WORD+', "0,0,a"),
+        ('start: item{2}\nitem: %json {"type": "integer", "minimum": 10} x\nx[max_tokens=5]: ";"', "10;10;"),
+        ('%llguidance {"no_forcing": true}\nstart: ("ab" | "c") ("d" | )', "c"),
+    ],
+)
+def test_shortest_sentences_of_lark_grammars(grammar_text: str, sentence: str) -> None:
+    found = lark.shortest(grammar_text)
+    assert found is not None
+    assert len(found) == len(sentence)
+    walk = grammar(small_table(), "lark", grammar_text, canonical_runs="%llg" in grammar_text)
+    taken = walk.begin(Task("t", ""))
+    for token in [*small_table().engine.greedy_tokenize(found), small_table().end_id]:
+        taken.advance(token)
+
+
+@pytest.mark.parametrize(
+    ("grammar_text", "reason"),
+    [
+        ('start: A & B\nA: "a"\nB: "b"', "cannot be analysed"),
+        ('start: ~"a"', "cannot be analysed"),
+        ("start: missing", "'missing' is not defined"),
+        ("%import python.NAME\nstart: NAME", "is not known here"),
+        ('begin: "a"', "no rule 'start'"),
+        ('start: ("a"', "not closed"),
+        (r"start: /\p{L}/", "cannot be analysed"),
+        ("start: 'a'", "cannot be analysed at"),
+    ],
+)
+def test_other_lark_grammars_are_not_guessed_at(grammar_text: str, reason: str) -> None:
+    with pytest.raises(CannotTell, match=reason):
+        lark.shortest(grammar_text)
+
+
+def test_endless_and_special() -> None:
+    assert lark.shortest('start: "a" start') is None
+    assert lark.special_tokens('start: "<x>" <|im_start|> <[5]>') == ["<|im_start|>", "<[5]>"]

@@ -1,0 +1,159 @@
+"""Sampling under a constraint: what is drawn, what is forced, and what is recorded of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from steelyard.constraints.automaton import WordConstraint
+from steelyard.constraints.base import members
+from steelyard.constraints.examples.boxes import Boxes
+from steelyard.constraints.examples.brackets import Brackets
+from steelyard.policies.causal import CausalPolicy
+from steelyard.sampling import local
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.local import LocalSampler
+from steelyard.training.supports import find_supports
+from steelyard.types import CutRule, Sample, Task
+from tests.tiny import support_sets, tiny_policy
+
+WORDS = ("(", ")", "[", "]", "skip", *(f"c{i}" for i in range(4)), *(f"r{i}" for i in range(4)))
+LIMIT = 12
+BOXES = ([[1, 1], [2, 2]], [[4, 4], [1, 1], [1, 2]], [[4, 2], [4, 2], [1, 1], [2, 2]])
+TASKS = tuple(
+    Task(f"t{number}", " ".join(WORDS[: 2 * number + 1]), {"boxes": boxes}) for number, boxes in enumerate(BOXES)
+)
+RULES = (CutRule(), CutRule(0.7, top_p=0.9), CutRule(1.3, top_k=2), CutRule(1.0, min_p=0.2))
+
+
+@pytest.fixture(params=["brackets", "boxes"])
+def policy(request: pytest.FixtureRequest) -> CausalPolicy:
+    made = tiny_policy(words=WORDS, sharpness=3.0)
+    automaton = Brackets(3, "()[]", 4) if request.param == "brackets" else Boxes(4, 4)
+    made.constraint = WordConstraint(
+        automaton, made.tokenizer.get_vocab(), end_id=made.end_ids[0], vocabulary=made.vocabulary
+    )
+    return made
+
+
+def drawn(policy: CausalPolicy, rule: CutRule = CutRule(), *, count: int = 6, **decoding: Any) -> list[Sample]:
+    requests = [SampleRequest(task, 3, slot, count) for slot, task in enumerate(TASKS)]
+    settings = {"max_new_tokens": LIMIT, **decoding}
+    return sorted(LocalSampler(policy, seed=1).sample(requests, Decoding(rule, **settings)), key=lambda one: one.key)
+
+
+def walked(policy: CausalPolicy, sample: Sample, budget: int = LIMIT) -> Iterator[tuple[int, list[int]]]:
+    """(place, allowed tokens) of every place at which there was a choice."""
+    assert policy.constraint is not None
+    walk = policy.constraint.begin(TASKS[sample.key.slot])
+    for place, token in enumerate(sample.completion_ids.tolist()):
+        options = members(walk.allowed(budget - place)).tolist()
+        assert token in options
+        if len(options) > 1:
+            yield place, options
+        walk.advance(token)
+
+
+@pytest.mark.parametrize("limit", [9, LIMIT])
+def test_every_sample_ends_within_the_budget(policy: CausalPolicy, limit: int) -> None:
+    for sample in drawn(policy, max_new_tokens=limit):
+        assert sample.finish == "stop"
+        assert len(sample.completion_ids) <= limit
+        list(walked(policy, sample, limit))
+
+
+def test_decisions_are_where_there_was_a_choice_and_supports_what_was_allowed(policy: CausalPolicy) -> None:
+    samples = drawn(policy)
+    assert any(len(sample.decisions) < len(sample.completion_ids) for sample in samples)  # something was forced
+    for sample in samples:
+        places, sets = zip(*walked(policy, sample), strict=True)
+        assert (sample.decisions.position_N - sample.prompt_length).tolist() == list(places)
+        assert support_sets(sample) == list(sets)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_sampler_and_learner_agree(policy: CausalPolicy, rule: CutRule) -> None:
+    samples = [sample for sample in drawn(policy, rule) if len(sample.decisions)]
+    logp_N = policy.evaluate(policy.collate(samples)).logp_N.detach().numpy()
+    behaviour_N = np.concatenate([sample.decisions.logp_N for sample in samples])
+    assert np.abs(logp_N - behaviour_N).max() < 1e-5
+
+
+@pytest.mark.parametrize("rule", RULES[:2])
+def test_runs_and_single_steps_write_the_same(
+    policy: CausalPolicy, rule: CutRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forced tokens fed together with the one before them, or one at a time, as some caches need it."""
+    together = drawn(policy, rule)
+    monkeypatch.setattr(local, "RUNS_WITH", ())
+    one_by_one = drawn(policy, rule)
+    for a, b in zip(together, one_by_one, strict=True):
+        assert a.token_ids.tolist() == b.token_ids.tolist()
+        assert np.abs(a.decisions.logp_N - b.decisions.logp_N).max(initial=0) < 1e-5
+
+
+def test_forced_tokens_take_no_pass_of_their_own(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes after the prompt: at most one for each decision of the longest-deciding row."""
+    passes: list[int] = []
+    forward = local._Wave._forward
+
+    def counting(self: Any, token_BT: np.ndarray, *rest: Any) -> Any:
+        passes.append(token_BT.shape[1])
+        return forward(self, token_BT, *rest)
+
+    monkeypatch.setattr(local._Wave, "_forward", counting)
+    samples = drawn(policy)
+    assert len(passes) <= max(len(sample.decisions) for sample in samples)
+    assert max(passes) > 1
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_rows_at_different_places_do_not_see_each_other(policy: CausalPolicy, kernel: str) -> None:
+    """Each sample is the same when it is drawn in a batch of its own."""
+    policy.attention = (kernel, kernel)
+    together = {sample.key: sample for sample in drawn(policy)}
+    for slot, task in enumerate(TASKS):
+        alone = LocalSampler(policy, seed=1).sample([SampleRequest(task, 3, slot, 6)], Decoding(max_new_tokens=LIMIT))
+        for sample in alone:
+            other = together[sample.key]
+            assert sample.token_ids.tolist() == other.token_ids.tolist()
+            assert np.abs(sample.decisions.logp_N - other.decisions.logp_N).max(initial=0) < 1e-5
+
+
+def test_what_no_row_has_written_never_counts(policy: CausalPolicy) -> None:
+    """New memory holds anything: here NaN, which even a weight of 0 would pass on."""
+    expected = drawn(policy)
+    torch.use_deterministic_algorithms(True)  # fills it with NaN
+    try:
+        assert torch.empty(1).isnan().all()
+        found = drawn(policy)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for a, b in zip(expected, found, strict=True):
+        assert a.token_ids.tolist() == b.token_ids.tolist()
+        assert np.abs(a.decisions.logp_N - b.decisions.logp_N).max(initial=0) < 1e-5
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_supports_found_again_are_those_that_were_drawn_from(policy: CausalPolicy, rule: CutRule) -> None:
+    stored, left_out = drawn(policy, rule), drawn(policy, rule, supports="replayed")
+    found = find_supports(policy, left_out, 256)
+    for one, bare, again in zip(stored, left_out, found, strict=True):
+        assert bare.decisions.supports is None
+        assert bare.decisions.left_out
+        assert not again.decisions.left_out
+        assert one.token_ids.tolist() == again.token_ids.tolist()
+        assert support_sets(one) == support_sets(again)
+
+
+def test_no_constraint_and_a_permissive_one_draw_the_same_uniforms() -> None:
+    """The uniform belongs to the position, whatever was forced before it."""
+    policy = tiny_policy(words=WORDS)
+    free = drawn(policy)
+    assert {len(sample.decisions) - len(sample.completion_ids) for sample in free} == {0}
+    again = drawn(policy)
+    assert [a.token_ids.tolist() for a in free] == [b.token_ids.tolist() for b in again]
