@@ -29,7 +29,7 @@ def panels(rows: Sequence[Mapping[str, Cell]], by: str, x: str, ys: Sequence[str
 
 def _panel(rows: Sequence[Mapping[str, Cell]], by: str, x: str, y: str, names: Sequence[str], left: int) -> str:
     xs, values = [float(row[x]) for row in rows], [float(row[y]) for row in rows]
-    low, high = min(0.0, *values), max(values) or 1.0
+    low, high = min(values), max(values)
     start, end = min(xs), max(xs)
 
     def place(row: Mapping[str, Cell]) -> str:

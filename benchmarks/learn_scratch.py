@@ -187,8 +187,10 @@ def build_guessing(variant: Variant, seed: int, scratch: str) -> Any:
         "sampling.tasks_per_step": 16,
         "sampling.group_size": 16,
         "sampling.max_new_tokens": 3,
+        "credit.refill_dead_groups": 0,
         "loss.entropy.coefficient": 0.0,
         "optimiser.lr": 3e-3,
+        "optimiser.weight_decay": 0.0,
         "evaluate.samples": 2 * K,
         "evaluate.ks": [K],
     }
