@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,46 +39,42 @@ FORCED: dict[str, Any] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: two repetitions of everything, wider bars."""
-    pairs = 2 if quick else PAIRS
+    """Quick: two short repetitions, wider bars, no trails."""
+    pairs, tokens, bars = (2, 24, (1.3, 1.2, 1.0)) if quick else (PAIRS, TOKENS, (1.1, 1.05, 1.0))
     bar = progress.add_task("warm-up", total=4)
-    trainer = trainer_of({"path": _folder(), "dtype": "bfloat16"}, [_prompt()], None, new_tokens=TOKENS, tables=ONCE)
+    trainer = trainer_of({"path": _folder(), "dtype": "bfloat16"}, [_prompt()], None, new_tokens=tokens, tables=ONCE)
     free, forced = _constraint(trainer, "regex", FREE_TEXT, RARE), _constraint(trainer, "json_schema", FORCED, None)
+    figures: list[Figure] = []
     rows: list[dict[str, Cell]] = []
 
-    progress.update(bar, description="sampling")
-    times = alternate(pairs, lambda: draw(trainer, None), lambda: draw(trainer, free))
-    sampling = [b / a for a, b in zip(*times, strict=True)]
-    rows += [_row("sampling", "free", times[0]), _row("sampling", "constrained", times[1])]
-    progress.advance(bar)
+    def compare(name: str, repetitions: int, sides: Mapping[str, Callable[[], object]], limit: float) -> None:
+        """Time of the second side over that of the first."""
+        progress.update(bar, description=name)
+        times = alternate(repetitions, *sides.values())
+        ratios = [second / first for first, second in zip(*times, strict=True)]
+        first, second = sides
+        figures.append(_figure(f"{name}, {second} / {first}", ratios, limit))
+        rows.extend(_row(name, side, seconds) for side, seconds in zip(sides, times, strict=True))
+        progress.advance(bar)
 
-    progress.update(bar, description="update")
-    samples = draw(trainer, free)[: GROUP // 4]  # short updates and many of them: the difference is small
-    plain, on_support = (learner_batch(chosen) for chosen in ([_bare(sample) for sample in samples], samples))
-    update_plain, update_on_support = (
-        (lambda: trainer.learner.update(plain, 0)),
-        (lambda: trainer.learner.update(on_support, 0)),
-    )
-    times = alternate(4 * pairs, update_plain, update_on_support)
-    update = [b / a for a, b in zip(*times, strict=True)]
-    rows += [_row("update", "whole vocabulary", times[0]), _row("update", "on supports", times[1])]
-    progress.advance(bar)
-
-    progress.update(bar, description="forced runs")
+    sides = {"free": lambda: draw(trainer, None, tokens), "constrained": lambda: draw(trainer, free, tokens)}
+    compare("sampling time", pairs, sides, bars[0])
+    samples = draw(trainer, free, tokens)[: GROUP // 4]  # short updates and many of them: the difference is small
+    plain, on_support = learner_batch([_bare(sample) for sample in samples]), learner_batch(samples)
+    sides = {
+        "whole vocabulary": lambda: trainer.learner.update(plain, 0),
+        "on supports": lambda: trainer.learner.update(on_support, 0),
+    }
+    compare("update time", 4 * pairs, sides, bars[1])
     length = max(len(sample.completion_ids) for sample in draw(trainer, forced))
-    times = alternate(pairs, lambda: draw(trainer, None, length), lambda: draw(trainer, forced, TOKENS + 32))
-    runs = [b / a for a, b in zip(*times, strict=True)]
-    rows += [_row(f"{length} tokens", "free", times[0]), _row(f"{length} tokens", "JSON with forced keys", times[1])]
+    sides = {
+        "free": lambda: draw(trainer, None, length),
+        "forced JSON keys": lambda: draw(trainer, forced, TOKENS + 32),
+    }
+    compare(f"sampling time of {length} tokens", pairs, sides, bars[2])
+    rows += [] if quick else trails(trainer)
     progress.advance(bar)
-    rows += trails(trainer)
-    progress.advance(bar)
-    bars = (1.3, 1.2, 1.0) if quick else (1.1, 1.05, 1.0)
-    figures = (
-        _figure("sampling time, constrained / free", sampling, bars[0]),
-        _figure("update time, on supports / whole vocabulary", update, bars[1]),
-        _figure("sampling time, forced keys / free text", runs, bars[2]),
-    )
-    return Result("constraints-cost", figures, rows)
+    return Result("constraints-cost", tuple(figures), rows)
 
 
 def _figure(name: str, ratios: Sequence[float], bar: float) -> Figure:
