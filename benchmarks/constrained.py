@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from steelyard.types import CutRule, Sample
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -80,6 +83,12 @@ def sharpen(policy: Any, factor: float) -> None:
         for parameter in policy.model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(factor)
+
+
+def without_supports(sample: Sample) -> Sample:
+    """As a learner sees it that forgets constraint and cuts, but not the temperature."""
+    rule = CutRule(sample.decisions.rule.temperature)
+    return replace(sample, decisions=replace(sample.decisions, rule=rule, support_N=None, supports=None))
 
 
 def _any_reward(task: Any, text: str) -> float:  # noqa: ARG001

@@ -9,13 +9,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.constrained import CONSTRAINTS, trainer_of
-from benchmarks.overhead import learner_batch
+from benchmarks.constrained import CONSTRAINTS, trainer_of, without_supports
+from benchmarks.overhead import alternate, learner_batch
 from benchmarks.result import Cell, Figure, Result
 from steelyard.types import CutRule, Sample
 
@@ -41,7 +40,7 @@ FORCED: dict[str, Any] = {
 def measure(quick: bool, progress: Progress) -> Result:
     """Quick: two short repetitions, wider bars, no trails."""
     pairs, tokens, bars = (2, 24, (1.3, 1.2, 1.0)) if quick else (PAIRS, TOKENS, (1.1, 1.05, 1.0))
-    bar = progress.add_task("warm-up", total=4)
+    bar = progress.add_task("warm-up", total=2 * (6 * pairs + 3))
     trainer = trainer_of({"path": _folder(), "dtype": "bfloat16"}, [_prompt()], None, new_tokens=tokens, tables=ONCE)
     free, forced = _constraint(trainer, "regex", FREE_TEXT, RARE), _constraint(trainer, "json_schema", FORCED, None)
     figures: list[Figure] = []
@@ -49,18 +48,17 @@ def measure(quick: bool, progress: Progress) -> Result:
 
     def compare(name: str, repetitions: int, sides: Mapping[str, Callable[[], object]], limit: float) -> None:
         """Time of the second side over that of the first."""
-        progress.update(bar, description=name)
-        times = alternate(repetitions, *sides.values())
+        one, other = sides.values()
+        times = alternate(one, other, repetitions, progress, bar, name)
         ratios = [second / first for first, second in zip(*times, strict=True)]
         first, second = sides
         figures.append(_figure(f"{name}, {second} / {first}", ratios, limit))
         rows.extend(_row(name, side, seconds) for side, seconds in zip(sides, times, strict=True))
-        progress.advance(bar)
 
     sides = {"free": lambda: draw(trainer, None, tokens), "constrained": lambda: draw(trainer, free, tokens)}
     compare("sampling time", pairs, sides, bars[0])
     samples = draw(trainer, free, tokens)[: GROUP // 4]  # short updates and many of them: the difference is small
-    plain, on_support = learner_batch([_bare(sample) for sample in samples]), learner_batch(samples)
+    plain, on_support = learner_batch([without_supports(sample) for sample in samples]), learner_batch(samples)
     sides = {
         "whole vocabulary": lambda: trainer.learner.update(plain, 0),
         "on supports": lambda: trainer.learner.update(on_support, 0),
@@ -73,7 +71,6 @@ def measure(quick: bool, progress: Progress) -> Result:
     }
     compare(f"sampling time of {length} tokens", pairs, sides, bars[2])
     rows += [] if quick else trails(trainer)
-    progress.advance(bar)
     return Result("constraints-cost", tuple(figures), rows)
 
 
@@ -104,18 +101,6 @@ def trails(trainer: Any) -> list[dict[str, Cell]]:
         trail = {"bytes per 1,000 tokens": round(1000 * stored / tokens), "s to find again": 1000 * seconds / tokens}
         rows.append({"work": f"trail, {name}", "side": f"{tokens} tokens", "seconds": seconds, "spread": 0.0, **trail})
     return rows
-
-
-def alternate(pairs: int, one: Callable[[], object], other: Callable[[], object]) -> tuple[list[float], list[float]]:
-    """Seconds of both, in turn, after one run each that warms up."""
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for number in range(pairs + 1):
-        for place, work in enumerate((one, other)):
-            start = time.perf_counter()
-            work()
-            if number:
-                seconds[place].append(time.perf_counter() - start)
-    return seconds
 
 
 def draw(
@@ -164,10 +149,6 @@ def _row(work: str, side: str, seconds: Sequence[float]) -> dict[str, Cell]:
     spread = max(seconds) - min(seconds)
     row: dict[str, Cell] = {"work": work, "side": side, "seconds": statistics.median(seconds), "spread": spread}
     return row | {"bytes per 1,000 tokens": "", "s to find again": ""}
-
-
-def _bare(sample: Sample) -> Sample:
-    return replace(sample, decisions=replace(sample.decisions, support_N=None, supports=None))
 
 
 def _folder() -> str:

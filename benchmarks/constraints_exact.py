@@ -18,7 +18,7 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from benchmarks.constrained import BRACKETS, SHAPE, sharpen, trainer_of
+from benchmarks.constrained import BRACKETS, SHAPE, sharpen, trainer_of, without_supports
 from benchmarks.result import Cell, Figure, Result
 from steelyard.types import CutRule, Decisions, Group, Sample, SampleKey, Task, Verdict
 
@@ -225,7 +225,7 @@ def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: 
             advantage_S[members[item.sample.key.sample]] += weight * float(item.advantage_N[0]) / size
     total = torch.zeros_like(_flat(_parameters(case), _parameters(case)))
     for sentence, advantage in zip(case.sentences, advantage_S, strict=True):
-        sample = _without_supports(sentence) if forget else sentence
+        sample = without_supports(sentence) if forget else sentence
         item = LearnerSample(sample, np.full(len(sample.decisions), advantage, np.float64))  # type: ignore[arg-type]
         (weight_N,) = learner._weights([[item]])
         loss = _loss_of(learner, replace(learner.objective, kl=None), item, weight_N)
@@ -243,10 +243,6 @@ def _loss_of(learner: Any, objective: Any, item: Any, weight_N: Tensor) -> Tenso
 
 def _verdict(reward: float, name: str) -> Verdict:
     return Verdict.scored(float(reward > 1.0) if name == "pass_at_k" else reward, success=reward > 1.0)
-
-
-def _without_supports(sample: Sample) -> Sample:
-    return replace(sample, decisions=replace(sample.decisions, support_N=None, supports=None))
 
 
 def _numbered(sample: Sample, place: int) -> Sample:

@@ -8,13 +8,12 @@ control the learner is made to forget the supports.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from rich.progress import Progress
 
-from benchmarks.constrained import CONSTRAINTS, characters_model, sharpen, trainer_of
+from benchmarks.constrained import CONSTRAINTS, characters_model, sharpen, trainer_of, without_supports
 from benchmarks.parity import TEXT_PROMPTS, gaps_of
 from benchmarks.result import Cell, Figure, Result
 from steelyard.types import CutRule, Sample
@@ -82,7 +81,7 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
             "mean |Δ|": float(gap_N.mean()),
             "max |Δ|": float(gap_N.max()),
             "max |Δ| replayed": float(again_N.max()),
-            "support forgotten": float(gaps_of(trainer, [_bare(sample) for sample in stored]).max()),
+            "support forgotten": float(gaps_of(trainer, [without_supports(sample) for sample in stored]).max()),
         }
     )
     return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a cut made anew may fall otherwise at its edge
@@ -104,8 +103,3 @@ def restored(trainer: Any, samples: Sequence[Sample]) -> list[Sample]:
     from steelyard.training.supports import find_supports
 
     return find_supports(trainer.policy, samples, trainer.learner.rule.microbatch_tokens)
-
-
-def _bare(sample: Sample) -> Sample:
-    rule = CutRule(sample.decisions.rule.temperature)
-    return replace(sample, decisions=replace(sample.decisions, rule=rule, support_N=None, supports=None))

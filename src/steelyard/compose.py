@@ -134,7 +134,7 @@ def build_constraint(config: Config, policy: CausalPolicy, supplied: Supplied = 
         table.kind,
         _grammar_source(table),
         token_bytes(policy.tokenizer, policy.vocabulary) if closed else policy.tokenizer,
-        end_id=policy.end_ids[0],
+        end_id=policy.end_id,
         vocabulary=policy.vocabulary,
         canonical_runs=table.canonical_runs is not False,
         max_tokens=config.sampling.max_new_tokens,
@@ -162,7 +162,7 @@ def _grammar_source(table: configs.ConstraintConfig) -> Any:
 
 def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:
     """An automaton over the words of a closed vocabulary, or over characters lifted to the tokenizer's tokens."""
-    scratch, end = config.model.scratch, policy.end_ids[0]
+    scratch, end = config.model.scratch, policy.end_id
     if over is None:
         over = "words" if scratch is not None and scratch.spaced else "characters"
     if over == "words":

@@ -345,3 +345,14 @@ def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
     metrics = trainer.train_step()
     assert metrics["share/scored"] == 1.0
     assert metrics["importance/log_abs_max"] < 1e-4
+
+
+def test_the_end_under_a_constraint_is_the_tokenizers_own() -> None:
+    """A chat model may have several end tokens; the one it is trained to write is not always the first."""
+    policy = compose.build_policy(constrained(None, spaced=False))
+    policy.model.generation_config.eos_token_id = [0, policy.tokenizer.eos_token_id]
+    assert policy.end_ids[0] != policy.end_id == policy.tokenizer.eos_token_id
+    constraint = compose.build_constraint(constrained(None, spaced=False), policy, Supplied(constraint=Brackets(2)))
+    assert constraint is not None
+    assert policy.end_id in members(constraint.begin(Task("t", "a")).allowed(6))
+    assert 0 not in members(constraint.begin(Task("t", "a")).allowed(6))

@@ -63,6 +63,12 @@ class CausalPolicy:
         return tuple(sorted(int(i) for i in ids if i is not None))
 
     @property
+    def end_id(self) -> int:
+        """The one end token that a constraint allows: the tokenizer's own, which a chat model is trained to write."""
+        own = self.tokenizer.eos_token_id
+        return self._any_end() if own is None else int(own)
+
+    @property
     def vocabulary(self) -> int:
         """How many logits there are; a model may have more than its tokenizer has tokens."""
         return self._output.weight.shape[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,3 @@ def _sample(row: dict[str, Any], number: int, arrays: dict[str, np.ndarray]) -> 
     key = SampleKey(*row.pop("key"))
     sample = Sample(key=key, token_ids=own("token_ids"), decisions=decisions, **row)
     return LearnerSample(sample, own("advantage"), own("old_logp"), own("reference_logp"))
-
-
-def with_logps(item: LearnerSample, old_logp_N: Array | None, reference_logp_N: Array | None) -> LearnerSample:
-    return replace(item, old_logp_N=old_logp_N, reference_logp_N=reference_logp_N)

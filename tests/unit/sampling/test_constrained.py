@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from steelyard.constraints.automaton import WordConstraint
+from steelyard.constraints.automaton import Automaton, WordConstraint
 from steelyard.constraints.base import members
 from steelyard.constraints.examples.boxes import Boxes
 from steelyard.constraints.examples.brackets import Brackets
@@ -150,10 +150,30 @@ def test_supports_found_again_are_those_that_were_drawn_from(policy: CausalPolic
         assert support_sets(one) == support_sets(again)
 
 
-def test_no_constraint_and_a_permissive_one_draw_the_same_uniforms() -> None:
-    """The uniform belongs to the position, whatever was forced before it."""
+class Anything(Automaton[int]):
+    """Every token may come at any time."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def start(self, task: Task) -> int:
+        return 0
+
+    def moves(self, state: int) -> dict[str, int]:
+        return dict.fromkeys(self.words, 0)
+
+    def may_end(self, state: int) -> bool:
+        return True
+
+
+def test_a_constraint_that_allows_everything_changes_nothing() -> None:
+    """But for the last place of the budget, where only the end may come."""
     policy = tiny_policy(words=WORDS)
-    free = drawn(policy)
-    assert {len(sample.decisions) - len(sample.completion_ids) for sample in free} == {0}
-    again = drawn(policy)
-    assert [a.token_ids.tolist() for a in free] == [b.token_ids.tolist() for b in again]
+    free, vocabulary = drawn(policy), policy.tokenizer.get_vocab()
+    words = [word for word, token in vocabulary.items() if token != policy.end_id]
+    policy.constraint = WordConstraint(Anything(words), vocabulary, end_id=policy.end_id, vocabulary=policy.vocabulary)
+    for one, other in zip(free, drawn(policy), strict=True):
+        compared = min(len(one.completion_ids), LIMIT - 1)
+        assert compared > 0
+        assert one.completion_ids[:compared].tolist() == other.completion_ids[:compared].tolist()
+        assert np.abs(one.decisions.logp_N[:compared] - other.decisions.logp_N[:compared]).max() < 1e-6
