@@ -162,14 +162,14 @@ def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
 def build(variant: Variant, seed: int, scratch: str) -> Any:
     """The shipped ``sequences`` recipe with the variant's loss, evaluated on all held-out sequences."""
     from steelyard import config as configs
-    from steelyard.compose import build_domain, build_evaluator, build_trainer, build_verifier
+    from steelyard.compose import build_domain, build_evaluator, build_trainer
     from steelyard.data import domain_tasks
 
     config = configs.load("sequences", overrides_of(variant, seed, scratch))
     trainer, domain = build_trainer(config), build_domain(config)
     assert domain is not None
     held_out = domain_tasks(domain, "held_out")
-    trainer.evaluator = build_evaluator(config, trainer.sampler, build_verifier(config), held_out, samples=4)
+    trainer.evaluator = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
     return trainer
 
 
@@ -177,11 +177,12 @@ def build_guessing(variant: Variant, seed: int, scratch: str) -> Any:
     """The same policy on tasks that cannot be known, without the entropy bonus, which would keep guesses apart too."""
     from benchmarks.guessing import VOCABULARY, check, tasks
     from steelyard import config as configs
-    from steelyard.compose import Supplied, build_evaluator, build_trainer, build_verifier
+    from steelyard.compose import Supplied, build_evaluator, build_trainer
 
     overrides = {
         **overrides_of(variant, seed, scratch),
         "domain": None,
+        "verify.pool": "inline",
         "run.supplied": ["tasks", "verifier"],
         "model.scratch.vocabulary": list(VOCABULARY),
         "sampling.tasks_per_step": 16,
@@ -197,6 +198,5 @@ def build_guessing(variant: Variant, seed: int, scratch: str) -> Any:
     config = configs.load("sequences", overrides)
     supplied = Supplied(tasks=tasks("train"), verifier=check)
     trainer = build_trainer(config, supplied)
-    verifier = build_verifier(config, supplied)
-    trainer.evaluator = build_evaluator(config, trainer.sampler, verifier, tasks("held_out"))
+    trainer.evaluator = build_evaluator(config, trainer.sampler, trainer.pool, tasks("held_out"))
     return trainer

@@ -24,6 +24,8 @@ PACKAGES = (
     "numpy",
     "llguidance",
     "xgrammar",
+    "ray",
+    "pebble",
 )
 
 

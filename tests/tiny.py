@@ -29,7 +29,7 @@ from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import CutRule, Decisions, Sample, SampleKey, SupportTable, Task
-from steelyard.verification import InlinePool, as_verifier
+from steelyard.verification import Blame, Breaker, GuardedPool, InlinePool, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
 """With the three special tokens a vocabulary of 16."""
@@ -189,6 +189,7 @@ def tiny_trainer(
     evaluator: Any = None,
     credit: Credit | None = None,
     learner: dict[str, Any] | None = None,
+    blame: Blame | None = None,
     **plan: Any,
 ) -> Trainer:
     """A run of parts put together by hand, logging to ``folder``."""
@@ -198,7 +199,10 @@ def tiny_trainer(
         policy=policy,
         source=ListSource(tasks(4), shuffle=False) if source is None else source,
         sampler=LocalSampler(policy, seed=0),
-        pool=InlinePool(as_verifier(verifier), settings["group_size"]),
+        pool=GuardedPool(
+            InlinePool(as_verifier(verifier), blame),
+            Breaker(window=settings["tasks_per_step"] * settings["group_size"]),
+        ),
         credit=credit or Credit(),
         learner=tiny_learner(policy, quarantine=folder / "artifacts", **(learner or {})),
         tracker=Trackers([JsonlTracker(folder / "metrics.jsonl"), ArtifactTracker(folder / "artifacts")]),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,10 +157,14 @@ class Verdict:
     steps: tuple[tuple[int, float], ...] = ()
     """Optional step rewards as (end offset in the sample's text, reward); offsets rise."""
     reason: str = ""
-    """Why it was rejected or not scored, in a line or two."""
+    """Why it was rejected or not scored, in a line or two, and the end of what the checker printed."""
     cause: str = ""
-    """For ``unscored``: the kind of accident (``exception``, ``bad return``, ...)."""
+    """The kind of accident (``exception``, ``timeout``, ...) if the checker failed; also of a sample that was rejected
+    because the same accident came again. Empty for every other verdict."""
+    detail: str = ""
+    """Which exit code or signal, where the cause has several."""
     tries: int = 1
+    """How often the checker was asked."""
 
     @staticmethod
     def scored(
@@ -177,31 +181,38 @@ class Verdict:
         return Verdict("rejected", reward=floor, reason=reason)
 
     @staticmethod
-    def unscored(cause: str, reason: str = "", *, tries: int = 1) -> Verdict:
-        return Verdict("unscored", cause=cause, reason=reason, tries=tries)
+    def unscored(cause: str, reason: str = "", *, detail: str = "", tries: int = 1) -> Verdict:
+        return Verdict("unscored", cause=cause, reason=reason, detail=detail, tries=tries)
 
     @property
     def counts(self) -> bool:
         """Whether the verdict carries a reward to learn from."""
         return self.status != "unscored"
 
+    @property
+    def accident(self) -> bool:
+        """Whether the checker failed, be the sample unscored or, since it failed twice alike, rejected."""
+        return bool(self.cause)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data that survives JSON, for files and process boundaries."""
-        return {
-            "status": self.status,
-            "reward": self.reward,
-            "parts": dict(self.parts),
-            "success": self.success,
-            "steps": [list(step) for step in self.steps],
-            "reason": self.reason,
-            "cause": self.cause,
-            "tries": self.tries,
-        }
+        """Plain data that survives JSON, for files and process boundaries; what is empty is left out."""
+        data: dict[str, Any] = {"status": self.status, "reward": self.reward, "success": self.success}
+        if self.parts:
+            data["parts"] = dict(self.parts)
+        if self.steps:
+            data["steps"] = [list(step) for step in self.steps]
+        data |= {name: text for name in ("reason", "cause", "detail") if (text := getattr(self, name))}
+        if self.tries != 1:
+            data["tries"] = self.tries
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Verdict:
         fields: dict[str, Any] = dict(data)
-        fields["steps"] = tuple((int(end), float(reward)) for end, reward in data["steps"])
+        if fields["status"] not in get_args(VerdictStatus):
+            raise ValueError(f"{fields['status']!r} is no status of a verdict")
+        if "steps" in fields:
+            fields["steps"] = tuple((int(end), float(reward)) for end, reward in fields["steps"])
         return Verdict(**fields)
 
 

@@ -84,7 +84,7 @@ def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:
 
     trained = call("train", "steelyard.toml", *TINY, "--verify.verifier", "broken:score", "--evaluate.every", "0")
     assert trained.code == 2
-    assert "could not be scored" in trained.err
+    assert "could not be judged" in trained.err
     assert "steelyard train --resume runs/stairs" in trained.err
     assert "Traceback" not in trained.err.replace("Traceback (most recent call last):\n  File", "", 1)
 

@@ -84,7 +84,9 @@ def test_trl_reward_functions_work_unchanged() -> None:
         return [float(completion.split().count(wanted)) for completion, wanted in zip(completions, letter, strict=True)]
 
     tasks = [{"prompt": "say a", "letter": "a"}, {"prompt": "say b", "letter": "b"}]
-    run = steelyard.train(tasks=tasks, verifier=reward_letters, recipe=SMALL, run={"steps": 1})
+    run = steelyard.train(
+        tasks=tasks, verifier=reward_letters, recipe=SMALL, run={"steps": 1}, verify={"pool": "inline"}
+    )
     assert run.step == 1
     assert seen
     assert set.union(*seen) == {"str"}

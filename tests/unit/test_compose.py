@@ -130,7 +130,7 @@ def sample(text: str) -> Sample:
 
 
 def judged(config: configs.Config, text: str = "good", supplied: Supplied = compose.NOTHING) -> Verdict:
-    (verdict,) = judge(compose.build_verifier(config, supplied), [Item(Task("t", "p"), sample(text))])
+    (verdict,) = judge(compose.build_verifier(config, supplied), [Item(Task("t", "p"), sample(text), 1)])
     return verdict
 
 
@@ -327,7 +327,7 @@ def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None
     config = constrained({"kind": "lark", "source": 'start: "a" start | "b"'}, spaced=False)
     verifier = compose.build_verifier(config)
     task = Task("t", "a")
-    items = [Item(task, sample_of([1, 2], text="ab", finish=finish)) for finish in ("stop", "length")]
+    items = [Item(task, sample_of([1, 2], text="ab", finish=finish), 1) for finish in ("stop", "length")]
     verdicts = [judge(verifier, [item])[0] for item in items]
     assert [(verdict.status, verdict.reward) for verdict in verdicts] == [("scored", 2.0), ("rejected", 0.0)]
     assert "cut off" in verdicts[1].reason

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from steelyard.errors import ConfigError
 from steelyard.tracking.figures import duration, number
 from steelyard.tracking.shown import choose_shown, printable
 from steelyard.types import Group, Sample, Task, Verdict
-from steelyard.verification import InlinePool, Item, Verifier
+from steelyard.verification import Item, Pool
 from steelyard.verification.check import CheckReport, summarise_check
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class _Tried:
     groups: list[Group]
     second: list[list[Verdict]]
     verifying: float
-    """Seconds of the first verification."""
+    """Seconds of the faster of two verifications: the first one also waits for workers to start."""
     sampling: float
 
 
@@ -75,10 +76,10 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with loading("torch and the model"):
-        from steelyard.compose import build_policy, build_tasks, build_verifier
+        from steelyard.compose import build_policy, build_tasks, build_trial_pool, build_verifier
         from steelyard.sampling.local import LocalSampler
 
-        verifier = build_verifier(config)
+        pool = build_trial_pool(config, build_verifier(config))
         drawn = build_tasks(config)[0].draw(0, tasks)
         policy = build_policy(config)
     sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
@@ -86,13 +87,10 @@ def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
         made = _sample(config, CountedSampler(sampler, advance), drawn, samples)
     sampling = time.perf_counter() - start
-    with counting("verifying twice", 2 * len(drawn)) as advance:
-        start = time.perf_counter()
-        first = list(_verify(verifier, drawn, made, advance))
-        verifying = time.perf_counter() - start
-        second = list(_verify(verifier, drawn, made, advance))
+    with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
+        (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
     groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]
-    return _Tried(groups, second, verifying, sampling)
+    return _Tried(groups, second, min(seconds, seconds_again), sampling)
 
 
 def _sample(config: Config, sampler: Sampler, tasks: Sequence[Task], samples: int) -> list[list[Sample]]:
@@ -104,13 +102,16 @@ def _sample(config: Config, sampler: Sampler, tasks: Sequence[Task], samples: in
 
 
 def _verify(
-    verifier: Verifier, tasks: Sequence[Task], made: Sequence[Sequence[Sample]], advance: Callable[[], None]
-) -> Iterator[list[Verdict]]:
+    pool: Pool, tasks: Sequence[Task], made: Sequence[Sequence[Sample]], advance: Callable[[], None]
+) -> tuple[list[list[Verdict]], float]:
+    """Verdicts by task, and the seconds it took."""
     from steelyard.training.phases import verify
 
+    start, found = time.perf_counter(), list[list[Verdict]]()
     for task, samples in zip(tasks, made, strict=True):
-        yield verify(InlinePool(verifier, len(samples)), [Item(task, sample) for sample in samples])
+        found.append(verify(pool, [Item(task, sample, len(samples)) for sample in samples]))
         advance()
+    return found, time.perf_counter() - start
 
 
 def _show(console: Console, config: Config, tried: _Tried, report: CheckReport) -> None:

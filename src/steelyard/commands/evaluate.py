@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, get_args
 
 from rich.table import Table
@@ -71,17 +72,18 @@ def _evaluate(
     target: Target, split: Split, count: int | None, samples: int, ks: Sequence[int]
 ) -> tuple[str, int, Evaluation]:
     with loading("torch and the model"):
-        from steelyard.compose import build_evaluator, build_verifier, tasks_of_split
+        from steelyard.compose import build_evaluator, build_pool, build_verifier, tasks_of_split
         from steelyard.sampling.local import LocalSampler
 
         config = target.config
         tasks = tasks_of_split(config, split, count or config.evaluate.tasks)
-        verifier = build_verifier(config)
+        pool = build_pool(config, build_verifier(config))
         policy, label = open_policy(target)
     sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
-    with counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples) as advance:
+    doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
+    with closing(pool), doing as advance:
         counted = CountedSampler(sampler, advance)
-        evaluator = build_evaluator(config, counted, verifier, tasks, samples=samples, ks=ks)
+        evaluator = build_evaluator(config, counted, pool, tasks, samples=samples, ks=ks)
         return label, len(tasks), evaluator.run()
 
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-CORE = ("steelyard", "torch", "transformers", "peft", "safetensors", "numpy", "pydantic", "rich", "tomli-w")
+CORE = (
+    "steelyard",
+    "torch",
+    "transformers",
+    "peft",
+    "safetensors",
+    "numpy",
+    "pydantic",
+    "cloudpickle",
+    "rich",
+    "tomli-w",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +36,11 @@ EXTRAS = {
     "wandb": Extra(("wandb",), "runs in Weights & Biases, offline too (tracking.wandb)"),
     "text": Extra(("reasoning-gym", "jsonschema"), "task families and schema checks for text"),
     "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
+    "ray": Extra(("ray",), "checking samples on a Ray cluster"),
     "gguf": Extra(("gguf",), "unpacking the small pretrained model of the tests and benchmarks"),
-    "bench": Extra(("trl", "accelerate", "lark", "xgrammar"), "the other sides of the benchmarks, and their checkers"),
+    "bench": Extra(
+        ("trl", "accelerate", "lark", "pebble", "xgrammar"), "the other sides of the benchmarks, and their checkers"
+    ),
 }
 
 

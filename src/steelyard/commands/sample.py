@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import Any, get_args
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 from rich.rule import Rule
@@ -19,6 +20,9 @@ from steelyard.errors import ConfigError
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.shown import printable, prompt_text
 from steelyard.types import Group, Prompt, Task, Verdict
+
+if TYPE_CHECKING:
+    from steelyard.verification import Pool
 
 UNJUDGED = "nobody judges it"
 
@@ -69,26 +73,24 @@ def _sample(target: Target, own: Task | None, arguments: argparse.Namespace) -> 
         from steelyard.sampling.local import LocalSampler
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import collect, requests_for
-        from steelyard.verification import InlinePool
 
         config = target.config
         tasks = [own] if own is not None else tasks_of_split(config, arguments.split, arguments.tasks)
-        verifier = _verifier(config)
+        pool = _pool(config)
         policy, label = open_policy(target)
     sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
-    with counting("sampling", len(tasks) * arguments.n) as advance:
+    with closing(pool), counting("sampling", len(tasks) * arguments.n) as advance:
         requests = requests_for(tasks, EVALUATION_STEP, arguments.n)
-        pool = InlinePool(verifier, arguments.n)
         return label, collect(CountedSampler(sampler, advance), pool, requests, build_decoding(config))
 
 
-def _verifier(config: Config):
-    from steelyard.compose import build_verifier
-    from steelyard.verification import as_verifier
+def _pool(config: Config) -> Pool:
+    from steelyard.compose import build_trial_pool, build_verifier
+    from steelyard.verification import InlinePool, as_verifier
 
     if "verifier" in config.run.supplied:
-        return as_verifier(lambda _task, _text: Verdict.unscored(UNJUDGED))
-    return build_verifier(config)
+        return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(UNJUDGED)))
+    return build_trial_pool(config, build_verifier(config))
 
 
 def _wants_columns(groups: Sequence[Group]) -> bool:

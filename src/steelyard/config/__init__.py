@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from steelyard.config.base import ScheduleConfig
+from steelyard.config.cluster import ClusterConfig
 from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.loading import build, dump, load, read_recipe, recipes
 from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
@@ -15,11 +16,13 @@ from steelyard.config.root import Config
 from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
 from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, SamplingConfig
 from steelyard.config.schema import Key, describe
-from steelyard.config.tasks import DomainConfig, TasksConfig, VerifierEntry, VerifyConfig
+from steelyard.config.tasks import DomainConfig, TasksConfig
+from steelyard.config.verify import LimitsConfig, RecycleConfig, VerifierEntry, VerifyConfig
 
 __all__ = [
     "AdaptiveKlConfig",
     "CheckpointConfig",
+    "ClusterConfig",
     "Config",
     "ConstraintConfig",
     "CreditConfig",
@@ -29,10 +32,12 @@ __all__ = [
     "Key",
     "KlConfig",
     "LengthPenaltyConfig",
+    "LimitsConfig",
     "LoraConfig",
     "LossConfig",
     "ModelConfig",
     "OptimiserConfig",
+    "RecycleConfig",
     "ReferenceConfig",
     "RunConfig",
     "SamplingConfig",

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, ValidationInfo, model_validator
 
 from steelyard.config.base import Section
+from steelyard.config.cluster import ClusterConfig
 from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.loss import LossConfig, OptimiserConfig
 from steelyard.config.model import ModelConfig, ReferenceConfig
@@ -14,7 +15,8 @@ from steelyard.config.problems import config_error
 from steelyard.config.rules import broken_rules
 from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
 from steelyard.config.sampling import CreditConfig, SamplingConfig
-from steelyard.config.tasks import DomainConfig, TasksConfig, VerifyConfig
+from steelyard.config.tasks import DomainConfig, TasksConfig
+from steelyard.config.verify import VerifyConfig
 
 
 class Config(Section):
@@ -35,6 +37,7 @@ class Config(Section):
     optimiser: OptimiserConfig = Field(default=OptimiserConfig(), description="The optimiser.")
     evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Evaluation on held-out tasks.")
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="What is saved.")
+    cluster: ClusterConfig = Field(default=ClusterConfig(), description="The Ray cluster, where one is used.")
     tracking: TrackingConfig = Field(default=TrackingConfig(), description="What is shown and logged.")
 
     @model_validator(mode="after")

@@ -1,12 +1,12 @@
-"""Where tasks come from and who checks the samples."""
+"""Where tasks come from."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, field_validator
 
-from steelyard.config.base import ImportPath, Section
+from steelyard.config.base import Section
 
 
 class TasksConfig(Section):
@@ -52,41 +52,3 @@ class DomainConfig(Section):
         if empty:
             raise ValueError(f"TOML cannot write an empty value: leave out {', '.join(empty)}")
         return value
-
-
-class VerifierEntry(Section):
-    """One of the verifiers whose weighted rewards are added up."""
-
-    function: ImportPath | None = Field(default=None, description="Your function as module:function.")
-    model: str | None = Field(default=None, description="Or a model that scores: hub id or folder.", min_length=1)
-    kind: Literal["classifier", "likelihood"] | None = Field(
-        default=None, description="How the model scores: a sequence classifier, or a causal model's likelihood."
-    )
-    weight: float = Field(default=1.0, description="Weight of this reward in the sum.")
-    name: str | None = Field(
-        default=None, description="Name of the part in metrics; empty: the function's.", min_length=1
-    )
-    mode: Literal["one", "batch", "group"] | None = Field(
-        default=None, description="How the function is called; empty: as it declares itself."
-    )
-    size: int | None = Field(default=None, description="Samples per call, with mode batch.", ge=1)
-    success_at: float | None = Field(
-        default=None, description="Reward that counts as success; empty: verify.success_at."
-    )
-
-
-class VerifyConfig(Section):
-    verifier: ImportPath | None = Field(
-        default=None, description="Your checker as module:function, found from the working directory."
-    )
-    verifiers: tuple[VerifierEntry, ...] = Field(default=(), strict=False, description="Or several, with weights.")
-    floor: float = Field(default=0.0, description="Reward of a rejected sample.")
-    success_at: float = Field(default=1.0, description="Reward from which a sample counts as a success.")
-    max_unscored: float = Field(
-        default=0.5, description="The run stops when more than this share of a step could not be scored.", ge=0, le=1
-    )
-
-    @property
-    def entries(self) -> tuple[VerifierEntry, ...]:
-        """All verifiers, the short form included."""
-        return (VerifierEntry(function=self.verifier), *self.verifiers) if self.verifier else self.verifiers

@@ -37,6 +37,8 @@ class Judge:
     floor: float = 0.0
     version: str | None = None
     deterministic: bool = True
+    isolate: bool = False
+    """It runs beside the policy: in processes of its own each would hold a copy of the model."""
     device: str = "auto"
     dtype: str = "float32"
 

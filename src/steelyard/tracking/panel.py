@@ -39,6 +39,7 @@ def rows_of(progress: Progress, width: int) -> list[Text]:
             _curve(progress, width, "reward", "reward/mean", number, _reward_notes(progress)),
             _curve(progress, width, "success", "success", percent, _eval_notes(progress)),
             _verdicts(progress),
+            _line("accidents", _accidents(progress)),
             _line("groups", _groups(progress)),
             _line("policy", _policy(progress)),
             _line("speed", _speed(progress)),
@@ -69,6 +70,8 @@ def plain_line(progress: Progress) -> str:
         ("s/step", "time/step", number),
     )
     words += [f"{label} {form(value)}" for label, name, form in named if (value := progress.get(name)) is not None]
+    if progress.accidents:
+        words.append("accidents " + ", ".join(f"{n} × {cause}" for cause, n in progress.accidents.most_common()))
     if progress.skipped:
         words.append(f"skipped {progress.skipped}")
     if (left := progress.seconds_left) is not None:
@@ -126,6 +129,12 @@ def _verdicts(progress: Progress) -> Text:
     for (name, style), value in zip(named, values, strict=True):
         row.append(f"  {percent(value)}", style=style if value else "dim").append(f" {name}", style="dim")
     return row
+
+
+def _accidents(progress: Progress) -> Text:
+    """What went wrong with the checker since the start, the most frequent first."""
+    found = [f"{count(number)} × {cause}" for cause, number in progress.accidents.most_common()]
+    return Text("   ".join(found), style="red")
 
 
 def _groups(progress: Progress) -> Text:

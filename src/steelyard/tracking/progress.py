@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from steelyard.tracking.base import Histogram, Metric
@@ -18,6 +18,8 @@ class Progress:
         self.total_steps = total_steps
         self.step = 0
         self.skipped = 0
+        self.accidents: Counter[str] = Counter()
+        """How often each accident of the checker came up so far, whatever became of the sample."""
         self._clock = clock
         self._value: dict[str, float] = {}
         self._measured_at: dict[str, int] = {}
@@ -36,6 +38,8 @@ class Progress:
             if isinstance(metric, Histogram):
                 continue
             self._value[name] = float(metric)
+            if name.startswith(("unscored/", "rejected/")):
+                self.accidents[name.partition("/")[2]] += int(metric)
             self._measured_at[name] = step
             if name in self._history:
                 self._history[name].append(float(metric))

@@ -26,7 +26,7 @@ from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import Learner, SampleLogps
 from steelyard.training.metrics import Metrics, group_metrics
-from steelyard.training.phases import Stopwatch, collect, refuse_blind_step, requests_for
+from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.training.supports import with_supports
 from steelyard.types import Group, Sample
@@ -42,7 +42,6 @@ class Plan:
     group_size: int
     decoding: Decoding
     refill_dead_groups: int = 0
-    max_unscored: float = 0.5
     evaluate_every: int = 0
     save_every: int = 0
     show_every: int = 0
@@ -102,7 +101,7 @@ class Trainer:
             self.learner.reference.after_step(self.step)
         self.sampler.publish(self.step)
         self.source.observe(groups)
-        metrics = group_metrics(groups) | update
+        metrics = group_metrics(groups) | update | self.pool.metrics()
         metrics["groups/refilled"] = refilled
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         if self.plan.show_every and self.step % self.plan.show_every == 0:
@@ -110,14 +109,16 @@ class Trainer:
         return metrics | _times(watch, time.perf_counter() - start, samples)
 
     def rollout(self, watch: Stopwatch | None = None) -> tuple[list[Group], int]:
-        """Groups of this step in slot order; dead ones are sampled anew with other tasks, as often as asked."""
+        """Groups of this step in slot order; those with nothing to learn from (all rewards equal, or too few scored)
+        are sampled anew with other tasks, as often as asked.
+        """
         watch = watch or Stopwatch()
         tasks = self.source.draw(self.step, self.plan.tasks_per_step)
         requests = requests_for(tasks, self.step, self.plan.group_size)
         groups = collect(self.sampler, self.pool, requests, self.plan.decoding, watch)
         refilled = 0
         for attempt in range(1, self.plan.refill_dead_groups + 1):
-            dead = [slot for slot, group in enumerate(groups) if group.dead]
+            dead = [slot for slot, group in enumerate(groups) if group.dead or not self.credit.kept(group)]
             if not dead:
                 break
             tasks = self.source.draw(self.step, len(dead))
@@ -127,7 +128,6 @@ class Trainer:
             ):
                 groups[slot] = group
             refilled += len(dead)
-        refuse_blind_step(groups, self.plan.max_unscored)
         return groups, refilled
 
     def assign_credit(

@@ -39,5 +39,5 @@ def group_metrics(groups: Sequence[Group]) -> Metrics:
         values = [float(verdict.parts[name]) for verdict in counted if name in verdict.parts]
         metrics[f"parts/{name}/mean"] = float(np.mean(values))
         metrics[f"parts/{name}/histogram"] = values
-    causes = Counter(verdict.cause for verdict in verdicts if not verdict.counts)
-    return metrics | {f"unscored/{cause}": float(count) for cause, count in sorted(causes.items())}
+    accidents = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
+    return metrics | {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}

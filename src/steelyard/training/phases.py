@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from steelyard.errors import VerifierError
 from steelyard.sampling.base import Decoding, Sampler, SampleRequest
 from steelyard.types import Group, Sample, SampleKey, Task, Verdict
 from steelyard.verification import Item, Pool
@@ -49,14 +48,15 @@ def collect(
 ) -> list[Group]:
     """Sample and verify at once; groups in the order of the requests, whatever order things arrived in."""
     watch = watch or Stopwatch()
-    task_of = {(request.step, request.slot, request.attempt): request.task for request in requests}
+    asked = {(request.step, request.slot, request.attempt): request for request in requests}
     samples: dict[SampleKey, Sample] = {}
     verdicts: dict[SampleKey, Verdict] = {}
     stream = sampler.sample(requests, decoding)
     while (made := _next(stream, watch)) is not None:
         samples[made.key] = made
         with watch.phase("verify"):
-            pool.submit([Item(task_of[made.key[:3]], made)])
+            request = asked[made.key[:3]]
+            pool.submit([Item(request.task, made, request.count)])
             verdicts.update(pool.completed(wait=False))
     with watch.phase("verify"):
         verdicts.update(pool.completed(wait=True))
@@ -79,17 +79,3 @@ def requests_for(
     """One request a task; ``slots`` says which places of the step they fill."""
     places = range(len(tasks)) if slots is None else slots
     return [SampleRequest(task, step, slot, count, attempt) for task, slot in zip(tasks, places, strict=True)]
-
-
-def refuse_blind_step(groups: Sequence[Group], limit: float) -> None:
-    """Stop when more than ``limit`` of the samples got no verdict: a broken checker must not pass for zero reward."""
-    verdicts = [verdict for group in groups for verdict in group.verdicts]
-    unscored = [verdict for verdict in verdicts if not verdict.counts]
-    if not verdicts or len(unscored) <= limit * len(verdicts):
-        return
-    examples = "\n".join(f"  {v.cause}: {v.reason.strip()}" for v in {v.reason: v for v in unscored[-3:]}.values())
-    raise VerifierError(
-        f"{len(unscored)} of {len(verdicts)} samples of this step could not be scored "
-        f"(verify.max_unscored is {limit}).\n"
-        f"{examples}\nMend the verifier and try it with `steelyard check`, then resume."
-    )

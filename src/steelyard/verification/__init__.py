@@ -1,32 +1,49 @@
 """Verifiers and the pools that run them. Nothing here imports torch, so workers start fast and small."""
 
-from steelyard.verification.base import Batch, Item, Mode, One, Pool, Verifier, WholeGroup
+from steelyard.verification.base import Batch, Cause, Item, Mode, One, Pool, Verifier, WholeGroup, isolated
+from steelyard.verification.blame import Blame
+from steelyard.verification.breaker import Breaker, GuardedPool
+from steelyard.verification.cache import CachedPool, VerdictCache, why_not_cached
 from steelyard.verification.check import CheckReport, summarise_check
+from steelyard.verification.composed import WeightedPool, WholeSamplesPool
 from steelyard.verification.functions import FunctionVerifier, as_verifier, for_run, load_verifier, mode_of, verifier
 from steelyard.verification.inline import InlinePool
 from steelyard.verification.judging import judge, judge_all
 from steelyard.verification.loading import load_function
+from steelyard.verification.processes import Limits, ProcessPool, Recycling
 from steelyard.verification.trl import TRLVerifier
 from steelyard.verification.weighted import Part, WeightedVerifier
 from steelyard.verification.whole import WholeSamples
 
 __all__ = [
     "Batch",
+    "Blame",
+    "Breaker",
+    "CachedPool",
+    "Cause",
     "CheckReport",
     "FunctionVerifier",
+    "GuardedPool",
     "InlinePool",
     "Item",
+    "Limits",
     "Mode",
     "One",
     "Part",
     "Pool",
+    "ProcessPool",
+    "Recycling",
     "TRLVerifier",
+    "VerdictCache",
     "Verifier",
+    "WeightedPool",
     "WeightedVerifier",
     "WholeGroup",
     "WholeSamples",
+    "WholeSamplesPool",
     "as_verifier",
     "for_run",
+    "isolated",
     "judge",
     "judge_all",
     "load_function",
@@ -34,4 +51,5 @@ __all__ = [
     "mode_of",
     "summarise_check",
     "verifier",
+    "why_not_cached",
 ]

@@ -10,16 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from steelyard.types import Sample, SampleKey, Task, Verdict
 
-EXCEPTION = "exception"
-BAD_RETURN = "bad return"
-NO_SCORE = "no score"
-EXITED = "exited"
-OUT_OF_MEMORY = "out of memory"
-"""Causes of an unscored verdict that can arise in the process that runs the verifier."""
+
+class Cause(StrEnum):
+    """What can go wrong with a checker; none of these is a judgement of the sample."""
+
+    EXCEPTION = "exception"
+    BAD_RETURN = "bad return"
+    """Not a number, no verdict, or not one an item."""
+    NO_SCORE = "no score"
+    """It returned None: it declines to judge."""
+    TIMEOUT = "timeout"
+    CPU_LIMIT = "cpu limit"
+    EXITED = "exited"
+    """``Verdict.detail`` has the code."""
+    SIGNAL = "killed by signal"
+    """``Verdict.detail`` has its name."""
+    OUT_OF_MEMORY = "out of memory"
+    OUTPUT_OVERFLOW = "output overflow"
+    LOST_WORKER = "lost worker"
+    """The process or machine that ran it, or the connection to it, went away."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +42,8 @@ class Item:
 
     task: Task
     sample: Sample
+    group_size: int
+    """How many samples the task gets; a verifier that compares them waits for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,11 @@ class Verifier(Protocol):
         ...
 
 
+def isolated(verifier: Verifier) -> bool:
+    """Whether it should run in a process of its own: always, unless it says that it can do no harm (``isolate``)."""
+    return bool(getattr(verifier, "isolate", True))
+
+
 class Pool(Protocol):
     """Carries items to a verifier and verdicts back. Every item submitted comes back exactly once."""
 
@@ -95,6 +116,10 @@ class Pool(Protocol):
         """Verdicts that are there. ``wait=True`` starts what was held back for a fuller batch or group, and goes on
         until everything submitted is done.
         """
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """What happened since this was last asked, for the metrics of a step: accidents, retries, cache hits."""
         ...
 
     def close(self) -> None:

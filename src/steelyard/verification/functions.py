@@ -19,6 +19,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast, overload
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification.base import Batch, Item, Mode, One, Verifier, WholeGroup
+from steelyard.verification.blame import Outcome, require_causes
 from steelyard.verification.calling import AnyFunction, call, name_of, require_two_arguments
 from steelyard.verification.loading import load_function
 from steelyard.verification.returns import as_scores, verdict_of
@@ -38,6 +39,8 @@ class Settings(TypedDict, total=False):
     success_at: float | None
     version: str | None
     deterministic: bool
+    isolate: bool
+    blame: Mapping[str, Outcome]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +58,16 @@ class FunctionVerifier:
     """A number r is a success when r >= this; ``None``: numbers are never one."""
     version: str | None = None
     deterministic: bool = False
+    isolate: bool = True
+    """Whether it is to run in a process of its own; ``False``: it is fast and can neither crash nor hang."""
+    blame: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
+    """What an accident that stays means, by its cause: ``{"timeout": "rejected"}``."""
 
     def __post_init__(self) -> None:
         form = {One: "f(task, text)", Batch: "f(tasks, texts)", WholeGroup: "f(task, texts)"}[type(self.mode)]
         require_two_arguments(self.function, form)
         object.__setattr__(self, "name", self.name or name_of(self.function))
+        require_causes(self.name, self.blame)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

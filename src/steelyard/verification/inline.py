@@ -6,49 +6,50 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Batch, Item, One, Verifier
-from steelyard.verification.judging import GroupKey, group_of, judge
+from steelyard.verification.base import Item, Verifier
+from steelyard.verification.blame import Blame, blame_of
+from steelyard.verification.calls import Call, Former, settle
+from steelyard.verification.judging import judge
 
 
 class InlinePool:
-    """Verifies while ``submit`` runs: single items at once, batches when full, groups of ``group_size`` when complete.
+    """Verifies while ``submit`` runs: single items at once, batches when full, groups when complete.
 
     For verifiers that are fast and cannot hang: nothing here can stop one that does.
     """
 
-    def __init__(self, verifier: Verifier, group_size: int) -> None:
-        if group_size < 1:
-            raise ValueError(f"group size {group_size}: a group holds at least one sample")
+    def __init__(self, verifier: Verifier, blame: Blame | None = None) -> None:
         self.verifier = verifier
-        self.group_size = group_size
-        self._held: dict[GroupKey | None, list[Item]] = {}
+        self.blame = blame_of(verifier, blame or Blame())
+        self._former = Former(verifier.mode)
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
 
     def submit(self, items: Sequence[Item]) -> None:
-        mode = self.verifier.mode
-        if isinstance(mode, One):
-            for item in items:
-                self._verify([item])
-            return
-        full = mode.size if isinstance(mode, Batch) else self.group_size
-        for item in items:
-            key = None if isinstance(mode, Batch) else group_of(item)
-            held = self._held.setdefault(key, [])
-            held.append(item)
-            if len(held) == full:
-                self._verify(self._held.pop(key))
+        for call in self._former.add(items):
+            self._verify(call)
 
     def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
-        while self._ready or (wait and self._held):
-            if not self._ready:
-                self._verify(self._held.pop(next(iter(self._held))))
-            yield self._ready.popleft()
+        held = self._former.flush() if wait else iter(())
+        while True:
+            while self._ready:
+                yield self._ready.popleft()
+            call = next(held, None)
+            if call is None:
+                return
+            self._verify(call)
+
+    def metrics(self) -> dict[str, float]:
+        return {}
 
     def close(self) -> None:
-        self._held.clear()
+        self._former.clear()
         self._ready.clear()
 
-    def _verify(self, items: list[Item]) -> None:
-        ordered = sorted(items, key=lambda item: item.sample.key)
-        verdicts = judge(self.verifier, ordered)
-        self._ready.extend((item.sample.key, verdict) for item, verdict in zip(ordered, verdicts, strict=True))
+    def _verify(self, call: Call) -> None:
+        calls = deque([call])
+        while calls:
+            call = calls.popleft()
+            verdicts = judge(self.verifier, call.items)
+            settled, again = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
+            self._ready.extend(settled)
+            calls.extend(again)

@@ -10,11 +10,8 @@ from types import TracebackType
 from steelyard.errors import Invalid
 from steelyard.types import Verdict
 from steelyard.verification.base import (
-    BAD_RETURN,
-    EXCEPTION,
-    EXITED,
-    OUT_OF_MEMORY,
     Batch,
+    Cause,
     Item,
     Mode,
     One,
@@ -77,17 +74,19 @@ def group_of(item: Item) -> GroupKey:
 def _checked(verdict: object, item: Item) -> Verdict:
     if isinstance(verdict, Verdict):
         return sound(verdict, item.sample.text)
-    return Verdict.unscored(BAD_RETURN, f"expected a Verdict, got {type(verdict).__name__}")
+    return Verdict.unscored(Cause.BAD_RETURN, f"expected a Verdict, got {type(verdict).__name__}")
 
 
 def _verdict_of_error(error: BaseException, floor: float) -> Verdict:
     if isinstance(error, Invalid):
         return Verdict.rejected(str(error), floor=floor)
     if isinstance(error, BadReturn):
-        return Verdict.unscored(BAD_RETURN, str(error))
+        return Verdict.unscored(Cause.BAD_RETURN, str(error))
     if isinstance(error, SystemExit):
-        return Verdict.unscored(EXITED, f"the verifier called exit with {error.code!r}")
-    cause = OUT_OF_MEMORY if isinstance(error, MemoryError) else EXCEPTION
+        return Verdict.unscored(
+            Cause.EXITED, f"the verifier called exit with {error.code!r}", detail=f"code {error.code}"
+        )
+    cause = Cause.OUT_OF_MEMORY if isinstance(error, MemoryError) else Cause.EXCEPTION
     return Verdict.unscored(cause, traceback_tail(error))
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from steelyard.errors import Invalid
 from steelyard.types import Verdict
-from steelyard.verification.base import BAD_RETURN, NO_SCORE
+from steelyard.verification.base import Cause
 
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
@@ -25,7 +25,7 @@ def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None
     score". An ``Invalid`` put into a list of scores: rejected with the floor. A Verdict: itself, if it is sound.
     """
     if raw is None:
-        return Verdict.unscored(NO_SCORE, "the verifier returned None (a return statement forgotten?)")
+        return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (a return statement forgotten?)")
     if isinstance(raw, Invalid):
         return Verdict.rejected(str(raw), floor=floor)
     if isinstance(raw, Verdict):
@@ -34,9 +34,9 @@ def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None
     if isinstance(value, bool):
         return Verdict.scored(float(value), success=value)
     if value is None:
-        return Verdict.unscored(BAD_RETURN, f"expected a number, a bool or a Verdict, got {_shown(raw)}")
+        return Verdict.unscored(Cause.BAD_RETURN, f"expected a number, a bool or a Verdict, got {_shown(raw)}")
     if not math.isfinite(value):
-        return Verdict.unscored(BAD_RETURN, f"the reward is {value}")
+        return Verdict.unscored(Cause.BAD_RETURN, f"the reward is {value}")
     return Verdict.scored(value, success=success_at is not None and value >= success_at)
 
 
@@ -52,7 +52,7 @@ def sound(verdict: Verdict, text: str) -> Verdict:
             steps=_rising(verdict.steps, len(text)),
         )
     except BadReturn as fault:
-        return Verdict.unscored(BAD_RETURN, str(fault))
+        return Verdict.unscored(Cause.BAD_RETURN, str(fault))
 
 
 def as_number(raw: object) -> float | bool | None:

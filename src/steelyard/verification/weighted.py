@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.base import NO_SCORE, Batch, Item, Mode, One, Verifier, WholeGroup
+from steelyard.verification.base import Batch, Cause, Item, Mode, One, Verifier, WholeGroup, isolated
 from steelyard.verification.judging import judge_all
 
 
@@ -59,6 +59,10 @@ class WeightedVerifier:
         return Batch(max(sizes)) if sizes else One()
 
     @property
+    def isolate(self) -> bool:
+        return any(isolated(part.verifier) for part in self.parts)
+
+    @property
     def deterministic(self) -> bool:
         return all(part.verifier.deterministic for part in self.parts)
 
@@ -79,19 +83,20 @@ class WeightedVerifier:
 
     def combine(self, verdicts: Sequence[Verdict], text_length: int) -> Verdict:
         """One verdict from the parts' verdicts, given in the order of the parts."""
-        named = [(part, verdict) for part, verdict in zip(self.parts, verdicts, strict=True)]
-        failed = [(part, v) for part, v in named if v.status == "unscored" and v.cause != NO_SCORE]
+        named = list(zip(self.parts, verdicts, strict=True))
+        failed = [(part, v) for part, v in named if v.status == "unscored" and v.cause != Cause.NO_SCORE]
         if failed:
             part, verdict = failed[0]
-            return Verdict.unscored(verdict.cause, f"{part.name}: {verdict.reason}", tries=verdict.tries)
+            return replace(verdict, reason=f"{part.name}: {verdict.reason}")
         given = [(part, verdict) for part, verdict in named if verdict.counts]
         if not given:
-            return Verdict.unscored(NO_SCORE, "every part returned None")
+            return Verdict.unscored(Cause.NO_SCORE, "every part returned None")
         raw = _raw_parts(given)
         rejected = [(part, verdict) for part, verdict in given if verdict.status == "rejected"]
         if rejected:
             part, verdict = rejected[0]
-            return Verdict("rejected", self.floor, raw, reason=f"{part.name}: {verdict.reason}")
+            reason = f"{part.name}: {verdict.reason}"
+            return replace(verdict, reward=self.floor, parts=raw, success=False, steps=(), reason=reason)
         reward = sum(part.weight * verdict.reward for part, verdict in given)
         return Verdict.scored(
             reward, success=self._success(given, reward), parts=raw, steps=_weighted_steps(given, text_length)

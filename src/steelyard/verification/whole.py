@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steelyard.types import Verdict
-from steelyard.verification.base import Item, Mode, Verifier
+from steelyard.verification.base import Item, Mode, Verifier, isolated
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,10 @@ class WholeSamples:
         return self.verifier.floor
 
     @property
+    def isolate(self) -> bool:
+        return isolated(self.verifier)
+
+    @property
     def version(self) -> str | None:
         return self.verifier.version
 
@@ -35,8 +39,12 @@ class WholeSamples:
     def deterministic(self) -> bool:
         return self.verifier.deterministic
 
+    @property
+    def cut_off(self) -> Verdict:
+        return Verdict.rejected("cut off at the token limit before its constraint let it end", floor=self.floor)
+
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
         whole = [item for item in items if item.sample.finish == "stop"]
         verdicts = iter(self.verifier.verify(whole) if whole else ())
-        cut_off = Verdict.rejected("cut off at the token limit before its constraint let it end", floor=self.floor)
+        cut_off = self.cut_off
         return [next(verdicts) if item.sample.finish == "stop" else cut_off for item in items]

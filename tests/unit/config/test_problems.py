@@ -16,7 +16,7 @@ from steelyard.errors import ConfigError
         ("--sampling.lr=1", "sampling.lr = 1: unknown key; did you mean optimiser.lr?"),
         ("--run.epochs=1", "run.epochs = 1: unknown key; did you mean optimiser.epochs?"),
         ("--loss.epoch=1", "loss.epoch = 1: unknown key; did you mean optimiser.epochs?"),
-        ("--verify.steps=1", "verify.steps = 1: unknown key; did you mean run.steps or "),
+        ("--tracking.steps=1", "tracking.steps = 1: unknown key; did you mean run.steps or "),
         ("--model.lora.dropout=0.1", "model.lora.dropout = 0.1: unknown key"),
         ("--loss.surrogate=pp_clip", "must be one of ppo_clip, gspo, cispo, reinforce; did you mean ppo_clip?"),
         ("--credit.advantage=group_nrom", "or your own as module:function; did you mean group_norm?"),

@@ -29,6 +29,7 @@ def item(text: str, prompt: Prompt = "a b ", finish: FinishReason = "stop") -> I
     return Item(
         Task("t", prompt),
         Sample(SampleKey(0, 0, 0, 0), none, 0, text, finish, Decisions(none, none, np.zeros(0, np.float32))),
+        1,
     )
 
 

@@ -123,6 +123,13 @@ def test_skipped_steps_add_up() -> None:
     assert "skipped 3" in panel_text(80, steps=3, skipped=1)
 
 
+def test_accidents_of_the_checker_add_up_by_cause() -> None:
+    assert "accidents" not in panel_text(80)
+    text = panel_text(80, steps=3, **{"unscored/timeout": 2, "rejected/timeout": 1, "unscored/lost worker": 1})
+    assert "accidents" in text
+    assert "9 × timeout   3 × lost worker" in text
+
+
 def test_a_resumed_run_counts_only_what_is_left() -> None:
     clock, screen = Clock(), console(80)
     tracker = ConsoleTracker(100, console=screen, clock=clock)

@@ -24,10 +24,10 @@ from steelyard.training import phases
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Trainer
-from steelyard.training.phases import Stopwatch, collect, refuse_blind_step, requests_for
+from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import Group, Task, Verdict
-from steelyard.verification import InlinePool, Item, as_verifier
+from steelyard.verification import Blame, InlinePool, Item, as_verifier
 from tests.tiny import digit_share, rollout, tasks, tiny_policy, tiny_trainer, weights_of
 
 
@@ -75,7 +75,7 @@ def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
     drawn = by_hand.source.draw(0, 2)
     samples = phases.sample(by_hand.sampler, requests_for(drawn, 0, 4), by_hand.plan.decoding)
     assert [tuple(sample.key)[1::2] for sample in samples] == [(slot, index) for slot in (0, 1) for index in range(4)]
-    verdicts = phases.verify(by_hand.pool, [Item(drawn[sample.key.slot], sample) for sample in samples])
+    verdicts = phases.verify(by_hand.pool, [Item(drawn[sample.key.slot], sample, 4) for sample in samples])
     assert [verdict.reward for verdict in verdicts] == [digit_share(drawn[s.key.slot], s.text) for s in samples]
     groups = [Group(drawn[slot], tuple(samples[4 * slot :][:4]), tuple(verdicts[4 * slot :][:4])) for slot in (0, 1)]
     batch = by_hand.assign_credit(groups, samples, by_hand.learner.score(samples))
@@ -209,7 +209,7 @@ def test_a_blind_step_is_refused_with_examples(tmp_path: Path) -> None:
 
     trainer = tiny_trainer(tmp_path, verifier=broken)
     with pytest.raises(
-        VerifierError, match=r"(?s)8 of 8 samples .*max_unscored is 0\.5.*no answer for t1.*steelyard check"
+        VerifierError, match=r"(?s)8 of the last 8 samples .*max_unscored is 0\.5.*no answer for t1.*steelyard check"
     ):
         trainer.train()
     assert trainer.step == 0
@@ -223,7 +223,7 @@ def test_some_unscored_samples_are_counted_and_left_out(tmp_path: Path) -> None:
             raise OSError("lost the solver")
         return digit_share(task, text)
 
-    trainer = tiny_trainer(tmp_path, verifier=shaky)
+    trainer = tiny_trainer(tmp_path, verifier=shaky, blame=Blame(tries=1))
     learnt: list[int] = []
     update = trainer.learner.update
 
@@ -238,21 +238,35 @@ def test_some_unscored_samples_are_counted_and_left_out(tmp_path: Path) -> None:
     assert rows_of(tmp_path)[0]["unscored/exception"] == 2
 
 
-@pytest.mark.parametrize(("limit", "refused"), [(0.4, True), (0.5, False), (1.0, False)])
-def test_the_share_of_unscored_samples_has_a_limit(limit: float, refused: bool) -> None:
-    samples = tuple(rollout(tiny_policy(), count=2)[:2])
-    groups = [Group(Task("t", ""), samples, (Verdict.scored(1.0), Verdict.unscored("timeout", "3 s")))]
-    if not refused:
-        return refuse_blind_step(groups, limit)
-    with pytest.raises(VerifierError, match=r"1 of 2 samples.*\n  timeout: 3 s"):
-        return refuse_blind_step(groups, limit)
+def test_the_same_accident_twice_is_a_rejection_and_counted_by_cause(tmp_path: Path) -> None:
+    def picky(task: Task, text: str) -> float:
+        if task.id == "t1":
+            raise OSError("the solver cannot do this one")
+        return digit_share(task, text)
+
+    trainer = tiny_trainer(tmp_path, verifier=picky, steps=1)
+    trainer.train()
+    (row,) = rows_of(tmp_path)
+    assert (row["share/rejected"], row["rejected/exception"]) == (0.5, 4.0)
+    assert "unscored/exception" not in row
+
+
+def test_a_group_with_too_few_scored_samples_is_refilled(tmp_path: Path) -> None:
+    def shaky(task: Task, text: str) -> float | None:
+        return next(scores) if task.id == "t0" else digit_share(task, text)
+
+    scores = iter([1.0, 0.0, None, None])
+    trainer = tiny_trainer(tmp_path, verifier=shaky, credit=Credit(min_scored=3), refill_dead_groups=1)
+    groups, refilled = trainer.rollout()
+    assert refilled >= 1
+    assert "t0" not in {group.task.id for group in groups}
 
 
 # --- evaluation ------------------------------------------------------------------------------------------------------
 
 
 def evaluator_of(trainer: Trainer, verifier: Any = digit_share) -> Evaluator:
-    pool = InlinePool(as_verifier(verifier), 2)
+    pool = InlinePool(as_verifier(verifier))
     return Evaluator(trainer.sampler, pool, tasks(3), Decoding(max_new_tokens=6), samples=2, ks=(1, 2))
 
 

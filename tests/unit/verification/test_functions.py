@@ -85,7 +85,7 @@ def test_steps_pass_from_function_to_pool(item) -> None:
     def graded(task: Task, text: str) -> Verdict:
         return Verdict.scored(1.0, steps=[(2, 0.25), (4, 0.75)])
 
-    pool = InlinePool(as_verifier(graded), group_size=1)
+    pool = InlinePool(as_verifier(graded))
     pool.submit([item("abcd")])
     assert [verdict.steps for _, verdict in pool.completed(wait=True)] == [((2, 0.25), (4, 0.75))]
 

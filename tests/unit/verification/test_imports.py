@@ -17,10 +17,10 @@ from steelyard.types import Decisions, Sample, SampleKey, Task
 import numpy as np
 domain = steelyard.domains.make_domain("sequences")
 task = steelyard.data.domain_source(domain).draw(0, 1)[0]
-pool = steelyard.verification.InlinePool(domain.verifier(), group_size=1)
+pool = steelyard.verification.InlinePool(domain.verifier())
 none = np.zeros(0, np.int32)
 sample = Sample(SampleKey(0, 0, 0, 0), none, 0, task.spec["answer"], "stop", Decisions(none, none, none))
-pool.submit([steelyard.verification.Item(task, sample)])
+pool.submit([steelyard.verification.Item(task, sample, 1)])
 print([verdict.reward for _, verdict in pool.completed(wait=True)])
 """
 

@@ -24,9 +24,9 @@ class Spy:
         return [float(text) for text in texts]
 
 
-def spied(mode: Mode, group_size: int = 2) -> tuple[Spy, InlinePool]:
+def spied(mode: Mode) -> tuple[Spy, InlinePool]:
     spy = Spy()
-    return spy, InlinePool(FunctionVerifier(spy, mode=mode), group_size)
+    return spy, InlinePool(FunctionVerifier(spy, mode=mode))
 
 
 def test_single_items_are_verified_as_they_come(item) -> None:
@@ -50,7 +50,7 @@ def test_batches_are_collected_and_a_rest_waits(group) -> None:
 
 
 def test_groups_are_verified_when_complete_and_in_order(group) -> None:
-    spy, pool = spied(WholeGroup(), group_size=2)
+    spy, pool = spied(WholeGroup())
     first, second = group("1", "2"), group("3", "4", slot=1)
     pool.submit([first[1], second[0]])
     assert spy.calls == []
@@ -61,8 +61,9 @@ def test_groups_are_verified_when_complete_and_in_order(group) -> None:
 
 
 def test_a_refilled_slot_is_another_group(item) -> None:
-    spy, pool = spied(WholeGroup(), group_size=2)
-    pool.submit([item("1", key=(0, 0, 0, 0)), item("2", key=(0, 0, 1, 0)), item("3", key=(0, 0, 1, 1))])
+    spy, pool = spied(WholeGroup())
+    keys = [(0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 1, 1)]
+    pool.submit([item(text, key=key, of=2) for text, key in zip("123", keys, strict=True)])
     assert spy.calls == [["2", "3"]]
 
 
@@ -70,7 +71,7 @@ def test_a_refilled_slot_is_another_group(item) -> None:
 def test_every_item_comes_back_exactly_once_whatever_happens(mode: Mode, group) -> None:
     items = [entry for slot in range(20) for entry in group("1", "boom", "nan", "2", slot=slot)]
     random.Random(0).shuffle(items)
-    _, pool = spied(mode, group_size=4)
+    _, pool = spied(mode)
     seen = []
     for start in range(0, len(items), 7):
         pool.submit(items[start : start + 7])
@@ -103,9 +104,20 @@ def test_an_interrupt_passes_through(item) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        InlinePool(FunctionVerifier(stop), 1).submit([item()])
+        InlinePool(FunctionVerifier(stop)).submit([item()])
 
 
-def test_a_group_of_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        InlinePool(FunctionVerifier(max), 0)
+def test_an_accident_is_tried_again_and_then_put_down_to_the_sample(item) -> None:
+    calls: list[str] = []
+
+    def shaky(task: Task, text: str) -> float:
+        calls.append(text)
+        if text == "once" and calls.count(text) > 1:
+            return 1.0
+        raise OSError(text)
+
+    pool = InlinePool(FunctionVerifier(shaky, floor=-1.0))
+    pool.submit([item("once"), item("ever", key=(0, 0, 0, 1))])
+    once, ever = (verdict for _, verdict in pool.completed(wait=True))
+    assert (once.status, once.reward, once.tries) == ("scored", 1.0, 2)
+    assert (ever.status, ever.reward, ever.cause, ever.tries) == ("rejected", -1.0, "exception", 2)

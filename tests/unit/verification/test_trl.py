@@ -139,7 +139,7 @@ def test_through_the_pool_a_function_sees_whole_groups(group) -> None:
         sizes.append(len(completions))
         return [0.0 for _ in completions]
 
-    pool = InlinePool(as_verifier(reward), group_size=3)
+    pool = InlinePool(as_verifier(reward))
     first, second = group("a", "b", "c"), group("d", "e", "f", slot=1)
     for pair in zip(first, second, strict=True):
         pool.submit(pair)

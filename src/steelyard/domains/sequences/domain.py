@@ -85,9 +85,8 @@ class Sequences:
 
     def verifier(self) -> FunctionVerifier:
         """Step rewards make other verdicts, so they have a version of their own."""
-        if self.step_rewards:
-            return FunctionVerifier(score_by_position, name=self.name, version="1-steps", deterministic=True)
-        return FunctionVerifier(score, name=self.name, version="1", deterministic=True)
+        function, version = (score_by_position, "1-steps") if self.step_rewards else (score, "1")
+        return FunctionVerifier(function, name=self.name, version=version, deterministic=True, isolate=False)
 
     def automaton(self) -> None:
         """Anything goes: to write as many words as asked is part of what is learnt."""

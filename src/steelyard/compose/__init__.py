@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -19,15 +18,13 @@ from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
+from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
+from steelyard.compose.constraint import build_constraint, check_budgets
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config, ScheduleConfig
-from steelyard.constraints.automaton import Automaton, WordConstraint
-from steelyard.constraints.base import Constraint
-from steelyard.constraints.grammar import GrammarConstraint, PerTask
-from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
-from steelyard.domains.base import Domain, Split
-from steelyard.domains.registry import make_domain
-from steelyard.errors import CheckpointError, ConfigError, VerifierError
+from steelyard.domains.base import Split
+from steelyard.errors import CheckpointError, ConfigError
 from steelyard.folders import require_free, run_folder
 from steelyard.policies.adapters import Lora
 from steelyard.policies.causal import CausalPolicy
@@ -43,35 +40,34 @@ from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.types import CutRule, Task
-from steelyard.verification import (
-    InlinePool,
-    Part,
-    Verifier,
-    WeightedVerifier,
-    WholeSamples,
-    as_verifier,
-    for_run,
-    load_function,
-    load_verifier,
-)
+from steelyard.verification import Pool
 
-
-@dataclass(frozen=True, slots=True)
-class Supplied:
-    """Parts handed over as Python objects instead of being named in the configuration."""
-
-    model: Any = None
-    tasks: Any = None
-    eval_tasks: Any = None
-    verifier: Any = None
-    constraint: Any = None
-
-
-NOTHING = Supplied()
-
-
-def build_domain(config: Config) -> Domain | None:
-    return None if config.domain is None else make_domain(config.domain.name, **config.domain.options)
+__all__ = [
+    "NOTHING",
+    "Supplied",
+    "build_constraint",
+    "build_credit",
+    "build_decoding",
+    "build_domain",
+    "build_evaluator",
+    "build_learner",
+    "build_objective",
+    "build_policy",
+    "build_pool",
+    "build_reference_of",
+    "build_tasks",
+    "build_trackers",
+    "build_trainer",
+    "build_trial_pool",
+    "build_verifier",
+    "check_budgets",
+    "divided_tasks",
+    "find_checkpoint",
+    "resume_run",
+    "schedule",
+    "start_run",
+    "tasks_of_split",
+]
 
 
 # --- policy ----------------------------------------------------------------------------------------------------------
@@ -114,69 +110,6 @@ def _model_policy(config: Config) -> CausalPolicy:
     return from_scratch_policy(Architecture(**shape), words, options, spaced=scratch.spaced)
 
 
-def build_constraint(config: Config, policy: CausalPolicy, supplied: Supplied = NOTHING) -> Constraint | None:
-    """What samples must look like: handed over, named by the configuration, or the domain's own automaton."""
-    table, given = config.constraint, supplied.constraint
-    if isinstance(given, Constraint):
-        return given
-    if isinstance(given, Automaton):
-        return _over_tokens(config, policy, given, None)
-    if given is not None:
-        raise ConfigError(f"constraint is {given!r:.80}; hand over a table, an Automaton or a Constraint")
-    if table is None:
-        domain = build_domain(config)
-        automaton = None if domain is None else domain.automaton()
-        return None if automaton is None else _over_tokens(config, policy, automaton, None)
-    if table.kind == "automaton":
-        return _over_tokens(config, policy, _load_automaton(table), table.over)
-    closed = config.model.scratch is not None
-    return GrammarConstraint(
-        table.kind,
-        _grammar_source(table),
-        token_bytes(policy.tokenizer, policy.vocabulary) if closed else policy.tokenizer,
-        end_id=policy.end_id,
-        vocabulary=policy.vocabulary,
-        canonical_runs=table.canonical_runs is not False,
-        max_tokens=config.sampling.max_new_tokens,
-    )
-
-
-def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
-    try:
-        automaton = load_function(str(table.source))(**table.options)
-    except (VerifierError, TypeError) as error:
-        raise ConfigError(f"constraint.source: {error}") from error
-    if not isinstance(automaton, Automaton):
-        raise ConfigError(f"constraint.source: {table.source} is no steelyard.constraints.automaton.Automaton")
-    return automaton
-
-
-def _grammar_source(table: configs.ConstraintConfig) -> Any:
-    if table.column is not None:
-        return PerTask(table.column)
-    if table.file is None:
-        return list(table.source) if isinstance(table.source, tuple) else table.source
-    text = Path(table.file).read_text(encoding="utf-8")
-    return json.loads(text) if table.kind in ("json_schema", "choices") else text
-
-
-def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:
-    """An automaton over the words of a closed vocabulary, or over characters lifted to the tokenizer's tokens."""
-    scratch, end = config.model.scratch, policy.end_id
-    if over is None:
-        over = "words" if scratch is not None and scratch.spaced else "characters"
-    if over == "words":
-        return WordConstraint(automaton, policy.tokenizer.get_vocab(), end_id=end, vocabulary=policy.vocabulary)
-    return CharacterConstraint(automaton, token_bytes(policy.tokenizer, policy.vocabulary), end_id=end)
-
-
-def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:
-    """Fail before the run if a task cannot be answered within the token limit."""
-    if constraint is not None:
-        for task in tasks:
-            constraint.check_budget(task, tokens)
-
-
 def build_reference_of(config: Config, policy: CausalPolicy) -> Reference | None:
     """The reference, if KL is used at all."""
     kl, reference = config.loss.kl, config.reference
@@ -201,7 +134,7 @@ def _carrier(config: Config) -> str:
     return "adapter_off" if reference.mode == "static" and lora.adapter is None else "adapter"
 
 
-# --- tasks and verifier ----------------------------------------------------------------------------------------------
+# --- tasks -----------------------------------------------------------------------------------------------------------
 
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
@@ -258,53 +191,6 @@ def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
     return load_tasks(
         where, prompt_column=tasks.prompt_column, split=tasks.split, subset=tasks.subset, limit=tasks.limit
     )
-
-
-def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
-    """The checker; under a constraint a sample that was cut off before its end is rejected without asking it."""
-    verifier, domain = for_run(_checker(config, supplied), config.run.steps), build_domain(config)
-    constrained = config.constraint is not None or supplied.constraint is not None
-    constrained = constrained or (domain is not None and domain.automaton() is not None)
-    return WholeSamples(verifier) if constrained else verifier
-
-
-def _checker(config: Config, supplied: Supplied) -> Verifier:
-    """Handed over, the domain's own, or the functions and models that the configuration names."""
-    verify, domain = config.verify, build_domain(config)
-    if supplied.verifier is not None:
-        return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
-    if domain is not None:
-        return domain.verifier()
-    if verify.verifier is not None:
-        return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
-    parts = tuple(_part(entry, verify) for entry in verify.verifiers)
-    if not parts:
-        raise ConfigError('there is no verifier: set verify.verifier = "my_module:my_function"')
-    return WeightedVerifier(parts, floor=verify.floor)
-
-
-def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
-    """What a verifier declares of itself stands; the configuration fills in floor and success for the others."""
-    found = load_function(thing) if isinstance(thing, str) else thing
-    if isinstance(found, Verifier) or (isinstance(found, type) and hasattr(found, "verify")):
-        return {}
-    several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
-    return {"floor": verify.floor} | ({} if several else {"success_at": verify.success_at})
-
-
-def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
-    if entry.function is not None:
-        chosen = {"mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
-        settings = {name: value for name, value in chosen.items() if value is not None}
-        verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
-    elif entry.model is None or entry.kind is None:
-        raise ConfigError("an entry of verify.verifiers needs a function, or a model and its kind")
-    else:
-        from steelyard.policies.judge import build_judge
-
-        settings = {"name": entry.name, "size": entry.size, "success_at": entry.success_at, "floor": verify.floor}
-        verifier = build_judge(entry.model, entry.kind, **settings)
-    return Part(verifier, entry.weight, name=entry.name or "")
 
 
 # --- algorithm -------------------------------------------------------------------------------------------------------
@@ -390,7 +276,7 @@ def build_decoding(config: Config) -> Decoding:
 def build_evaluator(
     config: Config,
     sampler: Sampler,
-    verifier: Verifier,
+    pool: Pool,
     tasks: list[Task],
     *,
     samples: int | None = None,
@@ -403,7 +289,7 @@ def build_evaluator(
         rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
     decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
     count = samples or evaluate.samples
-    return Evaluator(sampler, InlinePool(verifier, count), tasks, decoding, samples=count, ks=ks or evaluate.ks)
+    return Evaluator(sampler, pool, tasks, decoding, samples=count, ks=ks or evaluate.ks)
 
 
 def build_trackers(config: Config, folder: Path) -> Trackers:
@@ -432,10 +318,10 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     policy = build_policy(config, supplied)
     source, held_out = build_tasks(config, supplied)
     check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
-    verifier = build_verifier(config, supplied)
+    pool = build_pool(config, build_verifier(config, supplied))
     sampler = LocalSampler(policy, seed=config.run.seed, max_rows=sampling.max_rows)
     evaluating = bool(config.evaluate.every and held_out)
-    evaluator = build_evaluator(config, sampler, verifier, held_out) if evaluating else None
+    evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
     best = checkpoint.best_metric or ("eval/success" if evaluator is not None else "reward/mean")
     plan = Plan(
@@ -444,7 +330,6 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         group_size=sampling.group_size,
         decoding=build_decoding(config),
         refill_dead_groups=config.credit.refill_dead_groups,
-        max_unscored=config.verify.max_unscored,
         evaluate_every=config.evaluate.every if evaluator is not None else 0,
         save_every=checkpoint.every,
         show_every=config.tracking.samples_every,
@@ -454,7 +339,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         policy=policy,
         source=source,
         sampler=sampler,
-        pool=InlinePool(verifier, sampling.group_size),
+        pool=pool,
         credit=build_credit(config),
         learner=build_learner(config, policy, folder / "artifacts"),
         tracker=build_trackers(config, folder),

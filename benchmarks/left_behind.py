@@ -1,0 +1,57 @@
+"""Processes that a pool started and that are still there, found by the mark that all of them carry."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from steelyard.verification.processes.seat import MARK
+
+
+def marked() -> list[int]:
+    """Every living process with a keeper's mark in its environment: keepers, workers and what those started."""
+    mine = f"{MARK}=".encode()
+    return [pid for pid in _processes() if mine in _read(pid, "environ")]
+
+
+def zombies(parents: set[int] | None = None) -> list[int]:
+    """Dead processes that nobody has waited for, of these parents (default: this process and all marked ones)."""
+    parents = parents or {os.getpid(), *marked()}
+    stats = {pid: _stat(pid) for pid in _processes()}
+    return [pid for pid, stat in stats.items() if len(stat) > 1 and stat[0] == "Z" and int(stat[1]) in parents]
+
+
+def descendants() -> list[int]:
+    """Living processes that descend from this one; orphans count only if this process adopts them."""
+    parent = {pid: int(stat[1]) for pid in _processes() if len(stat := _stat(pid)) > 1 and stat[0] != "Z"}
+    found: list[int] = []
+    generation = [os.getpid()]
+    while generation:
+        generation = [pid for pid, of in parent.items() if of in generation]
+        found += generation
+    return found
+
+
+def settle_down(count: int, seconds: float = 5.0) -> int:
+    """How many marked processes there are: ``count``, as soon as that is so, or what there is when the time is over."""
+    end = time.monotonic() + seconds
+    while (there := len(marked())) != count and time.monotonic() < end:
+        time.sleep(0.02)
+    return there
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent and the rest; empty for a process that is gone."""
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _read(pid: int, what: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,1 @@
+"""Parts of a run on a Ray cluster, behind the same protocols as on one machine."""

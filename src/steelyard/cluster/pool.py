@@ -1,0 +1,189 @@
+"""The pool on a Ray cluster: one actor a node or part of it, each with worker processes of its own.
+
+Ray places the actors, moves the items and tells when an actor or its node is gone; what a verifier does to its process
+is dealt with on the node, exactly as without a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.cluster.connection import LOCAL, Connection
+from steelyard.cluster.station import Station
+from steelyard.errors import VerifierError
+from steelyard.types import SampleKey, Verdict
+from steelyard.verification import Cause, Verifier
+from steelyard.verification.background import BackgroundPool, Waiting
+from steelyard.verification.calls import Call, Settled
+from steelyard.verification.processes.seat import light
+from steelyard.verification.processes.transport import pack
+
+log = logging.getLogger("steelyard.verification")
+
+CHUNKS_AHEAD = 4
+"""Chunks that an actor has at a time: while one waits for its slowest item, others keep the workers busy."""
+CHUNK_SECONDS = 0.25
+MOST_IN_CHUNK = 512
+LOSSES = 3
+"""How often a call may be lost with its node before it counts as unscored."""
+WAKE_SECONDS = 0.05
+
+
+@dataclass(eq=False, slots=True)
+class _Actor:
+    """An actor, what it was last seen to be, and the chunks it has."""
+
+    handle: Any
+    ready: Any
+    """Answered when the actor is up."""
+    up: bool = False
+    chunks: dict[Any, _Chunk] = field(default_factory=dict[Any, "_Chunk"])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Chunk:
+    calls: tuple[Call, ...]
+    sent: float
+
+
+class RayPool(BackgroundPool):
+    """Runs a verifier on ``workers`` cores of a cluster (default: all there are).
+
+    The pool's thread hands out chunks of calls and collects verdicts; at most a few chunks an actor are under way, the
+    rest waits here. An actor that is lost is replaced, and what it had is judged again elsewhere.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        *,
+        address: str = LOCAL,
+        workers: int | None = None,
+        workers_per_actor: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(verifier)
+        self._connection = Connection(address)
+        self.ray = self._connection.ray
+        nodes = [int(node["Resources"].get("CPU", 0)) for node in self.ray.nodes() if node["Alive"]]
+        self.workers = workers or max(1, sum(nodes))
+        self.workers_per_actor = workers_per_actor or max(1, min([self.workers, *(n for n in nodes if n)]))
+        paths = [path or str(Path.cwd()) for path in sys.path]
+        self._arguments = (pack(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
+        self._call_seconds = CHUNK_SECONDS
+        self._ask_autoscaler()
+        self._actors = [self._start() for _ in range(-(-self.workers // self.workers_per_actor))]
+        self._thread.start()
+
+    def close(self) -> None:
+        super().close()
+        for actor in self._actors:
+            self.ray.kill(actor.handle)
+        self._connection.close()
+
+    def actor_processes(self) -> list[int]:
+        """Process ids of the actors that are up."""
+        return [self.ray.get(actor.handle.process.remote()) for actor in list(self._actors) if actor.up]
+
+    def _wake(self) -> None:
+        """The thread looks at the queue every moment; when there is nothing under way it waits to be told."""
+        with self._lock:
+            self._lock.notify_all()
+
+    def _work(self) -> None:
+        while not self._closing:
+            self._hand_out()
+            self._collect()
+
+    def _hand_out(self) -> None:
+        for actor in sorted(self._actors, key=lambda actor: len(actor.chunks)):
+            while actor.up and len(actor.chunks) < CHUNKS_AHEAD and (calls := self._take_chunk()):
+                items = self.ray.put([[light(item) for item in call.items] for call in calls])
+                reference = actor.handle.judge.remote(items)
+                actor.chunks[reference] = _Chunk(calls, time.monotonic())
+
+    def _take_chunk(self) -> tuple[Call, ...]:
+        """As many calls as keep an actor's workers busy for a moment, and no more than its share."""
+        size = int(CHUNK_SECONDS * self.workers_per_actor / max(self._call_seconds, 1e-6))
+        share = -(-len(self._queue) // (CHUNKS_AHEAD * len(self._actors)))
+        taken: list[Call] = []
+        while len(taken) < max(1, min(MOST_IN_CHUNK, size, share)) and (call := self._take()) is not None:
+            taken.append(call)
+        return tuple(taken)
+
+    def _collect(self) -> None:
+        """Whatever is done, or a short sleep until there is something to do."""
+        watched = {actor.ready: actor for actor in self._actors if not actor.up}
+        watched |= {reference: actor for actor in self._actors for reference in actor.chunks}
+        if not any(actor.chunks for actor in self._actors) and all(actor.up for actor in self._actors):
+            with self._lock:
+                if not self._queue and not self._closing:
+                    self._lock.wait()
+            return
+        done, _ = self.ray.wait(list(watched), num_returns=len(watched), timeout=0, fetch_local=True)
+        if not done:
+            done, _ = self.ray.wait(list(watched), num_returns=1, timeout=WAKE_SECONDS)
+        for reference in done:
+            self._answered(watched[reference], reference)
+
+    def _answered(self, actor: _Actor, reference: Any) -> None:
+        if actor not in self._actors:  # lost meanwhile; what it had was taken back
+            return
+        try:
+            answer = self.ray.get(reference)
+        except self.ray.exceptions.RayActorError as error:
+            self._lost(actor, str(error))
+            return
+        except self.ray.exceptions.RayTaskError as error:
+            raise VerifierError(str(getattr(error, "cause", error))) from error
+        if reference is actor.ready:
+            actor.up = True
+            return
+        chunk = actor.chunks.pop(reference)
+        verdicts, counts = answer
+        seconds = (time.monotonic() - chunk.sent) * self.workers_per_actor / len(chunk.calls) / CHUNKS_AHEAD
+        self._call_seconds += 0.2 * (seconds - self._call_seconds)
+        self._count(counts)
+        self._deliver([(SampleKey(*key), Verdict.from_json(json.loads(text))) for key, text in verdicts])
+
+    def _lost(self, actor: _Actor, reason: str) -> None:
+        """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
+        log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
+        self._actors[self._actors.index(actor)] = self._start()
+        calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
+        again, given_up = _after_loss(calls, reason)
+        self._count({"pool/actors_lost": 1})
+        self._put_back([Waiting(call) for call in again])
+        self._deliver(given_up)
+
+    def _start(self) -> _Actor:
+        options = {"num_cpus": self.workers_per_actor, "max_concurrency": CHUNKS_AHEAD, "max_restarts": 0}
+        handle = self.ray.remote(Station).options(**options).remote(*self._arguments)
+        return _Actor(handle, handle.process.remote())
+
+    def _ask_autoscaler(self) -> None:
+        """Tell an autoscaling cluster how many cores are wanted; on any other this does nothing."""
+        from ray.autoscaler.sdk import request_resources
+
+        request_resources(num_cpus=self.workers)
+
+
+def _after_loss(calls: Sequence[Call], reason: str) -> tuple[list[Call], Settled]:
+    """Calls to be made again after their actor was lost, and verdicts for those to which it happened too often."""
+    loss = Verdict.unscored(Cause.LOST_WORKER, reason)
+    again: list[Call] = []
+    given_up: Settled = []
+    for call in calls:
+        losses = len(call.before[0]) + 1
+        if losses < LOSSES:
+            again.append(Call(call.items, tuple((*before, loss) for before in call.before)))
+        else:
+            given_up.extend((item.sample.key, replace(loss, tries=losses)) for item in call.items)
+    return again, given_up

@@ -1,0 +1,142 @@
+"""Who checks the samples, and where: verifiers and the pools that run them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from steelyard import config as configs
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.config import Config
+from steelyard.errors import ConfigError, VerifierError
+from steelyard.verification import (
+    Blame,
+    Breaker,
+    CachedPool,
+    Cause,
+    GuardedPool,
+    InlinePool,
+    Limits,
+    Part,
+    Pool,
+    ProcessPool,
+    Recycling,
+    VerdictCache,
+    Verifier,
+    WeightedPool,
+    WeightedVerifier,
+    WholeSamples,
+    WholeSamplesPool,
+    as_verifier,
+    for_run,
+    isolated,
+    load_function,
+    load_verifier,
+    why_not_cached,
+)
+
+log = logging.getLogger("steelyard.verification")
+
+
+def build_pool(config: Config, verifier: Verifier) -> Pool:
+    """Where the verifier runs, with its cache, and a breaker before it all."""
+    verify, sampling = config.verify, config.sampling
+    window = verify.window or sampling.tasks_per_step * sampling.group_size
+    breaker = Breaker(verify.max_unscored, window, verify.when_unscored, verify.pause_seconds)
+    return GuardedPool(_pool(config, verifier), breaker)
+
+
+def build_trial_pool(config: Config, verifier: Verifier) -> Pool:
+    """The same for a look at the verifier itself: accidents are shown as they are, nothing is taken from a cache."""
+    trial = config.verify.model_copy(update={"tries": 1, "blame": dict.fromkeys(Cause, "unscored"), "cache": None})
+    return _pool(config.model_copy(update={"verify": trial}), verifier)
+
+
+def _pool(config: Config, verifier: Verifier) -> Pool:
+    if isinstance(verifier, WholeSamples):
+        return WholeSamplesPool(_pool(config, verifier.verifier), verifier.cut_off)
+    if isinstance(verifier, WeightedVerifier):
+        return WeightedPool(verifier, [_pool(config, part.verifier) for part in verifier.parts])
+    pool = _engine(config, verifier)
+    if config.verify.cache is None:
+        return pool
+    if reason := why_not_cached(verifier):
+        log.warning("%s is verified anew every time: %s", verifier.name, reason)
+        return pool
+    domain = "" if config.domain is None else config.domain.name
+    return CachedPool(pool, verifier, VerdictCache(Path(config.verify.cache)), domain)
+
+
+def _engine(config: Config, verifier: Verifier) -> Pool:
+    """In this process, in processes of its own, or on a cluster."""
+    verify = config.verify
+    blame = Blame(verify.tries, dict(verify.blame))
+    if verify.pool == "inline" or (verify.pool == "auto" and not isolated(verifier)):
+        return InlinePool(verifier, blame)
+    settings: dict[str, Any] = {
+        "limits": Limits(**{name: value or None for name, value in verify.limits}),  # pyright: ignore[reportArgumentType]
+        "recycling": Recycling(verify.recycle.items or None, verify.recycle.memory_mb or None),
+        "blame": blame,
+        "keep_children": verify.keep_children,
+        "preload": verify.preload,
+    }
+    if verify.pool == "ray":
+        from steelyard.cluster.pool import RayPool
+
+        return RayPool(verifier, address=config.cluster.address, workers=verify.workers, **settings)
+    try:
+        return ProcessPool(verifier, workers=verify.workers, **settings)
+    except VerifierError as error:
+        if verify.pool == "processes":
+            raise
+        log.warning("%s Until then it runs in this process, where a crash or a hang of it is one of the run.", error)
+        return InlinePool(verifier, blame)
+
+
+def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
+    """The checker; under a constraint a sample that was cut off before its end is rejected without asking it."""
+    verifier, domain = for_run(_checker(config, supplied), config.run.steps), build_domain(config)
+    constrained = config.constraint is not None or supplied.constraint is not None
+    constrained = constrained or (domain is not None and domain.automaton() is not None)
+    return WholeSamples(verifier) if constrained else verifier
+
+
+def _checker(config: Config, supplied: Supplied) -> Verifier:
+    """Handed over, the domain's own, or the functions and models that the configuration names."""
+    verify, domain = config.verify, build_domain(config)
+    if supplied.verifier is not None:
+        return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
+    if domain is not None:
+        return domain.verifier()
+    if verify.verifier is not None:
+        return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
+    parts = tuple(_part(entry, verify) for entry in verify.verifiers)
+    if not parts:
+        raise ConfigError('there is no verifier: set verify.verifier = "my_module:my_function"')
+    return WeightedVerifier(parts, floor=verify.floor)
+
+
+def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
+    """What a verifier declares of itself stands; the configuration fills in floor and success for the others."""
+    found = load_function(thing) if isinstance(thing, str) else thing
+    if isinstance(found, Verifier) or (isinstance(found, type) and hasattr(found, "verify")):
+        return {}
+    several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
+    return {"floor": verify.floor} | ({} if several else {"success_at": verify.success_at})
+
+
+def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
+    if entry.function is not None:
+        chosen = {"mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
+    elif entry.model is None or entry.kind is None:
+        raise ConfigError("an entry of verify.verifiers needs a function, or a model and its kind")
+    else:
+        from steelyard.policies.judge import build_judge
+
+        settings = {"name": entry.name, "size": entry.size, "success_at": entry.success_at, "floor": verify.floor}
+        verifier = build_judge(entry.model, entry.kind, **settings)
+    return Part(verifier, entry.weight, name=entry.name or "")

@@ -1,0 +1,83 @@
+"""What samples must look like, from the configuration, the domain, or handed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from steelyard import config as configs
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.config import Config
+from steelyard.constraints.automaton import Automaton, WordConstraint
+from steelyard.constraints.base import Constraint
+from steelyard.constraints.grammar import GrammarConstraint, PerTask
+from steelyard.constraints.trie import CharacterConstraint, token_bytes
+from steelyard.errors import ConfigError, VerifierError
+from steelyard.policies.causal import CausalPolicy
+from steelyard.types import Task
+from steelyard.verification import load_function
+
+
+def build_constraint(config: Config, policy: CausalPolicy, supplied: Supplied = NOTHING) -> Constraint | None:
+    """What samples must look like: handed over, named by the configuration, or the domain's own automaton."""
+    table, given = config.constraint, supplied.constraint
+    if isinstance(given, Constraint):
+        return given
+    if isinstance(given, Automaton):
+        return _over_tokens(config, policy, given, None)
+    if given is not None:
+        raise ConfigError(f"constraint is {given!r:.80}; hand over a table, an Automaton or a Constraint")
+    if table is None:
+        domain = build_domain(config)
+        automaton = None if domain is None else domain.automaton()
+        return None if automaton is None else _over_tokens(config, policy, automaton, None)
+    if table.kind == "automaton":
+        return _over_tokens(config, policy, _load_automaton(table), table.over)
+    closed = config.model.scratch is not None
+    return GrammarConstraint(
+        table.kind,
+        _grammar_source(table),
+        token_bytes(policy.tokenizer, policy.vocabulary) if closed else policy.tokenizer,
+        end_id=policy.end_id,
+        vocabulary=policy.vocabulary,
+        canonical_runs=table.canonical_runs is not False,
+        max_tokens=config.sampling.max_new_tokens,
+    )
+
+
+def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
+    try:
+        automaton = load_function(str(table.source))(**table.options)
+    except (VerifierError, TypeError) as error:
+        raise ConfigError(f"constraint.source: {error}") from error
+    if not isinstance(automaton, Automaton):
+        raise ConfigError(f"constraint.source: {table.source} is no steelyard.constraints.automaton.Automaton")
+    return automaton
+
+
+def _grammar_source(table: configs.ConstraintConfig) -> Any:
+    if table.column is not None:
+        return PerTask(table.column)
+    if table.file is None:
+        return list(table.source) if isinstance(table.source, tuple) else table.source
+    text = Path(table.file).read_text(encoding="utf-8")
+    return json.loads(text) if table.kind in ("json_schema", "choices") else text
+
+
+def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:
+    """An automaton over the words of a closed vocabulary, or over characters lifted to the tokenizer's tokens."""
+    scratch, end = config.model.scratch, policy.end_id
+    if over is None:
+        over = "words" if scratch is not None and scratch.spaced else "characters"
+    if over == "words":
+        return WordConstraint(automaton, policy.tokenizer.get_vocab(), end_id=end, vocabulary=policy.vocabulary)
+    return CharacterConstraint(automaton, token_bytes(policy.tokenizer, policy.vocabulary), end_id=end)
+
+
+def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:
+    """Fail before the run if a task cannot be answered within the token limit."""
+    if constraint is not None:
+        for task in tasks:
+            constraint.check_budget(task, tokens)

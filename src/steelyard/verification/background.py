@@ -1,0 +1,147 @@
+"""What pools with workers share: a thread that runs the workers, and what it and the caller hand to each other."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.errors import VerifierError
+from steelyard.types import SampleKey, Verdict
+from steelyard.verification.base import Item, Verifier
+from steelyard.verification.calls import Call, Former, Settled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """A call in the queue, and the place at which it had an accident before."""
+
+    call: Call
+    avoid: object = None
+
+
+class BackgroundPool(ABC):
+    """A pool whose thread works on the queue while the caller samples or learns.
+
+    The queue, the verdicts and the counts are shared under one lock; everything else belongs to the thread. Verdicts
+    are fetched with :meth:`completed`, or go to a ``listener`` as they come, in the pool's own thread.
+    """
+
+    def __init__(self, verifier: Verifier, listener: Callable[[Settled], None] | None = None) -> None:
+        self.verifier = verifier
+        self._listener = listener
+        self._former = Former(verifier.mode)
+        self._lock = threading.Condition()
+        self._queue: deque[Waiting] = deque()
+        self._ready: deque[tuple[SampleKey, Verdict]] = deque()
+        self._outstanding = 0
+        self._counts: dict[str, float] = {}
+        self._broken: BaseException | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="verification", daemon=True)
+
+    # --- for the caller ----------------------------------------------------------------------------------------------
+
+    def submit(self, items: Sequence[Item]) -> None:
+        with self._lock:
+            self._outstanding += len(items)
+            self._enqueue(self._former.add(items))
+
+    def submit_calls(self, calls: Sequence[Call]) -> None:
+        """Hand over calls that somebody else has formed."""
+        with self._lock:
+            self._outstanding += sum(len(call.items) for call in calls)
+            self._enqueue(calls)
+
+    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+        if wait:
+            with self._lock:
+                self._enqueue(self._former.flush())
+        while True:
+            with self._lock:
+                while wait and self._outstanding and not self._ready and self._broken is None:
+                    self._lock.wait()
+                self._raise_if_broken()
+                there = list(self._ready)
+                self._ready.clear()
+            if not there:
+                return
+            yield from there
+
+    def metrics(self) -> dict[str, float]:
+        """Lost workers and calls that were made again, if there were any since this was last asked."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return counts
+
+    def require_working(self) -> None:
+        """Raises what broke the pool, if anything did."""
+        with self._lock:
+            self._raise_if_broken()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        self._wake()
+        self._thread.join()
+
+    def _enqueue(self, calls: Iterable[Call]) -> None:
+        self._raise_if_broken()
+        self._queue.extend(Waiting(call) for call in calls)
+        self._wake()
+
+    def _raise_if_broken(self) -> None:
+        if self._closing:
+            raise VerifierError("the pool is closed")
+        if self._broken is not None:
+            raise VerifierError(str(self._broken)) from self._broken
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Take calls from the queue and deliver verdicts until the pool is closing."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """There is something new in the queue, or the pool is closing."""
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - the caller learns of it instead of waiting for ever
+            with self._lock:
+                self._broken = error
+                self._lock.notify_all()
+
+    def _take(self, place: object = None) -> Call | None:
+        """The first call in the queue that did not fail at this place before."""
+        with self._lock:
+            for number, waiting in enumerate(self._queue):
+                if place is None or waiting.avoid is not place:
+                    del self._queue[number]
+                    return waiting.call
+        return None
+
+    def _put_back(self, waiting: Sequence[Waiting]) -> None:
+        """At the front, in this order."""
+        with self._lock:
+            self._queue.extendleft(reversed(waiting))
+
+    def _deliver(self, settled: Settled) -> None:
+        with self._lock:
+            self._outstanding -= len(settled)
+            if self._listener is None:
+                self._ready.extend(settled)
+                self._lock.notify_all()
+        if self._listener is not None:
+            self._listener(settled)
+
+    def _count(self, counts: Mapping[str, float]) -> None:
+        with self._lock:
+            for name, number in counts.items():
+                self._counts[name] = self._counts.get(name, 0.0) + number

@@ -1,0 +1,94 @@
+"""The circuit breaker: when too much cannot be judged, pause, say why, and stop or go on as configured."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from steelyard.errors import VerifierError
+from steelyard.types import SampleKey, Verdict
+from steelyard.verification.base import Item, Pool
+
+log = logging.getLogger("steelyard.verification")
+EXAMPLES = 3
+
+
+class Breaker:
+    """Watches the last ``window`` verdicts; more than ``share`` of them accidents means that the checker is broken.
+
+    Accidents count also where they ended as rejections: a checker that fails on everything must not pass for a policy
+    that makes nothing right.
+    """
+
+    def __init__(
+        self,
+        share: float = 0.5,
+        window: int = 64,
+        then: Literal["stop", "go on"] = "stop",
+        pause_seconds: float = 10.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.share, self.then, self.pause_seconds, self._sleep = share, then, pause_seconds, sleep
+        self._last: deque[Verdict] = deque(maxlen=window)
+        self._accidents = 0
+
+    def observe(self, verdict: Verdict) -> None:
+        """Raises :class:`VerifierError` if this one is too many and the run is to stop."""
+        if len(self._last) == self._last.maxlen:
+            self._accidents -= self._last[0].accident
+        self._last.append(verdict)
+        self._accidents += verdict.accident
+        if len(self._last) == self._last.maxlen and self._accidents > self.share * len(self._last):
+            self._trip()
+
+    def _trip(self) -> None:
+        message = self._message()
+        self._last.clear()
+        self._accidents = 0
+        if self.then == "stop":
+            raise VerifierError(message + "\nMend the verifier and try it with `steelyard check`, then resume.")
+        log.error("%s\nGoing on in %g s, as verify.when_unscored says.", message, self.pause_seconds)
+        self._sleep(self.pause_seconds)
+
+    def _message(self) -> str:
+        accidents = [verdict for verdict in self._last if verdict.accident]
+        causes = Counter(_kind(verdict) for verdict in accidents)
+        counted = ", ".join(f"{count} × {cause}" for cause, count in causes.most_common())
+        examples = list({_kind(verdict) + verdict.reason: verdict for verdict in accidents}.values())[-EXAMPLES:]
+        shown = "\n".join(f"  {_kind(verdict)}: {_indented(verdict.reason)}" for verdict in examples)
+        return (
+            f"{len(accidents)} of the last {len(self._last)} samples could not be judged: {counted} "
+            f"(verify.max_unscored is {self.share}).\n{shown}"
+        )
+
+
+class GuardedPool:
+    """A pool whose verdicts the breaker sees."""
+
+    def __init__(self, pool: Pool, breaker: Breaker) -> None:
+        self.pool, self.breaker = pool, breaker
+
+    def submit(self, items: Sequence[Item]) -> None:
+        self.pool.submit(items)
+
+    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+        for key, verdict in self.pool.completed(wait=wait):
+            self.breaker.observe(verdict)
+            yield key, verdict
+
+    def metrics(self) -> dict[str, float]:
+        return self.pool.metrics()
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def _kind(verdict: Verdict) -> str:
+    return f"{verdict.cause} ({verdict.detail})" if verdict.detail else verdict.cause
+
+
+def _indented(reason: str) -> str:
+    return reason.strip().replace("\n", "\n    ")

@@ -1,0 +1,348 @@
+"""One place of the pool: a keeper, the worker it keeps at the moment, and the calls that worker has been given."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steelyard.types import Decisions, Verdict
+from steelyard.verification.base import Cause, Item
+from steelyard.verification.calls import Call
+from steelyard.verification.processes.descendants import end_marked
+from steelyard.verification.processes.frames import BrokenFrameError, JsonReader, frame
+from steelyard.verification.processes.keeper import HUNG_UP, KILL, ORDER, Setup
+from steelyard.verification.processes.output import Output
+from steelyard.verification.processes.worker import NO_CONNECTION
+
+MARK = "STEELYARD_KEEPER"
+START_SECONDS = 300.0
+"""How long a worker may take to import the verifier."""
+KEEPER_SECONDS = 15.0
+"""How long a keeper may take to end a worker before it is ended itself."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_PROGRAM = """\
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from steelyard.verification.processes.keeper import main
+main(int(sys.argv[2]), int(sys.argv[3]))
+"""
+_CHUNK = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The worker judged a call."""
+
+    call: Call
+    verdicts: list[Verdict]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The worker is gone: ``accident`` happened to the call it was at, ``untouched`` were waiting behind it."""
+
+    call: Call | None
+    accident: Verdict | None
+    untouched: list[Call]
+
+
+@dataclass(frozen=True, slots=True)
+class CannotStart:
+    """The verifier could not be loaded."""
+
+    reason: str
+
+
+Event = Answered | Ended | CannotStart
+
+
+class Seat:
+    """Talks to one keeper and its worker without ever waiting for them; what happened comes back as events."""
+
+    def __init__(self, setup: Setup, seconds: float | None) -> None:
+        self.setup = setup
+        self.seconds = seconds
+        self.output = Output(1024 * setup.rules.limits.output_kb)
+        self.calls: deque[Call] = deque()
+        """Given to the worker and not answered; it is at the first one."""
+        self.started_in_vain = 0
+        self._start()
+
+    # --- what the pool asks ------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether the worker takes calls."""
+        return self._ready and self.connection is not None and not self._retired and self._doom is None
+
+    @property
+    def sockets(self) -> list[tuple[socket.socket, bool]]:
+        """What to wait for, and whether there is something to write to it."""
+        waiting = [(self.control, False)]
+        if self.connection is not None:
+            waiting.append((self.connection, bool(self._unsent)))
+        return waiting
+
+    @property
+    def deadline(self) -> float | None:
+        """When :meth:`overdue` should be called."""
+        return self._deadline
+
+    def give(self, call: Call) -> None:
+        self._unsent += frame(pickle.dumps([light(item) for item in call.items], protocol=5))
+        self.calls.append(call)
+        if len(self.calls) == 1:
+            self._begin()
+        self.write()
+
+    def write(self) -> None:
+        """Send as much as the worker's connection takes."""
+        while self._unsent and self.connection is not None:
+            try:
+                sent = self.connection.send(self._unsent[:_CHUNK])
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # gone; the keeper will tell how
+                self._unsent.clear()
+                return
+            del self._unsent[:sent]
+
+    def overdue(self) -> list[Event]:
+        """The call took too long, the worker too long to start, or the keeper too long to end it."""
+        if self._doom is not None:
+            self.process.kill()
+            self._deadline = None
+        elif not self._ready:
+            self.process.kill()
+            self._deadline = None
+            return [CannotStart(f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}")]
+        else:
+            self._condemn(Cause.TIMEOUT, f"no verdict after {self._allowed(self.calls[0]):g} s")
+        return []
+
+    def close(self) -> None:
+        """Let go: the keeper ends its worker, and itself."""
+        self.control.close()
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+
+    def wait_closed(self) -> None:
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            end_marked(self._mark)
+        self.output.close()
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def read(self, source: socket.socket) -> list[Event]:
+        return self._read_control() if source is self.control else self._read_connection()
+
+    def _read_control(self) -> list[Event]:
+        events: list[Event] = []
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self.control, _CHUNK, 8)
+            except (BlockingIOError, InterruptedError):
+                return events
+            except OSError:
+                data, descriptors = b"", []
+            self._descriptors.extend(descriptors)
+            if not data:
+                return [*events, *self._keeper_gone()]
+            for message in self._control_reader.feed(data):
+                events.extend(self._heard(message))
+
+    def _heard(self, message: dict[str, Any]) -> list[Event]:
+        if "started" in message:
+            self._worker_started(int(message["started"]))
+        elif "ended" in message:
+            return self._worker_ended(int(message["status"]), bool(message["killed"]))
+        elif "failed" in message:
+            return [CannotStart(message["failed"])]
+        elif "threads" in message:  # it must not be forked from: every worker imports the verifier by itself
+            self.setup = replace(self.setup, preload=False)
+        return []
+
+    def _read_connection(self) -> list[Event]:
+        events: list[Event] = []
+        while self.connection is not None:
+            try:
+                data = self.connection.recv(_CHUNK)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self._hang_up()
+                break
+            try:
+                for message in self._reader.feed(data):
+                    events.extend(self._answered(message))
+            except (BrokenFrameError, KeyError, TypeError, ValueError) as error:
+                self._condemn(Cause.LOST_WORKER, f"its answer makes no sense ({type(error).__name__}: {error})")
+        return events
+
+    def _answered(self, message: dict[str, Any]) -> list[Event]:
+        if "ready" in message:
+            self._ready, self._deadline, self.started_in_vain = True, None, 0
+            return []
+        if "failed" in message:
+            return [CannotStart(message["failed"])]
+        verdicts = [Verdict.from_json(data) for data in message["verdicts"]]
+        if not self.calls or len(verdicts) != len(self.calls[0].items):
+            raise ValueError(f"{len(verdicts)} verdicts for {len(self.calls[0].items) if self.calls else 0} items")
+        self._retired = bool(message["last"])
+        call, seconds = self.calls.popleft(), time.monotonic() - self._began
+        self._begin()
+        return [Answered(call, verdicts, seconds)]
+
+    # --- a worker's life ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """A keeper of its own program, with nothing of this process but what it is told."""
+        self._mark = f"{MARK}={uuid.uuid4().hex}"
+        name, _, value = self._mark.partition("=")
+        environment = {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ, name: value}
+        self.control, theirs = socket.socketpair()
+        paths = json.dumps([path or str(Path.cwd()) for path in sys.path])
+        self.output.start()
+        self.process = subprocess.Popen(  # noqa: S603 - this interpreter and a program of ours
+            [sys.executable, "-u", "-c", _PROGRAM, paths, str(theirs.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=self.output.descriptor,
+            stderr=self.output.descriptor,
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+            start_new_session=True,
+        )
+        theirs.close()
+        with suppress(OSError):  # a keeper that is already gone is noticed when its end is read
+            self.control.sendall(frame(pickle.dumps(self.setup)))
+        self.control.setblocking(False)
+        self._control_reader = JsonReader()
+        self._descriptors: deque[int] = deque()
+        self._forget_worker()
+        self._deadline = time.monotonic() + START_SECONDS
+
+    def _forget_worker(self) -> None:
+        self.connection: socket.socket | None = None
+        self._pid = 0
+        self._ready = self._retired = False
+        self._doom: Verdict | None = None
+        """What the pool ended the worker for."""
+        self._unsent = bytearray()
+        self._reader = JsonReader()
+        self._began = 0.0
+        self._deadline: float | None = None
+
+    def _worker_started(self, pid: int) -> None:
+        self._forget_worker()
+        self._pid = pid
+        self.connection = socket.socket(fileno=self._descriptors.popleft())
+        self.connection.setblocking(False)
+        self._deadline = time.monotonic() + START_SECONDS
+
+    def _begin(self) -> None:
+        """The worker turns to the first of its calls."""
+        self._began = time.monotonic()
+        limited = self.calls and self.seconds is not None
+        self._deadline = self._began + self._allowed(self.calls[0]) if limited else None
+
+    def _allowed(self, call: Call) -> float:
+        return (self.seconds or 0.0) * len(call.items)
+
+    def _condemn(self, cause: Cause, reason: str) -> None:
+        if self._doom is None:
+            self._doom = Verdict.unscored(cause, reason)
+            self._order(KILL)
+
+    def _hang_up(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+        if self._doom is None and not self._retired:
+            self._order(HUNG_UP)
+
+    def _order(self, what: bytes) -> None:
+        self._deadline = time.monotonic() + KEEPER_SECONDS
+        with suppress(OSError):
+            self.control.send(ORDER.pack(what, self._pid))
+
+    def _worker_ended(self, status: int, killed: bool) -> list[Event]:
+        events = self._read_connection()  # what it answered before it ended counts
+        self.started_in_vain += not self._ready
+        accident = None if self._retired else self._accident(status, killed)
+        events.append(self._gone(accident))
+        if self.connection is not None:
+            self.connection.close()
+        self._forget_worker()
+        self._deadline = time.monotonic() + START_SECONDS
+        return events
+
+    def _keeper_gone(self) -> list[Event]:
+        events = self._read_connection()
+        self.process.kill()
+        self.process.wait()
+        end_marked(self._mark)
+        self.started_in_vain += not self._ready and self.setup.preload
+        lost = Verdict.unscored(Cause.LOST_WORKER, f"its keeper ended with {self.process.returncode}{self._printed()}")
+        events.append(self._gone(self._doom or lost))
+        self.close()
+        self._start()
+        return events
+
+    def _gone(self, accident: Verdict | None) -> Ended:
+        """Take back all calls; the first one had the accident."""
+        calls = list(self.calls)
+        self.calls.clear()
+        if accident is None or not calls:
+            return Ended(None, accident, calls)
+        return Ended(calls[0], accident, calls[1:])
+
+    def _accident(self, status: int, killed: bool) -> Verdict:
+        """What the way the worker ended means."""
+        printed = self._printed()
+        if self._doom is not None:
+            return replace(self._doom, reason=self._doom.reason + printed)
+        if killed or status == NO_CONNECTION:
+            return Verdict.unscored(Cause.LOST_WORKER, "the verifier closed the worker's connection" + printed)
+        if status >= 0:
+            return Verdict.unscored(Cause.EXITED, f"exit code {status}{printed}", detail=f"code {status}")
+        if status == -signal.SIGXCPU:
+            return Verdict.unscored(Cause.CPU_LIMIT, f"no verdict within the processor time allowed{printed}")
+        if status == -signal.SIGABRT and "bad_alloc" in printed:
+            return Verdict.unscored(Cause.OUT_OF_MEMORY, printed.strip())
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+        return Verdict.unscored(Cause.SIGNAL, name + printed, detail=name)
+
+    def _printed(self) -> str:
+        tail = self.output.tail()
+        return f"\n{tail}" if tail else ""
+
+
+def light(item: Item) -> Item:
+    """The item without what only the learner reads."""
+    return replace(item, sample=replace(item.sample, decisions=_NO_DECISIONS))
+
+
+_NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
+"""What was drawn at each decision stays with the run."""

@@ -1,0 +1,84 @@
+"""How a verifier gets to a worker: by the names under which its parts can be imported, or, said aloud, by value.
+
+What is defined in a module travels as ``module`` and name, and the worker imports it. A lambda, a closure and anything
+defined in a notebook or in the script that was started have no such name: their code is sent (cloudpickle).
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import operator
+import pickle
+from types import FunctionType
+from typing import Any
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+
+from steelyard.errors import VerifierError
+from steelyard.verification.base import Verifier
+from steelyard.verification.calling import name_of
+
+log = logging.getLogger("steelyard.verification")
+
+
+def pack(verifier: Verifier) -> bytes:
+    """The verifier as bytes for :func:`unpack`; says aloud what is sent by value."""
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer)
+    try:
+        pickler.dump(verifier)
+    except Exception as error:
+        raise VerifierError(
+            f"verifier {verifier.name} cannot be sent to another process ({type(error).__name__}: {error}). Define it "
+            "in a module of its own, build what it needs inside it, or run it in this process with "
+            'verify.pool = "inline".'
+        ) from error
+    if pickler.by_value:
+        log.warning(
+            "%s: not importable by name, so its code is sent to the workers as it is now; what it changes there "
+            "is not seen here. Put it into a module to have it imported instead.",
+            ", ".join(sorted(pickler.by_value)),
+        )
+    return buffer.getvalue()
+
+
+def unpack(payload: bytes) -> Verifier:
+    return pickle.loads(payload)  # noqa: S301 - from the run that started this worker
+
+
+class _Pickler(pickle.Pickler):
+    """Functions by import path where they have one; ``by_value`` names the others."""
+
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer, protocol=5)
+        self.by_value: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, FunctionType):
+            found = _named(obj)
+            if found is obj:
+                return NotImplemented
+            if getattr(found, "function", None) is obj:  # decorated with @verifier: the name is the verifier's
+                return _function_of, (obj.__module__, obj.__qualname__)
+            self.by_value.add(name_of(obj))
+        elif not isinstance(obj, type) or _named(obj) is obj:
+            return NotImplemented
+        else:
+            self.by_value.add(obj.__name__)
+        return cloudpickle.loads, (cloudpickle.dumps(obj),)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _named(obj: Any) -> Any:
+    """What can be imported under the object's own name; the started script itself cannot."""
+    if obj.__module__ in (None, "__main__") or "<" in obj.__qualname__:
+        return None
+    try:
+        return operator.attrgetter(obj.__qualname__)(importlib.import_module(obj.__module__))
+    except (ImportError, AttributeError):
+        return None
+
+
+def _function_of(module: str, name: str) -> FunctionType:
+    return operator.attrgetter(name)(importlib.import_module(module)).function

@@ -1,0 +1,311 @@
+"""The process pool against verifiers that really crash, hang, fork, flood and lie."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steelyard
+from benchmarks import misbehaving
+from benchmarks.faults import judged
+from benchmarks.left_behind import marked, settle_down, zombies
+from benchmarks.misbehaving import EXPECTED, FINE, LIMITS, Expected
+from steelyard.errors import VerifierError
+from steelyard.types import Task, Verdict
+from steelyard.verification import Limits, ProcessPool, Recycling, as_verifier
+
+pytestmark = pytest.mark.faults
+SOURCE = Path(steelyard.__file__).parents[1]
+
+
+@contextmanager
+def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
+    """A pool of one worker, of which nothing may be left at the end."""
+    declared = settings.pop("declared", {})
+    pool = ProcessPool(as_verifier(function, **declared), **{"workers": 1, "limits": LIMITS, **settings})
+    try:
+        yield pool
+    finally:
+        pool.close()
+    assert settle_down(0) == 0, "a process was left behind"
+    assert zombies({os.getpid()}) == []
+
+
+def seen(verdict: Verdict) -> Expected:
+    return Expected(verdict.status, verdict.cause, verdict.detail)
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_every_misbehaviour_ends_as_what_it_is_and_the_next_item_is_judged(kind: str) -> None:
+    with pool_of(misbehaving.misbehave) as pool:
+        first, bad, last = judged(pool, [FINE, kind, FINE])
+        assert seen(bad) == EXPECTED[kind], bad.reason
+        assert first.status == last.status == "scored"
+        assert settle_down(2) == 2, "one keeper and one worker"
+        assert zombies() == []
+
+
+def test_one_that_crashes_a_batch_costs_the_others_nothing() -> None:
+    with pool_of(misbehaving.misbehave_in_batches, declared={"mode": "batch", "size": 4}) as pool:
+        verdicts = judged(pool, [FINE, "segfault", FINE, FINE, "few", FINE])
+    assert [verdict.status for verdict in verdicts] == [
+        "scored",
+        "rejected",
+        "scored",
+        "scored",
+        "rejected",
+        "scored",
+    ]
+    assert (verdicts[1].detail, verdicts[4].cause) == ("SIGSEGV", "bad return")
+
+
+def crashing_group(task: Task, texts: list[str]) -> list[float]:
+    if "die" in texts:
+        os.abort()
+    return [float(len(text)) for text in texts]
+
+
+def test_a_group_that_crashes_is_unscored_as_a_whole() -> None:
+    with pool_of(crashing_group, declared={"mode": "group"}) as pool:
+        texts = ["a", "die", "b", "c"]
+        pool.submit([misbehaving.item(number, text, group_size=2) for number, text in enumerate(texts)])
+        found = {2 * key.slot + key.sample: verdict for key, verdict in pool.completed(wait=True)}
+    assert [found[number].status for number in range(4)] == ["unscored", "unscored", "scored", "scored"]
+    assert found[0].detail == "SIGABRT"
+    assert found[0].tries == 2
+
+
+def burn(task: Task, text: str) -> float:
+    end = time.process_time() + float(text)
+    while time.process_time() < end:
+        pass
+    return 1.0
+
+
+def test_processor_time_is_counted_anew_for_every_item() -> None:
+    with pool_of(burn, limits=Limits(seconds=60, cpu_seconds=1)) as pool:
+        verdicts = judged(pool, ["0.7", "0.7", "0.7", "30"])
+    assert [verdict.cause for verdict in verdicts] == ["", "", "", "cpu limit"]
+
+
+def large_file(task: Task, text: str) -> float:
+    with open(os.path.join(text, "large"), "wb") as file:  # noqa: PTH118, PTH123 - as a verifier would
+        file.truncate(2**30)
+        file.write(b"x")
+    return 1.0
+
+
+def many_files(task: Task, text: str) -> float:
+    held = [open(os.devnull) for _ in range(200)]  # noqa: PTH123, SIM115
+    return float(len(held))
+
+
+def test_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
+    with pool_of(large_file, limits=Limits(file_mb=1)) as pool:
+        assert "File too large" in judged(pool, [str(tmp_path)])[0].reason
+    with pool_of(many_files, limits=Limits(open_files=64)) as pool:
+        assert "Too many open files" in judged(pool, ["x"])[0].reason
+
+
+def say_and_die(task: Task, text: str) -> float:
+    print("here is why", text)
+    os._exit(9)
+
+
+def test_the_end_of_what_it_printed_is_in_the_reason() -> None:
+    with pool_of(say_and_die) as pool:
+        first, second = judged(pool, ["one", "two"])
+    assert "here is why one" in first.reason
+    assert "two" in second.reason
+    assert "one" not in second.reason, "only what this item printed"
+
+
+def process_id(task: Task, text: str) -> float:
+    return float(os.getpid())
+
+
+def hoard(task: Task, text: str) -> float:
+    HELD.append(bytearray(b"x" * 2**20 * 40))
+    return float(os.getpid())
+
+
+HELD: list[bytearray] = []
+
+
+def test_workers_are_recycled_after_so_many_items_or_so_much_memory() -> None:
+    with pool_of(process_id, recycling=Recycling(items=10)) as pool:
+        pids = [verdict.reward for verdict in judged(pool, [FINE] * 40)]
+        assert len(set(pids)) == 4
+        assert pool.metrics() == {}, "nobody was lost"
+    with pool_of(hoard, recycling=Recycling(memory_mb=120)) as pool:
+        assert len({verdict.reward for verdict in judged(pool, [FINE] * 12)}) >= 3
+
+
+def start_helper(task: Task, text: str) -> float:
+    """A verifier that keeps a process of its own from item to item."""
+    if not HELPERS:
+        HELPERS.append(subprocess.Popen(["sleep", "1000"]))
+    return float(HELPERS[0].poll() is None)
+
+
+HELPERS: list[subprocess.Popen[bytes]] = []
+
+
+def test_children_live_on_only_if_asked() -> None:
+    with pool_of(start_helper, keep_children=True) as pool:
+        assert [verdict.reward for verdict in judged(pool, [FINE] * 3)] == [1.0, 1.0, 1.0]
+    with pool_of(start_helper) as pool:
+        assert [verdict.reward for verdict in judged(pool, [FINE] * 3)] == [1.0, 0.0, 0.0]
+
+
+def patient(task: Task, text: str) -> float:
+    time.sleep(0.3)
+    return 1.0
+
+
+@pytest.mark.parametrize("victim", ["worker", "keeper"])
+def test_a_killed_process_of_the_pool_costs_nothing(victim: str) -> None:
+    with pool_of(patient) as pool:
+        judged(pool, [FINE])
+        keeper, worker = sorted(marked())
+        pool.submit([misbehaving.item(0, FINE)])
+        time.sleep(0.1)
+        os.kill(worker if victim == "worker" else keeper, signal.SIGKILL)
+        ((_, verdict),) = pool.completed(wait=True)
+        assert (verdict.status, verdict.tries) == ("scored", 2)
+
+
+PROGRAM = """
+import sys, time
+from benchmarks import misbehaving
+from steelyard.verification import ProcessPool, as_verifier
+from benchmarks.faults import judged
+pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=2)
+judged(pool, ["fine"] * 10)
+pool.submit([misbehaving.item(0, "session"), misbehaving.item(1, "sleep"), misbehaving.item(2, "deaf")])
+time.sleep(0.5)
+print("busy", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_when_the_run_is_killed_all_its_workers_go_within_five_seconds() -> None:
+    root = Path(__file__).parents[2]
+    paths = os.pathsep.join([str(root), str(SOURCE)])
+    run = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert run.stdout is not None
+    with run, run.stdout:
+        assert run.stdout.readline() == b"busy\n"
+        assert len(marked()) >= 4
+        run.kill()
+    assert settle_down(0, seconds=5.0) == 0
+
+
+def test_lambdas_and_closures_are_sent_by_value_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    bonus = 2.0
+    with caplog.at_level(logging.WARNING, "steelyard.verification"), pool_of(lambda task, text: bonus) as pool:
+        assert judged(pool, [FINE])[0].reward == 2.0
+    assert "its code is sent to the workers" in caplog.text
+
+
+def test_importable_functions_are_imported_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with pool_of(misbehaving.misbehave) as pool:
+        judged(pool, [FINE])
+    assert caplog.text == ""
+
+
+SCRIPT = """
+from steelyard.verification import ProcessPool, as_verifier
+from benchmarks import misbehaving
+
+def score(task, text):
+    import sys
+    return float("torch" in sys.modules) + 10 * float(__name__ == "__main__")
+
+pool = ProcessPool(as_verifier(score), workers=1)
+pool.submit([misbehaving.item(0, "x")])
+print([verdict.reward for _, verdict in pool.completed(wait=True)])
+"""
+
+
+def test_a_script_without_a_main_guard_works_and_no_worker_loads_torch(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), str(SOURCE)])
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert done.stdout.splitlines() == ["[10.0]"], done.stderr
+
+
+def test_what_cannot_be_sent_is_refused_with_the_way_out() -> None:
+    import threading
+
+    lock = threading.Lock()
+    with pytest.raises(VerifierError, match=r'cannot be sent to another process.*verify\.pool = "inline"'):
+        ProcessPool(as_verifier(lambda task, text: float(lock.locked())))
+
+
+@pytest.mark.parametrize(
+    ("module", "preload", "message"),
+    [
+        ("raise ImportError('no solver here')", True, "no solver here"),
+        ("raise ImportError('no solver here')", False, "no solver here"),
+        ("import os; print('licence expired', flush=True); os._exit(7)", True, "licence expired"),
+    ],
+)
+def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, preload: bool, message: str
+) -> None:
+    """It can be imported here, and not in the worker."""
+    guard = "import os\nif os.environ.get('STEELYARD_KEEPER'):\n    "
+    (tmp_path / "far_checker.py").write_text(f"{guard}{module}\ndef score(task, text):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import far_checker  # type: ignore[import-not-found]
+
+    pool = ProcessPool(as_verifier(far_checker.score), workers=1, preload=preload)
+    try:
+        pool.submit([misbehaving.item(0, FINE)])
+        with pytest.raises(VerifierError, match=message):
+            list(pool.completed(wait=True))
+    finally:
+        pool.close()
+        sys.modules.pop("far_checker", None)
+    assert settle_down(0) == 0
+
+
+def test_a_module_that_starts_threads_is_imported_by_every_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork would have only one of its threads."""
+    (tmp_path / "threaded_checker.py").write_text(
+        "import threading, queue\nasked, answered = queue.Queue(), queue.Queue()\n"
+        "def serve():\n    while True:\n        answered.put(len(asked.get()))\n"
+        "threading.Thread(target=serve, daemon=True).start()\n"
+        "def score(task, text):\n    asked.put(text)\n    return float(answered.get(timeout=0.5))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import threaded_checker  # type: ignore[import-not-found]
+
+    with pool_of(threaded_checker.score, limits=Limits()) as pool:
+        assert [verdict.reward for verdict in judged(pool, ["abc", "de"])] == [3.0, 2.0]
+    sys.modules.pop("threaded_checker", None)
+
+
+def test_a_closed_pool_says_so() -> None:
+    with pool_of(misbehaving.misbehave) as pool:
+        pass
+    with pytest.raises(VerifierError, match="closed"):
+        pool.submit([misbehaving.item(0, FINE)])

@@ -1,0 +1,66 @@
+"""The circuit breaker: too many accidents never pass for zero reward."""
+
+from __future__ import annotations
+
+import pytest
+
+from steelyard.errors import VerifierError
+from steelyard.types import Verdict
+from steelyard.verification import Breaker, FunctionVerifier, GuardedPool, InlinePool
+
+FINE = Verdict.scored(1.0)
+LATE = Verdict.unscored("timeout", "3 s")
+CRASHED = Verdict("rejected", cause="killed by signal", detail="SIGSEGV", reason="SIGSEGV\nin solve()", tries=2)
+
+
+def fed(breaker: Breaker, *verdicts: Verdict) -> None:
+    for verdict in verdicts:
+        breaker.observe(verdict)
+
+
+def test_it_stops_with_counts_and_examples() -> None:
+    with pytest.raises(VerifierError) as stopped:
+        fed(Breaker(0.5, 4), FINE, LATE, CRASHED, CRASHED)
+    text = str(stopped.value)
+    assert "3 of the last 4 samples could not be judged: 2 × killed by signal (SIGSEGV), 1 × timeout" in text
+    assert "timeout: 3 s" in text
+    assert "SIGSEGV\n    in solve()" in text
+    assert "steelyard check" in text
+
+
+@pytest.mark.parametrize(("share", "stops"), [(0.4, True), (0.5, False), (1.0, False)])
+def test_the_share_has_a_limit(share: float, stops: bool) -> None:
+    if stops:
+        with pytest.raises(VerifierError, match="1 of the last 2"):
+            fed(Breaker(share, 2), FINE, LATE)
+    else:
+        fed(Breaker(share, 2), FINE, LATE)
+
+
+def test_a_few_at_the_start_are_no_reason_and_the_window_moves_on() -> None:
+    fed(Breaker(0.5, 8), LATE, LATE, LATE)
+    fed(Breaker(0.5, 4), LATE, LATE, FINE, FINE, FINE, FINE, LATE, LATE)
+    with pytest.raises(VerifierError):
+        fed(Breaker(0.5, 4), FINE, FINE, FINE, FINE, LATE, LATE, LATE)
+
+
+def test_plain_rejections_are_no_accidents() -> None:
+    fed(Breaker(0.0, 2), *[Verdict.rejected("no brick")] * 10)
+
+
+def test_it_can_pause_and_go_on(caplog) -> None:
+    slept: list[float] = []
+    fed(Breaker(0.5, 2, "go on", 7.0, slept.append), LATE, LATE, FINE, LATE, LATE)
+    assert slept == [7.0, 7.0]
+    assert "2 of the last 2" in caplog.text
+    assert "Going on in 7 s" in caplog.text
+
+
+def test_it_sees_what_passes_through_a_pool(group) -> None:
+    def broken(task, text):
+        raise KeyError("key")
+
+    pool = GuardedPool(InlinePool(FunctionVerifier(broken)), Breaker(0.5, 4))
+    pool.submit(group("a", "b", "c", "d"))
+    with pytest.raises(VerifierError, match="4 × exception"):
+        list(pool.completed(wait=True))

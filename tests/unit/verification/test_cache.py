@@ -1,0 +1,100 @@
+"""The verdict cache: what is kept, under which key, and what never is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from steelyard.errors import Invalid, VerifierError
+from steelyard.types import Task, Verdict
+from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, VerdictCache, WholeGroup
+from steelyard.verification.cache import content_key, why_not_cached
+
+
+class Counting:
+    """A function that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, task: Task, text: str) -> float | None:
+        self.calls += 1
+        if text == "bad":
+            raise Invalid("bad")
+        if text == "boom":
+            raise OSError("boom")
+        return None if text == "none" else float(len(text))
+
+
+def cached(path: Path, function: object, **settings: object) -> CachedPool:
+    verifier = FunctionVerifier(function, name="f", **{"version": "1", "deterministic": True, **settings})
+    return CachedPool(InlinePool(verifier), verifier, VerdictCache(path))
+
+
+def judged(pool: CachedPool, items: list) -> list[Verdict]:
+    pool.submit(items)
+    found = dict(pool.completed(wait=True))
+    return [found[item.sample.key] for item in items]
+
+
+def test_a_second_run_verifies_nothing(tmp_path: Path, group) -> None:
+    first, second = Counting(), Counting()
+    items = group("a", "bb", "bad")
+    pool = cached(tmp_path / "cache.sqlite", first)
+    before = judged(pool, items)
+    assert pool.metrics() == {"cache/hits": 0.0, "cache/misses": 3.0}
+    pool.close()
+    again = cached(tmp_path / "cache.sqlite", second)
+    assert judged(again, items) == before
+    assert (first.calls, second.calls) == (3, 0)
+    assert again.metrics() == {"cache/hits": 3.0, "cache/misses": 0.0}
+    assert again.metrics() == {"cache/hits": 0.0, "cache/misses": 0.0}, "counted since last asked"
+
+
+def test_what_was_not_judged_is_not_kept(tmp_path: Path, group) -> None:
+    function = Counting()
+    pool = cached(tmp_path / "cache.sqlite", function)
+    statuses = [verdict.status for verdict in judged(pool, group("boom", "none"))]
+    assert statuses == ["rejected", "unscored"]
+    assert len(pool.cache) == 0
+
+
+def test_the_key_is_the_content(item) -> None:
+    verifier = FunctionVerifier(Counting(), name="f", version="1", deterministic=True)
+    one = item("a", key=(0, 0, 0, 0), answer=1)
+    key = content_key(verifier, one, "")
+    assert content_key(verifier, item("a", key=(5, 0, 2, 7), answer=1), "") == key, "not where it was sampled"
+    others = [
+        content_key(verifier, item("b", answer=1), ""),
+        content_key(verifier, item("a", answer=2), ""),
+        content_key(verifier, item("a", prompt="q", answer=1), ""),
+        content_key(replace(verifier, version="2"), one, ""),
+        content_key(replace(verifier, name="g"), one, ""),
+        content_key(replace(verifier, floor=-1.0), one, ""),
+        content_key(verifier, one, "bricks"),
+    ]
+    assert key not in others
+    assert len(set(others)) == len(others)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"version": None}, "version"),
+        ({"deterministic": False}, "deterministic"),
+        ({"mode": WholeGroup()}, "compares"),
+    ],
+)
+def test_only_what_declares_itself_is_cached(tmp_path: Path, settings, reason) -> None:
+    with pytest.raises(VerifierError, match=reason):
+        cached(tmp_path / "cache.sqlite", Counting(), **settings)
+    assert not why_not_cached(FunctionVerifier(Counting(), version="1", deterministic=True))
+
+
+def test_a_file_that_is_no_cache_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    path.write_text("no database " * 100)
+    with pytest.raises(VerifierError, match=r"cache\.sqlite: .*remove the file"):
+        VerdictCache(path)

@@ -1,0 +1,100 @@
+"""What becomes of accidents: tried again, put down to the sample, or left unscored."""
+
+from __future__ import annotations
+
+import pytest
+
+from steelyard.errors import VerifierError
+from steelyard.types import Verdict
+from steelyard.verification import Batch, Blame, Cause, One, WholeGroup, as_verifier
+from steelyard.verification.blame import blame_of, require_causes
+from steelyard.verification.calls import Call, Former, settle
+
+CRASH = Verdict.unscored(Cause.SIGNAL, "SIGSEGV", detail="SIGSEGV")
+ABORT = Verdict.unscored(Cause.SIGNAL, "SIGABRT", detail="SIGABRT")
+LATE = Verdict.unscored(Cause.TIMEOUT, "no verdict after 1 s")
+LOST = Verdict.unscored(Cause.LOST_WORKER)
+SILENT = Verdict.unscored(Cause.NO_SCORE)
+FINE = Verdict.scored(1.0)
+
+
+@pytest.mark.parametrize(
+    ("accidents", "status"),
+    [
+        ((CRASH, CRASH), "rejected"),
+        ((LATE, LATE), "rejected"),
+        ((CRASH, LATE), "unscored"),
+        ((CRASH, ABORT), "unscored"),
+        ((LOST, LOST), "unscored"),
+        ((CRASH,), "unscored"),
+    ],
+)
+def test_only_the_same_accident_in_every_try_is_the_samples_fault(accidents, status) -> None:
+    final = Blame().final(accidents, floor=-2.0)
+    assert (final.status, final.tries) == (status, len(accidents))
+    assert final.reward == (-2.0 if status == "rejected" else 0.0)
+    assert final.accident, "it stays an accident, whoever is blamed"
+
+
+def test_a_cause_can_be_mapped_to_either_outcome() -> None:
+    blame = Blame(tries=1, outcome={"timeout": "rejected", "killed by signal": "unscored"})
+    assert blame.final((LATE,), 0.0).status == "rejected"
+    assert blame.final((CRASH, CRASH), 0.0).status == "unscored"
+
+
+def test_a_verifier_declares_its_own_outcomes() -> None:
+    own = as_verifier(lambda task, text: 1.0, blame={"timeout": "unscored"})
+    assert blame_of(own, Blame(3, {"exited": "rejected"})) == Blame(3, {"exited": "rejected", "timeout": "unscored"})
+    with pytest.raises(VerifierError, match="blame names 'timeuot'; the causes are exception"):
+        as_verifier(lambda task, text: 1.0, blame={"timeuot": "unscored"})
+    with pytest.raises(VerifierError, match="it is rejected or unscored"):
+        require_causes("f", {"timeout": "zero"})
+
+
+def test_accidents_are_asked_again_and_then_settled(item) -> None:
+    call = Call.of([item("a"), item("b", key=(0, 1, 0, 0))])
+    settled, (retry,) = settle(call, [FINE, CRASH], Batch(2), Blame(), 0.0)
+    assert [verdict for _, verdict in settled] == [FINE]
+    assert [entry.sample.text for entry in retry.items] == ["b"]
+    settled, again = settle(retry, [FINE], Batch(2), Blame(), 0.0)
+    assert (settled[0][1].status, settled[0][1].tries, again) == ("scored", 2, [])
+    settled, again = settle(retry, [CRASH], Batch(2), Blame(), 0.0)
+    assert (settled[0][1].status, again) == ("rejected", [])
+
+
+def test_who_declines_to_judge_is_not_asked_again(item) -> None:
+    own = Verdict.unscored("solver licence", "expired")
+    for verdict in (SILENT, own):
+        settled, again = settle(Call.of([item()]), [verdict], One(), Blame(), 0.0)
+        assert (settled[0][1].status, again) == ("unscored", [])
+
+
+def test_a_group_is_asked_again_as_a_whole(group) -> None:
+    call = Call.of(group("a", "b"))
+    settled, (again,) = settle(call, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
+    assert not settled
+    assert len(again.items) == 2
+    settled, _ = settle(again, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
+    assert [verdict.status for _, verdict in settled] == ["scored", "rejected"], "one of them can be singled out"
+
+
+def test_a_group_that_fails_as_a_whole_blames_nobody(group) -> None:
+    _, (again,) = settle(Call.of(group("a", "b")), [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
+    settled, _ = settle(again, [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
+    assert [verdict.status for _, verdict in settled] == ["unscored", "unscored"]
+
+
+def test_calls_are_formed_as_the_mode_asks(group) -> None:
+    items = [*group("a", "b", "c"), *group("d", "e", "f", slot=1)]
+    mixed = [items[index] for index in (3, 0, 4, 1, 2, 5)]
+
+    def texts(calls):
+        return ["".join(entry.sample.text for entry in call.items) for call in calls]
+
+    assert texts(Former(One()).add(mixed)) == list("daebcf")
+    batches = Former(Batch(4))
+    assert texts(batches.add(mixed)) == ["abde"]
+    assert texts(batches.flush()) == ["cf"]
+    groups = Former(WholeGroup())
+    assert texts(groups.add(mixed[:-1])) == ["abc"]
+    assert texts(groups.flush()) == ["de"]
