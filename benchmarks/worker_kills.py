@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -106,29 +105,21 @@ def node(progress: Progress) -> list[Figure]:
 
 def until_killed(pool: Pool, kills: int, kill: Callable[[], None], pause: float = EVERY) -> Counter[str]:
     """Keep the pool busy until all kills are done and all items are back; what happened to the items."""
-    ended = threading.Event()
-
-    def assassin() -> None:
-        dice = random.Random(2)
-        time.sleep(pause)
-        for _ in range(kills):
-            time.sleep(pause * (0.5 + dice.random()))
-            kill()
-        ended.set()
-
-    thread = threading.Thread(target=assassin, daemon=True)
-    thread.start()
+    dice = random.Random(2)
     seen: Counter[int] = Counter()
     count: Counter[str] = Counter()
-    submitted = 0
-    while not ended.is_set():
+    submitted, done, next_kill = 0, 0, time.monotonic() + 2 * pause
+    while done < kills:
         if submitted - len(seen) < 2000:
             pool.submit([misbehaving.item(number, str(number)) for number in range(submitted, submitted + 200)])
             submitted += 200
         _take(pool, wait=False, seen=seen, count=count)
+        if time.monotonic() >= next_kill:
+            kill()
+            done += 1
+            next_kill = time.monotonic() + pause * (0.5 + dice.random())
         time.sleep(0.01)
     _take(pool, wait=True, seen=seen, count=count)
-    thread.join()
     count["items"] = submitted
     count["lost"] = submitted - len(seen)
     count["twice"] = sum(times - 1 for times in seen.values())

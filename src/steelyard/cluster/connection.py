@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from steelyard.errors import ConfigError, MissingExtraError
@@ -41,16 +39,12 @@ class Connection:
                 f"cluster.address = {address!r}: {error}. Start a cluster with `ray start --head`, or use local"
             ) from error
 
+    def want_cores(self, count: int) -> None:
+        """Tell an autoscaling cluster how many are wanted; any other takes no notice."""
+        from ray.autoscaler.sdk import request_resources
+
+        request_resources(num_cpus=count)
+
     def close(self) -> None:
         if not self.joined_before:
             self.ray.shutdown()
-
-
-@contextmanager
-def connected(address: str = LOCAL) -> Iterator[Any]:
-    """The ``ray`` package, connected."""
-    connection = Connection(address)
-    try:
-        yield connection.ray
-    finally:
-        connection.close()

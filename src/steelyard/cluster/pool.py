@@ -34,6 +34,7 @@ MOST_IN_CHUNK = 512
 LOSSES = 3
 """How often a call may be lost with its node before it counts as unscored."""
 WAKE_SECONDS = 0.05
+MISSING_SECONDS = 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -43,7 +44,10 @@ class _Actor:
     handle: Any
     ready: Any
     """Answered when the actor is up."""
+    started: float
     up: bool = False
+    missed: bool = False
+    """It was said that it does not come."""
     chunks: dict[Any, _Chunk] = field(default_factory=dict[Any, "_Chunk"])
 
 
@@ -78,7 +82,7 @@ class RayPool(BackgroundPool):
         paths = [path or str(Path.cwd()) for path in sys.path]
         self._arguments = (pack(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
         self._call_seconds = CHUNK_SECONDS
-        self._ask_autoscaler()
+        self._connection.want_cores(self.workers)
         self._actors = [self._start() for _ in range(-(-self.workers // self.workers_per_actor))]
         self._thread.start()
 
@@ -132,6 +136,19 @@ class RayPool(BackgroundPool):
             done, _ = self.ray.wait(list(watched), num_returns=1, timeout=WAKE_SECONDS)
         for reference in done:
             self._answered(watched[reference], reference)
+        self._miss_actors()
+
+    def _miss_actors(self) -> None:
+        """Say it when the cluster has no room for an actor, instead of waiting in silence."""
+        for actor in self._actors:
+            if not actor.up and not actor.missed and time.monotonic() - actor.started > MISSING_SECONDS:
+                actor.missed = True
+                log.warning(
+                    "no node has had %d free cores for %.0f s, so a verification actor waits; `ray status` shows what "
+                    "takes them, and verify.workers asks for fewer",
+                    self.workers_per_actor,
+                    MISSING_SECONDS,
+                )
 
     def _answered(self, actor: _Actor, reference: Any) -> None:
         if actor not in self._actors:  # lost meanwhile; what it had was taken back
@@ -156,6 +173,7 @@ class RayPool(BackgroundPool):
     def _lost(self, actor: _Actor, reason: str) -> None:
         """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
         log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
+        self.ray.kill(actor.handle)  # it may be cut off and not dead
         self._actors[self._actors.index(actor)] = self._start()
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
         again, given_up = _after_loss(calls, reason)
@@ -166,13 +184,7 @@ class RayPool(BackgroundPool):
     def _start(self) -> _Actor:
         options = {"num_cpus": self.workers_per_actor, "max_concurrency": CHUNKS_AHEAD, "max_restarts": 0}
         handle = self.ray.remote(Station).options(**options).remote(*self._arguments)
-        return _Actor(handle, handle.process.remote())
-
-    def _ask_autoscaler(self) -> None:
-        """Tell an autoscaling cluster how many cores are wanted; on any other this does nothing."""
-        from ray.autoscaler.sdk import request_resources
-
-        request_resources(num_cpus=self.workers)
+        return _Actor(handle, handle.process.remote(), time.monotonic())
 
 
 def _after_loss(calls: Sequence[Call], reason: str) -> tuple[list[Call], Settled]:

@@ -1,0 +1,83 @@
+"""The pool on a real Ray cluster of one node: the same causes as in processes, and a lost actor costs nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks import misbehaving
+from benchmarks.faults import judged
+from benchmarks.left_behind import settle_down
+from benchmarks.misbehaving import EXPECTED, FINE, LIMITS, Expected
+from benchmarks.worker_kills import unhurried
+from steelyard.cluster.connection import Connection
+from steelyard.cluster.pool import RayPool
+from steelyard.errors import VerifierError
+from steelyard.verification import as_verifier
+
+pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[Connection]:
+    connection = Connection()
+    yield connection
+    connection.close()
+    assert settle_down(0) == 0
+
+
+def test_causes_are_those_of_the_process_pool() -> None:
+    kinds = [FINE, "segfault", "raise", "exit", "close", "session", "nan", "none", "sleep", FINE]
+    pool = RayPool(as_verifier(misbehaving.misbehave), workers=2, limits=LIMITS)
+    try:
+        verdicts = judged(pool, kinds)
+    finally:
+        pool.close()
+    seen = [Expected(verdict.status, verdict.cause, verdict.detail) for verdict in verdicts]
+    assert seen == [EXPECTED[kind] for kind in kinds]
+    assert pool.metrics()["pool/workers_lost"] > 0
+
+
+def test_batches_are_formed_before_they_travel() -> None:
+    pool = RayPool(as_verifier(misbehaving.misbehave_in_batches, mode="batch", size=4), workers=1, limits=LIMITS)
+    try:
+        verdicts = judged(pool, [FINE, "few", FINE, FINE, FINE])
+    finally:
+        pool.close()
+    assert [verdict.status for verdict in verdicts] == ["scored", "rejected", "scored", "scored", "scored"]
+
+
+def test_what_a_killed_actor_had_is_judged_elsewhere() -> None:
+    pool = RayPool(as_verifier(unhurried), workers=2, workers_per_actor=1)
+    try:
+        pool.submit([misbehaving.item(number, str(number)) for number in range(1000)])
+        found = dict(next(pool.completed(wait=True)) for _ in range(1))
+        os.kill(pool.actor_processes()[0], signal.SIGKILL)
+        time.sleep(0.1)
+        found.update(pool.completed(wait=True))
+    finally:
+        pool.close()
+    assert sorted(key.slot for key in found) == list(range(1000))
+    assert all(verdict.reward == key.slot for key, verdict in found.items() if verdict.status == "scored")
+    assert sum(verdict.status == "scored" for verdict in found.values()) == 1000
+
+
+def test_a_verifier_that_does_not_start_stops_the_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "absent_checker.py").write_text(
+        "import os\nif os.environ.get('STEELYARD_KEEPER'):\n    raise ImportError('no licence')\n"
+        "def score(task, text):\n    return 1.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import absent_checker  # type: ignore[import-not-found]
+
+    pool = RayPool(as_verifier(absent_checker.score), workers=1)
+    try:
+        pool.submit([misbehaving.item(0, FINE)])
+        with pytest.raises(VerifierError, match="no licence"):
+            list(pool.completed(wait=True))
+    finally:
+        pool.close()
