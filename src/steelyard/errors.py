@@ -19,6 +19,10 @@ class VerifierError(SteelyardError):
     """A verifier that cannot be loaded, or that failed on a whole step."""
 
 
+class SandboxError(SteelyardError):
+    """Code that cannot be run as asked: the level is not to be had, or the program is not there."""
+
+
 class PolicyError(SteelyardError):
     """A model that cannot be loaded or used as asked."""
 

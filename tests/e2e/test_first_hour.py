@@ -94,5 +94,5 @@ def test_doctor_says_what_is_there_and_what_fits(call: Call) -> None:
     call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
     found = call("doctor", "--model", "runs/stairs/checkpoints/step-00000001/model")
     assert found.code == 0
-    for said in ("torch 2.", "cpu: ", "sequences", "LoRA 64, 4-bit base", "fits"):
+    for said in ("torch 2.", "cpu: ", "sandbox ", "sequences", "LoRA 64, 4-bit base", "fits"):
         assert said in found.out

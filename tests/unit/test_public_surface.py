@@ -21,6 +21,7 @@ SURFACE = {
         "Invalid",
         "MissingExtraError",
         "PolicyError",
+        "SandboxError",
         "SteelyardError",
         "TrainingError",
         "VerifierError",

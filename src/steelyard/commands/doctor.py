@@ -16,6 +16,7 @@ from steelyard.commands.memory import ROOM, Size, needs, size_of
 from steelyard.commands.screen import loading, positive, stdout
 from steelyard.domains import domain_paths
 from steelyard.errors import ConfigError
+from steelyard.verification import describe_level
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         there = devices()
         size = size_of(arguments.model) if arguments.model else None
     _devices(console, there)
+    console.print("[bold]sandbox[/bold]   " + escape(describe_level()))
     console.print("[bold]domains[/bold]   " + ", ".join(sorted(domain_paths())))
     console.print("[bold]recipes[/bold]   " + ", ".join(configs.recipes()))
     if size is not None:

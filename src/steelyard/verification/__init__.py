@@ -11,6 +11,7 @@ from steelyard.verification.inline import InlinePool
 from steelyard.verification.judging import judge, judge_all
 from steelyard.verification.loading import load_function
 from steelyard.verification.processes import Limits, ProcessPool, Recycling
+from steelyard.verification.sandbox import Ran, RunLimits, describe_level, level_in_force, run_code, run_command
 from steelyard.verification.trl import TRLVerifier
 from steelyard.verification.weighted import Part, WeightedVerifier
 from steelyard.verification.whole import WholeSamples
@@ -32,7 +33,9 @@ __all__ = [
     "Part",
     "Pool",
     "ProcessPool",
+    "Ran",
     "Recycling",
+    "RunLimits",
     "TRLVerifier",
     "VerdictCache",
     "Verifier",
@@ -42,13 +45,17 @@ __all__ = [
     "WholeSamples",
     "WholeSamplesPool",
     "as_verifier",
+    "describe_level",
     "for_run",
     "isolated",
     "judge",
     "judge_all",
+    "level_in_force",
     "load_function",
     "load_verifier",
     "mode_of",
+    "run_code",
+    "run_command",
     "summarise_check",
     "verifier",
     "why_not_cached",

@@ -83,17 +83,23 @@ class ProcessPool(BackgroundPool):
 
     def _hand_out(self, seats: Sequence[Seat]) -> None:
         """One call after the other to the worker with the fewest, until all have enough or none is left."""
-        ahead = min(MOST_AHEAD, 1 + int(AHEAD_SECONDS / max(self._call_seconds, 1e-6)))
-        free = [seat for seat in seats if seat.open and len(seat.calls) < ahead]
+        free = [seat for seat in seats if seat.open]
         while free:
             seat = min(free, key=lambda seat: len(seat.calls))
-            call = self._take(seat if len(seats) > 1 else None)
+            call = None
+            if len(seat.calls) < self._enough(len(seats)):
+                call = self._take(seat if len(seats) > 1 else None)
             if call is None:
                 free.remove(seat)
-                continue
-            seat.give(call)
-            if len(seat.calls) >= ahead:
-                free.remove(seat)
+            else:
+                seat.give(call)
+
+    def _enough(self, seats: int) -> int:
+        """How many calls a worker should have: more than one only if they are short, or if there are plenty, so that it
+        need not wait for this thread, and nobody for a worker with a long row.
+        """
+        short = int(AHEAD_SECONDS / max(self._call_seconds, 1e-6))
+        return min(MOST_AHEAD, 1 + max(short, int(len(self._queue) >= seats)))
 
     def _wait(self, seats: Sequence[Seat]) -> Iterator[tuple[Seat, Event]]:
         """What happens next: messages, ends, limits that were passed."""

@@ -1,0 +1,371 @@
+"""Ways out of a sandbox, each tried for real, and only against things that the attempt itself set up.
+
+Listeners are on loopback, files in a folder of the attempt, the process spied on and signalled is a stand-in. Every
+escape also runs without a sandbox: if it does not work there, that it is stopped elsewhere shows nothing. All are
+bounded: at most 128 processes for half a second, at most 256 MB on disk, and what is left running is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from steelyard.verification.sandbox import Level, RunLimits, describe_level, level_in_force, run_code
+
+Place = Literal["without", "floor", "bubblewrap"]
+MARK = "STEELYARD_ATTEMPT"
+"""In the environment of all that an attempt starts, so that what is left running can be found."""
+REQUIRE = "STEELYARD_REQUIRE_BUBBLEWRAP"
+"""Set where bubblewrap must be there: then its absence is a failure and not a note."""
+LIMITS = RunLimits(seconds=8, cpu_seconds=8, memory=1 << 29, file_size=1 << 26, processes=32)
+GENERATIONS = 7
+HUGE = 10 << 30
+WRITTEN = 256 << 20
+NO_RESERVE = 0x4000
+"""Linux's ``MAP_NORESERVE``: address space alone, so that the control works on small machines too."""
+PATIENCE = 30.0
+BEGUN = "begun"
+ADDRESS = "192.0.2.7"
+HIT = 7
+"""Exit code of a stand-in that was signalled."""
+
+RAISE_LIMITS = """
+import resource
+for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS):
+    try:
+        resource.setrlimit(kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (OSError, ValueError):
+        pass
+"""
+STAND_IN = f"""
+import signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit({HIT}))
+print("ready", flush=True)
+time.sleep({PATIENCE})
+"""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at one place, with a secret word and a folder outside."""
+
+    place: Place
+    word: str
+    outside: Path
+
+    def run(self, code: str) -> str:
+        """Run the code at this place; what it printed. An error if it never began: then nothing stopped it."""
+        printed = self._run(f"print({BEGUN!r}, flush=True)\n{code}")
+        if not printed.startswith(BEGUN):
+            raise RuntimeError(f"a program did not even begin at {self.place!r}")
+        return printed.removeprefix(BEGUN)
+
+    def _run(self, code: str) -> str:
+        if self.place != "without":
+            return run_code(code, level=self.place, limits=LIMITS, environment={MARK: self.word}).stdout
+        home = self.outside / "home"
+        home.mkdir()
+        environment = {**os.environ, MARK: self.word}
+        command = [sys.executable, "-I", "-c", code]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=PATIENCE, cwd=home, env=environment
+        )
+        return done.stdout
+
+    def left_running(self) -> list[int]:
+        """The processes of this attempt that are still there."""
+        found: list[int] = []
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if f"{MARK}={self.word}".encode() in environment.read_bytes().split(b"\0"):
+                    found.append(int(environment.parent.name))
+        return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one attempt."""
+
+    worked: bool
+    left_running: int
+
+
+@dataclass(frozen=True)
+class Escape:
+    """A way out; ``works`` tries it and says whether it led out."""
+
+    name: str
+    works: Callable[[Attempt], bool]
+    floor_stops: bool = False
+    """Whether even the floor is documented to stop it."""
+    needs_root: bool = False
+    """Whether only root can do it without a sandbox."""
+
+
+def tried(escape: Escape, place: Place) -> Outcome:
+    """Try an escape once; nothing of it is left behind."""
+    with tempfile.TemporaryDirectory() as outside:
+        attempt = Attempt(place, secrets.token_hex(8), Path(outside))
+        worked = escape.works(attempt)
+        left = attempt.left_running()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return Outcome(worked, len(left))
+
+
+def escapes() -> list[Escape]:
+    """Those that this user can try."""
+    return [escape for escape in ESCAPES if not escape.needs_root or os.geteuid() == 0]
+
+
+def levels() -> tuple[Level, ...]:
+    """The levels to be had here; an error where bubblewrap is required and is not among them."""
+    if level_in_force() == "bubblewrap":
+        return "floor", "bubblewrap"
+    if os.environ.get(REQUIRE):
+        raise RuntimeError(f"{REQUIRE} is set, but the sandbox level is {describe_level()}")
+    return ("floor",)
+
+
+def reach_by_tcp(attempt: Attempt) -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        attempt.run(_send("AF_INET", "SOCK_STREAM", listener.getsockname(), attempt.word))
+        return _heard(listener) == attempt.word
+
+
+def reach_by_udp(attempt: Attempt) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        attempt.run(_send("AF_INET", "SOCK_DGRAM", listener.getsockname(), attempt.word))
+        return _heard(listener) == attempt.word
+
+
+def reach_by_unix_socket(attempt: Attempt) -> bool:
+    return _reach_by_unix_socket(attempt, str(attempt.outside / "socket"))
+
+
+def reach_by_abstract_socket(attempt: Attempt) -> bool:
+    return _reach_by_unix_socket(attempt, f"\0steelyard-{secrets.token_hex(8)}")
+
+
+def look_up_a_name(attempt: Attempt) -> bool:
+    """A DNS query for a name that carries the word, to a resolver of the attempt's own."""
+    with resolver() as (port, asked):
+        printed = attempt.run(f"""
+import socket, struct
+name = b"".join(bytes([len(part)]) + part for part in ({attempt.word.encode()!r}, b"example")) + b"\\0"
+query = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + name + struct.pack(">2H", 1, 1)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+    client.settimeout(2)
+    client.sendto(query, ("127.0.0.1", {port}))
+    print(socket.inet_ntoa(client.recv(512)[-4:]))
+""")
+    return attempt.word in asked and ADDRESS in printed
+
+
+def read_outside(attempt: Attempt) -> bool:
+    secret = attempt.outside / "secret"
+    secret.write_text(attempt.word, encoding="ascii")
+    return attempt.word in attempt.run(f"print(open({str(secret)!r}).read())")
+
+
+def write_outside(attempt: Attempt) -> bool:
+    target = attempt.outside / "written"
+    attempt.run(f"open({str(target)!r}, 'w').write({attempt.word!r})")
+    return target.exists()
+
+
+def write_through_a_link(attempt: Attempt) -> bool:
+    attempt.run(f"""
+import os
+os.symlink({str(attempt.outside)!r}, "link")
+open("link/written", "w").write({attempt.word!r})
+""")
+    return (attempt.outside / "written").exists()
+
+
+def read_the_parents_environment(attempt: Attempt) -> bool:
+    with stand_in({"SECRET": attempt.word}) as parent:
+        return attempt.word in attempt.run(f"print(open('/proc/{parent.pid}/environ').read())")
+
+
+def signal_the_parent(attempt: Attempt) -> bool:
+    with stand_in({}) as parent:
+        if "sent" in attempt.run(f"import os, signal; os.kill({parent.pid}, signal.SIGUSR1); print('sent')"):
+            with suppress(subprocess.TimeoutExpired):
+                return parent.wait(5) == HIT
+        return parent.poll() is not None
+
+
+def change_kernel_settings(attempt: Attempt) -> bool:
+    """Whether they could be written; nothing is."""
+    path = "/proc/sys/kernel/core_pattern"
+    return "open" in attempt.run(f"import os; os.close(os.open({path!r}, os.O_WRONLY)); print('open')")
+
+
+def bomb_with_forks(attempt: Attempt) -> bool:
+    """Doubles seven times; it has worked if all 128 processes live for half a second. The first one ends last."""
+    printed = attempt.run(f"""
+import os, time
+children = 0
+for generation in range({GENERATIONS}):
+    children = children + 1 if os.fork() else 0
+time.sleep(0.5)
+os.write(1, b"x")
+for child in range(children):
+    os.wait()
+""")
+    return printed.count("x") == 2**GENERATIONS
+
+
+def outlive_the_run(attempt: Attempt) -> bool:
+    """A grandchild in a session of its own, all streams let go."""
+    attempt.run(f"""
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        nowhere = os.open("/dev/null", os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        time.sleep({PATIENCE})
+    os._exit(0)
+os.wait()
+""")
+    return bool(attempt.left_running())
+
+
+def make_a_huge_sparse_file(attempt: Attempt) -> bool:
+    printed = attempt.run(f"""{RAISE_LIMITS}
+import os
+with open("huge", "wb") as file:
+    file.truncate({HUGE})
+print(os.stat("huge").st_size)
+""")
+    return str(HUGE) in printed
+
+
+def write_a_large_file(attempt: Attempt) -> bool:
+    printed = attempt.run(f"""{RAISE_LIMITS}
+import os
+with open("large", "wb", buffering=0) as file:
+    while file.tell() < {WRITTEN}:
+        file.write(bytes(1 << 20))
+print(os.stat("large").st_size)
+""")
+    return str(WRITTEN) in printed
+
+
+def take_much_memory(attempt: Attempt) -> bool:
+    """Asks for 10 GB and touches both ends."""
+    printed = attempt.run(f"""{RAISE_LIMITS}
+import mmap
+memory = mmap.mmap(-1, {HUGE}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | {NO_RESERVE})
+memory[0] = memory[-1] = 1
+print(len(memory))
+""")
+    return str(HUGE) in printed
+
+
+ESCAPES = (
+    Escape("TCP to a listener on loopback", reach_by_tcp),
+    Escape("UDP to a listener on loopback", reach_by_udp),
+    Escape("name look-up at a resolver on loopback", look_up_a_name),
+    Escape("Unix socket by path", reach_by_unix_socket),
+    Escape("Unix socket by abstract name", reach_by_abstract_socket),
+    Escape("reading a file outside", read_outside),
+    Escape("writing a file outside", write_outside),
+    Escape("writing outside through a symbolic link", write_through_a_link),
+    Escape("reading /proc/PARENT/environ", read_the_parents_environment),
+    Escape("signal to the parent", signal_the_parent),
+    Escape("opening /proc/sys for writing, as root", change_kernel_settings, needs_root=True),
+    Escape("fork bomb (128 processes)", bomb_with_forks, floor_stops=True),
+    Escape("grandchild with setsid outlives the run", outlive_the_run, floor_stops=True),
+    Escape("file of 10 GB, sparse, limits raised first", make_a_huge_sparse_file, floor_stops=True),
+    Escape("file of 256 MB, written, limits raised first", write_a_large_file, floor_stops=True),
+    Escape("memory of 10 GB, limits raised first", take_much_memory, floor_stops=True),
+)
+
+
+def _send(family: str, kind: str, address: object, word: str) -> str:
+    return f"""
+import socket
+with socket.socket(socket.{family}, socket.{kind}) as client:
+    client.settimeout(5)
+    client.connect({address!r})
+    client.sendall({word.encode()!r})
+"""
+
+
+def _reach_by_unix_socket(attempt: Attempt, address: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(address)
+        listener.listen()
+        attempt.run(_send("AF_UNIX", "SOCK_STREAM", address, attempt.word))
+        return _heard(listener) == attempt.word
+
+
+def _heard(listener: socket.socket) -> str:
+    """What reached the listener. It is there by now, as the sender has ended: the kernel kept it."""
+    listener.settimeout(0.2)
+    with suppress(TimeoutError):
+        if listener.type == socket.SOCK_DGRAM:
+            return listener.recv(100).decode()
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(0.2)
+            return connection.recv(100).decode()
+    return ""
+
+
+@contextmanager
+def resolver() -> Iterator[tuple[int, list[str]]]:
+    """A name server on loopback with one address for every name: its port, and the first labels it was asked for."""
+    asked: list[str] = []
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                query, client = server.recvfrom(512)
+                if not query:
+                    return
+                asked.append(query[13 : 13 + query[12]].decode())
+                head = query[:2] + struct.pack(">5H", 0x8180, 1, 1, 0, 0)
+                record = struct.pack(">3HIH", 0xC00C, 1, 1, 0, 4) + socket.inet_aton(ADDRESS)
+                server.sendto(head + query[12:] + record, client)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield server.getsockname()[1], asked
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", server.getsockname())
+        thread.join(5)
+
+
+@contextmanager
+def stand_in(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that stands for the trainer: it has an environment, and ends with ``HIT`` when it is signalled."""
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", STAND_IN], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -1,0 +1,80 @@
+"""Escapes tried for real at every level, and callers that die in the middle of a run."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.escapes import MARK, Attempt, Escape, escapes, tried
+from steelyard.verification.sandbox import Level
+from tests.sandboxes import LEVELS, NEEDS_BUBBLEWRAP
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the escapes are written for Linux")
+every_escape = pytest.mark.parametrize("escape", escapes(), ids=lambda escape: escape.name)
+
+CALLER = f"""
+import sys
+from steelyard.verification.sandbox import RunLimits, run_code
+code = '''
+import os, time
+print("on", flush=True)
+if os.fork() == 0:
+    os.setsid()
+time.sleep(60)
+'''
+run_code(code, level=sys.argv[1], environment={{{MARK!r}: sys.argv[2]}}, limits=RunLimits(seconds=60))
+"""
+
+
+@every_escape
+def test_it_works_without_a_sandbox(escape: Escape) -> None:
+    assert tried(escape, "without").worked, "an escape that does not work anyway shows nothing"
+
+
+@NEEDS_BUBBLEWRAP
+@every_escape
+def test_bubblewrap_stops_it(escape: Escape) -> None:
+    outcome = tried(escape, "bubblewrap")
+    assert not outcome.worked
+    assert outcome.left_running == 0
+
+
+@every_escape
+def test_the_floor_stops_what_it_is_documented_to_stop(escape: Escape) -> None:
+    outcome = tried(escape, "floor")
+    assert not (outcome.worked and escape.floor_stops)
+    assert outcome.left_running == 0
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_when_the_caller_is_gone_so_are_the_program_and_its_folder(
+    level: Level, number: signal.Signals, tmp_path: Path
+) -> None:
+    attempt = Attempt(level, secrets.token_hex(8), tmp_path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", CALLER, level, attempt.word]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as caller:
+        assert within(30, lambda: len(attempt.left_running()) >= 2), "the program did not begin"
+        caller.send_signal(number)
+        caller.wait(20)
+    assert within(10, lambda: not attempt.left_running())
+    assert within(10, lambda: not list(tmp_path.iterdir()))
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether it comes to hold in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
