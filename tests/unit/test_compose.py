@@ -165,6 +165,62 @@ def test_so_does_one_that_is_handed_over() -> None:
     assert judged(config, "bad", several).reward == -2.0
 
 
+def pool_of(verify: Mapping[str, Any], supplied: Any = half) -> Any:
+    """The pool behind the breaker, closed again."""
+    config = own(verify, supplied=("verifier",))
+    pool: Any = compose.build_pool(config, compose.build_verifier(config, Supplied(verifier=supplied)))
+    pool.close()
+    return pool.pool
+
+
+def test_where_a_verifier_runs() -> None:
+    from steelyard.verification import InlinePool, ProcessPool, WeightedPool, as_verifier
+
+    assert type(pool_of({})) is ProcessPool
+    assert type(pool_of({"pool": "inline"})) is InlinePool
+    harmless = as_verifier(half, isolate=False)
+    assert type(pool_of({}, harmless)) is InlinePool
+    assert type(pool_of({"pool": "processes"}, harmless)) is ProcessPool
+    both = pool_of({}, {"far": half, "near": harmless})
+    assert type(both) is WeightedPool
+    assert [type(pool) for pool in both.pools] == [ProcessPool, InlinePool]
+
+
+def test_limits_of_nought_are_lifted_and_the_rest_arrives() -> None:
+    limits = {"seconds": 0.0, "cpu_seconds": 2.0, "memory_mb": 0, "file_mb": 5, "open_files": 7, "output_kb": 9}
+    pool = pool_of({"workers": 3, "limits": limits, "tries": 4, "blame": {"timeout": "unscored"}})
+    found = pool.limits
+    assert (found.seconds, found.cpu_seconds, found.memory_mb) == (None, 2.0, None)
+    assert (found.file_mb, found.open_files, found.output_kb) == (5, 7, 9)
+    assert (pool.workers, pool.blame.tries, pool.blame.outcome) == (3, 4, {"timeout": "unscored"})
+
+
+def test_a_verifier_that_cannot_travel_stays_unless_it_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+    import threading
+
+    from steelyard.errors import VerifierError
+    from steelyard.verification import InlinePool
+
+    lock = threading.Lock()
+
+    def bound(task: Task, text: str) -> float:
+        return float(lock.locked())
+
+    assert type(pool_of({}, bound)) is InlinePool
+    assert "Until then it runs in this process" in caplog.text
+    with pytest.raises(VerifierError, match="cannot be sent"):
+        pool_of({"pool": "processes"}, bound)
+
+
+def test_a_cache_is_used_only_for_what_declares_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from steelyard.verification import CachedPool, InlinePool, as_verifier
+
+    verify = {"pool": "inline", "cache": str(tmp_path / "verdicts.sqlite")}
+    assert type(pool_of(verify)) is InlinePool
+    assert "half is verified anew every time: it does not declare itself deterministic" in caplog.text
+    assert type(pool_of(verify, as_verifier(half, version="1", deterministic=True))) is CachedPool
+
+
 def test_what_a_verifier_declares_stands() -> None:
     config = own({"verifier": "checkers_of_a_user:declared", **SETTINGS})
     assert judged(config, "bad").reward == -7.0

@@ -96,7 +96,7 @@ class BackgroundPool(ABC):
 
     def _raise_if_broken(self) -> None:
         if self._closing:
-            raise VerifierError("the pool is closed")
+            raise VerifierError("the pool is closed, as it is when its run has ended; build another trainer to go on")
         if self._broken is not None:
             raise VerifierError(str(self._broken)) from self._broken
 

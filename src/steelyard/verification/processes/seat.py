@@ -223,7 +223,7 @@ class Seat:
         name, _, value = self._mark.partition("=")
         environment = {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ, name: value}
         self.control, theirs = socket.socketpair()
-        paths = json.dumps([path or str(Path.cwd()) for path in sys.path])
+        paths = json.dumps([str(path or Path.cwd()) for path in sys.path])
         self.output.start()
         self.process = subprocess.Popen(  # noqa: S603 - this interpreter and a program of ours
             [sys.executable, "-u", "-c", _PROGRAM, paths, str(theirs.fileno()), str(os.getpid())],

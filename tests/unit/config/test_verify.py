@@ -1,0 +1,27 @@
+"""The configuration of verification agrees with what it configures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from steelyard.config import LimitsConfig, RecycleConfig, VerifyConfig, load
+from steelyard.config.verify import CAUSES
+from steelyard.errors import ConfigError
+from steelyard.verification import Blame, Cause, Limits, Recycling
+
+
+def test_its_causes_are_the_causes() -> None:
+    assert set(CAUSES) == set(Cause)
+
+
+def test_its_defaults_are_those_of_the_objects() -> None:
+    assert {name: value or None for name, value in LimitsConfig()} == asdict(Limits())
+    assert dict(RecycleConfig()) == asdict(Recycling())
+    assert VerifyConfig().tries == Blame().tries
+
+
+def test_an_unknown_cause_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean timeout"):
+        load("text", ["--verify.blame={timeuot='rejected'}"])
