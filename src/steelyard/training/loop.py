@@ -25,7 +25,7 @@ from steelyard.tracking import Trackers, choose_shown
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import Learner, SampleLogps
-from steelyard.training.metrics import Metrics, group_metrics
+from steelyard.training.metrics import Metrics, group_metrics, pool_metrics
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.training.supports import with_supports
@@ -101,7 +101,7 @@ class Trainer:
             self.learner.reference.after_step(self.step)
         self.sampler.publish(self.step)
         self.source.observe(groups)
-        metrics = group_metrics(groups) | update | self.pool.metrics()
+        metrics = group_metrics(groups) | update | pool_metrics(self.pool.metrics())
         metrics["groups/refilled"] = refilled
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         if self.plan.show_every and self.step % self.plan.show_every == 0:

@@ -41,3 +41,9 @@ def group_metrics(groups: Sequence[Group]) -> Metrics:
         metrics[f"parts/{name}/histogram"] = values
     accidents = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
     return metrics | {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
+
+
+def pool_metrics(counts: dict[str, float]) -> Metrics:
+    """What happened in the pool, with the share of verdicts that came from the cache, if there is one."""
+    asked = counts.get("cache/hits", 0.0) + counts.get("cache/misses", 0.0)
+    return {**counts, "cache/hit_rate": counts["cache/hits"] / asked} if asked else {**counts}

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from steelyard.training.evaluation import summarise
-from steelyard.training.metrics import group_metrics
+from steelyard.training.metrics import group_metrics, pool_metrics
 from steelyard.types import FinishReason, Group, Task, Verdict
 from tests.tiny import sample_of
 
@@ -85,3 +85,9 @@ def test_an_evaluation_without_any_score_is_not_a_number() -> None:
     found = summarise([group(LOST)], (1,))
     assert math.isnan(found.reward.mean)
     assert found.unscored == 1.0
+
+
+def test_the_share_from_the_cache_is_a_metric_where_there_is_a_cache() -> None:
+    assert pool_metrics({"pool/retried": 2.0}) == {"pool/retried": 2.0}
+    assert pool_metrics({"cache/hits": 3.0, "cache/misses": 1.0})["cache/hit_rate"] == 0.75
+    assert "cache/hit_rate" not in pool_metrics({"cache/hits": 0.0, "cache/misses": 0.0})
