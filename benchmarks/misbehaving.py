@@ -131,7 +131,7 @@ def _suicide() -> object:
 def _allocate() -> object:
     held = []
     while True:
-        held.append(bytearray(os.urandom(1024)) * 2**14)
+        held.append(bytearray(2**26))
 
 
 def _print() -> object:

@@ -124,7 +124,7 @@ class Seat:
 
     def overdue(self) -> list[Event]:
         """The call took too long, the worker too long to start, or the keeper too long to end it."""
-        if self._doom is not None:
+        if self._doom is not None or (self._ready and self.connection is None):
             self.process.kill()
             self._deadline = None
         elif not self._ready:
