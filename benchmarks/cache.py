@@ -21,7 +21,7 @@ from steelyard.types import Task, Verdict
 from steelyard.verification import VerdictCache, verifier
 
 KILLS, QUICK_KILLS = 25, 4
-STEPS = 6
+STEPS, LONG = 6, 1000
 
 
 @verifier(version="1", deterministic=True)
@@ -43,7 +43,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         Figure("items verified by a second identical run", asked, "<=", 0),
         Figure("metrics that differ between the runs", agree, "<=", 0),
         Figure("times the file was unreadable after two writers were killed", unreadable, "<=", 0),
-        Figure("verdicts kept through the kills", rows, ">=", 1),
+        Figure("verdicts kept through the kills", rows, ">=", 16 * kills),
     )
     return Result("cache", figures)
 
@@ -72,17 +72,28 @@ def killed(folder: Path, kills: int, progress: Progress) -> tuple[int, int]:
     task = progress.add_task("killed", total=kills)
     path, dice, unreadable = folder / "shared.sqlite", random.Random(0), 0
     for number in range(kills):
-        runs = [start(folder, f"k{number}-{seed}", path, folder / "asked", seed=seed) for seed in (number, number + 1)]
-        deadline = time.monotonic() + 60
-        while not path.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(dice.uniform(0.0, 3.0))
+        counts = [folder / f"{number}-{writer}.asked" for writer in "ab"]
+        runs = [
+            start(folder, count.stem, path, count, seed=2 * number + place, steps=LONG)
+            for place, count in enumerate(counts)
+        ]
+        wait_for(counts)
+        time.sleep(dice.uniform(0.0, 0.5))
         for run in runs:
             run.send_signal(signal.SIGKILL)
             run.wait()
         unreadable += not readable(path)
         progress.advance(task)
     return unreadable, len(VerdictCache(path))
+
+
+def wait_for(counts: list[Path]) -> None:
+    """Until both runs have verified something, so that the kill falls among their writes."""
+    deadline = time.monotonic() + 120
+    while not all(count.exists() and count.stat().st_size for count in counts):
+        if time.monotonic() > deadline:
+            raise RuntimeError("a run did not begin to verify within two minutes")
+        time.sleep(0.01)
 
 
 def readable(path: Path) -> bool:
@@ -98,11 +109,11 @@ def readable(path: Path) -> bool:
         connection.close()
 
 
-def start(folder: Path, name: str, cache: Path, count: Path, seed: int) -> subprocess.Popen[bytes]:
+def start(folder: Path, name: str, cache: Path, count: Path, seed: int, steps: int = STEPS) -> subprocess.Popen[bytes]:
     """A short training run in a process of its own."""
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
-    settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "verify.cache": cache}
+    settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "run.steps": steps, "verify.cache": cache}
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "STEELYARD_COUNTED": str(count), "OMP_NUM_THREADS": "1"}

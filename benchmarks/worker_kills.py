@@ -23,7 +23,7 @@ from steelyard.types import Task
 from steelyard.verification import Pool, ProcessPool, as_verifier
 
 KILLS, QUICK_KILLS = 50, 10
-ACTOR_KILLS, QUICK_ACTOR_KILLS = 10, 2
+ACTOR_KILLS, QUICK_ACTOR_KILLS = 50, 2
 EVERY = 0.25
 """Seconds between kills, on average."""
 WORKERS = 2
@@ -51,16 +51,18 @@ def in_processes(kills: int, progress: Progress) -> list[Figure]:
     pool = ProcessPool(as_verifier(unhurried), workers=WORKERS)
     dice = random.Random(0)
 
-    def kill() -> None:
+    def kill() -> bool:
         with suppress(ProcessLookupError, IndexError):
             os.kill(dice.choice(marked()), signal.SIGKILL)
             progress.advance(task)
+            return True
+        return False
 
     try:
         count = until_killed(pool, kills, kill)
     finally:
         pool.close()
-    return [*_figures("", count), Figure("processes left after closing", settle_down(0), "<=", 0)]
+    return [*_figures("", kills, count), Figure("processes left after closing", settle_down(0), "<=", 0)]
 
 
 def on_ray(kills: int, progress: Progress) -> list[Figure]:
@@ -70,16 +72,21 @@ def on_ray(kills: int, progress: Progress) -> list[Figure]:
     pool = RayPool(as_verifier(unhurried), workers=WORKERS, workers_per_actor=1)
     dice = random.Random(1)
 
-    def kill() -> None:
-        with suppress(Exception):
+    def kill() -> bool:
+        with suppress(ProcessLookupError, IndexError, pool.ray.exceptions.RayError):
             os.kill(dice.choice(pool.actor_processes()), signal.SIGKILL)
             progress.advance(task)
+            return True
+        return False
 
     try:
-        count = until_killed(pool, kills, kill, pause=4.0)
+        count = until_killed(pool, kills, kill, pause=2.0)
     finally:
         pool.close()
-    return [*_figures("on Ray: ", count), Figure("on Ray: processes left after closing", settle_down(0), "<=", 0)]
+    return [
+        *_figures("on Ray: ", kills, count),
+        Figure("on Ray: processes left after closing", settle_down(0), "<=", 0),
+    ]
 
 
 def node(progress: Progress) -> list[Figure]:
@@ -91,19 +98,20 @@ def node(progress: Progress) -> list[Figure]:
         second = cluster.add_node(num_cpus=1)
         pool = RayPool(as_verifier(unhurried), address=address, workers=2, workers_per_actor=1)
 
-        def kill() -> None:
+        def kill() -> bool:
             cluster.remove_node(second, allow_graceful=False)
             cluster.add_node(num_cpus=1)
             progress.advance(task)
+            return True
 
         try:
             count = until_killed(pool, 1, kill, pause=4.0)
         finally:
             pool.close()
-    return _figures("node killed: ", count)
+    return _figures("node killed: ", 1, count)
 
 
-def until_killed(pool: Pool, kills: int, kill: Callable[[], None], pause: float = EVERY) -> Counter[str]:
+def until_killed(pool: Pool, kills: int, kill: Callable[[], bool], pause: float = EVERY) -> Counter[str]:
     """Keep the pool busy until all kills are done and all items are back; what happened to the items."""
     dice = random.Random(2)
     seen: Counter[int] = Counter()
@@ -115,12 +123,11 @@ def until_killed(pool: Pool, kills: int, kill: Callable[[], None], pause: float 
             submitted += 200
         _take(pool, wait=False, seen=seen, count=count)
         if time.monotonic() >= next_kill:
-            kill()
-            done += 1
+            done += kill()
             next_kill = time.monotonic() + pause * (0.5 + dice.random())
         time.sleep(0.01)
     _take(pool, wait=True, seen=seen, count=count)
-    count["items"] = submitted
+    count["items"], count["kills"] = submitted, done
     count["lost"] = submitted - len(seen)
     count["twice"] = sum(times - 1 for times in seen.values())
     return count
@@ -135,9 +142,10 @@ def _take(pool: Pool, *, wait: bool, seen: Counter[int], count: Counter[str]) ->
             count["mixed up"] += 1
 
 
-def _figures(where: str, count: Counter[str]) -> list[Figure]:
+def _figures(where: str, kills: int, count: Counter[str]) -> list[Figure]:
     share = count["blamed"] / max(count["items"], 1)
     return [
+        Figure(f"{where}kills", count["kills"], ">=", kills),
         Figure(f"{where}items", count["items"], ">=", 1),
         Figure(f"{where}lost", count["lost"], "<=", 0),
         Figure(f"{where}counted twice", count["twice"], "<=", 0),
