@@ -2,6 +2,10 @@
 
 A structure stands if every brick reaches the ground, an equilibrium exists, and t is below the capacity of a contact
 point. t is unique; how the pulls are shared among bricks is not, so compare classes and t, never single scores.
+
+With pulls of any size an equilibrium exists exactly if every brick reaches the ground: the three or four points of one
+contact already pass on any force and any tilt. So floating bricks are named by connectivity, which names all of them,
+and the residual program is asked only if the solver disagrees.
 """
 
 from __future__ import annotations
@@ -17,12 +21,8 @@ from steelyard.domains.bricks.connectivity import grounded_bricks
 from steelyard.domains.bricks.contacts import contacts
 from steelyard.domains.bricks.stability.forces import Forces, forces
 from steelyard.domains.bricks.stability.physics import PUBLISHED, TOLERANCE, Load, Physics
-from steelyard.domains.bricks.stability.program import (
-    pull_program,
-    residual_program,
-    residual_units,
-    stress_program,
-)
+from steelyard.domains.bricks.stability.program import pull_program, stress_program
+from steelyard.domains.bricks.stability.residuals import residuals
 from steelyard.domains.bricks.stability.solvers import Backend, Solver, solver
 from steelyard.domains.bricks.stability.statics import Floats, Statics, brick_at, statics
 from steelyard.domains.bricks.structure import Structure
@@ -104,17 +104,10 @@ def _held(rest: Statics, pull: float, find: Solver, physics: Physics) -> Stabili
 
 
 def _fallen(rest: Statics, find: Solver, physics: Physics) -> Stability:
-    """No equilibrium: the bricks that are not held have a residual however the forces are chosen."""
-    best = find(residual_program(rest, physics))
-    if best is None:
-        raise VerifierError("the residual program has no solution, though any forces satisfy it")
-    first = len(rest.points) + len(rest.shears) + len(rest.presses)
-    pull_B = best.x[first : first + rest.bricks]
-    positive_R, negative_R = best.x[first + rest.bricks :].reshape(2, -1)
-    size_R = (positive_R + negative_R) * residual_units(rest.bricks, physics)
-    size_B = size_R.reshape(-1, 5).max(axis=1)
-    unheld_B = size_B > min(TOLERANCE, float(size_B.max()) / 2)
-    return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(pull_B, 1.0)), None)
+    """No equilibrium was found: the bricks with a residual are not held."""
+    left = residuals(rest, find, physics)
+    unheld_B = left.size_B > min(TOLERANCE, float(left.size_B.max()) / 2)
+    return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(left.pull_B, 1.0)), None)
 
 
 def _with_floating(

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steelyard.domains.bricks.stability.physics import Physics
 from steelyard.domains.bricks.stability.statics import Columns, Floats, Index, Statics
@@ -48,7 +49,7 @@ class Program:
 def pull_program(rest: Statics) -> Program:
     """The smallest largest pull, in capacities: its objective, and the last unknown."""
     points, bounds = _forces(rest)
-    total_R: Floats = np.bincount(rest.points.row_NK.ravel(), rest.points.value_NK.ravel(), rest.rows + 5)[: rest.rows]
+    total_R = _summed(rest.points.row_NK, rest.points.value_NK, rest.rows + 5)[: rest.rows]
     touched = np.flatnonzero(total_R).astype(np.int32)
     shift = Columns(touched[None, :], -total_R[None, touched])
     cost = np.zeros(len(bounds) + 1)
@@ -142,9 +143,14 @@ def _shift_by_brick(rest: Statics) -> tuple[Index, Index, Floats]:
     rows = rest.rows + 5
     key = (rest.upper_P[:, None].astype(np.int64) * rows + rest.points.row_NK).ravel()
     places, which = np.unique(key, return_inverse=True)
-    value: Floats = -np.bincount(which, rest.points.value_NK.ravel())
+    value = -_summed(which, rest.points.value_NK, len(places))
     brick, row = np.divmod(places, rows)
     kept = row < rest.rows
     start = np.zeros(rest.bricks + 1, np.int32)
     np.cumsum(np.bincount(brick[kept], minlength=rest.bricks), out=start[1:])
     return start, row[kept].astype(np.int32), value[kept]
+
+
+def _summed(place: NDArray[np.integer], value: Floats, length: int) -> Floats:
+    """The values that belong to each place, added up."""
+    return np.bincount(place.ravel(), value.ravel(), length).astype(np.float64, copy=False)
