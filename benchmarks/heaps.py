@@ -37,13 +37,13 @@ def mutated_text(rng: random.Random, sources: list[str]) -> str:
         return "".join(chr(rng.choice((rng.randrange(128), rng.randrange(0xD800)))) for _ in range(rng.randrange(80)))
     text = rng.choice(sources)
     for _ in range(rng.randrange(4)):
-        text = rng.choice((_insert, _cut, _copy, _replace))(rng, text)
+        text = rng.choice((_insert, _cut, _copy, _replace, _digit, _digit, _line, _line))(rng, text)
     return text
 
 
 def texts(rng: random.Random, count: int) -> list[str]:
     """Whole structures to start from."""
-    return [write(heap(rng.randint(1, 12), rng, float_=0.1)) for _ in range(count)]
+    return [write(heap(rng.randint(1, 12), rng, float_=0.02)) for _ in range(count)]
 
 
 def _beside(rng: random.Random, site: Site, hang: float) -> Brick:
@@ -78,3 +78,22 @@ def _copy(rng: random.Random, text: str) -> str:
 def _replace(rng: random.Random, text: str) -> str:
     place = rng.randint(0, len(text))
     return text[:place] + rng.choice(PIECES) + text[place + 1 :]
+
+
+def _digit(rng: random.Random, text: str) -> str:
+    """Another number, and the form kept."""
+    digits = [place for place, character in enumerate(text) if character.isdigit()]
+    if not digits:
+        return text
+    place = rng.choice(digits)
+    return text[:place] + rng.choice("012468") + text[place + 1 :]
+
+
+def _line(rng: random.Random, text: str) -> str:
+    """A line lost, or written once more somewhere."""
+    lines = text.split("\n")
+    line = lines.pop(rng.randrange(len(lines)))
+    if rng.random() < 0.5:
+        lines.append(line)
+        lines.insert(rng.randint(0, len(lines)), line)
+    return "\n".join(lines)
