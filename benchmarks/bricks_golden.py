@@ -171,8 +171,8 @@ def note(plain: Row) -> str:
     return (
         f"The published contact points under wide bricks are not symmetric: of {plain['structures']} random structures "
         f"{plain['class changed']} have an image (turned or mirrored) of another class. The column of eight 1x1 under "
-        f"the end of a 1x4 stands at {largest_pull(column()) / PUBLISHED.capacity:.1%} of the capacity; the weighted form "
-        f"says that it {_word(assess_weighted(column()).stands)}."
+        f"the end of a 1x4 stands at {largest_pull(column()) / PUBLISHED.capacity:.1%} of the capacity; the weighted "
+        f"form says that it {_word(assess_weighted(column()).stands)}."
     )
 
 
