@@ -24,6 +24,9 @@ PACKAGES = (
     "numpy",
     "llguidance",
     "xgrammar",
+    "highspy",
+    "gurobipy",
+    "scipy",
 )
 
 

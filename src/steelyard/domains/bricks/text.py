@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from steelyard.domains.bricks.connectivity import floating
@@ -31,32 +31,19 @@ def read(text: str, world: World) -> Reading:
 
     Bricks that float in the end stay in the structure and are flaws too.
     """
-    site, flaws, lines = Site(world), list[Flaw](), list[int]()
-    for number, line in enumerate(text.split("\n"), 1):
-        if not (content := line.strip()):
-            continue
-        brick = brick_of(content)
-        problem = (Reason.ILL_FORMATTED, _shown(content)) if brick is None else site.problem(brick)
-        if problem is None and brick is not None:
-            site.add(brick)
-            lines.append(number)
-        elif problem is not None:
-            flaws.append(Flaw(problem[0], number, problem[1]))
-    structure = site.structure()
-    flaws += [Flaw(Reason.FLOATING, lines[place], _afloat(structure, place)) for place in floating(structure)]
-    return Reading(structure, tuple(flaws), tuple(lines))
+    reading = _placed(text, world)
+    return Reading(reading.structure, (*reading.flaws, *_afloat(reading)), reading.lines)
 
 
 def parse(text: str, world: World, *, may_float: bool = False) -> Structure:
     """The structure a text describes, or :class:`InvalidStructureError` with its first flaw. A text without any brick
     is ill formatted.
     """
-    reading = read(text, world)
-    for flaw in reading.flaws:
-        if not (may_float and flaw.reason is Reason.FLOATING):
-            raise InvalidStructureError(flaw)
-    if not reading.structure.bricks:
+    reading = _placed(text, world)
+    if not reading.flaws and not reading.structure.bricks:
         raise InvalidStructureError(Flaw(Reason.ILL_FORMATTED, 1, "the text has no brick"))
+    for flaw in reading.flaws or (() if may_float else _afloat(reading)):
+        raise InvalidStructureError(flaw)
     return reading.structure
 
 
@@ -81,8 +68,26 @@ def _number(digits: str) -> int:
     return int(digits.lstrip("0")[:DIGITS] or "0")
 
 
-def _afloat(structure: Structure, place: int) -> str:
-    return f"{structure.bricks[place]} has no way to the ground"
+def _placed(text: str, world: World) -> Reading:
+    """All but the look at what floats."""
+    site, flaws, lines = Site(world), list[Flaw](), list[int]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if not (content := line.strip()):
+            continue
+        brick = brick_of(content)
+        problem = (Reason.ILL_FORMATTED, _shown(content)) if brick is None else site.problem(brick)
+        if problem is None and brick is not None:
+            site.add(brick)
+            lines.append(number)
+        elif problem is not None:
+            flaws.append(Flaw(problem[0], number, problem[1]))
+    return Reading(site.structure(), tuple(flaws), tuple(lines))
+
+
+def _afloat(reading: Reading) -> Iterator[Flaw]:
+    for place in floating(reading.structure):
+        what = f"{reading.structure.bricks[place]} has no way to the ground"
+        yield Flaw(Reason.FLOATING, reading.lines[place], what)
 
 
 def _shown(line: str) -> str:
