@@ -50,7 +50,8 @@ def _beside(rng: random.Random, site: Site, hang: float) -> Brick:
     h, w = rng.choice(site.world.library.dimensions)
     x_size, y_size, _ = site.world.size
     if not site.bricks or rng.random() < 0.1:
-        return Brick(h, w, x_size // 2 + rng.randint(-4, 4), y_size // 2 + rng.randint(-4, 4), 0)
+        across, along = min(4, x_size // 2), min(4, y_size // 2)
+        return Brick(h, w, x_size // 2 + rng.randint(-across, across), y_size // 2 + rng.randint(-along, along), 0)
     on = rng.choice(site.bricks)
     z = on.z - 1 if rng.random() < hang else on.z + 1
     return Brick(h, w, on.x + rng.randint(1 - h, on.h - 1), on.y + rng.randint(1 - w, on.w - 1), z)
