@@ -97,6 +97,17 @@ def test_the_largest_pull_equals_that_of_an_independent_formulation(case: Loaded
     assert largest_pull(*case) == pytest.approx(expected, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.parametrize("world", WORLDS[1:], ids=lambda world: str(world.size))
+def test_the_same_where_bricks_crowd_and_press(world: World) -> None:
+    pytest.importorskip("scipy")
+    for seed in range(20):
+        rng = random.Random(seed)
+        structure = heap(14, rng, world)
+        weights = loads(structure, rng)
+        expected = brick_reference.largest_pull(structure, weights, PUBLISHED)
+        assert largest_pull(structure, weights) == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
 @quick
 @given(loaded(afloat=0.3))
 def test_nothing_stands_that_floats_and_nothing_else_lacks_an_equilibrium(case: Loaded) -> None:
