@@ -18,10 +18,12 @@ TWO = Structure((Brick(2, 4, 1, 3, 0), Brick(4, 1, 2, 3, 2)))
 
 
 def test_ldraw_by_hand() -> None:
-    assert ldraw(TWO, title="two\nbricks", name="two.ldr") == (
-        "0 two bricks\n0 Name: two.ldr\n0 Author: Steelyard\n"
+    bricks = Structure((*TWO.bricks, Brick(2, 2, 0, 0, 0)))
+    assert ldraw(bricks, title="three\nbricks", name="two.ldr") == (
+        "0 three bricks\n0 Name: two.ldr\n0 Author: Steelyard\n"
         "1 4 40 0 100 0 0 1 0 1 0 -1 0 0 3001.dat\n0 STEP\n"
         "1 73 80 -48 70 -1 0 0 0 1 0 0 0 -1 3010.dat\n0 STEP\n"
+        "1 10 20 0 20 0 0 1 0 1 0 -1 0 0 3003.dat\n0 STEP\n"
     )
 
 

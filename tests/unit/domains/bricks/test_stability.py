@@ -126,6 +126,21 @@ def test_where_the_solver_finds_no_equilibrium_the_residuals_name_a_brick() -> N
     assert (verdict.stands, verdict.pull, verdict.failing) == (False, math.inf, (1,))
 
 
+def test_all_floating_bricks_are_named_not_only_the_one_that_bears_the_residual() -> None:
+    structure = place([Brick(2, 2, 0, 0, 0), Brick(2, 2, 5, 0, 3), Brick(2, 2, 5, 0, 4)], World())
+    assert assess(structure).failing == (1, 2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_structure_at_its_very_limit_has_a_failing_brick_or_stands(name: str) -> None:
+    limit = largest_pull(CASES[name])
+    for factor in (1 - 1e-7, 1 - 1e-10, 1.0, 1 + 1e-10, 1 + 1e-7):
+        physics = Physics(capacity=limit * factor)
+        verdict = assess(CASES[name], physics=physics)
+        assert verdict.stands is (verdict.pull / physics.capacity < 1.0) is not bool(verdict.failing)
+    assert verdict.stands
+
+
 def test_the_same_answer_whatever_was_solved_before_and_in_whichever_thread() -> None:
     structures = [heap(15, random.Random(seed)) for seed in range(4)]
     first = [assess(structure).score_B.tolist() for structure in structures]
