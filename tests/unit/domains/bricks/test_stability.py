@@ -15,12 +15,12 @@ from benchmarks.heaps import heap
 from steelyard.domains.bricks import Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.contacts import contacts
-from steelyard.domains.bricks.stability import assess_weighted, highs
+from steelyard.domains.bricks.stability import assess_weighted, assessment, highs
 from steelyard.domains.bricks.stability.assessment import _fallen  # pyright: ignore[reportPrivateUsage]
 from steelyard.domains.bricks.stability.physics import PUBLISHED
-from steelyard.domains.bricks.stability.program import pull_program
+from steelyard.domains.bricks.stability.program import Program, pull_program
 from steelyard.domains.bricks.stability.residuals import residuals
-from steelyard.domains.bricks.stability.solvers import solver
+from steelyard.domains.bricks.stability.solvers import Solution, solver
 from steelyard.domains.bricks.stability.statics import Statics, statics
 from steelyard.domains.bricks.structure import place
 from steelyard.errors import MissingExtraError, VerifierError
@@ -129,6 +129,16 @@ def test_where_the_solver_finds_no_equilibrium_the_residuals_name_a_brick() -> N
 def test_all_floating_bricks_are_named_not_only_the_one_that_bears_the_residual() -> None:
     structure = place([Brick(2, 2, 0, 0, 0), Brick(2, 2, 5, 0, 3), Brick(2, 2, 5, 0, 4)], World())
     assert assess(structure).failing == (1, 2)
+
+
+def test_what_floats_falls_whatever_a_solver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def content(program: Program) -> Solution:
+        return Solution(0.0, np.zeros(program.columns))
+
+    monkeypatch.setattr(assessment, "solver", lambda _: content)
+    structure = place([Brick(2, 2, 0, 0, 0), Brick(2, 2, 5, 0, 3)], World())
+    assert assess(structure).failing == (1,)
+    assert math.isinf(largest_pull(structure))
 
 
 @pytest.mark.parametrize("name", CASES)
