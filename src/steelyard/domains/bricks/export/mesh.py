@@ -61,7 +61,9 @@ def _stud(x: float, y: float) -> Mesh:
             normals.append((*ring[point], 0.0))
     lid = np.array([(x, y, LAYER + STUD_HEIGHT), *((*point, LAYER + STUD_HEIGHT) for point in edge[:SIDES])])
     fan = [(0, 1 + k, 1 + (k + 1) % SIDES) for k in range(SIDES)]
-    top = Mesh(lid.astype(np.float32), np.tile(np.float32([0, 0, 1]), (len(lid), 1)), np.array(fan, np.uint32))
+    top = Mesh(
+        lid.astype(np.float32), np.tile(np.array([0, 0, 1], np.float32), (len(lid), 1)), np.array(fan, np.uint32)
+    )
     return _joined([_quads(np.array(walls), np.array(normals)), top])
 
 

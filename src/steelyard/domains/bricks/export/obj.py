@@ -16,7 +16,7 @@ def obj(structure: Structure, *, materials: str = "structure.mtl") -> tuple[str,
     lines, first = [f"mtllib {materials}"], 1
     for number, brick in enumerate(structure.bricks, 1):
         mesh = meshes[brick[:2]]
-        position_V3 = mesh.position_V3 + np.float32([brick.x * PITCH, brick.y * PITCH, brick.z * LAYER])
+        position_V3 = mesh.position_V3 + np.array([brick.x * PITCH, brick.y * PITCH, brick.z * LAYER], np.float32)
         lines += [f"o brick-{number}", f"usemtl part-{parts[brick[:2]].name}"]
         lines += [f"v {x:.5f} {y:.5f} {z:.5f}" for x, y, z in position_V3.tolist()]
         lines += [f"vn {x:.4f} {y:.4f} {z:.4f}" for x, y, z in mesh.normal_V3.tolist()]

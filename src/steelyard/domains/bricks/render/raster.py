@@ -29,7 +29,7 @@ def png(scene: Scene, *, scale: float = 1.0) -> bytes:
 
 def gif(scenes: Sequence[Scene], *, scale: float, milliseconds: Sequence[int]) -> bytes:
     """A GIF that shows each scene for its time, over and over. All scenes have the same frame."""
-    frames = [image(scene, scale=scale).quantize(128, dither=0) for scene in scenes]
+    frames = [image(scene, scale=scale).quantize(128) for scene in scenes]
     out = io.BytesIO()
     rest = frames[1:]
     frames[0].save(out, "GIF", save_all=True, append_images=rest, duration=list(milliseconds), loop=0, disposal=1)
