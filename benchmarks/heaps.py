@@ -21,12 +21,12 @@ def heap(bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float =
     return site.structure()
 
 
-def loads(structure: Structure, rng: random.Random, most: int = 3, heaviest: float = 0.5) -> list[Load]:
+def loads(structure: Structure, rng: random.Random, most: int = 3, heaviest: float = 2.0) -> list[Load]:
     """Up to ``most`` loads on cells of random bricks, light ones as likely as heavy ones."""
     found: list[Load] = []
     for _ in range(rng.randint(0, most)):
         h, w, x, y, z = rng.choice(structure.bricks)
-        kilograms = heaviest * 10 ** rng.uniform(-2.5, 0)
+        kilograms = heaviest * 10 ** rng.uniform(-2, 0)
         found.append(Load(x + rng.randrange(h), y + rng.randrange(w), z, kilograms))
     return found
 
