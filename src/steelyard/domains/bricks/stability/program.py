@@ -115,20 +115,20 @@ def assemble(
     """One matrix of all blocks, side by side, then of the columns ``last`` (start, row, value). Rows from ``ground`` to
     ``ground + 4`` are dropped: where there are no other rows than the residuals, those after the last.
     """
-    ground = len(row_lower) if ground is None else ground
-    counts, indices, values = [], [], []
-    for block in blocks:
-        kept = (block.row_NK < ground) | (block.row_NK >= ground + 5)
-        counts.append(np.count_nonzero(kept, axis=1))
-        indices.append(block.row_NK[kept])
-        values.append(block.value_NK[kept])
+    rows = [block.row_NK.ravel() for block in blocks]
+    values = [block.value_NK.ravel() for block in blocks]
+    widths = [np.repeat([block.row_NK.shape[1] for block in blocks], [len(block) for block in blocks])]
     if last is not None:
-        counts.append(np.diff(last[0]))
-        indices.append(last[1])
+        rows.append(last[1])
         values.append(last[2])
-    start = np.zeros(len(cost) + 1, np.int32)
-    np.cumsum(np.concatenate(counts), out=start[1:])
-    return Program(cost, lower, upper, row_lower, row_upper, start, np.concatenate(indices), np.concatenate(values))
+        widths.append(np.diff(last[0]))
+    row, ground = np.concatenate(rows), len(row_lower) if ground is None else ground
+    kept = row < ground if ground == len(row_lower) else (row < ground) | (row >= ground + 5)
+    kept_before, entries_before = np.zeros(len(row) + 1, np.int32), np.zeros(len(cost) + 1, np.int32)
+    np.cumsum(kept, out=kept_before[1:])
+    np.cumsum(np.concatenate(widths), out=entries_before[1:])
+    start, index, value = kept_before[entries_before], row[kept], np.concatenate(values)[kept]
+    return Program(cost, lower, upper, row_lower, row_upper, start, index, value)
 
 
 def _forces(rest: Statics) -> tuple[list[Columns], Floats]:

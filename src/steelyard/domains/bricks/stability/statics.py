@@ -126,10 +126,20 @@ def brick_at(structure: Structure, load: Load) -> int:
     raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): no brick is there")
 
 
+UPRIGHT = np.array([2, 3, 4], np.int32)
+"""Residuals that a vertical force enters: F_z, τ_1, τ_2."""
+LEVEL = np.array([(0, 4), (1, 3)], np.int32)
+"""Residuals that a horizontal force enters, along x: F_x and τ_2, along y: F_y and τ_1."""
+SHEAR = np.array([(1.0, -1.0, -1.0, -1.0), (1.0, 1.0, -1.0, 1.0)])
+PRESS = np.array([(1.0, -1.0, -1.0, 1.0), (1.0, 1.0, -1.0, -1.0)])
+"""Coefficients along x and along y, those of torques in half layers. A press acts at the bottom edge, so its signs are
+those of the bottom face: as published."""
+
+
 def _points(upper: Index, lower: Index, x: Floats, y: Floats, centre_x: Floats, centre_y: Floats) -> Columns:
     row_P6 = np.empty((len(upper), 6), np.int32)
-    row_P6[:, :3] = 5 * upper[:, None] + (2, 3, 4)
-    row_P6[:, 3:] = 5 * lower[:, None] + (2, 3, 4)
+    row_P6[:, :3] = (5 * upper)[:, None] + UPRIGHT
+    row_P6[:, 3:] = (5 * lower)[:, None] + UPRIGHT
     value_P6 = np.empty((len(upper), 6))
     value_P6[:, 0], value_P6[:, 3] = 1.0, -1.0
     value_P6[:, 1], value_P6[:, 4] = y - centre_y[upper], centre_y[lower] - y
@@ -138,21 +148,21 @@ def _points(upper: Index, lower: Index, x: Floats, y: Floats, centre_x: Floats, 
 
 
 def _shears(upper: Index, lower: Index, half: float) -> Columns:
-    count = len(upper)
-    row_U4 = np.empty((2 * count, 4), np.int32)
-    row_U4[:count, :2], row_U4[:count, 2:] = 5 * upper[:, None] + (0, 4), 5 * lower[:, None] + (0, 4)
-    row_U4[count:, :2], row_U4[count:, 2:] = 5 * upper[:, None] + (1, 3), 5 * lower[:, None] + (1, 3)
-    value_U4 = np.empty((2 * count, 4))
-    value_U4[:count] = (1.0, -half, -1.0, -half)
-    value_U4[count:] = (1.0, half, -1.0, half)
-    return Columns(row_U4, value_U4)
+    """Along x for all contacts, then along y: on the upper brick at its bottom, against it on the lower at its top."""
+    row_2C4 = np.empty((2, len(upper), 4), np.int32)
+    row_2C4[:, :, :2] = (5 * upper)[:, None] + LEVEL[:, None]
+    row_2C4[:, :, 2:] = (5 * lower)[:, None] + LEVEL[:, None]
+    value_U4 = np.repeat(SHEAR * _arms(half), len(upper), axis=0)
+    return Columns(row_2C4.reshape(-1, 4), value_U4)
 
 
 def _presses(touching: Contacts, half: float) -> Columns:
-    """A press acts at the bottom edge, so its signs are those of the bottom face: as published."""
-    along_E2 = np.array([(0, 4), (1, 3)], np.int32)[touching.axis_E]
-    row_E4 = np.empty((len(along_E2), 4), np.int32)
-    row_E4[:, :2] = 5 * touching.after_E[:, None] + along_E2
-    row_E4[:, 2:] = 5 * touching.before_E[:, None] + along_E2
-    value_E4 = np.array([(1.0, -half, -1.0, half), (1.0, half, -1.0, -half)])[touching.axis_E]
-    return Columns(row_E4, value_E4)
+    row_E4 = np.empty((len(touching.axis_E), 4), np.int32)
+    along_E2 = LEVEL[touching.axis_E]
+    row_E4[:, :2] = (5 * touching.after_E)[:, None] + along_E2
+    row_E4[:, 2:] = (5 * touching.before_E)[:, None] + along_E2
+    return Columns(row_E4, (PRESS * _arms(half))[touching.axis_E])
+
+
+def _arms(half: float) -> Floats:
+    return np.array([1.0, half, 1.0, half])
