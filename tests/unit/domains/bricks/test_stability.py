@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import subprocess
 import sys
 import threading
 
@@ -160,6 +161,21 @@ def test_the_same_answer_whatever_was_solved_before_and_in_whichever_thread() ->
     thread.start()
     thread.join()
     assert first == again == other
+
+
+def test_it_works_where_somebody_else_set_up_highs_with_more_threads() -> None:
+    program = """
+import highspy
+other = highspy.Highs()
+other.setOptionValue("output_flag", False)
+other.setOptionValue("threads", 2)
+other.addVariable(lb=0, obj=1)
+other.run()
+from steelyard.domains.bricks import World, largest_pull, parse
+print(largest_pull(parse("1x1 (0,0,0)\\n2x1 (0,0,1)", World())))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert float(result.stdout.splitlines()[-1]) == pytest.approx(largest_pull(LEVER))
 
 
 def test_gurobi_gives_the_same() -> None:

@@ -62,6 +62,10 @@ def load(program: Program) -> Highs:
 def run(highs: Highs) -> Solution | None:
     """Solve what was loaded."""
     highs.run()
+    if highs.getModelStatus().name == "kNotset":
+        # HiGHS has one set of threads a process, and somebody else here has already chosen how many: go along with it.
+        highs.setOptionValue("threads", 0)
+        highs.run()
     status = highs.getModelStatus()
     if status.name == "kOptimal":
         return Solution(highs.getInfo().objective_function_value, np.asarray(highs.getSolution().col_value))
