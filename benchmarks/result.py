@@ -26,6 +26,9 @@ PACKAGES = (
     "xgrammar",
     "ray",
     "pebble",
+    "highspy",
+    "gurobipy",
+    "scipy",
 )
 
 

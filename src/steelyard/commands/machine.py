@@ -37,6 +37,8 @@ EXTRAS = {
     "text": Extra(("reasoning-gym", "jsonschema"), "task families and schema checks for text"),
     "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
     "ray": Extra(("ray",), "checking samples on a Ray cluster"),
+    "bricks": Extra(("highspy", "pillow"), "the stability of brick structures, and their pictures"),
+    "gurobi": Extra(("gurobipy", "scipy"), "Gurobi in place of HiGHS for brick structures (a licence of your own)"),
     "gguf": Extra(("gguf",), "unpacking the small pretrained model of the tests and benchmarks"),
     "bench": Extra(
         ("trl", "accelerate", "lark", "pebble", "xgrammar"), "the other sides of the benchmarks, and their checkers"

@@ -1,0 +1,157 @@
+"""The largest pull once more, by another road: cell by cell, forces as vectors at points, pushes and pulls apart.
+
+Nothing is shared with ``steelyard.domains.bricks.stability`` but the constants. Units are millinewtons and millimetres.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from steelyard.domains.bricks import Brick, Load, Physics, Structure
+
+Vector = tuple[float, float, float]
+UP: Vector = (0.0, 0.0, 1.0)
+AXES: tuple[Vector, Vector] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+
+
+@dataclass
+class Unknowns:
+    """Entries of the equations of rest, unknown by unknown."""
+
+    rows: list[int] = field(default_factory=list[int])
+    columns: list[int] = field(default_factory=list[int])
+    values: list[float] = field(default_factory=list[float])
+    free: list[bool] = field(default_factory=list[bool])
+    pulls: list[int] = field(default_factory=list[int])
+
+    def new(self, *, free: bool = False, pull: bool = False) -> int:
+        self.free.append(free)
+        if pull:
+            self.pulls.append(len(self.free) - 1)
+        return len(self.free) - 1
+
+    def act(self, unknown: int, brick: int, arm: Vector, force: Vector, sign: float) -> None:
+        """A force at ``arm`` from the brick's middle: its three parts, and its torques about x and y."""
+        x, y, z = arm
+        fx, fy, fz = force
+        for row, value in enumerate((fx, fy, fz, y * fz - z * fy, z * fx - x * fz)):
+            if value:
+                self.rows.append(5 * brick + row)
+                self.columns.append(unknown)
+                self.values.append(sign * value)
+
+
+def largest_pull(structure: Structure, loads: Sequence[Load], physics: Physics) -> float:
+    """In newtons; infinite without an equilibrium."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    unknowns, there = Unknowns(), {cell: n for n, brick in enumerate(structure.bricks) for cell in _cells(brick)}
+    for cell, brick in there.items():
+        _below(unknowns, structure, there, cell, brick, physics)
+        _beside(unknowns, there, cell, brick, physics)
+    most = unknowns.new()
+    count, rows = len(unknowns.free), 5 * len(structure)
+    equations = coo_array((unknowns.values, (unknowns.rows, unknowns.columns)), shape=(rows, count)).tocsr()
+    pulls = np.arange(len(unknowns.pulls))
+    limits = coo_array(
+        (
+            np.concatenate([np.ones(len(pulls)), -np.ones(len(pulls))]),
+            (np.concatenate([pulls, pulls]), np.concatenate([unknowns.pulls, np.full(len(pulls), most)])),
+        ),
+        shape=(len(pulls), count),
+    ).tocsr()
+    answer = linprog(
+        np.eye(1, count, most)[0],
+        A_ub=limits,
+        b_ub=np.zeros(len(pulls)),
+        A_eq=equations,
+        b_eq=_weights(structure, loads, there, physics),
+        bounds=[(None, None) if free else (0, None) for free in unknowns.free],
+        method="highs",
+    )
+    if answer.status == 2:
+        return math.inf
+    if answer.status != 0:
+        raise RuntimeError(f"linprog: {answer.message}")
+    return float(answer.fun) / 1000
+
+
+def _below(
+    unknowns: Unknowns,
+    structure: Structure,
+    there: dict[tuple[int, int, int], int],
+    cell: tuple[int, int, int],
+    brick: int,
+    physics: Physics,
+) -> None:
+    i, j, k = cell
+    lower = there.get((i, j, k - 1))
+    if lower is None and k > 0:
+        return
+    half = physics.layer * 500
+    body = structure.bricks[brick]
+    thin = 1 in (body.h, body.w)
+    offsets = ((0, -2), (-2, 0), (0, 2), (2, 0)) if thin else ((1, -1), (-2, 0), (1, 1))
+    sides = [(brick, -half, 1.0)] + ([] if lower is None else [(lower, half, -1.0)])
+    for direction in AXES:
+        shear = unknowns.new(free=True)
+        for side, height, sign in sides:
+            unknowns.act(shear, side, (*_arm(structure, side, i, j, physics), height), direction, sign)
+    for dx, dy in offsets:
+        push, pull = unknowns.new(), unknowns.new(pull=True)
+        for side, height, sign in sides:
+            arm = (*_arm(structure, side, i + dx / 8, j + dy / 8, physics), height)
+            unknowns.act(push, side, arm, UP, sign)
+            unknowns.act(pull, side, arm, UP, -sign)
+
+
+def _beside(
+    unknowns: Unknowns,
+    there: dict[tuple[int, int, int], int],
+    cell: tuple[int, int, int],
+    brick: int,
+    physics: Physics,
+) -> None:
+    i, j, k = cell
+    for direction, next_cell in zip(AXES, ((i + 1, j, k), (i, j + 1, k)), strict=True):
+        other = there.get(next_cell, brick)
+        if other != brick:
+            press = unknowns.new()
+            low = (0.0, 0.0, -physics.layer * 500)
+            unknowns.act(press, other, low, direction, 1.0)
+            unknowns.act(press, brick, low, direction, -1.0)
+
+
+def _weights(
+    structure: Structure, loads: Sequence[Load], there: dict[tuple[int, int, int], int], physics: Physics
+) -> list[float]:
+    needed = [0.0] * (5 * len(structure))
+    bodies = [
+        (n, (0.0, 0.0), structure.world.library.by_dimensions[b[:2]].mass) for n, b in enumerate(structure.bricks)
+    ]
+    for x, y, z, kilograms in loads:
+        brick = there[x, y, z]
+        bodies.append((brick, _arm(structure, brick, x, y, physics), kilograms))
+    for brick, (x, y), kilograms in bodies:
+        force = kilograms * physics.gravity * 1000
+        needed[5 * brick + 2] += force
+        needed[5 * brick + 3] += y * force
+        needed[5 * brick + 4] -= x * force
+    return needed
+
+
+def _arm(structure: Structure, brick: int, x: float, y: float, physics: Physics) -> tuple[float, float]:
+    """From the brick's middle, in millimetres."""
+    body = structure.bricks[brick]
+    pitch = physics.pitch * 1000
+    return (x + 0.5 - body.x - body.h / 2) * pitch, (y + 0.5 - body.y - body.w / 2) * pitch
+
+
+def _cells(brick: Brick) -> Iterator[tuple[int, int, int]]:
+    return product(range(brick.x, brick.x + brick.h), range(brick.y, brick.y + brick.w), (brick.z,))

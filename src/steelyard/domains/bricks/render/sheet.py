@@ -1,0 +1,59 @@
+"""A contact sheet: many structures on one page, each with a caption."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steelyard.domains.bricks.render import colours
+from steelyard.domains.bricks.render.isometric import ColourBy, draw
+from steelyard.domains.bricks.render.scene import Label, Polygon, Scene, Shape
+from steelyard.domains.bricks.stability import Stability
+from steelyard.domains.bricks.structure import Structure
+
+CELL, GAP, LINE = 220.0, 12.0, 15.0
+GOOD, BAD = (46, 139, 87), (190, 60, 60)
+
+
+@dataclass(frozen=True)
+class Card:
+    """One structure of a sheet. ``good`` paints a green or a red bar under it; ``None`` none."""
+
+    structure: Structure
+    caption: str = ""
+    """One or more lines."""
+    stability: Stability | None = None
+    good: bool | None = None
+
+
+def contact_sheet(cards: Sequence[Card], *, columns: int = 0, by: ColourBy = "part", title: str = "") -> Scene:
+    """All cards row by row, each scaled to its cell; without ``columns`` the page is about twice as wide as high."""
+    if not cards:
+        raise ValueError("a contact sheet needs at least one card")
+    columns = columns or min(len(cards), math.ceil(math.sqrt(2 * len(cards))))
+    text = LINE * max(card.caption.count("\n") + 1 for card in cards) + 8
+    head = 30.0 if title else 0.0
+    shapes: list[Shape] = [Label((GAP, 24), title, 17.0, colours.INK)] if title else []
+    for number, card in enumerate(cards):
+        row, column = divmod(number, columns)
+        shapes += _cell(card, GAP + column * (CELL + GAP), head + GAP + row * (CELL + text + GAP), by)
+    rows = math.ceil(len(cards) / columns)
+    size = GAP + columns * (CELL + GAP), head + GAP + rows * (CELL + text + GAP)
+    return Scene(tuple(shapes), (0.0, 0.0, *size))
+
+
+def _cell(card: Card, left: float, top: float, by: ColourBy) -> list[Shape]:
+    picture = draw(card.structure, by=by, stability=card.stability)
+    width, height = picture.size
+    factor = min(CELL / width, CELL / height, 1.6)
+    across, down = left + (CELL - factor * width) / 2, top + CELL - factor * height
+    placed = picture.placed(factor, across - factor * picture.frame[0], down - factor * picture.frame[1])
+    shapes: list[Shape] = list(placed.shapes)
+    if card.good is not None:
+        under = top + CELL + 1
+        bar = ((left, under), (left + CELL, under), (left + CELL, under + 3), (left, under + 3))
+        shapes.append(Polygon(bar, GOOD if card.good else BAD))
+    for number, line in enumerate(card.caption.split("\n"), 1):
+        shapes.append(Label((left, top + CELL + 3 + LINE * number), line, 12.0, colours.INK))
+    return shapes

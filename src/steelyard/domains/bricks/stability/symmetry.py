@@ -1,0 +1,73 @@
+"""The verdict that mirrors and turns cannot change: the worst of all images of a structure.
+
+The published contact points under wide bricks (``statics.WIDE``) are not symmetric in x, so a structure and its mirror
+image may get different verdicts. They are symmetric in y, so of the eight images four need solving. Every image is put
+at the origin with its bricks in a fixed order: two images of one structure give the very same programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from steelyard.domains.bricks.images import Loaded, at_origin, images, mirrored, turned
+from steelyard.domains.bricks.stability.assessment import Stability, assess, largest_pull
+from steelyard.domains.bricks.stability.physics import PUBLISHED, Load, Physics
+from steelyard.domains.bricks.stability.solvers import Backend
+from steelyard.domains.bricks.stability.statics import Floats
+from steelyard.domains.bricks.structure import Brick, Structure
+
+Ordered = tuple[tuple[Brick, ...], tuple[Load, ...]]
+
+
+def largest_pull_symmetric(
+    structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
+) -> float:
+    """The largest t of all turns and mirrors, in newtons."""
+    pulls = [
+        largest_pull(Structure(bricks, structure.world), image_loads, physics=physics, backend=backend)
+        for bricks, image_loads in representatives(structure, loads)
+    ]
+    return max(pulls, default=0.0)
+
+
+def assess_symmetric(
+    structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Backend = "highs"
+) -> Stability:
+    """The verdict on the image with the largest t. Its forces are left out: they act on that image."""
+    if not structure.bricks:
+        return assess(structure, loads, physics=physics, method=method)
+    found = representatives(structure, loads)
+    pulls = [largest_pull(Structure(b, structure.world), i, physics=physics, backend=method) for b, i in found]
+    worst = int(np.argmax(pulls))
+    bricks, image_loads = found[worst]
+    verdict = assess(Structure(bricks, structure.world), image_loads, physics=physics, method=method)
+    score_B = _scores_back(structure, loads, found[worst], verdict.score_B)
+    failing = tuple(np.flatnonzero(score_B >= 1.0).tolist())
+    return Stability(verdict.stands, verdict.pull, score_B, failing)
+
+
+def representatives(structure: Structure, loads: Sequence[Load]) -> list[Ordered]:
+    """One of each image and its mirror in y, all different, in a fixed order."""
+    return sorted({min(_ordered(*image), _ordered(*mirrored_in_y(*image))) for image in images(structure, loads)})
+
+
+def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
+    """y → Y − 1 − y: a mirror in x and half a turn."""
+    return turned(*turned(*mirrored(structure, loads)))
+
+
+def _ordered(structure: Structure, loads: Sequence[Load]) -> Ordered:
+    moved, moved_loads = at_origin(structure, loads)
+    return tuple(sorted(moved.bricks)), tuple(sorted(moved_loads))
+
+
+def _scores_back(structure: Structure, loads: Sequence[Load], image: Ordered, score_B: Floats) -> Floats:
+    """Scores in the order of the structure's own bricks: images keep the order, sorting does not."""
+    for candidate in images(structure, loads):
+        if _ordered(*candidate) == image:
+            placed = at_origin(*candidate)[0].bricks
+            place_of = {brick: place for place, brick in enumerate(image[0])}
+            return score_B[[place_of[brick] for brick in placed]]
+    raise AssertionError("a representative is one of the images")

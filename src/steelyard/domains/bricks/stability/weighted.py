@@ -1,0 +1,93 @@
+"""The published form of the analysis, kept for comparison (StableLego, Liu et al., IEEE RA-L 2024; BrickGPT, Pun et
+al., 2025)::
+
+    minimise Σ |residuals| + α Σ_b M_b + β Σ f,   M_b ≥ every pull f below brick b
+
+Published with products n·f = 0 and maxima for Gurobi; both hold at the optimum of this linear program by themselves. It
+can trade a residual for pulls, and so calls some columns collapsed that stand: ``assess`` does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from steelyard.domains.bricks.connectivity import grounded_bricks
+from steelyard.domains.bricks.contacts import contacts
+from steelyard.domains.bricks.stability.assessment import Stability
+from steelyard.domains.bricks.stability.forces import Forces
+from steelyard.domains.bricks.stability.physics import PUBLISHED, TOLERANCE, Load, Physics
+from steelyard.domains.bricks.stability.program import Program, assemble, residual_units
+from steelyard.domains.bricks.stability.solvers import Backend, solver
+from steelyard.domains.bricks.stability.statics import Columns, Statics, statics
+from steelyard.domains.bricks.structure import Structure
+from steelyard.errors import VerifierError
+
+ALPHA = 1e-3
+BETA = 1e-6
+
+
+def assess_weighted(
+    structure: Structure,
+    loads: Sequence[Load] = (),
+    *,
+    physics: Physics = PUBLISHED,
+    backend: Backend = "highs",
+    alpha: float = ALPHA,
+    beta: float = BETA,
+) -> Stability:
+    """Score 1 for a brick with a residual or with M_b at the capacity, else M_b over the capacity."""
+    touching = contacts(structure)
+    rest = statics(structure, touching, loads, physics)
+    best = solver(backend)(weighted_program(rest, physics, alpha, beta))
+    if best is None:
+        raise VerifierError("the weighted program has no solution, though any forces satisfy it")
+    points, bricks = len(rest.points), rest.bricks
+    pull_B = best.x[-bricks:]
+    residual_R = best.x[2 * points + len(rest.shears) + len(rest.presses) : -bricks].reshape(2, -1).sum(axis=0)
+    size_B = (residual_R * residual_units(bricks, physics)).reshape(-1, 5).max(axis=1)
+    fails_B = (size_B > TOLERANCE) | (pull_B >= 1.0) | ~grounded_bricks(touching, bricks)
+    score_B = np.where(fails_B, 1.0, pull_B)
+    newton_P = (best.x[:points] - best.x[points : 2 * points]) * physics.capacity
+    return Stability(
+        not fails_B.any(),
+        math.inf if (size_B > TOLERANCE).any() else float(pull_B.max()) * physics.capacity,
+        score_B,
+        tuple(np.flatnonzero(fails_B).tolist()),
+        Forces(rest.upper_P, rest.lower_P, rest.x_P, rest.y_P, newton_P),
+    )
+
+
+def weighted_program(rest: Statics, physics: Physics, alpha: float, beta: float) -> Program:
+    """Unknowns: pushes n, pulls f, horizontal forces, presses, residuals (positive and negative parts), and M_b. Rows:
+    the residuals, then M_b − f ≥ 0 for every point. Costs are in newtons and newton metres.
+    """
+    points, rows, bricks = len(rest.points), rest.rows, rest.bricks
+    limit_P1 = (rows + 5 + np.arange(points, dtype=np.int32))[:, None]
+    pulls = Columns(
+        np.hstack([rest.points.row_NK, limit_P1]), np.hstack([-rest.points.value_NK, np.full((points, 1), -1.0)])
+    )
+    row_R1 = np.arange(rows, dtype=np.int32)[:, None]
+    residuals = (Columns(row_R1, np.full((rows, 1), -1.0)), Columns(row_R1, np.ones((rows, 1))))
+    order = np.argsort(rest.upper_P, kind="stable")
+    start = np.append(0, np.cumsum(np.bincount(rest.upper_P, minlength=bricks))).astype(np.int32)
+    last = (start, limit_P1[order, 0], np.ones(points))
+    blocks = [rest.points, pulls, rest.shears, rest.presses, *residuals]
+    unit_R = residual_units(bricks, physics)
+    cost = np.concatenate(
+        [
+            np.zeros(points),
+            np.full(points, beta * physics.capacity),
+            np.zeros(len(rest.shears) + len(rest.presses)),
+            unit_R,
+            unit_R,
+            np.full(bricks, alpha * physics.capacity),
+        ]
+    )
+    lower = np.zeros(len(cost))
+    lower[2 * points : 2 * points + len(rest.shears)] = -np.inf
+    row_lower = np.concatenate([rest.weight_R, np.full(5, -np.inf), np.zeros(points)])
+    row_upper = np.concatenate([rest.weight_R, np.full(5 + points, np.inf)])
+    return assemble(blocks, cost, lower, np.full(len(cost), np.inf), row_lower, row_upper, last=last, ground=rows)

@@ -1,0 +1,64 @@
+"""The checkers of the brick benchmarks can say no, and their random structures are worth checking."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from benchmarks import brick_reference, bricks_fuzz, bricks_golden
+from benchmarks.heaps import heap, loads, mutated_text, texts
+from steelyard.domains.bricks import Brick, Physics, Structure, World, floating, parse
+
+
+@pytest.mark.parametrize(
+    "bricks",
+    [
+        (Brick(2, 2, 0, 0, 0), Brick(1, 1, 1, 1, 0)),
+        (Brick(2, 2, 19, 0, 0),),
+        (Brick(3, 3, 0, 0, 0),),
+        (Brick(2, 2, 0, 0, 0), Brick(2, 2, 2, 0, 1)),
+        (Brick(2, 2, 0, 0, 1),),
+    ],
+)
+def test_what_is_no_structure_is_found_out(bricks: tuple[Brick, ...]) -> None:
+    assert bricks_fuzz.is_whole(Structure((Brick(2, 2, 0, 0, 0), Brick(2, 2, 1, 0, 1))))
+    assert not bricks_fuzz.is_whole(Structure(bricks))
+
+
+def test_a_crash_is_noted_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    crashes: list[str] = []
+    assert bricks_fuzz.judge("2x4 (0,0,9)", crashes) == "floating"
+    assert bricks_fuzz.judge("2x4 (0,0,0)", crashes) == parse("2x4 (0,0,0)", World())
+    monkeypatch.setattr(bricks_fuzz, "parse", lambda *_: 1 / 0)
+    assert bricks_fuzz.judge("2x4 (0,0,0)", crashes) == "crash"
+    assert crashes == ["ZeroDivisionError on '2x4 (0,0,0)'"]
+
+
+def test_heaps_are_connected_unless_asked_otherwise() -> None:
+    for seed in range(10):
+        assert not floating(heap(12, random.Random(seed)))
+    assert sum(bool(floating(heap(12, random.Random(seed), float_=0.3))) for seed in range(10)) > 5
+
+
+def test_mutated_texts_are_the_same_for_the_same_seed() -> None:
+    found = [[mutated_text(rng, texts(rng, 5)) for _ in range(50)] for rng in (random.Random(1), random.Random(1))]
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 40
+
+
+def test_the_other_formulation_by_hand() -> None:
+    pytest.importorskip("scipy")
+    lever = Structure((Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1)))
+    assert brick_reference.largest_pull(lever, (), Physics()) == pytest.approx(0.81e-3 * 9.8 / 4)
+    afloat = Structure((Brick(1, 1, 0, 0, 1),))
+    assert math.isinf(brick_reference.largest_pull(afloat, (), Physics()))
+
+
+def test_a_difference_is_counted() -> None:
+    pytest.importorskip("highspy")
+    structure = heap(6, random.Random(1))
+    found = [(structure, tuple(loads(structure, random.Random(1))))]
+    row = bricks_golden.compare("x", iter(found), lambda _: [math.inf, 0.0])
+    assert (row["class changed"], row["largest difference"]) == (1, math.inf)

@@ -1,0 +1,191 @@
+"""Pictures: what hides what, colours, and files that other programs can read."""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from benchmarks.heaps import heap
+from steelyard.domains.bricks import Brick, Stability, Structure, World, render
+from steelyard.domains.bricks.parts import STANDARD, Part
+from steelyard.domains.bricks.render import Card, Scene, colours, contact_sheet, draw, film, png, svg
+from steelyard.domains.bricks.render.isometric import COS, LAYER, SIN, UNIT, project
+from steelyard.domains.bricks.render.order import painting_order
+from steelyard.domains.bricks.render.scene import Ellipse, Polygon
+from steelyard.errors import MissingExtraError
+
+ONE = Structure((Brick(2, 4, 0, 0, 0),))
+TWO = Structure((Brick(2, 4, 0, 0, 0), Brick(1, 2, 0, 0, 1)))
+
+
+def verdict(*scores: float) -> Stability:
+    failing = tuple(place for place, score in enumerate(scores) if score >= 1.0)
+    return Stability(not failing, 0.5, np.array(scores), failing)
+
+
+def first_hit(structure: Structure, x: float, y: float) -> int | None:
+    """The brick that a ray through a point of the picture meets first, found by walking along it in small steps."""
+    grid, (x_size, y_size, z_size) = structure.occupancy(), structure.world.size
+    across, down = x / (UNIT * COS), y / UNIT
+    for step in range(200 * z_size):
+        height = z_size - step / 200
+        both = (down + height * LAYER) / SIN
+        i, j, k = (both + across) / 2, (both - across) / 2, height
+        cell = (int(np.floor(i)), int(np.floor(j)), int(np.floor(k)))
+        if all(0 <= c < size for c, size in zip(cell, (x_size, y_size, z_size), strict=True)) and grid[cell] >= 0:
+            return int(grid[cell])
+    return None
+
+
+def last_painted(structure: Structure, x: float, y: float) -> int | None:
+    found = None
+    for item in painting_order(structure):
+        if not item.stud and inside(silhouette(structure.bricks[item.brick]), x, y):
+            found = item.brick
+    return found
+
+
+def silhouette(brick: Brick) -> list[tuple[float, float]]:
+    h, w, x, y, z = brick
+    corners = [(0, 0, 1), (h, 0, 1), (h, 0, 0), (h, w, 0), (0, w, 0), (0, w, 1)]
+    return [project(x + i, y + j, z + k) for i, j, k in corners]
+
+
+def inside(corners: list[tuple[float, float]], x: float, y: float) -> bool:
+    pairs = zip(corners, corners[1:] + corners[:1], strict=True)
+    return len({(x2 - x1) * (y - y1) - (y2 - y1) * (x - x1) > 0 for (x1, y1), (x2, y2) in pairs}) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_brick_painted_last_is_the_one_in_front(seed: int) -> None:
+    rng = random.Random(seed)
+    structure = heap(14, rng, World((12, 12, 6)))
+    seen = 0
+    for _ in range(60):
+        h, w, x, y, z = rng.choice(structure.bricks)
+        point = project(x + h * rng.random(), y + w * rng.random(), z + rng.random())
+        near = [(point[0] + dx, point[1] + dy) for dx, dy in ((0.2, 0), (-0.2, 0), (0, 0.2), (0, -0.2))]
+        hits = {first_hit(structure, *place) for place in near}
+        if len(hits) == 1:  # not at an edge, where small steps may go either way
+            assert last_painted(structure, *point) == hits.pop()
+            seen += 1
+    assert seen > 30
+
+
+def test_studs_under_a_brick_are_not_drawn() -> None:
+    assert sum(item.stud for item in painting_order(ONE)) == 8
+    assert sum(item.stud for item in painting_order(TWO)) == 8 - 2 + 2
+    assert sum(isinstance(shape, Ellipse) for shape in draw(TWO).shapes) == 8
+
+
+def test_a_stud_stands_in_front_of_the_brick_behind_it() -> None:
+    order = list(painting_order(TWO))
+    stud = next(place for place, item in enumerate(order) if item.stud and (item.x, item.y, item.z) == (1, 1, 1))
+    behind = next(place for place, item in enumerate(order) if not item.stud and item.brick == 1)
+    assert behind < stud
+
+
+def test_projection_by_hand() -> None:
+    assert project(0, 0, 0) == (0, 0)
+    assert project(1, 1, 0) == pytest.approx((0, UNIT))
+    assert project(0, 0, 1) == pytest.approx((0, -1.2 * UNIT))
+    assert project(1, 0, 0) == pytest.approx((UNIT * COS, UNIT / 2))
+
+
+def test_every_part_has_a_colour_of_its_own() -> None:
+    assert len({colours.of_part(part) for part in STANDARD.parts}) == len(STANDARD.parts)
+    assert colours.of_part(Part(3, 5, 1.0)) in colours.OTHERS
+
+
+def test_colours_by_stress_run_from_calm_to_alarming() -> None:
+    assert colours.of_score(0.0) == colours.CALM[0][1]
+    assert colours.of_score(0.35) == colours.CALM[1][1]
+    assert colours.of_score(0.9999) != colours.FAILING
+    assert colours.of_score(1.0) == colours.FAILING
+
+
+def test_failing_bricks_show_even_when_hidden() -> None:
+    calm, alarming = (draw(TWO, by="stress", stability=verdict(score, 0.2)) for score in (0.9, 1.0))
+    outlines = [s for s in alarming.shapes if isinstance(s, Polygon) and s.fill is None]
+    assert len(outlines) == 1
+    assert alarming.shapes[-1] is outlines[0], "painted last"
+    assert not [s for s in calm.shapes if isinstance(s, Polygon) and s.fill is None]
+
+
+def test_stress_needs_a_verdict() -> None:
+    with pytest.raises(ValueError, match="stability=assess"):
+        draw(ONE, by="stress")
+
+
+def test_svg_is_xml_and_holds_every_shape() -> None:
+    scene = draw(TWO, title="two < three & more")
+    root = ET.fromstring(svg(scene))
+    assert len(root) == len(scene.shapes) + 1, "and the paper"
+    assert root[-1].text == "two < three & more"
+    assert svg(scene) == svg(draw(TWO, title="two < three & more")), "the same picture every time"
+
+
+def test_png_has_the_size_asked_for_and_the_colour_of_the_brick() -> None:
+    Image = pytest.importorskip("PIL.Image")
+    scene = draw(ONE)
+    image = Image.open(io.BytesIO(png(scene, scale=2.0)))
+    assert image.size == tuple(round(2 * side) for side in scene.size)
+    x, y = project(2, 2, 0.5)  # the middle of the right face
+    place = round(2 * (x - scene.frame[0])), round(2 * (y - scene.frame[1]))
+    assert image.getpixel(place) == colours.darker(colours.PARTS["2x4"], 0.3)
+    assert image.getpixel((0, 0)) == colours.PAPER
+
+
+def test_a_picture_too_large_is_refused() -> None:
+    pytest.importorskip("PIL")
+    with pytest.raises(ValueError, match="lower scale = 1000"):
+        png(draw(ONE), scale=1000)
+
+
+def test_a_film_grows_brick_by_brick() -> None:
+    Image = pytest.importorskip("PIL.Image")
+    structure = heap(5, random.Random(1))
+    moving = Image.open(io.BytesIO(film(structure, milliseconds=100, last=900)))
+    assert moving.n_frames == 5
+    times = []
+    for frame in range(5):
+        moving.seek(frame)
+        times.append(moving.info["duration"])
+    assert times == [100, 100, 100, 100, 900]
+    with pytest.raises(ValueError, match="at least one brick"):
+        film(Structure(()))
+
+
+def test_a_long_film_has_few_frames() -> None:
+    Image = pytest.importorskip("PIL.Image")
+    row = Structure(tuple(Brick(1, 1, x, y, 0) for x in range(0, 20, 2) for y in range(0, 20, 1)))
+    assert Image.open(io.BytesIO(film(row, scale=0.1))).n_frames == 100
+
+
+def test_a_contact_sheet_has_all_cards_inside() -> None:
+    cards = [Card(heap(4, random.Random(n)), f"reward {n}\nsecond line", good=n % 2 == 0) for n in range(5)]
+    sheet = contact_sheet(cards, title="step 3")
+    labels = [element.text for element in ET.fromstring(svg(sheet)) if element.tag.endswith("text")]
+    assert labels == ["step 3", *(line for n in range(5) for line in (f"reward {n}", "second line"))]
+    left, top, right, bottom = sheet.frame
+    for shape in sheet.shapes:
+        a, b, c, d = shape.extent()
+        assert left <= a <= c <= right
+        assert top <= b <= d <= bottom
+    with pytest.raises(ValueError, match="at least one card"):
+        contact_sheet([])
+
+
+def test_an_empty_structure_can_be_drawn() -> None:
+    assert isinstance(draw(Structure(())), Scene)
+
+
+def test_pillow_is_asked_for_by_the_name_of_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingExtraError, match=r"steelyard\[bricks\]"):
+        render.png(draw(ONE))
