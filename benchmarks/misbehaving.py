@@ -131,7 +131,7 @@ def _suicide() -> object:
 def _allocate() -> object:
     held = []
     while True:
-        held.append(bytearray(2**26))
+        held.append(bytes(2**26))
 
 
 def _print() -> object:
