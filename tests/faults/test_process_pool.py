@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,6 +153,23 @@ def test_workers_are_recycled_after_so_many_items_or_so_much_memory() -> None:
         assert len({verdict.reward for verdict in judged(pool, [FINE] * 12)}) >= 3
 
 
+def leave_thread(task: Task, text: str) -> float:
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    return float(os.getpid())
+
+
+async def slow(task: Task, text: str) -> float:
+    await asyncio.sleep(0)
+    return float(os.getpid())
+
+
+def test_threads_may_stay_but_not_without_end() -> None:
+    with pool_of(leave_thread) as pool:
+        assert len({verdict.reward for verdict in judged(pool, [FINE] * 100)}) in (3, 4)
+    with pool_of(slow) as pool:
+        assert len({verdict.reward for verdict in judged(pool, [FINE] * 40)}) == 1, "the event loop's thread stays"
+
+
 def start_helper(task: Task, text: str) -> float:
     """A verifier that keeps a process of its own from item to item."""
     if not HELPERS:
@@ -251,8 +270,6 @@ def test_a_script_without_a_main_guard_works_and_no_worker_loads_torch(tmp_path:
 
 
 def test_what_cannot_be_sent_is_refused_with_the_way_out() -> None:
-    import threading
-
     lock = threading.Lock()
     with pytest.raises(VerifierError, match=r'cannot be sent to another process.*verify\.pool = "inline"'):
         ProcessPool(as_verifier(lambda task, text: float(lock.locked())))

@@ -23,6 +23,8 @@ from steelyard.verification.processes.output import Output
 
 NO_CONNECTION = 217
 """Exit code of a worker that cannot reach the run any more; a verifier closed what was not its own."""
+MOST_THREADS = 32
+"""Threads that a verifier may leave running; more than an event loop or a pool of its own needs is a leak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +95,13 @@ class _Surroundings:
         self.threads = threading.active_count()
 
     def restore(self) -> bool:
-        """Whether that worked; a thread that is still running cannot be taken back."""
+        """Whether that worked; threads that go on running cannot be taken back."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.blocked)
         for stream in (1, 2):
             os.dup2(self.output.descriptor, stream)
         os.fchdir(self.folder)
-        return threading.active_count() <= self.threads
+        return threading.active_count() <= self.threads + MOST_THREADS
 
 
 def _flush() -> None:
