@@ -41,6 +41,11 @@ def settle_down(count: int, seconds: float = 5.0) -> int:
     return there
 
 
+def parent_of(pid: int) -> int | None:
+    stat = _stat(pid)
+    return int(stat[1]) if len(stat) > 1 else None
+
+
 def _processes() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 

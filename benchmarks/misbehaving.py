@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 import zlib
@@ -58,6 +59,7 @@ EXPECTED = {
     "child": Expected("scored"),
     "session": Expected("scored"),
     "daemon": Expected("scored"),
+    "bare child": Expected("scored"),
     "twin": Expected("scored"),
 }
 MISBEHAVING = tuple(kind for kind in EXPECTED if kind != FINE)
@@ -173,6 +175,12 @@ def _daemon() -> object:
     return REWARD
 
 
+def _bare_child() -> object:
+    """A program in a session of its own with nothing in its environment."""
+    subprocess.Popen(["/bin/sleep", "100000"], env={}, start_new_session=True)
+    return REWARD
+
+
 def _outlive() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     time.sleep(FOREVER)
@@ -207,5 +215,6 @@ ACTS = {
     "child": _child,
     "session": _session,
     "daemon": _daemon,
+    "bare child": _bare_child,
     "twin": _twin,
 }

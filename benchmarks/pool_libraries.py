@@ -65,7 +65,7 @@ def items_a_second(run: Callable[[list[str]], list[bool]], count: int) -> float:
 
 
 def ours(texts: list[str]) -> list[bool]:
-    pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=2, limits=LIMITS)
+    pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=1, limits=LIMITS)
     try:
         pool.submit([misbehaving.item(number, text) for number, text in enumerate(texts)])
         found = {key.slot: verdict.status == "scored" for key, verdict in pool.completed(wait=True)}
@@ -77,7 +77,7 @@ def ours(texts: list[str]) -> list[bool]:
 def pebble(texts: list[str]) -> list[bool]:
     from pebble import ProcessPool as Pebble
 
-    with Pebble(max_workers=2) as pool:
+    with Pebble(max_workers=1) as pool:
         futures = [pool.schedule(misbehaving.misbehave, (TASK, text), timeout=SECONDS) for text in texts]
         found: list[bool] = []
         for future in futures:
@@ -90,7 +90,7 @@ def pebble(texts: list[str]) -> list[bool]:
 
 
 def executor(texts: list[str]) -> list[bool]:
-    pool = ProcessPoolExecutor(2)
+    pool = ProcessPoolExecutor(1)
     futures = [pool.submit(misbehaving.misbehave, TASK, text) for text in texts]
     found: list[bool] = []
     for future in futures:

@@ -17,7 +17,7 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks import misbehaving
-from benchmarks.left_behind import marked, settle_down
+from benchmarks.left_behind import marked, parent_of, settle_down
 from benchmarks.result import Figure, Result
 from steelyard.types import Task
 from steelyard.verification import Pool, ProcessPool, as_verifier
@@ -27,6 +27,8 @@ ACTOR_KILLS, QUICK_ACTOR_KILLS = 50, 2
 EVERY = 0.25
 """Seconds between kills, on average."""
 WORKERS = 2
+KEEPERS = 0.2
+"""Share of the kills that hit a keeper; these are not counted."""
 
 
 def unhurried(_task: Task, text: str) -> float:
@@ -46,14 +48,19 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def in_processes(kills: int, progress: Progress) -> list[Figure]:
-    """Any process of the pool may be hit: a worker mostly, its keeper sometimes."""
+    """As many workers as asked, and a keeper every fifth time besides."""
     task = progress.add_task("processes", total=kills)
     pool = ProcessPool(as_verifier(unhurried), workers=WORKERS)
     dice = random.Random(0)
 
     def kill() -> bool:
+        keepers = [pid for pid in marked() if parent_of(pid) == os.getpid()]
+        workers = [pid for pid in marked() if parent_of(pid) in keepers]
         with suppress(ProcessLookupError, IndexError):
-            os.kill(dice.choice(marked()), signal.SIGKILL)
+            if dice.random() < KEEPERS:
+                os.kill(dice.choice(keepers), signal.SIGKILL)
+                return False  # besides
+            os.kill(dice.choice(workers), signal.SIGKILL)
             progress.advance(task)
             return True
         return False
@@ -106,9 +113,10 @@ def node(progress: Progress) -> list[Figure]:
 
         try:
             count = until_killed(pool, 1, kill, pause=4.0)
+            lost = pool.metrics().get("pool/actors_lost", 0.0)
         finally:
             pool.close()
-    return _figures("node killed: ", 1, count)
+    return [*_figures("node killed: ", 1, count), Figure("node killed: actors that went with it", lost, ">=", 1)]
 
 
 def until_killed(pool: Pool, kills: int, kill: Callable[[], bool], pause: float = EVERY) -> Counter[str]:

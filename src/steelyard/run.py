@@ -22,8 +22,10 @@ def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
         try:
             trainer.train()
         finally:
-            trainer.pool.close()
-            trainer.tracker.close()
+            try:
+                trainer.pool.close()
+            finally:
+                trainer.tracker.close()
         return trainer
 
 

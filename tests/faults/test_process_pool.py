@@ -164,7 +164,7 @@ async def slow(task: Task, text: str) -> float:
 
 
 def test_threads_may_stay_but_not_without_end() -> None:
-    with pool_of(leave_thread) as pool:
+    with pool_of(leave_thread, limits=Limits(memory_mb=None)) as pool:
         assert len({verdict.reward for verdict in judged(pool, [FINE] * 100)}) in (3, 4)
     with pool_of(slow) as pool:
         assert len({verdict.reward for verdict in judged(pool, [FINE] * 40)}) == 1, "the event loop's thread stays"
@@ -319,6 +319,61 @@ def test_a_module_that_starts_threads_is_imported_by_every_worker(
     with pool_of(threaded_checker.score, limits=Limits()) as pool:
         assert [verdict.reward for verdict in judged(pool, ["abc", "de"])] == [3.0, 2.0]
     sys.modules.pop("threaded_checker", None)
+
+
+def numpy_success(task: Task, text: str) -> Verdict:
+    import numpy as np
+
+    if text == "object":
+        return Verdict("rejected", reason=KeyError("no text"))  # type: ignore[arg-type]
+    return Verdict.scored(0.5, success=np.float32(text) > 0.5)  # type: ignore[arg-type]
+
+
+def test_numpy_and_objects_in_a_verdict_become_plain() -> None:
+    with pool_of(numpy_success) as pool:
+        low, high, odd = judged(pool, ["0.1", "0.9", "object"])
+    assert (low.success, high.success) == (False, True)
+    assert (odd.status, odd.reason) == ("rejected", "KeyError('no text')") or odd.reason == "'no text'"
+
+
+def flaky_process(task: Task, text: str) -> float:
+    """One item poisons the process: all that come after it fail there, and only there."""
+    if POISONED:
+        raise OSError("the library is in a bad state")
+    if text == "poison":
+        POISONED.append(text)
+    return 1.0
+
+
+POISONED: list[str] = []
+
+
+def test_with_one_worker_an_accident_is_tried_again_in_a_fresh_process() -> None:
+    with pool_of(flaky_process) as pool:
+        verdicts = judged(pool, [FINE, "poison", FINE, FINE, FINE, FINE])
+    assert [verdict.status for verdict in verdicts] == ["scored"] * 6
+    assert verdicts[2].tries == 2
+
+
+def fast_or_slow(task: Task, text: str) -> float:
+    time.sleep(float(text))
+    return float(text)
+
+
+def test_only_the_item_that_took_too_long_is_blamed() -> None:
+    with pool_of(fast_or_slow, limits=Limits(seconds=0.4)) as pool:
+        texts = ["0.001"] * 50 + ["0.8"] + ["0.001"] * 50
+        verdicts = judged(pool, texts)
+    assert [verdict.cause for verdict in verdicts if verdict.cause] == ["timeout"]
+    assert verdicts[50].cause == "timeout"
+
+
+def test_a_consumer_that_stops_loses_nothing() -> None:
+    with pool_of(misbehaving.misbehave) as pool:
+        pool.submit([misbehaving.item(number, FINE) for number in range(20)])
+        found = [next(iter(pool.completed(wait=True))) for _ in range(5)]
+        found += list(pool.completed(wait=True))
+    assert sorted(key.slot for key, _ in found) == list(range(20))
 
 
 def test_a_closed_pool_says_so() -> None:

@@ -66,6 +66,17 @@ def test_what_a_killed_actor_had_is_judged_elsewhere() -> None:
     assert sum(verdict.status == "scored" for verdict in found.values()) == 1000
 
 
+def test_two_pools_share_the_cluster_and_either_may_close_first() -> None:
+    pools = [RayPool(as_verifier(unhurried), shares=2) for _ in range(2)]
+    try:
+        for pool in pools:
+            assert [verdict.status for verdict in judged(pool, ["1", "2"])] == ["scored", "scored"]
+    finally:
+        for pool in pools:
+            pool.close()
+            pool.close()
+
+
 def test_a_verifier_that_does_not_start_stops_the_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "absent_checker.py").write_text(
         "import os\nif os.environ.get('STEELYARD_KEEPER'):\n    raise ImportError('no licence')\n"

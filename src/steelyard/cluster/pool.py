@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from steelyard.verification import Cause, Verifier
 from steelyard.verification.background import BackgroundPool, Waiting
 from steelyard.verification.calls import Call, Settled
 from steelyard.verification.processes.seat import light
-from steelyard.verification.processes.transport import pack
+from steelyard.verification.processes.transport import PackedVerifier
 
 log = logging.getLogger("steelyard.verification")
 
@@ -46,6 +47,7 @@ class _Actor:
     """Answered when the actor is up."""
     started: float
     up: bool = False
+    process: int = 0
     missed: bool = False
     """It was said that it does not come."""
     chunks: dict[Any, _Chunk] = field(default_factory=dict[Any, "_Chunk"])
@@ -58,7 +60,8 @@ class _Chunk:
 
 
 class RayPool(BackgroundPool):
-    """Runs a verifier on ``workers`` cores of a cluster (default: all there are).
+    """Runs a verifier on ``workers`` cores of a cluster (default: all there are, divided by ``shares``, the number of
+    verifiers that run there at once).
 
     The pool's thread hands out chunks of calls and collects verdicts; at most a few chunks an actor are under way, the
     rest waits here. An actor that is lost is replaced, and what it had is judged again elsewhere.
@@ -71,30 +74,35 @@ class RayPool(BackgroundPool):
         address: str = LOCAL,
         workers: int | None = None,
         workers_per_actor: int | None = None,
+        shares: int = 1,
         **settings: Any,
     ) -> None:
         super().__init__(verifier)
         self._connection = Connection(address)
         self.ray = self._connection.ray
         nodes = [int(node["Resources"].get("CPU", 0)) for node in self.ray.nodes() if node["Alive"]]
-        self.workers = workers or max(1, sum(nodes))
+        self.workers = workers or max(1, sum(nodes) // shares)
         self.workers_per_actor = workers_per_actor or max(1, min([self.workers, *(n for n in nodes if n)]))
         paths = [path or str(Path.cwd()) for path in sys.path]
-        self._arguments = (pack(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
+        self._arguments = (PackedVerifier.of(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
         self._call_seconds = CHUNK_SECONDS
-        self._connection.want_cores(self.workers)
-        self._actors = [self._start() for _ in range(-(-self.workers // self.workers_per_actor))]
+        self._lost_in_a_row = 0
+        self._cores = min(float(self.workers_per_actor), max(sum(nodes), 1) / shares)
+        count = -(-self.workers // self.workers_per_actor)
+        self._connection.want([self._cores] * count)
+        self._actors = [self._start() for _ in range(count)]
         self._thread.start()
 
     def close(self) -> None:
         super().close()
-        for actor in self._actors:
-            self.ray.kill(actor.handle)
+        if self._connection.open:
+            for actor in self._actors:
+                self.ray.kill(actor.handle)
         self._connection.close()
 
     def actor_processes(self) -> list[int]:
         """Process ids of the actors that are up."""
-        return [self.ray.get(actor.handle.process.remote()) for actor in list(self._actors) if actor.up]
+        return [actor.process for actor in list(self._actors) if actor.up]
 
     def _wake(self) -> None:
         """The thread looks at the queue every moment; when there is nothing under way it waits to be told."""
@@ -155,25 +163,30 @@ class RayPool(BackgroundPool):
             return
         try:
             answer = self.ray.get(reference)
-        except self.ray.exceptions.RayActorError as error:
-            self._lost(actor, str(error))
-            return
         except self.ray.exceptions.RayTaskError as error:
             raise VerifierError(str(getattr(error, "cause", error))) from error
+        except self.ray.exceptions.RayError as error:  # the actor, its node, or the answer on the way
+            self._lost(actor, error)
+            return
         if reference is actor.ready:
-            actor.up = True
+            actor.up, actor.process, self._lost_in_a_row = True, int(answer), 0
             return
         chunk = actor.chunks.pop(reference)
-        verdicts, counts = answer
+        found = json.loads(answer)
         seconds = (time.monotonic() - chunk.sent) * self.workers_per_actor / len(chunk.calls) / CHUNKS_AHEAD
         self._call_seconds += 0.2 * (seconds - self._call_seconds)
-        self._count(counts)
-        self._deliver([(SampleKey(*key), Verdict.from_json(json.loads(text))) for key, text in verdicts])
+        self._count(found["counts"])
+        self._deliver([(SampleKey(*key), Verdict.from_json(verdict)) for key, verdict in found["verdicts"]])
 
-    def _lost(self, actor: _Actor, reason: str) -> None:
+    def _lost(self, actor: _Actor, error: Exception) -> None:
         """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
+        reason = str(error)
+        self._lost_in_a_row += not actor.up
+        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= LOSSES:
+            raise VerifierError(f"no verification actor starts: {reason}")
         log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
-        self.ray.kill(actor.handle)  # it may be cut off and not dead
+        with suppress(self.ray.exceptions.RayError):  # it may be cut off and not dead
+            self.ray.kill(actor.handle)
         self._actors[self._actors.index(actor)] = self._start()
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
         again, given_up = _after_loss(calls, reason)
@@ -182,7 +195,7 @@ class RayPool(BackgroundPool):
         self._deliver(given_up)
 
     def _start(self) -> _Actor:
-        options = {"num_cpus": self.workers_per_actor, "max_concurrency": CHUNKS_AHEAD, "max_restarts": 0}
+        options = {"num_cpus": self._cores, "max_concurrency": CHUNKS_AHEAD, "max_restarts": 0}
         handle = self.ray.remote(Station).options(**options).remote(*self._arguments)
         return _Actor(handle, handle.process.remote(), time.monotonic())
 

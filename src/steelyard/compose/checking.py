@@ -30,10 +30,13 @@ from steelyard.verification import (
     WholeSamples,
     WholeSamplesPool,
     as_verifier,
+    describe_level,
     for_run,
     isolated,
     load_function,
     load_verifier,
+    run_code,
+    run_command,
     why_not_cached,
 )
 
@@ -59,6 +62,8 @@ def _pool(config: Config, verifier: Verifier) -> Pool:
         return WholeSamplesPool(_pool(config, verifier.verifier), verifier.cut_off)
     if isinstance(verifier, WeightedVerifier):
         return WeightedPool(verifier, [_pool(config, part.verifier) for part in verifier.parts])
+    if runs_code(verifier):
+        log.warning("%s runs code: %s", verifier.name, describe_level())
     pool = _engine(config, verifier)
     if config.verify.cache is None:
         return pool
@@ -67,6 +72,12 @@ def _pool(config: Config, verifier: Verifier) -> Pool:
         return pool
     domain = "" if config.domain is None else config.domain.name
     return CachedPool(pool, verifier, VerdictCache(Path(config.verify.cache)), domain)
+
+
+def runs_code(verifier: Verifier) -> bool:
+    """Whether the verifier's module has the sandbox at hand."""
+    names: Mapping[str, object] = getattr(getattr(verifier, "function", None), "__globals__", {})
+    return any(value is run_code or value is run_command for value in names.values())
 
 
 def _engine(config: Config, verifier: Verifier) -> Pool:
@@ -85,7 +96,8 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
     if verify.pool == "ray":
         from steelyard.cluster.pool import RayPool
 
-        return RayPool(verifier, address=config.cluster.address, workers=verify.workers, **settings)
+        shares = max(1, len(verify.entries))
+        return RayPool(verifier, address=config.cluster.address, workers=verify.workers, shares=shares, **settings)
     try:
         return ProcessPool(verifier, workers=verify.workers, **settings)
     except VerifierError as error:

@@ -53,7 +53,7 @@ class LimitsConfig(Section):
     memory_mb: int = Field(default=4096, description="Address space of the worker and of each process it starts.", ge=0)
     file_mb: int = Field(default=1024, description="Largest file it may write.", ge=0)
     open_files: int = Field(default=1024, description="Files it may have open.", ge=0)
-    output_kb: int = Field(default=1024, description="What it may print.", ge=8)
+    output_kb: int = Field(default=1024, description="What it may print in a call.", ge=8)
 
 
 class RecycleConfig(Section):

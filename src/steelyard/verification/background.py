@@ -64,11 +64,10 @@ class BackgroundPool(ABC):
                 while wait and self._outstanding and not self._ready and self._broken is None:
                     self._lock.wait()
                 self._raise_if_broken()
-                there = list(self._ready)
-                self._ready.clear()
-            if not there:
-                return
-            yield from there
+                if not self._ready:
+                    return
+                settled = self._ready.popleft()
+            yield settled
 
     def metrics(self) -> dict[str, float]:
         """Lost workers and calls that were made again, if there were any since this was last asked."""

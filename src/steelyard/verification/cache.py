@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool, Verifier, WholeGroup
+from steelyard.verification.calling import parameters_of
 from steelyard.verification.functions import FunctionVerifier
+from steelyard.verification.trl import TRLVerifier
+
+log = logging.getLogger("steelyard.verification")
 
 BUSY_SECONDS = 60.0
 """How long to wait for another run that is writing."""
@@ -34,6 +40,7 @@ class VerdictCache:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self._complained: set[str] = set()
         self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")
@@ -47,12 +54,26 @@ class VerdictCache:
             ) from None
 
     def get(self, key: bytes) -> Verdict | None:
-        row = self._connection.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
-        return None if row is None else Verdict.from_json(json.loads(row[0]))
+        """``None`` if it is not there, or cannot be read, which is said once."""
+        try:
+            row = self._connection.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
+            return None if row is None else Verdict.from_json(json.loads(row[0]))
+        except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+            self._complain("read", error)
+            return None
 
     def put(self, key: bytes, verdict: Verdict) -> None:
+        """What cannot be written is not kept, which is said once; the run goes on."""
         text = json.dumps(verdict.to_json())
-        self._connection.execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (key, text))
+        try:
+            self._connection.execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (key, text))
+        except sqlite3.Error as error:
+            self._complain("written", error)
+
+    def _complain(self, what: str, error: Exception) -> None:
+        if what not in self._complained:
+            self._complained.add(what)
+            log.warning("verdict cache %s: a verdict could not be %s (%s); going on without", self.path, what, error)
 
     def __len__(self) -> int:
         return self._connection.execute("SELECT COUNT(*) FROM verdicts").fetchone()[0]
@@ -117,6 +138,8 @@ def why_not_cached(verifier: Verifier) -> str:
         return "it does not declare itself deterministic"
     if verifier.version is None:
         return "it does not declare a version"
+    if isinstance(verifier, TRLVerifier) and "trainer_state" in (parameters_of(verifier.function) or {}):
+        return "it looks at the progress of training (trainer_state)"
     return ""
 
 
@@ -131,11 +154,30 @@ def content_key(verifier: Verifier, item: Item, domain: str) -> bytes:
         made += [sample.completion_ids.tolist(), sample.finish]
     settings = [getattr(verifier, name, None) for name in ("floor", "success_at")]
     of_task = [task.id, task.prompt, task.spec, task.difficulty]
-    content = [domain, verifier.name, verifier.version, settings, of_task, made]
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_plain).encode()).digest()
+    content = [domain, _identity(verifier), verifier.name, verifier.version, settings, of_task, made]
+    return hashlib.sha256(json.dumps(_plain(content)).encode()).digest()
 
 
-def _plain(value: object) -> object:
-    """Data that JSON has no form for: numpy arrays and numbers as lists and numbers, the rest by its repr."""
+def _identity(verifier: Verifier) -> list[str]:
+    """Where the verifier is defined, and what a partial was given: two functions may have the same name."""
+    thing: Any = getattr(verifier, "function", verifier)
+    given: list[str] = []
+    while isinstance(thing, partial):
+        bound = cast("partial[Any]", thing)
+        given.append(repr((bound.args, sorted(bound.keywords.items()))))
+        thing = bound.func
+    named: Any = thing if hasattr(thing, "__qualname__") else type(thing)
+    return [str(named.__module__), str(named.__qualname__), *given]
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON that no other value has: mappings as sorted lists, arrays with their type, the rest by repr."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return ["{}", *sorted([[type(key).__name__, repr(key), _plain(item)] for key, item in pairs], key=repr)]
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
     tolist = getattr(value, "tolist", None)
-    return tolist() if callable(tolist) else [type(value).__qualname__, repr(value)]
+    return [type(value).__qualname__, tolist() if callable(tolist) else repr(value)]

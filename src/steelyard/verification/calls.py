@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Batch, Cause, Item, Mode, One, WholeGroup
-from steelyard.verification.blame import Accidents, Blame
+from steelyard.verification.blame import WORTH_ANOTHER_TRY, Accidents, Blame
 from steelyard.verification.judging import GroupKey, group_of
 
 Settled = list[tuple[SampleKey, Verdict]]
@@ -31,19 +31,18 @@ class Call:
     def one_by_one(self) -> list[Call]:
         return [Call((item,), (before,)) for item, before in zip(self.items, self.before, strict=True)]
 
-    def failed(self, cause: Cause, reason: str, detail: str = "") -> list[Verdict]:
-        """The same accident for every item."""
-        return [Verdict.unscored(cause, reason, detail=detail)] * len(self.items)
-
 
 def settle(
     call: Call, verdicts: Sequence[Verdict], mode: Mode, blame: Blame, floor: float
 ) -> tuple[Settled, list[Call]]:
     """What is settled by a call's verdicts, and the calls that are to be made again.
 
-    An item with an accident is asked again by itself, a group only as a whole. When all of a group fail in the same
-    way, none of its samples can be singled out, and all stay unscored.
+    A batch that failed as one is asked again item by item, which counts as no try, since any of them may be the guilty
+    one. An item with an accident of its own is asked again by itself, a group only as a whole. When all of a group fail
+    in the same way, none of its samples can be singled out, and all stay unscored.
     """
+    if isinstance(mode, Batch) and len(call.items) > 1 and _failed_as_one(verdicts):
+        return [], call.one_by_one()
     histories = [
         (*before, verdict) if not verdict.counts else () for before, verdict in zip(call.before, verdicts, strict=True)
     ]
@@ -64,6 +63,12 @@ def settle(
         else:
             settled.append((item.sample.key, blame.final(accidents, floor)))
     return settled, again
+
+
+def _failed_as_one(verdicts: Sequence[Verdict]) -> bool:
+    """Whether it is the call that failed, and not one item or the other."""
+    first = verdicts[0]
+    return first.cause in WORTH_ANOTHER_TRY and not first.counts and all(verdict == first for verdict in verdicts)
 
 
 class Former:

@@ -41,12 +41,15 @@ def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None
 
 
 def sound(verdict: Verdict, text: str) -> Verdict:
-    """The verdict itself, its numbers as plain floats, or an unscored one that says what is wrong with it."""
+    """The verdict itself, all of it plain data, or an unscored one that says what is wrong with it."""
+    words = {name: str(getattr(verdict, name)) for name in ("reason", "cause", "detail")}
     if verdict.status == "unscored":
-        return verdict
+        return Verdict.unscored(words["cause"], words["reason"], detail=words["detail"], tries=verdict.tries)
     try:
         return replace(
             verdict,
+            **words,
+            success=bool(verdict.success),
             reward=_finite(verdict.reward, "reward"),
             parts={str(name): _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),

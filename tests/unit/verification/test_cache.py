@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from steelyard.errors import Invalid, VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, VerdictCache, WholeGroup
+from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, VerdictCache, WholeGroup, as_verifier
 from steelyard.verification.cache import content_key, why_not_cached
 
 
@@ -77,6 +79,49 @@ def test_the_key_is_the_content(item) -> None:
     ]
     assert key not in others
     assert len(set(others)) == len(others)
+
+
+def score(task: Task, text: str, limit: int = 0) -> float:
+    return float(limit)
+
+
+def test_functions_of_the_same_name_are_told_apart(item) -> None:
+    def other(task: Task, text: str) -> float:
+        return 1.0
+
+    other.__name__ = "score"
+    functions = [score, other, partial(score, limit=3), partial(score, limit=5), Counting()]
+    verifiers = [FunctionVerifier(function, name="f", version="1", deterministic=True) for function in functions]
+    keys = [content_key(verifier, item(), "") for verifier in verifiers]
+    assert len(set(keys)) == len(keys)
+
+
+def test_any_spec_has_a_key_of_its_own(item) -> None:
+    verifier = FunctionVerifier(score, version="1", deterministic=True)
+    specs = [{1: "a"}, {"1": "a"}, {(1, 2): "a", "b": 2}, {"b": 2, (1, 2): "b"}, {"x": np.arange(2)}, {"x": [0, 1]}]
+    items = [replace(item(), task=Task("t", "p", spec)) for spec in specs]
+    keys = [content_key(verifier, entry, "") for entry in items]
+    assert len(set(keys)) == len(keys)
+    assert content_key(verifier, replace(item(), task=Task("t", "p", {"a": 1, "b": 2})), "") == content_key(
+        verifier, replace(item(), task=Task("t", "p", {"b": 2, "a": 1})), ""
+    )
+
+
+def test_a_cache_that_fails_is_done_without(tmp_path: Path, group, caplog: pytest.LogCaptureFixture) -> None:
+    function = Counting()
+    pool = cached(tmp_path / "cache.sqlite", function)
+    pool.cache._connection.execute("DROP TABLE verdicts")
+    assert [verdict.reward for verdict in judged(pool, group("a", "bb"))] == [1.0, 2.0]
+    assert caplog.text.count("could not be read") == 1
+    assert caplog.text.count("could not be written") == 1
+
+
+def test_what_follows_the_progress_of_training_is_not_cached() -> None:
+    def reward(completions, trainer_state):
+        return [trainer_state.global_step] * len(completions)
+
+    verifier = as_verifier(reward, mode="batch", size=2, version="1", deterministic=True)
+    assert "trainer_state" in why_not_cached(verifier)
 
 
 @pytest.mark.parametrize(

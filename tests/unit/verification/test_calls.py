@@ -62,6 +62,15 @@ def test_accidents_are_asked_again_and_then_settled(item) -> None:
     assert (settled[0][1].status, again) == ("rejected", [])
 
 
+def test_a_batch_that_fails_as_one_is_asked_item_by_item_and_nobody_has_used_a_try(item) -> None:
+    call = Call.of([item("a"), item("b", key=(0, 1, 0, 0))])
+    settled, again = settle(call, [CRASH, CRASH], Batch(2), Blame(tries=1), 0.0)
+    assert not settled
+    assert [(len(one.items), one.before) for one in again] == [(1, ((),)), (1, ((),))]
+    settled, again = settle(again[0], [CRASH], Batch(2), Blame(tries=1), 0.0)
+    assert (len(settled), again) == (1, [])
+
+
 def test_who_declines_to_judge_is_not_asked_again(item) -> None:
     own = Verdict.unscored("solver licence", "expired")
     for verdict in (SILENT, own):

@@ -58,9 +58,17 @@ def end_children(keep: frozenset[int] = frozenset(), *, patience: float = 10.0) 
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for pid in found:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        while found and time.monotonic() < give_up:
+            found = {pid for pid in found if not _taken_away(pid)}
+            time.sleep(0.0005 if found else 0.0)
+
+
+def _taken_away(pid: int) -> bool:
+    """Whether a dead child is there no more."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def has_children() -> bool:
@@ -73,10 +81,10 @@ def has_children() -> bool:
     return True
 
 
-def end_marked(mark: str) -> None:
+def end_marked(mark: str, *, patience: float = 10.0) -> None:
     """Kill every process that carries ``mark`` in its environment: what is left when even the keeper was killed."""
-    wanted = mark.encode()
-    while found := [pid for pid in _all_processes() if wanted in _environment(pid)]:
+    wanted, give_up = mark.encode(), time.monotonic() + patience
+    while (found := [pid for pid in _all_processes() if wanted in _environment(pid)]) and time.monotonic() < give_up:
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

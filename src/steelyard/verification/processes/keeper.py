@@ -68,9 +68,27 @@ def main(control_descriptor: int, parent: int) -> None:
     verifier = _load(setup, control) if setup.preload else None
     if verifier is not None and (threads := _threads()) > 1:
         control.sendall(json_frame({"threads": threads}))
+        end_children()
         return
     imported = frozenset(children())
     outlive_parent()
+    try:
+        _keep(setup, verifier, output, control, parent, imported)
+    except OSError:  # the run let go in the middle of a message
+        pass
+    finally:
+        end_children()
+
+
+def _keep(
+    setup: Setup,
+    verifier: Verifier | None,
+    output: Output,
+    control: socket.socket,
+    parent: int,
+    imported: frozenset[int],
+) -> None:
+    """One worker after the other."""
     while os.getppid() == parent:
         theirs, ours = socket.socketpair()
         pid = os.fork()
@@ -81,12 +99,11 @@ def main(control_descriptor: int, parent: int) -> None:
         ours.close()
         socket.send_fds(control, [json_frame({"started": pid})], [theirs.fileno()])
         theirs.close()
-        watch = _watch(pid, control, parent)
+        ended = _watch(pid, control, parent)
         end_children(imported)
-        if watch is None:
-            break
-        control.sendall(json_frame(watch))
-    end_children()
+        if ended is None:
+            return
+        control.sendall(json_frame(ended))
 
 
 def _load(setup: Setup, connection: socket.socket) -> Verifier:

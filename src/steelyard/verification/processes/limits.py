@@ -26,7 +26,7 @@ class Limits:
     """Largest file it may write."""
     open_files: int | None = 1024
     output_kb: int = 1024
-    """What it may print for an item."""
+    """What it may print in a call, which a verifier of groups or batches makes for several items."""
 
     def apply(self) -> None:
         """Bind this process and all it will start; whoever may not set a limit that high keeps the lower one."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification.background import BackgroundPool, Waiting
-from steelyard.verification.base import Verifier, WholeGroup
+from steelyard.verification.base import Verifier
 from steelyard.verification.blame import Blame, blame_of
 from steelyard.verification.calls import Call, Settled, settle
 from steelyard.verification.processes.keeper import Setup
@@ -134,7 +134,7 @@ class ProcessPool(BackgroundPool):
             self._settle(seat, event.call, event.verdicts)
         elif isinstance(event, Ended):
             self._worker_ended(seat, event)
-        else:
+        elif not seat.was_ready or seat.started_in_vain >= STARTS_IN_VAIN:
             raise VerifierError(f"the verifier {self.verifier.name} does not start in a worker: {event.reason}")
 
     def _worker_ended(self, seat: Seat, event: Ended) -> None:
@@ -147,14 +147,13 @@ class ProcessPool(BackgroundPool):
         call = event.call
         if call is None or event.accident is None:
             return
-        if len(call.items) > 1 and not isinstance(self.verifier.mode, WholeGroup):
-            self._again([Waiting(single) for single in call.one_by_one()])  # any of them may be the guilty one
-        else:
-            self._settle(seat, call, [event.accident] * len(call.items))
+        self._settle(seat, call, [event.accident] * len(call.items))
 
     def _settle(self, seat: Seat, call: Call, verdicts: Sequence[Verdict]) -> None:
         settled, again = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
         self._again([Waiting(retry, avoid=seat) for retry in again])
+        if again and self.workers == 1:
+            seat.retire()  # another worker is one of this seat then
         self._deliver(settled)
 
     def _again(self, waiting: Sequence[Waiting]) -> None:

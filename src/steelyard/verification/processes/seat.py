@@ -81,6 +81,9 @@ class Seat:
         self.calls: deque[Call] = deque()
         """Given to the worker and not answered; it is at the first one."""
         self.started_in_vain = 0
+        """Workers and keepers in a row that ended before they were ready."""
+        self.was_ready = False
+        """Whether any worker here ever was; a failure to start is a passing one then."""
         self._start()
 
     # --- what the pool asks ------------------------------------------------------------------------------------------
@@ -110,6 +113,13 @@ class Seat:
             self._begin()
         self.write()
 
+    def retire(self) -> None:
+        """Take no more calls and make way for a fresh worker; what was given is still answered."""
+        self._retired = True
+        if self.connection is not None and not self._unsent:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_WR)
+
     def write(self) -> None:
         """Send as much as the worker's connection takes."""
         while self._unsent and self.connection is not None:
@@ -124,16 +134,17 @@ class Seat:
 
     def overdue(self) -> list[Event]:
         """The call took too long, the worker too long to start, or the keeper too long to end it."""
+        events = self._read_connection()  # an answer that came in time and was not read yet counts
+        if self._deadline is None or self._deadline > time.monotonic():
+            return events
         if self._doom is not None or (self._ready and self.connection is None):
-            self.process.kill()
-            self._deadline = None
+            events += self._keeper_gone()  # it does not answer: start another
         elif not self._ready:
-            self.process.kill()
-            self._deadline = None
-            return [CannotStart(f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}")]
+            said = f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}"
+            events += [CannotStart(said), *self._keeper_gone()]
         else:
             self._condemn(Cause.TIMEOUT, f"no verdict after {self._allowed(self.calls[0]):g} s")
-        return []
+        return events
 
     def close(self) -> None:
         """Let go: the keeper ends its worker, and itself."""
@@ -148,6 +159,7 @@ class Seat:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.returncode != 0:
             end_marked(self._mark)
         self.output.close()
 
@@ -180,6 +192,7 @@ class Seat:
             return [CannotStart(message["failed"])]
         elif "threads" in message:  # it must not be forked from: every worker imports the verifier by itself
             self.setup = replace(self.setup, preload=False)
+            self.started_in_vain -= 1  # this keeper ends on purpose
         return []
 
     def _read_connection(self) -> list[Event]:
@@ -204,15 +217,17 @@ class Seat:
     def _answered(self, message: dict[str, Any]) -> list[Event]:
         if "ready" in message:
             self._ready, self._deadline, self.started_in_vain = True, None, 0
+            self.was_ready = True
             return []
         if "failed" in message:
             return [CannotStart(message["failed"])]
         verdicts = [Verdict.from_json(data) for data in message["verdicts"]]
         if not self.calls or len(verdicts) != len(self.calls[0].items):
             raise ValueError(f"{len(verdicts)} verdicts for {len(self.calls[0].items) if self.calls else 0} items")
-        self._retired = bool(message["last"])
+        self._retired = self._retired or bool(message["last"])
         call, seconds = self.calls.popleft(), time.monotonic() - self._began
-        self._begin()
+        if self._doom is None:
+            self._begin()
         return [Answered(call, verdicts, seconds)]
 
     # --- a worker's life ---------------------------------------------------------------------------------------------
@@ -249,6 +264,8 @@ class Seat:
         self._ready = self._retired = False
         self._doom: Verdict | None = None
         """What the pool ended the worker for."""
+        self._doomed: Call | None = None
+        """The call that this happened to."""
         self._unsent = bytearray()
         self._reader = JsonReader()
         self._began = 0.0
@@ -273,6 +290,7 @@ class Seat:
     def _condemn(self, cause: Cause, reason: str) -> None:
         if self._doom is None:
             self._doom = Verdict.unscored(cause, reason)
+            self._doomed = self.calls[0] if self.calls else None
             self._order(KILL)
 
     def _hang_up(self) -> None:
@@ -303,7 +321,7 @@ class Seat:
         self.process.kill()
         self.process.wait()
         end_marked(self._mark)
-        self.started_in_vain += not self._ready and self.setup.preload
+        self.started_in_vain += not self._ready
         lost = Verdict.unscored(Cause.LOST_WORKER, f"its keeper ended with {self.process.returncode}{self._printed()}")
         events.append(self._gone(self._doom or lost))
         self.close()
@@ -314,7 +332,8 @@ class Seat:
         """Take back all calls; the first one had the accident."""
         calls = list(self.calls)
         self.calls.clear()
-        if accident is None or not calls:
+        innocent = self._doom is not None and (not calls or calls[0] is not self._doomed)  # it answered after all
+        if accident is None or not calls or innocent:
             return Ended(None, accident, calls)
         return Ended(calls[0], accident, calls[1:])
 

@@ -11,13 +11,17 @@ import io
 import logging
 import operator
 import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 from steelyard.errors import VerifierError
-from steelyard.verification.base import Verifier
+from steelyard.types import Verdict
+from steelyard.verification.base import Item, Mode, Verifier
+from steelyard.verification.blame import Outcome
 from steelyard.verification.calling import name_of
 
 log = logging.getLogger("steelyard.verification")
@@ -25,6 +29,8 @@ log = logging.getLogger("steelyard.verification")
 
 def pack(verifier: Verifier) -> bytes:
     """The verifier as bytes for :func:`unpack`; says aloud what is sent by value."""
+    if isinstance(verifier, PackedVerifier):
+        return verifier.payload
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
     try:
@@ -42,6 +48,27 @@ def pack(verifier: Verifier) -> bytes:
             ", ".join(sorted(pickler.by_value)),
         )
     return buffer.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class PackedVerifier:
+    """What a pool has to know of a verifier that only its workers will load."""
+
+    payload: bytes
+    name: str
+    mode: Mode
+    floor: float
+    blame: Mapping[str, Outcome]
+    version: str | None = None
+    deterministic: bool = False
+
+    @staticmethod
+    def of(verifier: Verifier) -> PackedVerifier:
+        own: Mapping[str, Outcome] = getattr(verifier, "blame", {})
+        return PackedVerifier(pack(verifier), verifier.name, verifier.mode, verifier.floor, dict(own))
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        return unpack(self.payload).verify(items)
 
 
 def unpack(payload: bytes) -> Verifier:

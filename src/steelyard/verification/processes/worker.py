@@ -61,7 +61,7 @@ def serve(verifier: Verifier, connection: socket.socket, output: Output, rules: 
                 end_children()
             judged += len(verdicts)
             last = not sound or not surroundings.restore() or rules.recycling.due(judged)
-            connection.sendall(json_frame({"verdicts": [verdict.to_json() for verdict in verdicts], "last": last}))
+            connection.sendall(_answer(verdicts, last))
         except OSError:  # the verifier closed what was not its own
             os._exit(NO_CONNECTION)
         if last:
@@ -81,6 +81,14 @@ def _judge(verifier: Verifier, request: bytes, limits: Limits) -> tuple[list[Ver
         cause = Cause.OUT_OF_MEMORY if isinstance(error, MemoryError) else Cause.EXCEPTION
         return [Verdict.unscored(cause, traceback_tail(error))] * count, False
     return verdicts, all(verdict.cause != Cause.OUT_OF_MEMORY for verdict in verdicts)
+
+
+def _answer(verdicts: Sequence[Verdict], last: bool) -> bytes:
+    try:
+        return json_frame({"verdicts": [verdict.to_json() for verdict in verdicts], "last": last})
+    except (TypeError, ValueError) as error:
+        bad = Verdict.unscored(Cause.BAD_RETURN, f"a verdict that JSON cannot carry: {error}")
+        return json_frame({"verdicts": [bad.to_json()] * len(verdicts), "last": last})
 
 
 class _Surroundings:

@@ -67,7 +67,7 @@ class Report(TypedDict):
     """Why the command could not be started; then the rest says nothing."""
     returncode: int
     stopped: str
-    """``""``: ended by itself; else ``"time"``, ``"processes"`` or ``"caller"``: what ended it."""
+    """``""``: ended by itself; else ``"time"``, ``"processes"`` or ``"lost"``: what ended it."""
     seconds: float
     stdout: str
     stderr: str
@@ -168,7 +168,7 @@ def watch(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, re
     deadline = time.monotonic() + request["seconds"]
     while not _ended(process):
         if told or os.getppid() != request["caller"]:
-            return "caller"
+            return "lost"
         if time.monotonic() > deadline:
             return "time"
         if len(descendants(os.getpid())) > request["processes"]:
