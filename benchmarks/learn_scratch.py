@@ -1,8 +1,8 @@
 """A 1–2M-parameter policy learns copy, sort and count from nothing but the checker, with every estimator and surrogate.
 
 Each run has 120 seconds on two threads and is judged on held-out sequences that training never showed, drawn, as the
-recipe says, at temperature 0.25 (training keeps a high entropy, and draws at 1). Mean-type estimators are judged on mean
-reward; pass@k-type estimators on pass@k at temperature 1, where they must beat ``group_norm``.
+recipe says, at temperature 0.25 (training keeps a high entropy, and draws at 1). Mean-type estimators are judged on
+mean reward; pass@k-type estimators on pass@k at temperature 1, where they must beat ``group_norm``.
 """
 
 from __future__ import annotations
