@@ -32,7 +32,10 @@ CHUNKS_AHEAD = 4
 """Chunks that an actor has at a time: while one waits for its slowest item, others keep the workers busy."""
 CHUNK_SECONDS = 0.25
 MOST_IN_CHUNK = 512
-LOSSES = 3
+LOST_IN_CHUNK = 8
+STARTS_IN_VAIN = 10
+"""Actors in a row that are lost before they are up."""
+LOSSES = 5
 """How often a call may be lost with its node before it counts as unscored."""
 WAKE_SECONDS = 0.05
 MISSING_SECONDS = 60.0
@@ -122,12 +125,17 @@ class RayPool(BackgroundPool):
                 actor.chunks[reference] = _Chunk(calls, time.monotonic())
 
     def _take_chunk(self) -> tuple[Call, ...]:
-        """As many calls as keep an actor's workers busy for a moment, and no more than its share."""
+        """As many calls as keep an actor's workers busy for a moment, and no more than its share; few if the first was
+        lost before, so that they are soon back.
+        """
         size = int(CHUNK_SECONDS * self.workers_per_actor / max(self._call_seconds, 1e-6))
         share = -(-len(self._queue) // (CHUNKS_AHEAD * len(self._actors)))
+        size = max(1, min(MOST_IN_CHUNK, size, share))
         taken: list[Call] = []
-        while len(taken) < max(1, min(MOST_IN_CHUNK, size, share)) and (call := self._take()) is not None:
+        while len(taken) < size and (call := self._take()) is not None:
             taken.append(call)
+            if call.before[0]:
+                size = min(size, LOST_IN_CHUNK)
         return tuple(taken)
 
     def _collect(self) -> None:
@@ -182,7 +190,7 @@ class RayPool(BackgroundPool):
         """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
         reason = str(error)
         self._lost_in_a_row += not actor.up
-        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= LOSSES:
+        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= STARTS_IN_VAIN:
             raise VerifierError(f"no verification actor starts: {reason}")
         log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
         with suppress(self.ray.exceptions.RayError):  # it may be cut off and not dead
