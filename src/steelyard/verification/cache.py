@@ -166,7 +166,7 @@ def _identity(verifier: Verifier) -> list[str]:
         bound = cast("partial[Any]", thing)
         given.append(repr((bound.args, sorted(bound.keywords.items()))))
         thing = bound.func
-    named: Any = thing if hasattr(thing, "__qualname__") else type(thing)
+    named: Any = thing if hasattr(thing, "__qualname__") else thing.__class__
     return [str(named.__module__), str(named.__qualname__), *given]
 
 
