@@ -21,8 +21,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the escapes are
 every_escape = pytest.mark.parametrize("escape", escapes(), ids=lambda escape: escape.name)
 
 CALLER = f"""
-import sys
+import signal, sys
 from steelyard.verification.sandbox import RunLimits, run_code
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background has it ignored
 code = '''
 import os, time
 print("on", flush=True)
