@@ -64,10 +64,16 @@ class BackgroundPool(ABC):
                 while wait and self._outstanding and not self._ready and self._broken is None:
                     self._lock.wait()
                 self._raise_if_broken()
-                if not self._ready:
-                    return
-                settled = self._ready.popleft()
-            yield settled
+                there = deque(self._ready)
+                self._ready.clear()
+            if not there:
+                return
+            try:
+                while there:
+                    yield there.popleft()
+            finally:  # a consumer that stops in between finds the rest when it comes back
+                with self._lock:
+                    self._ready.extendleft(reversed(there))
 
     def metrics(self) -> dict[str, float]:
         """Lost workers and calls that were made again, if there were any since this was last asked."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.types import Decisions, Verdict
+from steelyard.types import Decisions, Sample, Verdict
 from steelyard.verification.base import Cause, Item
 from steelyard.verification.calls import Call
 from steelyard.verification.processes.descendants import end_marked
@@ -360,7 +360,11 @@ class Seat:
 
 def light(item: Item) -> Item:
     """The item without what only the learner reads."""
-    return replace(item, sample=replace(item.sample, decisions=_NO_DECISIONS))
+    of = item.sample
+    sample = Sample(
+        of.key, of.token_ids, of.prompt_length, of.text, of.finish, _NO_DECISIONS, policy_version=of.policy_version
+    )
+    return Item(item.task, sample, item.group_size)
 
 
 _NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
