@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.progress import Progress
@@ -128,16 +128,25 @@ def learn(variant: Variant, seed: int, seconds: float, reach: float) -> dict[str
         spent = time.perf_counter() - began
         if end < reach:
             end = trainer.evaluator.run().reward.mean
+        as_trained = at_temperature_one(trainer.evaluator).run().reward.mean
     return {
         "variant": variant.name,
         "seed": seed,
         "start": start,
         "end": end,
+        "end at temperature 1": as_trained,
         "steps": trainer.step,
         "seconds": spent,
         "parameters": sum(parameter.numel() for parameter in trainer.policy.model.parameters()),
         "tasks": len(trainer.source),
     }
+
+
+def at_temperature_one(evaluator: Any) -> Any:
+    """The same evaluation, drawn as in training: shown beside what is judged, since it is the harder one."""
+    rule = replace(evaluator.decoding.rule, temperature=1.0)
+    decoding = replace(evaluator.decoding, rule=rule)
+    return type(evaluator)(evaluator.sampler, evaluator.pool, evaluator.tasks, decoding, samples=evaluator.samples)
 
 
 def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 from rich.progress import Progress
 
@@ -79,12 +80,7 @@ def pebble(texts: list[str]) -> list[bool]:
 
     with Pebble(max_workers=1) as pool:
         futures = [pool.schedule(misbehaving.misbehave, (TASK, text), timeout=SECONDS) for text in texts]
-        found: list[bool] = []
-        for future in futures:
-            try:
-                found.append(isinstance(future.result(timeout=3 * SECONDS), float))
-            except Exception:  # noqa: BLE001 - what went wrong is not the question here
-                found.append(False)
+        found = _answers(futures)
         pool.stop()
     return found
 
@@ -92,11 +88,17 @@ def pebble(texts: list[str]) -> list[bool]:
 def executor(texts: list[str]) -> list[bool]:
     pool = ProcessPoolExecutor(1)
     futures = [pool.submit(misbehaving.misbehave, TASK, text) for text in texts]
+    found = _answers(futures)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return found
+
+
+def _answers(futures: Sequence[Any]) -> list[bool]:
+    """Whether each gave a score in time."""
     found: list[bool] = []
     for future in futures:
         try:
             found.append(isinstance(future.result(timeout=3 * SECONDS), float))
         except Exception:  # noqa: BLE001 - what went wrong is not the question here
             found.append(False)
-    pool.shutdown(wait=False, cancel_futures=True)
     return found
