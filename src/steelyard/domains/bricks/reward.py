@@ -132,7 +132,7 @@ def quality(flaws: Sequence[Flaw], bricks: int, penalties: Penalties) -> float:
         Reason.ILL_FORMATTED: penalties.rejected,
         Reason.NOT_IN_LIBRARY: penalties.rejected,
     }
-    return -min(1.0, sum(price.get(flaw.reason, 0.0) for flaw in flaws) + penalties.part * bricks)
+    return max(-1.0, 0.0 - sum(price.get(flaw.reason, 0.0) for flaw in flaws) - penalties.part * bricks)
 
 
 def step_rewards(structure: Structure, brief: Brief, weight: float, reward: float) -> list[float]:
@@ -186,8 +186,10 @@ def _first(structure: Structure, count: int) -> Structure:
     return Structure(structure.bricks[:count], structure.world)
 
 
-def _made(kind: type[Settings], given: Mapping[str, Any], where: str) -> Settings:
+def _made(kind: type[Settings], given: Any, where: str) -> Settings:
     names = [field.name for field in fields(kind)]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"bricks reward: {where} is {given!r}; a table with some of {', '.join(names)} is needed")
     for name in given:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
