@@ -27,6 +27,8 @@ IMPERFECTION = 0.65
 """How often a structure is spoilt by default."""
 MISREAD = 0.4
 """How often spoiling means that another brief is served."""
+AGAIN = 0.5
+"""How often one mistake is followed by another."""
 WANDER = 2
 """How far from the middle of the world a structure may be, in cells."""
 TRIES = 30
@@ -43,7 +45,7 @@ def build(
     """
     if rng.random() < imperfection:
         return _spoilt(brief, world, rng, wander)
-    return settled(_somewhere(design(brief, world.library, rng), world, rng, wander), world)
+    return _served(brief, world, rng, wander)
 
 
 def example(
@@ -150,21 +152,37 @@ def add(bricks: list[Brick], world: World, rng: Rng) -> list[Brick]:
 MISTAKES: tuple[Callable[[list[Brick], World, Rng], list[Brick]], ...] = (lose, leave_off, shift, add)
 
 
+def _served(brief: Brief, world: World, rng: Rng, wander: int) -> Structure:
+    return settled(_somewhere(design(brief, world.library, rng), world, rng, wander), world)
+
+
 def _spoilt(brief: Brief, world: World, rng: Rng, wander: int) -> Structure:
-    """The design of another brief, or one with a mistake in it; of mistakes after which nothing is left, another."""
-    if rng.random() < MISREAD:
-        for _ in range(TRIES):
-            try:
-                return settled(_somewhere(design(misread(brief, rng), world.library, rng), world, rng, wander), world)
-            except ValueError:
-                continue
-    sound = settled(_somewhere(design(brief, world.library, rng), world, rng, wander), world)
+    """One mistake, often more; the first may be that another brief is served."""
+    misreads = rng.random() < MISREAD
+    structure = (_misserved if misreads else _served)(brief, world, rng, wander)
+    for _ in range(int(rng.geometric(1 - AGAIN)) - misreads):
+        structure = _mistaken(structure, world, rng)
+    return structure
+
+
+def _misserved(brief: Brief, world: World, rng: Rng, wander: int) -> Structure:
+    """The design of a misread brief; where no misreading can be built, the brief's own with a mistake in it."""
+    for _ in range(TRIES):
+        try:
+            return _served(misread(brief, rng), world, rng, wander)
+        except ValueError:
+            continue
+    return _mistaken(_served(brief, world, rng, wander), world, rng)
+
+
+def _mistaken(structure: Structure, world: World, rng: Rng) -> Structure:
+    """With one mistake after which something is left."""
     for _ in range(TRIES):
         mistake = MISTAKES[int(rng.integers(len(MISTAKES)))]
-        spoilt = settled(mistake(list(sound.bricks), world, rng), world)
-        if spoilt.bricks:
-            return spoilt
-    return sound
+        left = settled(mistake(list(structure.bricks), world, rng), world)
+        if left.bricks:
+            return left
+    return structure
 
 
 def _somewhere(bricks: list[Brick], world: World, rng: Rng, wander: int) -> list[Brick]:

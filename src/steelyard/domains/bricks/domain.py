@@ -42,7 +42,7 @@ class Bricks:
     """Cells of the world along x, y and z."""
     easiest: float = 0.0
     hardest: float = 16.0
-    """Difficulty is about how many bricks it takes."""
+    """Difficulty is about how many bricks it takes; captions may be of any."""
     seed: int = 0
     """Decides the order of tasks, not their split."""
     captions: str = ""
@@ -65,6 +65,7 @@ class Bricks:
         if self.captions and self.action_space.vocabulary() is not None:
             raise ConfigError(f"bricks: captions are free text, and action={self.action!r} has a closed vocabulary")
         reward_of(self.reward)
+        _world(self.world_size)
 
     @property
     def name(self) -> str:
@@ -72,10 +73,7 @@ class Bricks:
 
     @cached_property
     def world(self) -> World:
-        try:
-            return World(self.world_size)
-        except ValueError as error:
-            raise ConfigError(f"bricks: world_size={list(self.world_size)}: {error}") from None
+        return _world(self.world_size)
 
     @cached_property
     def action_space(self) -> Action:
@@ -144,3 +142,10 @@ class Bricks:
             order = np.random.default_rng([self.seed, number, SPLITS.index(split)]).permutation(len(briefs))
             shuffled[kind] = [briefs[place] for place in order]
         return shuffled
+
+
+def _world(size: tuple[int, int, int]) -> World:
+    try:
+        return World(size)
+    except ValueError as error:
+        raise ConfigError(f"bricks: world_size={list(size)}: {error}") from None

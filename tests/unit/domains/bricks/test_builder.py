@@ -146,7 +146,7 @@ def test_captions_are_served_by_their_own_structure() -> None:
 
 def test_every_kind_has_a_design() -> None:
     assert set(DESIGNS) == set(KINDS)
-    with pytest.raises(ValueError, match="no bond|cannot be made"):
+    with pytest.raises(ValueError, match=r"cannot be made of \[\]"):
         design(KINDS["wall"](4, 3, 2), WORLD.library, np.random.default_rng(0))
 
 

@@ -64,15 +64,14 @@ def catalogue(
     hardest: float = float("inf"),
     captions: Iterable[Caption] = (),
 ) -> dict[Split, dict[str, list[Brief]]]:
-    """The briefs of each split by kind that fit into the world and are between two difficulties.
-
-    Kinds of which nothing is left are left out.
+    """The briefs of each split by kind that fit into the world and are between two difficulties; captions, which
+    somebody chose, may be of any. Kinds of which nothing is left are left out.
     """
     found: dict[Split, dict[str, list[Brief]]] = {"train": {}, "validation": {}, "held_out": {}}
     for kind in kinds:
         for brief in captions if kind == Caption.kind else KINDS[kind].grid():
             fits = all(need <= size for need, size in zip(brief.extent, world.size, strict=True))
-            if fits and easiest <= brief.difficulty <= hardest:
+            if fits and (kind == Caption.kind or easiest <= brief.difficulty <= hardest):
                 found[split_of(brief)].setdefault(kind, []).append(brief)
     return found
 
