@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,8 +21,8 @@ from steelyard.types import Task
 from steelyard.verification import FunctionVerifier
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
-ACTIONS: dict[str, Callable[[World], Action]] = {"text": TextFormat}
-"""Action spaces by name; each is made for a world."""
+ACTIONS: dict[str, Callable[..., Action]] = {"text": TextFormat}
+"""Action spaces by name; each is made for a world, with options of its own."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 
 INSTRUCTION = """\
@@ -38,6 +39,7 @@ class Bricks:
 
     kinds: tuple[str, ...] = COUNTABLE
     action: str = "text"
+    action_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     world_size: tuple[int, int, int] = (20, 20, 20)
     """Cells of the world along x, y and z."""
     easiest: float = 0.0
@@ -62,6 +64,7 @@ class Bricks:
             raise ConfigError(f"bricks: action={self.action!r}; there are: {', '.join(ACTIONS)}")
         if (Caption.kind in self.kinds) is not bool(self.captions):
             raise ConfigError(f"bricks: captions={self.captions!r}; a file of captions goes with the kind 'caption'")
+        _require_options(self.action, self.action_options)
         if self.captions and self.action_space.vocabulary() is not None:
             raise ConfigError(f"bricks: captions are free text, and action={self.action!r} has a closed vocabulary")
         reward_of(self.reward)
@@ -78,7 +81,7 @@ class Bricks:
     @cached_property
     def action_space(self) -> Action:
         """The action space, made for the world."""
-        return ACTIONS[self.action](self.world)
+        return ACTIONS[self.action](self.world, **self.action_options)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """Special tokens, the words of all briefs, the words of the action space."""
@@ -149,3 +152,12 @@ def _world(size: tuple[int, int, int]) -> World:
         return World(size)
     except ValueError as error:
         raise ConfigError(f"bricks: world_size={list(size)}: {error}") from None
+
+
+def _require_options(action: str, options: Mapping[str, Any]) -> None:
+    signature = inspect.signature(ACTIONS[action])
+    try:
+        signature.bind(None, **options)
+    except TypeError as error:
+        accepted = ", ".join(list(signature.parameters)[1:]) or "none"
+        raise ConfigError(f"bricks: action {action!r}: {error}; its options are: {accepted}") from None

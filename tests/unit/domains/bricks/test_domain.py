@@ -143,6 +143,7 @@ def test_captions_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"kinds": []}, "choose some of"),
         ({"kinds": ["tower", "tower"]}, "each once"),
         ({"action": "telepathy"}, "action='telepathy'; there are: text"),
+        ({"action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: none"),
         ({"kinds": ["caption"]}, "captions=''; a file of captions goes with the kind 'caption'"),
         ({"captions": "rows.jsonl"}, "goes with the kind 'caption'"),
         ({"reward": {"weigths": {}}}, "did you mean 'weights'"),
