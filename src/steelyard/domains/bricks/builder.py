@@ -157,10 +157,12 @@ def _served(brief: Brief, world: World, rng: Rng, wander: int) -> Structure:
 
 
 def _spoilt(brief: Brief, world: World, rng: Rng, wander: int) -> Structure:
-    """One mistake, often more; the first may be that another brief is served."""
+    """One mistake, often more, and one more where not all of the form is needed; the first may be that another brief
+    is served.
+    """
     misreads = rng.random() < MISREAD
     structure = (_misserved if misreads else _served)(brief, world, rng, wander)
-    for _ in range(int(rng.geometric(1 - AGAIN)) - misreads):
+    for _ in range(int(rng.geometric(1 - AGAIN)) + (brief.enough < 1) - misreads):
         structure = _mistaken(structure, world, rng)
     return structure
 

@@ -38,6 +38,13 @@ RULES = "1"
 Settings = TypeVar("Settings", bound="Weights | Penalties | Reward")
 
 
+def _require_numbers(where: str, settings: Weights | Penalties) -> None:
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise ConfigError(f"bricks {where}: {field.name} = {value!r}; it must be a number not below 0")
+
+
 @dataclass(frozen=True)
 class Weights:
     """What each part counts; a structure that succeeds in the fewest bricks gets the sum of the first four."""
@@ -196,10 +203,3 @@ def _made(kind: type[Settings], given: Any, where: str) -> Settings:
             hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"
             raise ConfigError(f"bricks {where}: no setting is called {name!r}; {hint}")
     return kind(**given)
-
-
-def _require_numbers(where: str, settings: Weights | Penalties) -> None:
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise ConfigError(f"bricks {where}: {field.name} = {value!r}; it must be a number not below 0")

@@ -81,16 +81,16 @@ def test_splits_are_disjoint_and_every_kind_is_in_each() -> None:
     assert not asked["validation"] & asked["held_out"]
     for kind in COUNTABLE:
         sizes = [len(found[split][kind]) for split in ("train", "validation", "held_out")]
-        assert sizes[0] > 5 * sizes[1] > 0, (kind, sizes)
+        assert sizes[0] > 3 * max(sizes[1:]), (kind, sizes)
         assert min(sizes) >= 4, (kind, sizes)
 
 
 def test_the_split_is_in_the_parameters_alone() -> None:
     """Fixed once and for all: a changed hash would let training see what was held out before."""
-    assert [split_of(Tower(height, 2, 2)) for height in range(3, 11)] == SPLITS_OF_TOWERS
-
-
-SPLITS_OF_TOWERS: list[str] = []
+    splits = {height: split_of(Tower(height, 2, 2)) for height in range(3, 11)}
+    assert {height for height, split in splits.items() if split == "validation"} == {4, 6}
+    assert {height for height, split in splits.items() if split == "train"} == {3, 5, 7, 8, 9, 10}
+    assert split_of(Tower(5, 4, 2)) == "held_out"
 
 
 def test_the_catalogue_keeps_to_world_and_difficulty() -> None:
