@@ -100,6 +100,11 @@ def test_eight_tenths_of_a_shape_are_enough() -> None:
     assert SHAPE.fulfilled(structure)
 
 
+def test_an_arm_that_is_not_there_counts_for_nothing() -> None:
+    floating = parse("4x2 (0,0,0)\n4x2 (0,0,1)\n4x2 (1,0,2)\n1x1 (6,0,2)", WORLD, may_float=True)
+    assert CANTILEVER.fulfilment(floating) == pytest.approx(2 / 3)
+
+
 def test_nothing_fulfils_nothing() -> None:
     nothing = Structure((), WORLD)
     for brief in (TOWER, WALL, STAIRS, TABLE, BRIDGE, CANTILEVER, SHAPE):
