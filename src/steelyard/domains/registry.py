@@ -13,7 +13,10 @@ from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
 
 GROUP = "steelyard.domains"
-BUILT_IN = {"sequences": "steelyard.domains.sequences:Sequences"}
+BUILT_IN = {
+    "bricks": "steelyard.domains.bricks.domain:Bricks",
+    "sequences": "steelyard.domains.sequences:Sequences",
+}
 
 
 def domain_paths() -> dict[str, str]:

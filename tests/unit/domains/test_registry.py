@@ -31,7 +31,9 @@ def test_a_built_in_name_cannot_be_taken_over(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(make_domain("sequences"), Sequences)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("sequence", "did you mean 'sequences'"), ("zzz", "there are: sequences")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("sequence", "did you mean 'sequences'"), ("zzz", "there are: bricks, sequences")]
+)
 def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         make_domain(name)

@@ -19,7 +19,8 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     assert names["verdict"].stands
+    assert names["outcome"](names["crossing"], names["brief"]).success
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {"structure.svg", "structure.png", "growth.gif", "structure.ldr", "structure.gltf"}

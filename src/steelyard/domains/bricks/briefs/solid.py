@@ -1,0 +1,103 @@
+"""The cells that a structure fills, and measures of them that briefs are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.domains.bricks.contacts import cells, contacts
+from steelyard.domains.bricks.stability.physics import Load
+from steelyard.domains.bricks.structure import Structure
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Solid:
+    """What is filled in the smallest box around a structure that stands on the ground."""
+
+    filled_XYZ: Bools
+    x: int
+    """Where in the world the box begins."""
+    y: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        x, y, z = self.filled_XYZ.shape
+        return x, y, z
+
+    @cached_property
+    def top_XY(self) -> Ints:
+        """How high each column reaches, in layers; 0 for an empty one."""
+        from_above = np.argmax(self.filled_XYZ[:, :, ::-1], axis=2)
+        return np.where(self.filled_XYZ.any(axis=2), self.shape[2] - from_above, 0)
+
+    @cached_property
+    def bottom_XY(self) -> Ints:
+        """The lowest layer filled in each column; for an empty one, the number of layers."""
+        return np.where(self.filled_XYZ.any(axis=2), np.argmax(self.filled_XYZ, axis=2), self.shape[2])
+
+    def loads_on(self, columns: Iterable[tuple[int, int]], kilograms: float) -> tuple[Load, ...]:
+        """A weight that rests in equal shares on top of these columns of the box, the empty ones left out."""
+        tops = [(x, y, int(self.top_XY[x, y])) for x, y in columns if self.top_XY[x, y] > 0]
+        return tuple(Load(self.x + x, self.y + y, top - 1, kilograms / len(tops)) for x, y, top in tops)
+
+
+def solid(structure: Structure) -> Solid:
+    """The cells of a structure of at least one brick."""
+    _, x, y, z = cells(structure)
+    left, front = int(x.min()), int(y.min())
+    filled = np.zeros((int(x.max()) - left + 1, int(y.max()) - front + 1, int(z.max()) + 1), np.bool_)
+    filled[x - left, y - front, z] = True
+    return Solid(filled, left, front)
+
+
+def ratio(one: float, other: float) -> float:
+    """The smaller over the larger: 1 if they are equal, 0 if one of them is 0."""
+    return min(one, other) / max(one, other) if one and other else 0.0
+
+
+def middle(size: int) -> tuple[int, ...]:
+    """The place in the middle of ``size`` places, or the two."""
+    return tuple(range((size - 1) // 2, size // 2 + 1))
+
+
+def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
+    """Cells in common over cells in either (voxel IoU), where the two are shifted along the ground so that most are in
+    common. All shifts are tried at once: what is in common is a correlation, found by Fourier transform and rounded.
+    """
+    layers = min(one_XYZ.shape[2], other_XYZ.shape[2])
+    size = (one_XYZ.shape[0] + other_XYZ.shape[0] - 1, one_XYZ.shape[1] + other_XYZ.shape[1] - 1)
+    one, other = (
+        np.fft.rfft2(cells_XYZ[:, :, :layers].astype(np.float64), s=size, axes=(0, 1))
+        for cells_XYZ in (one_XYZ, other_XYZ)
+    )
+    common_by_shift = np.fft.irfft2((one * other.conj()).sum(axis=2), s=size)
+    common = round(float(common_by_shift.max()))
+    return common / (int(one_XYZ.sum()) + int(other_XYZ.sum()) - common)
+
+
+def height_iou(one_XY: Ints, other_XY: Ints) -> float:
+    """Σ min / Σ max of two maps of heights that begin at the same corner; beyond its edge a map is 0."""
+    size = np.maximum(one_XY.shape, other_XY.shape)
+    one, other = (np.pad(heights, [(0, n) for n in size - heights.shape]) for heights in (one_XY, other_XY))
+    return float(np.minimum(one, other).sum() / np.maximum(one, other).sum())
+
+
+def largest_piece(structure: Structure) -> float:
+    """The share of cells in the largest piece that hangs together without the ground."""
+    touching, bricks = contacts(structure), len(structure)
+    joined = touching.lower_C < bricks
+    upper, lower = touching.upper_C[joined], touching.lower_C[joined]
+    piece_B, before_B = np.arange(bricks), np.full(bricks, -1)
+    while (piece_B != before_B).any():
+        before_B, least = piece_B.copy(), np.minimum(piece_B[upper], piece_B[lower])
+        np.minimum.at(piece_B, upper, least)
+        np.minimum.at(piece_B, lower, least)
+    cells_B = structure.array_B5[:, 0] * structure.array_B5[:, 1]
+    return float(np.bincount(piece_B, weights=cells_B).max() / cells_B.sum())

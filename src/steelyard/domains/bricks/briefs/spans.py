@@ -1,0 +1,151 @@
+"""Bridges and cantilevers: what reaches over a free space and carries something there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from steelyard.domains.bricks.briefs.base import Brief, grams
+from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
+from steelyard.domains.bricks.parts import STANDARD
+from steelyard.domains.bricks.stability.physics import Load
+from steelyard.domains.bricks.structure import Structure
+from steelyard.domains.bricks.tiling import fewest, lengths
+
+PIER = 4
+"""How long the piers of a plain bridge are at most."""
+LONGEST_SINGLE = 6
+"""The gap that one part spans."""
+
+
+class Span(NamedTuple):
+    """Neighbouring columns along x, from ``start`` up to ``stop``, in which nothing rests on the ground."""
+
+    start: int
+    stop: int
+    ends: int
+    """On how many sides, 0 to 2, the ground is reached again."""
+
+
+@dataclass(frozen=True)
+class Bridge(Brief):
+    """A deck over a gap between two piers, along x, as wide as all of it, with a load at mid-span.
+
+    The fulfilment of a span is the product of: gap, clearance and width found and wanted, each the smaller over the
+    larger; the share of the gap that is covered; and 1/2 if only one side has a pier. The best span counts.
+    """
+
+    kind: ClassVar[str] = "bridge"
+    gap: int
+    clearance: int
+    """Layers below the lowest part of the deck."""
+    width: int
+    load: int
+    """Grams."""
+
+    def sentence(self) -> str:
+        return (
+            f"a bridge along x, {self.width} studs wide, over a gap of exactly {self.gap} studs between its two piers, "
+            f"with exactly {self.clearance} free layers below the deck, carrying {self.load} g at mid-span"
+        )
+
+    @property
+    def difficulty(self) -> float:
+        deck = self.width * (1 if self.gap <= LONGEST_SINGLE else 3)
+        return float(2 * self.clearance + deck)
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        return self.gap + 2 * PIER, self.width, self.clearance + 2
+
+    @classmethod
+    def grid(cls) -> Iterator[Self]:
+        for numbers in itertools.product(range(2, 11), range(1, 6), (1, 2), (50, 100, 200)):
+            yield cls(*numbers)
+
+    def _measure(self, structure: Structure, form: Solid) -> float:
+        return max((self._worth(form, span) for span in spans(form)), default=0.0)
+
+    def _loads(self, form: Solid) -> tuple[Load, ...]:
+        found = spans(form)
+        if not found:
+            return ()
+        best = max(found, key=lambda span: self._worth(form, span))
+        columns = [best.start + place for place in middle(best.stop - best.start)]
+        return form.loads_on(itertools.product(columns, middle(form.shape[1])), grams(self.load))
+
+    def _worth(self, form: Solid, span: Span) -> float:
+        below_XY = form.bottom_XY[span.start : span.stop]
+        form_is_right = (
+            ratio(span.stop - span.start, self.gap)
+            * ratio(int(below_XY.min()), self.clearance)
+            * ratio(form.shape[1], self.width)
+        )
+        covered = float((below_XY < form.shape[2]).mean())
+        return form_is_right * covered * span.ends / 2
+
+
+@dataclass(frozen=True)
+class Cantilever(Brief):
+    """An arm that reaches out along x beyond a base, free below, with a load on its tip.
+
+    The fulfilment is the product of: reach and height found and wanted, the smaller over the larger; the base's length
+    wanted over that found, at most 1; and the share of the reach that has an arm.
+    """
+
+    kind: ClassVar[str] = "cantilever"
+    reach: int
+    height: int
+    """Layers below the lowest part of the arm."""
+    base: int
+    """How long the base on the ground may be."""
+    load: int
+    """Grams."""
+
+    def sentence(self) -> str:
+        return (
+            f"a cantilever: a base at most {self.base} studs long along x, and an arm reaching exactly {self.reach} "
+            f"studs beyond it towards larger x, with exactly {self.height} free layers below, carrying {self.load} g "
+            f"on its tip"
+        )
+
+    @property
+    def difficulty(self) -> float:
+        return float(self.height * fewest(self.base, 2) + 2)
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        return self.base + self.reach, 2, self.height + 1
+
+    @classmethod
+    def grid(cls) -> Iterator[Self]:
+        """Reaches for which an arm of one part has at least two cells on the base."""
+        for reach, height, base, load in itertools.product(range(2, 7), range(1, 7), (2, 4, 6), (20, 50, 100)):
+            if any(2 <= arm - reach <= base for arm in lengths(STANDARD, 1)):
+                yield cls(reach, height, base, load)
+
+    def _measure(self, structure: Structure, form: Solid) -> float:
+        grounded = np.flatnonzero(form.filled_XYZ[:, :, 0].any(axis=1))
+        if not len(grounded) or grounded[-1] == form.shape[0] - 1:
+            return 0.0
+        arm_XY = form.bottom_XY[grounded[-1] + 1 :]
+        base = int(grounded[-1] - grounded[0]) + 1
+        reached = float((arm_XY < form.shape[2]).any(axis=1).mean())
+        form_is_right = ratio(len(arm_XY), self.reach) * ratio(int(arm_XY.min()), self.height)
+        return form_is_right * min(1.0, self.base / base) * reached
+
+    def _loads(self, form: Solid) -> tuple[Load, ...]:
+        tip = form.shape[0] - 1
+        return form.loads_on([(tip, y) for y in range(form.shape[1])], grams(self.load))
+
+
+def spans(form: Solid) -> list[Span]:
+    """All spans of a structure, from small x to large."""
+    free_X = form.bottom_XY.min(axis=1) > 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], free_X, [False]]).astype(np.int8)))
+    pairs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    return [Span(start, stop, int(start > 0) + int(stop < len(free_X))) for start, stop in pairs]

@@ -1,0 +1,55 @@
+"""Stairs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from steelyard.domains.bricks.briefs.base import Brief
+from steelyard.domains.bricks.briefs.solid import Ints, Solid, height_iou
+from steelyard.domains.bricks.structure import Structure
+from steelyard.domains.bricks.tiling import fewest
+
+
+@dataclass(frozen=True)
+class Stairs(Brief):
+    """Steps that rise along x by a layer each. Only their surface counts: the fulfilment is Σ min / Σ max of the
+    heights wanted and found, so what is below may be filled or left free.
+    """
+
+    kind: ClassVar[str] = "stairs"
+    steps: int
+    tread: int
+    """How long each step is."""
+    width: int
+
+    def sentence(self) -> str:
+        return (
+            f"stairs of {self.steps} steps rising along x, the first 1 layer high and each next one a layer higher, "
+            f"every step {self.tread} studs long and {self.width} wide"
+        )
+
+    @property
+    def difficulty(self) -> float:
+        return float(self.steps * fewest(2 * self.tread, self.width))
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        return self.steps * self.tread, self.width, self.steps
+
+    @classmethod
+    def grid(cls) -> Iterator[Self]:
+        for steps, tread, width in itertools.product(range(2, 10), range(1, 5), range(1, 5)):
+            yield cls(steps, tread, width)
+
+    def surface(self) -> Ints:
+        """The height of each column."""
+        height_X = np.repeat(np.arange(1, self.steps + 1), self.tread)
+        return np.repeat(height_X[:, None], self.width, axis=1)
+
+    def _measure(self, structure: Structure, form: Solid) -> float:
+        return height_iou(form.top_XY, self.surface())

@@ -1,0 +1,163 @@
+"""The bricks domain: a brief asks for a structure with a purpose; it must stand, hang together and serve it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from steelyard.constraints.automaton import Automaton
+from steelyard.domains.base import Split
+from steelyard.domains.bricks.action import Action, TextFormat
+from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, catalogue, in_turn, read_captions
+from steelyard.domains.bricks.reward import Judge, reward_of
+from steelyard.domains.bricks.structure import World
+from steelyard.errors import ConfigError
+from steelyard.types import Task
+from steelyard.verification import FunctionVerifier
+
+SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
+ACTIONS: dict[str, Callable[..., Action]] = {"text": TextFormat}
+"""Action spaces by name; each is made for a world, with options of its own."""
+SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
+
+INSTRUCTION = """\
+Build {what}.
+Answer with one brick a line, from the bottom up, as hxw (x,y,z): h studs along x and w along y, its lowest corner at \
+(x,y) in layer z, every brick one layer tall. The ground is below layer 0, and the world has {size} cells.
+Allowed are: {parts}.
+"""
+
+
+@dataclass(frozen=True)
+class Bricks:
+    """Training tasks have no end and come from all kinds in turn; validation and held-out have each brief once."""
+
+    kinds: tuple[str, ...] = COUNTABLE
+    action: str = "text"
+    action_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    world_size: tuple[int, int, int] = (20, 20, 20)
+    """Cells of the world along x, y and z."""
+    easiest: float = 0.0
+    hardest: float = 16.0
+    """Difficulty is about how many bricks it takes; captions may be of any."""
+    seed: int = 0
+    """Decides the order of tasks, not their split."""
+    captions: str = ""
+    """A file in the schema of StableText2Brick, for the kind ``caption``."""
+    most_captions: int | None = None
+    """How many of its structures are read; all if left out."""
+    reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of :class:`steelyard.domains.bricks.reward.Reward` by name, ``weights`` and ``penalties`` as tables."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "world_size", tuple(self.world_size))
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
+            raise ConfigError(f"bricks: kinds={list(self.kinds)}; choose some of {', '.join(KINDS)}, each once")
+        if self.action not in ACTIONS:
+            raise ConfigError(f"bricks: action={self.action!r}; there are: {', '.join(ACTIONS)}")
+        if (Caption.kind in self.kinds) is not bool(self.captions):
+            raise ConfigError(f"bricks: captions={self.captions!r}; a file of captions goes with the kind 'caption'")
+        _require_options(self.action, self.action_options)
+        if self.captions and self.action_space.vocabulary() is not None:
+            raise ConfigError(f"bricks: captions are free text, and action={self.action!r} has a closed vocabulary")
+        reward_of(self.reward)
+        _world(self.world_size)
+
+    @property
+    def name(self) -> str:
+        return "bricks"
+
+    @cached_property
+    def world(self) -> World:
+        return _world(self.world_size)
+
+    @cached_property
+    def action_space(self) -> Action:
+        """The action space, made for the world."""
+        return ACTIONS[self.action](self.world, **self.action_options)
+
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """Special tokens, the words of all briefs, the words of the action space."""
+        words = self.action_space.vocabulary()
+        return None if words is None else tuple(dict.fromkeys((*SPECIAL_TOKENS, *self._brief_words(), *words)))
+
+    def size(self, split: Split) -> int | None:
+        """Every brief once in validation and held-out; training has no end."""
+        return None if split == "train" else len(self._in_turn[split])
+
+    def task(self, split: Split, index: int) -> Task:
+        brief = self.brief(split, index)
+        return Task(brief.id, self.prompt(brief), brief.spec, brief.difficulty)
+
+    def brief(self, split: Split, index: int) -> Brief:
+        """Brief number ``index``: for training in turn from every kind, each kind shuffled anew when it is used up."""
+        if split != "train":
+            return self._in_turn[split][index]
+        by_kind = self._briefs["train"]
+        place, kind = divmod(index, len(by_kind))
+        briefs = list(by_kind.values())[kind]
+        epoch, place = divmod(place, len(briefs))
+        return briefs[np.random.default_rng([self.seed, kind, epoch]).permutation(len(briefs))[place]]
+
+    def prompt(self, brief: Brief) -> str:
+        """The brief's words for a closed vocabulary, an instruction for language models."""
+        if self.action_space.vocabulary() is not None:
+            return " ".join(brief.words())
+        size = " x ".join(map(str, self.world_size))
+        return INSTRUCTION.format(what=brief.sentence(), size=size, parts=self.world.library)
+
+    def verifier(self) -> FunctionVerifier:
+        return Judge(self.action_space, reward_of(self.reward)).verifier()
+
+    def automaton(self) -> Automaton[Any] | None:
+        return self.action_space.automaton()
+
+    def _brief_words(self) -> list[str]:
+        briefs = [brief for split in SPLITS for found in self._briefs[split].values() for brief in found]
+        numbers = sorted({number for brief in briefs for number in brief.values})
+        return [*self.kinds, *map(str, numbers)]
+
+    @cached_property
+    def _briefs(self) -> dict[Split, dict[str, list[Brief]]]:
+        captions = read_captions(self.captions, limit=self.most_captions) if self.captions else []
+        found = catalogue(self.kinds, self.world, easiest=self.easiest, hardest=self.hardest, captions=captions)
+        if not found["train"]:
+            raise ConfigError(
+                f"bricks: no brief of {list(self.kinds)} fits into world_size={list(self.world_size)} with a "
+                f"difficulty between easiest={self.easiest} and hardest={self.hardest}"
+            )
+        return found
+
+    @cached_property
+    def _in_turn(self) -> dict[Split, list[Brief]]:
+        return {split: in_turn(self._shuffled(split)) for split in SPLITS}
+
+    def _shuffled(self, split: Split) -> dict[str, list[Brief]]:
+        shuffled: dict[str, list[Brief]] = {}
+        for number, (kind, briefs) in enumerate(self._briefs[split].items()):
+            order = np.random.default_rng([self.seed, number, SPLITS.index(split)]).permutation(len(briefs))
+            shuffled[kind] = [briefs[place] for place in order]
+        return shuffled
+
+
+def _world(size: tuple[int, int, int]) -> World:
+    try:
+        return World(size)
+    except ValueError as error:
+        raise ConfigError(f"bricks: world_size={list(size)}: {error}") from None
+
+
+def _require_options(action: str, options: Mapping[str, Any]) -> None:
+    signature = inspect.signature(ACTIONS[action])
+    try:
+        signature.bind(None, **options)
+    except TypeError as error:
+        accepted = ", ".join(list(signature.parameters)[1:]) or "none"
+        raise ConfigError(f"bricks: action {action!r}: {error}; its options are: {accepted}") from None

@@ -1,0 +1,165 @@
+"""The builder: sound designs succeed, mistakes fail about as often as they are made, and all can be built in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from steelyard.domains.bricks import Brick, Structure, World, floating, parse, write
+from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, Shape, Tower, brief_of, catalogue
+from steelyard.domains.bricks.builder import (
+    build,
+    example,
+    examples,
+    in_building_order,
+    leave_off,
+    lose,
+    misread,
+    settled,
+    success_by_kind,
+)
+from steelyard.domains.bricks.designs import DESIGNS, design
+from steelyard.domains.bricks.domain import Bricks
+from steelyard.domains.bricks.outcome import outcome
+from steelyard.domains.bricks.structure import Site, place
+
+WORLD = World()
+
+
+def asked(kind: str, every: int) -> list[Brief]:
+    """Some of all the briefs of a kind that are asked for by default, in training and out of it."""
+    found = catalogue([kind], WORLD, hardest=Bricks.hardest)
+    return [brief for kinds in found.values() for briefs in kinds.values() for brief in briefs][::every]
+
+
+@pytest.mark.parametrize("kind", COUNTABLE)
+def test_every_brief_can_be_served(kind: str) -> None:
+    """All of them by form; some of them, with their loads, by the solver too."""
+    briefs = asked(kind, 1)
+    for number, brief in enumerate(briefs):
+        for seed in range(2):
+            structure = build(brief, WORLD, np.random.default_rng([seed, number]), imperfection=0.0)
+            assert brief.fulfilled(structure), (brief, write(structure))
+
+
+@pytest.mark.parametrize("kind", COUNTABLE)
+def test_sound_designs_succeed(kind: str) -> None:
+    pytest.importorskip("highspy")
+    for number, brief in enumerate(asked(kind, 9)):
+        structure = build(brief, WORLD, np.random.default_rng(number), imperfection=0.0)
+        assert outcome(structure, brief).success, (brief, write(structure))
+
+
+def test_the_share_of_successes_is_between_three_and_five_tenths() -> None:
+    pytest.importorskip("highspy")
+    found = success_by_kind(Bricks(), 60 * len(COUNTABLE))
+    assert set(found) == set(COUNTABLE)
+    right, all_of_them = (sum(counts) for counts in zip(*found.values(), strict=True))
+    assert all_of_them == 60 * len(COUNTABLE)
+    assert 0.3 <= right / all_of_them <= 0.5, found
+    for kind, (successes, tried) in found.items():
+        assert 0.15 <= successes / tried <= 0.65, (kind, found)
+
+
+def test_what_is_built_can_be_placed_brick_by_brick_and_never_floats() -> None:
+    bricks = Bricks()
+    for index in range(200):
+        _, structure = example(bricks, index, imperfection=0.9)
+        assert structure.bricks
+        assert place(structure.bricks, WORLD) == structure
+        for count in range(1, len(structure) + 1):
+            assert not floating(Structure(structure.bricks[:count], WORLD))
+
+
+def test_examples_are_functions_of_seed_and_index() -> None:
+    bricks = Bricks()
+    assert example(bricks, 7, seed=3) == example(bricks, 7, seed=3)
+    texts = [text for _, text in examples(bricks, 30)]
+    assert texts == [text for _, text in examples(bricks, 30)]
+    assert texts[:10] == [text for _, text in examples(bricks, 10)]
+    assert texts != [text for _, text in examples(bricks, 30, seed=1)]
+    task, text = next(examples(bricks, 1))
+    assert parse(text, WORLD) == example(bricks, 0)[1]
+    assert task == bricks.task("train", 0)
+
+
+def test_one_brief_is_served_in_many_ways() -> None:
+    for brief in (Tower(6, 2, 4), KINDS["wall"](8, 2, 4), KINDS["bridge"](4, 3, 2, 50), Shape(2, (2, 3, 1))):
+        texts = {write(build(brief, WORLD, np.random.default_rng(n), imperfection=0.0, wander=0)) for n in range(40)}
+        assert len(texts) >= 10, brief
+
+
+def test_structures_keep_to_the_middle_of_the_world() -> None:
+    column = Tower(3, 1, 1)
+    places = {
+        build(column, WORLD, np.random.default_rng(n), imperfection=0.0, wander=1).bricks[0][2:4] for n in range(60)
+    }
+    assert places == {(x, y) for x in (8, 9, 10) for y in (8, 9, 10)}
+    tight = World((1, 1, 3))
+    assert build(column, tight, np.random.default_rng(0), imperfection=0.0).bricks[0] == Brick(1, 1, 0, 0, 0)
+    with pytest.raises(ValueError, match="does not fit into a world"):
+        build(Tower(4, 1, 1), tight, np.random.default_rng(0), imperfection=0.0)
+
+
+def test_building_order_waits_for_support() -> None:
+    hanging = Brick(1, 1, 3, 0, 0)._replace(z=1)
+    gate = Structure((Brick(4, 1, 0, 0, 2), hanging, Brick(1, 1, 0, 0, 1), Brick(1, 1, 0, 0, 0)), WORLD)
+    assert in_building_order(gate).bricks == (
+        Brick(1, 1, 0, 0, 0),
+        Brick(1, 1, 0, 0, 1),
+        Brick(4, 1, 0, 0, 2),
+        hanging,
+    )
+
+
+def test_settled_leaves_out_what_floats() -> None:
+    assert settled([Brick(1, 1, 5, 5, 3), Brick(1, 1, 0, 0, 0)], WORLD).bricks == (Brick(1, 1, 0, 0, 0),)
+
+
+def test_mistakes_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    column = [Brick(1, 1, 0, 0, z) for z in range(6)]
+    assert {len(lose(column, WORLD, rng)) for _ in range(9)} == {5}
+    assert {len(leave_off(column, WORLD, rng)) for _ in range(60)} == {3, 4, 5}
+    assert lose(column[:1], WORLD, rng) == leave_off(column[:1], WORLD, rng) == column[:1]
+
+
+def test_a_misreading_changes_one_number() -> None:
+    rng = np.random.default_rng(0)
+    brief = KINDS["bridge"](4, 3, 3, 50)
+    for _ in range(50):
+        other = misread(brief, rng)
+        changed = [b - a for a, b in zip(brief.values, other.values, strict=True) if a != b]
+        assert len(changed) == 1
+        assert abs(changed[0]) in (1, 2)
+        assert other.spec["load"] == 50
+    with pytest.raises(ValueError, match="no number to misread"):
+        misread(Caption("a", "1x1 (0,0,0)", "o", "s", 0), rng)
+
+
+def test_captions_are_served_by_their_own_structure() -> None:
+    brief = Caption("a gate", "1x1 (5,0,0)\n1x1 (8,0,0)\n4x1 (5,0,1)\n", "o", "s", 0)
+    structure = build(brief, WORLD, np.random.default_rng(0), imperfection=0.0)
+    assert brief.fulfilment(structure) == 1.0
+    assert build(brief, WORLD, np.random.default_rng(0), imperfection=1.0).bricks
+
+
+def test_every_kind_has_a_design() -> None:
+    assert set(DESIGNS) == set(KINDS)
+    with pytest.raises(ValueError, match=r"cannot be made of \[\]"):
+        design(KINDS["wall"](4, 3, 2), WORLD.library, np.random.default_rng(0))
+
+
+def test_designs_collide_with_nothing() -> None:
+    for kind in COUNTABLE:
+        for number, brief in enumerate(asked(kind, 13)):
+            site = Site(World((40, 20, 20)))
+            for brick in design(brief, WORLD.library, np.random.default_rng(number)):
+                assert site.problem(brick) is None, brief
+                site.add(brick)
+
+
+def test_held_out_briefs_are_not_in_the_examples() -> None:
+    bricks = Bricks()
+    held_out = {bricks.task("held_out", index).id for index in range(bricks.size("held_out") or 0)}
+    assert not held_out & {brief_of(task.spec).id for task, _ in examples(bricks, 300)}

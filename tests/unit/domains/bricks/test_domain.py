@@ -1,0 +1,161 @@
+"""The bricks domain: tasks, splits, prompts, and the action space it is told to use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.data import domain_source, domain_tasks
+from steelyard.domains import make_domain
+from steelyard.domains.bricks import World, domain
+from steelyard.domains.bricks.action import Action, TextFormat
+from steelyard.domains.bricks.briefs import COUNTABLE, brief_of, split_of
+from steelyard.domains.bricks.domain import Bricks
+from steelyard.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Words(TextFormat):
+    """The text format, said to have a closed vocabulary."""
+
+    def vocabulary(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("2x4", "3", "end")
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Bricks:
+    monkeypatch.setitem(domain.ACTIONS, "words", Words)
+    return Bricks(action="words")
+
+
+def test_tasks_are_functions_of_split_and_index() -> None:
+    for split in ("train", "validation", "held_out"):
+        for index in (0, 5, 40):
+            assert Bricks().task(split, index) == Bricks().task(split, index)
+
+
+def test_every_task_is_of_its_split_and_its_spec_is_a_brief() -> None:
+    bricks = Bricks()
+    for split in ("train", "validation", "held_out"):
+        for index in range(60):
+            task = bricks.task(split, index)
+            brief = brief_of(json.loads(json.dumps(task.spec)))
+            assert split_of(brief) == split
+            assert (task.id, task.difficulty) == (brief.id, brief.difficulty)
+            assert brief.difficulty <= bricks.hardest
+
+
+def test_held_out_parameters_never_occur_in_training_whatever_the_seed() -> None:
+    held_out = {task.id for task in domain_tasks(Bricks(), "held_out")}
+    assert held_out == {task.id for task in domain_tasks(Bricks(seed=5), "held_out")}
+    assert len(held_out) == Bricks().size("held_out")
+    for bricks in (Bricks(), Bricks(seed=5)):
+        assert not held_out & {bricks.task("train", index).id for index in range(2000)}
+
+
+def test_training_goes_on_without_end_and_kinds_take_turns() -> None:
+    bricks = Bricks()
+    assert bricks.size("train") is None
+    kinds = [bricks.task("train", index).spec["kind"] for index in range(3 * len(COUNTABLE))]
+    assert tuple(kinds) == 3 * COUNTABLE
+    assert len(domain_source(bricks).draw(0, 5)) == 5
+
+
+def test_a_kind_is_used_up_before_it_is_shuffled_anew() -> None:
+    bricks = Bricks(kinds=("tower",))
+    count = sum(1 for _ in bricks._briefs["train"]["tower"])
+    first, second = ([bricks.task("train", n).id for n in range(start, start + count)] for start in (0, count))
+    assert set(first) == set(second)
+    assert len(set(first)) == count
+    assert first != second
+
+
+def test_the_seed_gives_the_order() -> None:
+    first, second = ([bricks.task("train", n).id for n in range(20)] for bricks in (Bricks(), Bricks(seed=1)))
+    assert first != second
+
+
+def test_language_models_get_an_instruction() -> None:
+    bricks = Bricks(kinds=("tower",), world_size=(20, 10, 12))
+    prompt = bricks.task("train", 0).prompt
+    assert isinstance(prompt, str)
+    assert prompt.startswith("Build a tower exactly ")
+    assert "hxw (x,y,z)" in prompt
+    assert "20 x 10 x 12 cells" in prompt
+    assert "2x4 4x2 2x6" in prompt
+    assert bricks.vocabulary() is None
+    assert bricks.automaton() is None
+
+
+def test_closed_vocabularies_get_words_that_are_all_in_them(closed: Bricks) -> None:
+    words = closed.vocabulary()
+    assert words is not None
+    assert words[:3] == ("<pad>", "<bos>", "<eos>")
+    assert len(set(words)) == len(words)
+    assert {"2x4", "3", "end", *COUNTABLE} <= set(words)
+    tasks = [*domain_tasks(closed, "held_out"), *(closed.task("train", index) for index in range(100))]
+    assert all(set(str(task.prompt).split()) <= set(words) for task in tasks)
+    assert str(tasks[0].prompt).replace(" ", "-") == tasks[0].id
+
+
+def test_the_verifier_is_the_rewards() -> None:
+    bricks = make_domain("bricks", kinds=["tower"], reward={"weights": {"quality": 0.5}, "strict": True})
+    assert isinstance(bricks, Bricks)
+    verifier = bricks.verifier()
+    assert (verifier.name, verifier.floor, verifier.deterministic) == ("bricks", -0.5, True)
+    assert verifier.version != Bricks().verifier().version
+
+
+def test_the_text_format_reads_what_it_writes() -> None:
+    space: Action = TextFormat(World())
+    text = "2x4 (0,0,0)\n1x1 (0,0,1)\n"
+    reading = space.read(text)
+    assert space.write(reading.structure) == text
+    assert space.ends(text, reading) == (11, 23)
+
+
+def test_captions_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"structure_id": f"s{n}", "object_id": f"o{n}", "captions": [f"thing {n}"], "bricks": "2x2 (0,0,0)\n"}
+        for n in range(40)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    bricks = Bricks(kinds=("caption",), captions=str(path))
+    assert str(bricks.task("train", 0).prompt).startswith("Build thing ")
+    counts = [len(bricks._briefs[split].get("caption", [])) for split in ("train", "validation", "held_out")]
+    assert sum(counts) == 40
+    assert min(counts) > 0
+    some = Bricks(kinds=("caption",), captions=str(path), most_captions=30)
+    assert sum(len(kinds.get("caption", [])) for kinds in some._briefs.values()) == 30
+    monkeypatch.setitem(domain.ACTIONS, "words", Words)
+    with pytest.raises(ConfigError, match="captions are free text"):
+        Bricks(kinds=("caption",), captions=str(path), action="words")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": ["castle"]}, r"kinds=\['castle'\]; choose some of tower, wall"),
+        ({"kinds": []}, "choose some of"),
+        ({"kinds": ["tower", "tower"]}, "each once"),
+        ({"action": "telepathy"}, "action='telepathy'; there are: text"),
+        ({"action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: none"),
+        ({"kinds": ["caption"]}, "captions=''; a file of captions goes with the kind 'caption'"),
+        ({"captions": "rows.jsonl"}, "goes with the kind 'caption'"),
+        ({"reward": {"weigths": {}}}, "did you mean 'weights'"),
+        ({"world_size": [0, 4, 4]}, r"world_size=\[0, 4, 4\]"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_domain("bricks", **options)
+
+
+def test_a_world_without_any_brief_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no brief of .* fits into world_size="):
+        Bricks(kinds=("bridge",), world_size=(4, 4, 4)).task("train", 0)

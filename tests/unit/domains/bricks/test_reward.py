@@ -1,0 +1,205 @@
+"""The reward of brick structures, its parts worked out by hand, and the verifier around it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steelyard.domains.bricks import InvalidStructureError, Reason, World, largest_pull, parse
+from steelyard.domains.bricks.action import TextFormat
+from steelyard.domains.bricks.briefs import Brief, Cantilever, Tower
+from steelyard.domains.bricks.outcome import outcome
+from steelyard.domains.bricks.reward import Judge, Penalties, Reward, Weights, reward_of, step_rewards
+from steelyard.domains.bricks.stability.physics import PUBLISHED
+from steelyard.errors import ConfigError
+from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
+from steelyard.verification import Item, judge
+
+pytest.importorskip("highspy")
+
+WORLD = World()
+TOWER = Tower(height=3, length=2, width=4)
+STANDING = "2x4 (0,0,0)\n2x4 (0,0,1)\n2x4 (0,0,2)\n"
+
+
+def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
+    """By the guarded path, as in a run."""
+    none = np.zeros(0, np.int32)
+    sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
+    verifier = Judge(TextFormat(WORLD), reward_of(settings)).verifier()
+    return judge(verifier, [Item(Task("t", "p", brief.spec), sample)])[0]
+
+
+def test_a_success_gets_the_first_four_weights() -> None:
+    found = verdict(STANDING)
+    assert (found.status, found.success) == ("scored", True)
+    assert found.parts == {
+        "purpose": 1.0,
+        "stability": 1.0,
+        "connectivity": 1.0,
+        "success": 1.0,
+        "length": pytest.approx(3 / 20),
+        "quality": 0.0,
+    }
+    assert found.reward == pytest.approx(0.4 + 0.2 + 0.1 + 0.3)
+
+
+def test_a_brick_passed_over_costs_quality_and_success() -> None:
+    found = verdict(STANDING + "1x1 (0,0,0)\n9x9 (0,0,0)\n1x1 (20,0,0)\nhello\n")
+    assert found.parts["quality"] == pytest.approx(-0.4)
+    assert not found.success
+    assert found.reward == pytest.approx(0.4 + 0.2 + 0.1 - 0.1 * 0.4)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [("1x1 (0,0,0)", "collision"), ("1x1 (20,0,0)", "out_of_bounds"), ("9x9 (0,0,0)", "rejected"), ("?", "rejected")],
+)
+def test_each_flaw_has_its_price(line: str, name: str) -> None:
+    penalties = {"collision": 0.0, "out_of_bounds": 0.0, "rejected": 0.0, name: 0.25}
+    assert verdict(f"{STANDING}{line}\n{line}", penalties=penalties).parts["quality"] == pytest.approx(-0.5)
+    assert verdict(STANDING, penalties=penalties).parts["quality"] == 0.0
+
+
+def test_penalties_end_at_one() -> None:
+    assert verdict(STANDING + "?\n" * 30).parts["quality"] == -1.0
+    assert verdict(STANDING, penalties={"part": 0.01}).parts["quality"] == pytest.approx(-0.03)
+
+
+FLOATING = "2x4 (0,0,0)\n2x4 (0,0,2)\n"
+
+
+def test_what_floats_does_not_stand_and_the_purpose_scales_the_rest() -> None:
+    found = verdict(FLOATING)
+    assert (found.status, found.success) == ("scored", False)
+    assert found.parts["purpose"] == pytest.approx(2 / 3)
+    assert (found.parts["stability"], found.parts["connectivity"]) == (0.0, 0.5)
+    assert found.parts["quality"] == 0.0
+    assert found.reward == pytest.approx(0.4 * 2 / 3 + 0.1 * 0.5 * 2 / 3)
+    assert verdict(FLOATING, needs_purpose=False).reward == pytest.approx(0.4 * 2 / 3 + 0.1 * 0.5)
+
+
+def test_a_heap_that_stands_is_worth_little_unless_asked_for() -> None:
+    brief, heap = Cantilever(3, 2, 4, 50), "2x4 (0,0,0)\n2x4 (2,0,0)\n2x4 (0,0,1)\n"
+    assert verdict(heap, brief).reward == 0.0
+    weights = {"purpose": 0.0, "success": 0.0, "stability": 0.7, "connectivity": 0.3}
+    assert verdict(heap, brief, needs_purpose=False, weights=weights).reward == pytest.approx(1.0)
+
+
+def test_the_load_decides() -> None:
+    arm = "4x2 (0,0,0)\n4x2 (0,0,1)\n6x2 (1,0,2)\n"
+    light, heavy = verdict(arm, Cantilever(3, 2, 4, 20)), verdict(arm, Cantilever(3, 2, 4, 5000))
+    assert light.success
+    assert not heavy.success
+    assert heavy.parts["purpose"] == 1.0
+    pull = largest_pull(parse(arm, WORLD), Cantilever(3, 2, 4, 5000).loads(parse(arm, WORLD)))
+    assert pull > PUBLISHED.capacity
+    assert heavy.parts["stability"] == pytest.approx(0.5 * PUBLISHED.capacity / pull)
+    assert heavy.reward == pytest.approx(0.4 + 0.1 + 0.2 * heavy.parts["stability"])
+
+
+def test_the_method_and_symmetry_are_handed_on() -> None:
+    arm, brief = parse("4x2 (0,0,0)\n4x2 (0,0,1)\n6x2 (1,0,2)\n", WORLD), Cantilever(3, 2, 4, 5000)
+    assert outcome(arm, brief, method="connectivity").success
+    assert outcome(arm, brief, symmetric=True).pull >= outcome(arm, brief).pull > PUBLISHED.capacity
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "ill formatted"),
+        ("a chair", "ill formatted"),
+        ("3x3 (0,0,0)", "not in library"),
+        ("1x8 (0,13,0)", "out of"),
+    ],
+)
+def test_a_text_without_structure_is_rejected_with_its_kind(text: str, reason: str) -> None:
+    found = verdict(text)
+    assert (found.status, found.reward) == ("rejected", -0.1)
+    assert found.reason.startswith(reason)
+
+
+def test_strictness_rejects_all_but_floating() -> None:
+    found = verdict(STANDING + "1x1 (0,0,0)\n", strict=True)
+    assert found.status == "rejected"
+    assert found.reason.startswith("collision: brick 4")
+    assert verdict(FLOATING, strict=True).status == "scored"
+    with pytest.raises(InvalidStructureError) as caught:
+        Judge(TextFormat(WORLD), Reward(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
+    assert caught.value.flaw.reason is Reason.OUT_OF_BOUNDS
+
+
+def test_a_task_that_is_no_brief_is_not_the_samples_fault() -> None:
+    none = np.zeros(0, np.int32)
+    sample = Sample(
+        SampleKey(0, 0, 0, 0), none, 0, "2x4 (0,0,0)", "stop", Decisions(none, none, np.zeros(0, np.float32))
+    )
+    found = judge(Judge(TextFormat(WORLD)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample)])[0]
+    assert found.status == "unscored"
+    assert "castle" in found.reason
+
+
+def test_steps_by_hand() -> None:
+    found = verdict(STANDING, steps=True)
+    assert [end for end, _ in found.steps] == [11, 23, 35]
+    assert [gain for _, gain in found.steps] == pytest.approx([0.4 / 3, 0.4 / 3, 1.0 - 0.8 / 3])
+    assert found.reward == verdict(STANDING).reward
+    assert verdict(STANDING).steps == ()
+
+
+def test_steps_pass_over_what_was_passed_over() -> None:
+    text = "\n 2x4 (0,0,0) \nhello\n2x4 (0,0,1)"
+    found = verdict(text, steps=True)
+    assert [text[:end].rsplit("\n", maxsplit=1)[-1].strip() for end, _ in found.steps] == ["2x4 (0,0,0)", "2x4 (0,0,1)"]
+    assert sum(gain for _, gain in found.steps) == pytest.approx(found.reward)
+
+
+def test_step_rewards_add_up_to_the_reward() -> None:
+    structure = parse(STANDING, WORLD)
+    assert sum(step_rewards(structure, TOWER, 0.7, 5.0)) == pytest.approx(5.0)
+    assert step_rewards(parse("1x1 (0,0,0)", WORLD), TOWER, 0.7, 0.25) == [0.25]
+
+
+def test_settings_are_part_of_the_version() -> None:
+    plain = Judge(TextFormat(WORLD)).verifier()
+    assert plain.deterministic
+    assert plain.version == Judge(TextFormat(World())).verifier().version
+    others = [
+        Judge(TextFormat(WORLD), Reward(strict=True)),
+        Judge(TextFormat(WORLD), Reward(weights=Weights(purpose=0.5))),
+        Judge(TextFormat(World((20, 20, 21)))),
+    ]
+    assert len({plain.version, *(other.verifier().version for other in others)}) == 4
+
+
+def test_the_judge_travels_to_workers() -> None:
+    again = pickle.loads(pickle.dumps(Judge(TextFormat(WORLD), Reward(steps=True))))
+    assert again == Judge(TextFormat(WORLD), Reward(steps=True))
+    assert again(Task("t", "p", TOWER.spec), STANDING).success
+
+
+def test_settings_from_plain_data() -> None:
+    made = reward_of({"weights": {"purpose": 1}, "penalties": {"part": 0.01}, "steps": True})
+    assert made == Reward(Weights(purpose=1), Penalties(part=0.01), steps=True)
+    assert reward_of({}) == Reward()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wieghts": {}}, "bricks reward: no setting is called 'wieghts'; did you mean 'weights'"),
+        ({"weights": {"purpos": 1}}, "bricks weights: .* did you mean 'purpose'"),
+        ({"penalties": {"zzz": 1}}, "bricks penalties: .* there are: collision"),
+        ({"weights": {"purpose": -1}}, "weights: purpose = -1"),
+        ({"penalties": {"part": float("nan")}}, "penalties: part = nan"),
+        ({"weights": 3}, "weights is 3; a table"),
+        ({"long": 0}, "long = 0"),
+        ({"method": "simplex"}, "method = 'simplex'"),
+    ],
+)
+def test_wrong_settings_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        reward_of(options)
