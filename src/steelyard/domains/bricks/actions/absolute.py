@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.bricks.actions.base import Saying, along, check_most
 from steelyard.domains.bricks.actions.places import ALL, Places
-from steelyard.domains.bricks.actions.words import NUMBER, brick_from, part_words, read_words
+from steelyard.domains.bricks.actions.words import NUMBER, brick_from, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.domains.bricks.text import Reading
 from steelyard.types import Task
@@ -47,6 +47,9 @@ class Absolute:
 
     def read(self, text: str) -> Reading:
         return read_words(text, _decode, self.world, FORM)
+
+    def ends(self, text: str) -> tuple[int, ...]:
+        return word_ends(text)
 
 
 class AbsoluteAutomaton(Automaton[Saying]):

@@ -55,6 +55,10 @@ class ActionSpace(Protocol):
         """Take every brick that can be placed when its turn comes and pass over the others; raises nothing."""
         ...
 
+    def ends(self, text: str) -> tuple[int, ...]:
+        """Where each brick as it was given, counted as in ``Reading.lines``, ends in the text (for step rewards)."""
+        ...
+
 
 class Saying(NamedTuple):
     """Where a text of words is: the bricks that stand, and what was said of the next one."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,9 @@ class Lines:
 
     def read(self, text: str) -> texts.Reading:
         return texts.read(text, self.world)
+
+    def ends(self, text: str) -> tuple[int, ...]:
+        return tuple(accumulate((len(line) + 1 for line in text.split("\n")), initial=-1))[1:]
 
 
 class Line(NamedTuple):

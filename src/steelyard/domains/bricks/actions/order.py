@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import heapq
 
-import numpy as np
-
 from steelyard.domains.bricks.contacts import contacts
 from steelyard.domains.bricks.structure import Structure
 
@@ -16,8 +14,7 @@ def in_building_order(structure: Structure) -> Structure:
     """
     bricks, touching = len(structure), contacts(structure)
     neighbours: list[set[int]] = [set() for _ in range(bricks + 1)]  # the last one: the ground
-    pairs = np.unique(np.stack([touching.upper_C, touching.lower_C]), axis=1)
-    for upper, lower in pairs.T.tolist():
+    for upper, lower in zip(touching.upper_C.tolist(), touching.lower_C.tolist(), strict=True):
         neighbours[upper].add(lower)
         neighbours[lower].add(upper)
     held = sorted(neighbours[bricks])

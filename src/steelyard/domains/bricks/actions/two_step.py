@@ -16,7 +16,7 @@ from itertools import product
 
 from steelyard.domains.bricks.actions.base import check_most
 from steelyard.domains.bricks.actions.two_step_automaton import GROUND, TwoStepAutomaton, Wording
-from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, brick_from, part_words, read_words
+from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, brick_from, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.domains.bricks.text import Reading
 from steelyard.errors import ConstraintError
@@ -67,6 +67,9 @@ class TwoStep:
     def read(self, text: str) -> Reading:
         """A pivot counts among the bricks that could be placed."""
         return read_words(text, self._decode, self.world, f"{self._form[0]} or {self._form[1]}")
+
+    def ends(self, text: str) -> tuple[int, ...]:
+        return word_ends(text)
 
     def _place_words(self) -> Iterator[str]:
         x_size, y_size, _ = self.world.size

@@ -46,6 +46,10 @@ def read_words(text: str, decode: Decode, world: World, form: str) -> Reading:
     return with_floating(placed(numbered, decode, world, form))
 
 
+def word_ends(text: str) -> tuple[int, ...]:
+    return tuple(piece.end for piece in pieces(text))
+
+
 def brick_from(groups: Iterable[str]) -> Brick:
     """The brick of a match that has found x, y, z, h and w in this order."""
     x, y, z, h, w = map(int, groups)
