@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.heaps import texts
-from steelyard.constraints.base import members
+from steelyard.constraints.base import Walk, members
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.domains.bricks import Brick, Library, Part, World, parse
 from steelyard.domains.bricks.actions import Lines
@@ -31,6 +32,11 @@ def after(space: Lines, text: str) -> str:
     for character in text:
         state = automaton.moves(state)[character]
     return "".join(automaton.moves(state))
+
+
+def follow(walk: Walk, tokens: Sequence[int]) -> None:
+    for token in tokens:
+        walk.advance(token)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +134,7 @@ def test_exactly_the_right_tokens_are_allowed(tokenizer: Any, text: str) -> None
     core, written = tokenizer()
     automaton = Lines(World(), 3).automaton()
     walk = CharacterConstraint(automaton, written, 0).begin(TASK)
-    for token in core.encode(text, add_special_tokens=False).ids:
-        walk.advance(token)
+    follow(walk, core.encode(text, add_special_tokens=False).ids)
     cost = {0: 0} if automaton.may_end(walk.state) else {}
     for token, piece in enumerate(written):
         state: Line | None = walk.state
@@ -160,12 +165,9 @@ def test_a_brick_in_another_is_refused(tokenizer: Any) -> None:
     core, written = tokenizer()
     walk = CharacterConstraint(Lines(World(), 9).automaton(), written, 0).begin(TASK)
     wrong, right = (core.encode(f"2x4 (8,8,0)\n2x2 (8,9,{z})\n", add_special_tokens=False).ids for z in (0, 1))
-    copy = walk.copy()
-    for token in right:
-        copy.advance(token)
+    follow(walk.copy(), right)
     with pytest.raises(ConstraintError, match="is not allowed"):
-        for token in wrong:
-            walk.advance(token)
+        follow(walk, wrong)
 
 
 @TOKENIZERS

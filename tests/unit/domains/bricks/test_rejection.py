@@ -99,4 +99,4 @@ def test_the_solver_judges_if_nobody_else_is_named() -> None:
     stairs = [f"4x2 ({2 * step},0,{step})" for step in range(20)]
     built = build_standing(Script(*stairs, ""), world, most=30, patience=Patience(rollbacks=1))
     assert (built.stands, built.rollbacks) == (True, 1)
-    assert 0 < len(built.structure) < 20, "twenty steps collapse, and the proposer has come to its end"
+    assert len(built.structure) < 20, "twenty steps collapse, and the proposer has come to its end"
