@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.bricks.actions.base import Saying, along, check_most
 from steelyard.domains.bricks.actions.places import ALL, Places
-from steelyard.domains.bricks.actions.words import NUMBER, brick_from, part_words, read_words, word_ends
+from steelyard.domains.bricks.actions.words import NUMBER, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.domains.bricks.text import Reading
 from steelyard.types import Task
@@ -87,5 +87,7 @@ class AbsoluteAutomaton(Automaton[Saying]):
 
 
 def _decode(words: str, _standing: Sequence[Brick]) -> Brick | None:
-    match = PIECE.fullmatch(words)
-    return brick_from(match.groups()) if match else None
+    if not (match := PIECE.fullmatch(words)):
+        return None
+    x, y, z, h, w = map(int, match.groups())
+    return Brick(h, w, x, y, z)

@@ -2,8 +2,7 @@
 
 The pivot is the ground or a brick that stands already, counted backwards: ``back1`` is the last one. The new brick's
 lowest corner is at the pivot's lowest corner plus the offset; on the ground the place itself is said, and z is 0
-(``ground x8 y8 2x4``). What holds for a part of a structure holds wherever and whenever it is built, which is what
-makes these words easier to learn than absolute ones.
+(``ground x8 y8 2x4``). So the same words say the same part of a structure wherever and whenever it is built.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import product
 
 from steelyard.domains.bricks.actions.base import check_most
 from steelyard.domains.bricks.actions.two_step_automaton import GROUND, TwoStepAutomaton, Wording
-from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, brick_from, part_words, read_words, word_ends
+from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.domains.bricks.text import Reading
 from steelyard.errors import ConstraintError
@@ -118,8 +117,8 @@ class TwoStep:
     def _decode(self, words: str, standing: Sequence[Brick]) -> Brick | None:
         on_ground, from_brick = self._patterns
         if match := on_ground.fullmatch(words):
-            x, y, h, w = match.groups()
-            return brick_from((x, y, "0", h, w))
+            x, y, h, w = map(int, match.groups())
+            return Brick(h, w, x, y, 0)
         if not (match := from_brick.fullmatch(words)) or int(match[1]) > len(standing):
             return None
         pivot = standing[-int(match[1])]

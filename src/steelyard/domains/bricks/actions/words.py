@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from steelyard.domains.bricks.parts import Library
-from steelyard.domains.bricks.structure import Brick, World
+from steelyard.domains.bricks.structure import World
 from steelyard.domains.bricks.text import Decode, Reading, placed, with_floating
 
 PART = re.compile(r"\d+x\d+", re.ASCII)
@@ -48,9 +48,3 @@ def read_words(text: str, decode: Decode, world: World, form: str) -> Reading:
 
 def word_ends(text: str) -> tuple[int, ...]:
     return tuple(piece.end for piece in pieces(text))
-
-
-def brick_from(groups: Iterable[str]) -> Brick:
-    """The brick of a match that has found x, y, z, h and w in this order."""
-    x, y, z, h, w = map(int, groups)
-    return Brick(h, w, x, y, z)
