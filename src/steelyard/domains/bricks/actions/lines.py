@@ -75,6 +75,7 @@ class LinesAutomaton(Automaton[Line]):
         self.stretch = space.tokens_per_brick
         self._length_PXYZ = line_lengths(space.world)
         self._numbers: Memo[tuple[Bricks, tuple[int, ...]], dict[int, int]] = Memo(REMEMBERED)
+        self._ways: Memo[Bricks, dict[int, int]] = Memo(REMEMBERED)
 
     def alphabet(self) -> list[str]:
         world = self.space.world
@@ -133,15 +134,19 @@ class LinesAutomaton(Automaton[Line]):
         return {number: int(shortest_N[number]) for number in along(open_, 0)}
 
     def _next_sides(self, bricks: Bricks, numbers: tuple[int, ...]) -> dict[int, int]:
-        open_ = self.places.open(bricks)
-        shortest_P = _shortest(open_, self._length_PXYZ)
         found: dict[int, int] = {}
-        for way in along(open_, 0):
+        for way, length in self._ways.get(bricks, self._open_ways).items():
             dimensions = self.space.world.library.dimensions[way]
             if dimensions[: len(numbers)] == numbers:
-                side, length = dimensions[len(numbers)], int(shortest_P[way])
+                side = dimensions[len(numbers)]
                 found[side] = min(length, found.get(side, length))
         return found
+
+    def _open_ways(self, bricks: Bricks) -> dict[int, int]:
+        """The ways to lie for which there is a place, each with its shortest line."""
+        open_ = self.places.open(bricks)
+        shortest_P = _shortest(open_, self._length_PXYZ)
+        return {way: int(shortest_P[way]) for way in along(open_, 0)}
 
 
 def line_lengths(world: World) -> NDArray[np.int16]:
@@ -168,5 +173,5 @@ def _with_number(state: Line, number: int, owed: str) -> Line:
     """The last of five numbers makes a brick."""
     numbers = (*state.numbers, number)
     if len(numbers) == len(BEHIND):
-        return Line((*state.bricks, Brick(*numbers)), (), "", owed)
+        return Line((*state.bricks, Brick._make(numbers)), (), "", owed)
     return Line(state.bricks, numbers, "", owed)

@@ -40,6 +40,10 @@ class Places:
         """
         return self._known.get(bricks, self._one_more)[where] == HELD
 
+    def corners(self, bricks: Bricks, *where: slice) -> NDArray[np.bool_]:
+        """Whether any brick at all can come with its lowest corner there, ``[X, Y, Z]`` cut to ``where``."""
+        return np.asarray(self.open(bricks, ALL, *where).any(axis=0))
+
     def _one_more(self, bricks: Bricks) -> Marks:
         """From the marks before the last brick, which were asked for just now as a rule."""
         if not bricks:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steelyard.constraints.automaton import Automaton
+from steelyard.constraints.automaton import Automaton, Memo
 from steelyard.domains.bricks.actions.base import Saying, along
 from steelyard.domains.bricks.actions.places import ALL, Bricks, Places
 from steelyard.domains.bricks.structure import Brick
@@ -45,6 +45,7 @@ class TwoStepAutomaton(Automaton[Saying]):
     def __init__(self, space: TwoStep) -> None:
         self.space, self.joint, self.wording = space, space.joint, space.wording
         self.places = Places(space.world, may_float=space.may_float)
+        self._windows: Memo[Brick, Window] = Memo(20_000)
         self.stretch = space.tokens_per_brick - 1
 
     def alphabet(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class TwoStepAutomaton(Automaton[Saying]):
         return 5 - len(state.said) - z_is_free
 
     def _pivots(self, bricks: Bricks) -> Iterator[tuple[str, Saying]]:
-        open_XYZ = self.places.open(bricks).any(axis=0)
+        open_XYZ = self.places.corners(bricks)
         if open_XYZ[:, :, 0].any():
             yield GROUND, Saying(bricks, (ON_GROUND,))
         for back in range(1, len(bricks) + 1):
@@ -100,7 +101,7 @@ class TwoStepAutomaton(Automaton[Saying]):
 
     def _whole_places(self, bricks: Bricks, pivot: int) -> Iterator[tuple[str, Saying]]:
         window = self._window(bricks, pivot)
-        open_XYZ = self.places.open(bricks, ALL, *window).any(axis=0)
+        open_XYZ = self.places.corners(bricks, *window)
         corners = (np.argwhere(open_XYZ) + [side.start for side in window]).tolist()
         if pivot == ON_GROUND:
             for x, y, z in corners:
@@ -118,11 +119,14 @@ class TwoStepAutomaton(Automaton[Saying]):
 
     def _window(self, bricks: Bricks, pivot: int) -> Window:
         """The cells within reach of the pivot."""
-        x_size, y_size, _ = self.space.world.size
         if pivot == ON_GROUND:
+            x_size, y_size, _ = self.space.world.size
             return slice(0, x_size), slice(0, y_size), slice(0, 1)
+        return self._windows.get(bricks[pivot], self._around)
+
+    def _around(self, brick: Brick) -> Window:
         x, y, z = (
             slice(max(centre - reach, 0), min(centre + reach + 1, size))
-            for centre, reach, size in zip(bricks[pivot][2:], self.space.reach, self.space.world.size, strict=True)
+            for centre, reach, size in zip(brick[2:], self.space.reach, self.space.world.size, strict=True)
         )
         return x, y, z
