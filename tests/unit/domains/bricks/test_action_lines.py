@@ -84,6 +84,8 @@ def test_parts_that_begin_alike_are_told_apart() -> None:
     assert after(space, "12x2 (0,") == "0123456789"
     assert after(space, "12x2 (0,1") == ",0"
     assert after(space, "1x1 (6,6,0)\n12x1 (0,") == "012345789", "one row is taken"
+    assert space.automaton().shortest_end(Line((), (), "1")) == len("x1 (0,0,0)\n")
+    assert space.automaton().shortest_end(Line((), (1,), "12")) == len(" (0,0,0)\n")
     assert space.tokens_per_brick == len("12x2 (11,11,0)\n")
     assert space.automaton().alphabet() == sorted("0123456789x (,)\n")
 
