@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.heaps import heap
 from steelyard.domains.bricks import Structure, World
-from steelyard.domains.bricks.action import TextFormat
+from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief
 from steelyard.domains.bricks.briefs.solid import Bools, height_iou, iou, largest_piece, middle, ratio, solid
 from steelyard.domains.bricks.images import moved
@@ -131,7 +131,7 @@ def _touch(structure: Structure, one: int, other: int) -> bool:
 @given(structures(most=8), st.sampled_from(ALL))
 def test_rewards_lie_between_the_floor_and_the_whole(structure: Structure, brief: Brief) -> None:
     pytest.importorskip("highspy")
-    judge = Judge(TextFormat(WORLD), Reward(steps=True))
+    judge = Judge(Lines(WORLD, 40), Reward(steps=True))
     text = judge.action.write(structure)
     verdict = judge(Task("t", "p", brief.spec), text)
     assert judge.reward.floor <= verdict.reward <= 1.0 + 1e-9

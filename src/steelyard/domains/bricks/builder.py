@@ -7,21 +7,16 @@ or floats, so every action space can write it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-
-from steelyard.domains.bricks.briefs import Brief, Shape, brief_of
+from steelyard.domains.bricks.actions import in_building_order
+from steelyard.domains.bricks.briefs import Brief, Shape
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.designs import Rng, design
-from steelyard.domains.bricks.domain import Bricks
-from steelyard.domains.bricks.outcome import outcome
 from steelyard.domains.bricks.structure import Brick, Site, Structure, World
 from steelyard.domains.bricks.text import in_raster_order
-from steelyard.types import Task
 
 IMPERFECTION = 0.65
 """How often a structure is spoilt by default."""
@@ -48,53 +43,12 @@ def build(
     return _served(brief, world, rng, wander)
 
 
-def example(
-    domain: Bricks, index: int, *, seed: int = 0, imperfection: float = IMPERFECTION, wander: int = WANDER
-) -> tuple[Task, Structure]:
-    """Training task number ``index`` and a structure for it: a function of these numbers alone."""
-    task = domain.task("train", index)
-    rng = np.random.default_rng([seed, index])
-    return task, build(brief_of(task.spec), domain.world, rng, imperfection=imperfection, wander=wander)
-
-
-def examples(
-    domain: Bricks, count: int, *, seed: int = 0, imperfection: float = IMPERFECTION, wander: int = WANDER
-) -> Iterator[tuple[Task, str]]:
-    """Training tasks and texts in the domain's action space, for supervised training."""
-    for index in range(count):
-        task, structure = example(domain, index, seed=seed, imperfection=imperfection, wander=wander)
-        yield task, domain.action_space.write(structure)
-
-
-def success_by_kind(
-    domain: Bricks, count: int, *, seed: int = 0, imperfection: float = IMPERFECTION
-) -> dict[str, tuple[int, int]]:
-    """(successes, all) for each kind among the first ``count`` examples."""
-    right, asked = Counter[str](), Counter[str]()
-    for index in range(count):
-        task, structure = example(domain, index, seed=seed, imperfection=imperfection)
-        brief = brief_of(task.spec)
-        asked[brief.kind] += 1
-        right[brief.kind] += outcome(structure, brief).success
-    return {kind: (right[kind], asked[kind]) for kind in asked}
-
-
 def settled(bricks: list[Brick], world: World) -> Structure:
-    """The bricks without those that float, in building order."""
+    """The bricks without those that float, row by row from the bottom up, but each after what holds it."""
     whole = Structure(tuple(bricks), world)
     afloat = set(floating(whole))
-    return in_building_order(Structure(tuple(b for n, b in enumerate(bricks) if n not in afloat), world))
-
-
-def in_building_order(structure: Structure) -> Structure:
-    """Raster order, but a brick waits until it touches the ground or one that is there; what floats comes last."""
-    waiting, placed = list(in_raster_order(structure).bricks), list[Brick]()
-    while waiting:
-        held = (brick for brick in waiting if brick.z == 0 or any(_touch(brick, other) for other in placed))
-        following = next(held, waiting[0])
-        waiting.remove(following)
-        placed.append(following)
-    return Structure(tuple(placed), structure.world)
+    held = Structure(tuple(b for n, b in enumerate(bricks) if n not in afloat), world)
+    return in_building_order(in_raster_order(held))
 
 
 def misread(brief: Brief, rng: Rng) -> Brief:
@@ -205,13 +159,3 @@ def _fits(brick: Brick, others: list[Brick], world: World) -> bool:
     for other in others:
         site.add(other)
     return site.problem(brick) is None
-
-
-def _touch(one: Brick, other: Brick) -> bool:
-    return (
-        abs(one.z - other.z) == 1
-        and one.x < other.x + other.h
-        and other.x < one.x + one.h
-        and one.y < other.y + other.w
-        and other.y < one.y + one.w
-    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,17 +13,27 @@ import numpy as np
 
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.base import Split
-from steelyard.domains.bricks.action import Action, TextFormat
-from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, catalogue, in_turn, read_captions
+from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep
+from steelyard.domains.bricks.briefs import (
+    COUNTABLE,
+    KINDS,
+    Brief,
+    Caption,
+    brief_of,
+    catalogue,
+    in_turn,
+    read_captions,
+)
+from steelyard.domains.bricks.builder import IMPERFECTION, build
 from steelyard.domains.bricks.reward import Judge, reward_of
-from steelyard.domains.bricks.structure import World
-from steelyard.errors import ConfigError
+from steelyard.domains.bricks.structure import Structure, World
+from steelyard.errors import ConfigError, ConstraintError
 from steelyard.types import Task
 from steelyard.verification import FunctionVerifier
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
-ACTIONS: dict[str, Callable[..., Action]] = {"text": TextFormat}
-"""Action spaces by name; each is made for a world, with options of its own."""
+ACTIONS: dict[str, Callable[..., ActionSpace]] = {"two_step": TwoStep, "absolute": Absolute, "text": Lines}
+"""Action spaces by name; each is made for a world and a number of bricks, with options of its own."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 
 INSTRUCTION = """\
@@ -38,8 +49,13 @@ class Bricks:
     """Training tasks have no end and come from all kinds in turn; validation and held-out have each brief once."""
 
     kinds: tuple[str, ...] = COUNTABLE
-    action: str = "text"
+    action: str = "two_step"
     action_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the space takes besides world and most: ``may_float``, and for ``two_step`` also ``reach`` and ``joint``."""
+    constrained: bool = True
+    """Let through only bricks that can be placed. If not, what cannot be placed is passed over and costs quality."""
+    most: int = 40
+    """The most bricks of a structure."""
     world_size: tuple[int, int, int] = (20, 20, 20)
     """Cells of the world along x, y and z."""
     easiest: float = 0.0
@@ -53,6 +69,8 @@ class Bricks:
     """How many of its structures are read; all if left out."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of :class:`steelyard.domains.bricks.reward.Reward` by name, ``weights`` and ``penalties`` as tables."""
+    imperfection: float = IMPERFECTION
+    """How often an example for the warm start is spoilt."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
@@ -79,9 +97,12 @@ class Bricks:
         return _world(self.world_size)
 
     @cached_property
-    def action_space(self) -> Action:
+    def action_space(self) -> ActionSpace:
         """The action space, made for the world."""
-        return ACTIONS[self.action](self.world, **self.action_options)
+        try:
+            return ACTIONS[self.action](self.world, self.most, **self.action_options)
+        except ConstraintError as error:
+            raise ConfigError(f"bricks: action {self.action!r}: {error}") from None
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """Special tokens, the words of all briefs, the words of the action space."""
@@ -113,11 +134,26 @@ class Bricks:
         size = " x ".join(map(str, self.world_size))
         return INSTRUCTION.format(what=brief.sentence(), size=size, parts=self.world.library)
 
+    def judge(self) -> Judge:
+        return Judge(self.action_space, reward_of(self.reward))
+
     def verifier(self) -> FunctionVerifier:
-        return Judge(self.action_space, reward_of(self.reward)).verifier()
+        return self.judge().verifier()
 
     def automaton(self) -> Automaton[Any] | None:
-        return self.action_space.automaton()
+        return self.action_space.automaton() if self.constrained else None
+
+    def example(self, index: int, *, seed: int = 0) -> tuple[Task, Structure]:
+        """Training task number ``index`` and what the imperfect builder makes of it: a function of these numbers."""
+        task = self.task("train", index)
+        rng = np.random.default_rng([seed, index])
+        return task, build(brief_of(task.spec), self.world, rng, imperfection=self.imperfection)
+
+    def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
+        """Training tasks without end, each with a text to begin from."""
+        for index in itertools.count():
+            task, structure = self.example(index, seed=seed)
+            yield task, self.action_space.write(structure)
 
     def _brief_words(self) -> list[str]:
         briefs = [brief for split in SPLITS for found in self._briefs[split].values() for brief in found]
@@ -157,7 +193,7 @@ def _world(size: tuple[int, int, int]) -> World:
 def _require_options(action: str, options: Mapping[str, Any]) -> None:
     signature = inspect.signature(ACTIONS[action])
     try:
-        signature.bind(None, **options)
+        signature.bind(None, 1, **options)
     except TypeError as error:
-        accepted = ", ".join(list(signature.parameters)[1:]) or "none"
+        accepted = ", ".join(list(signature.parameters)[2:]) or "none"
         raise ConfigError(f"bricks: action {action!r}: {error}; its options are: {accepted}") from None

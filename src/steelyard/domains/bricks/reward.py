@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from steelyard.domains.bricks.action import Action
+from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.briefs import Brief, brief_of
 from steelyard.domains.bricks.flaws import Flaw, InvalidStructureError, Reason
 from steelyard.domains.bricks.outcome import Outcome, outcome
@@ -152,7 +152,7 @@ def step_rewards(structure: Structure, brief: Brief, weight: float, reward: floa
 class Judge:
     """The function behind the verifier: reads a text, judges the structure, adds up its reward."""
 
-    action: Action
+    action: ActionSpace
     reward: Reward = Reward()
 
     def __call__(self, task: Task, text: str) -> Verdict:
@@ -164,7 +164,8 @@ class Judge:
         steps: list[tuple[int, float]] = []
         if self.reward.steps:
             gains = step_rewards(reading.structure, brief, self.reward.weights.purpose, reward)
-            steps = list(zip(self.action.ends(text, reading), gains, strict=True))
+            ends = self.action.ends(text)
+            steps = [(ends[line - 1], gain) for line, gain in zip(reading.lines, gains, strict=True)]
         return Verdict.scored(reward, success=parts["success"] == 1.0, parts=parts, steps=steps)
 
     def verifier(self) -> FunctionVerifier:

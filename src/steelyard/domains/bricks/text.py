@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from steelyard.domains.bricks.connectivity import floating
@@ -11,9 +11,13 @@ from steelyard.domains.bricks.flaws import Flaw, InvalidStructureError, Reason
 from steelyard.domains.bricks.structure import Brick, Site, Structure, World
 
 LINE = re.compile(r"(\d+)x(\d+) \((\d+),(\d+),(\d+)\)", re.ASCII)
+FORM = "hxw (x,y,z)"
 SHOWN = 40
 DIGITS = 9
 """A number with more digits is beyond every world whatever they are, so the first ones will do."""
+
+Decode = Callable[[str, Sequence[Brick]], Brick | None]
+"""The brick that a piece of text says, given those that stand; ``None`` if the piece has another form."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,14 @@ def read(text: str, world: World) -> Reading:
 
     Bricks that float in the end stay in the structure and are flaws too.
     """
-    reading = _placed(text, world)
-    return Reading(reading.structure, (*reading.flaws, *_afloat(reading)), reading.lines)
+    return with_floating(placed(_lines(text), _line_brick, world, FORM))
 
 
 def parse(text: str, world: World, *, may_float: bool = False) -> Structure:
     """The structure a text describes, or :class:`InvalidStructureError` with its first flaw. A text without any brick
     is ill formatted.
     """
-    reading = _placed(text, world)
+    reading = placed(_lines(text), _line_brick, world, FORM)
     if not reading.flaws and not reading.structure.bricks:
         raise InvalidStructureError(Flaw(Reason.ILL_FORMATTED, 1, "the text has no brick"))
     for flaw in reading.flaws or (() if may_float else _afloat(reading)):
@@ -68,14 +71,14 @@ def _number(digits: str) -> int:
     return int(digits.lstrip("0")[:DIGITS] or "0")
 
 
-def _placed(text: str, world: World) -> Reading:
-    """All but the look at what floats."""
+def placed(pieces: Iterable[tuple[int, str]], decode: Decode, world: World, form: str) -> Reading:
+    """The reading of numbered pieces of text, each of which should say a brick in some form; all but the look at what
+    floats.
+    """
     site, flaws, lines = Site(world), list[Flaw](), list[int]()
-    for number, line in enumerate(text.split("\n"), 1):
-        if not (content := line.strip()):
-            continue
-        brick = brick_of(content)
-        problem = (Reason.ILL_FORMATTED, _shown(content)) if brick is None else site.problem(brick)
+    for number, content in pieces:
+        brick = decode(content, site.bricks)
+        problem = (Reason.ILL_FORMATTED, _shown(content, form)) if brick is None else site.problem(brick)
         if problem is None and brick is not None:
             site.add(brick)
             lines.append(number)
@@ -84,12 +87,27 @@ def _placed(text: str, world: World) -> Reading:
     return Reading(site.structure(), tuple(flaws), tuple(lines))
 
 
+def with_floating(reading: Reading) -> Reading:
+    """The reading with a flaw more for each brick that floats."""
+    return Reading(reading.structure, (*reading.flaws, *_afloat(reading)), reading.lines)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if content := line.strip():
+            yield number, content
+
+
+def _line_brick(line: str, _standing: Sequence[Brick]) -> Brick | None:
+    return brick_of(line)
+
+
 def _afloat(reading: Reading) -> Iterator[Flaw]:
     for place in floating(reading.structure):
         what = f"{reading.structure.bricks[place]} has no way to the ground"
         yield Flaw(Reason.FLOATING, reading.lines[place], what)
 
 
-def _shown(line: str) -> str:
-    short = line if len(line) <= SHOWN else line[:SHOWN] + "…"
-    return f"{short!r} is not of the form hxw (x,y,z)"
+def _shown(piece: str, form: str) -> str:
+    short = piece if len(piece) <= SHOWN else piece[:SHOWN] + "…"
+    return f"{short!r} is not of the form {form}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,17 +11,14 @@ from steelyard.domains.bricks import Brick, Structure, World, floating, parse, w
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, Shape, Tower, brief_of, catalogue
 from steelyard.domains.bricks.builder import (
     build,
-    example,
-    examples,
-    in_building_order,
     leave_off,
     lose,
     misread,
     settled,
-    success_by_kind,
 )
 from steelyard.domains.bricks.designs import DESIGNS, design
 from steelyard.domains.bricks.domain import Bricks
+from steelyard.domains.bricks.examples import success_by_kind
 from steelyard.domains.bricks.outcome import outcome
 from steelyard.domains.bricks.structure import Site, place
 
@@ -62,9 +61,9 @@ def test_the_share_of_successes_is_between_three_and_five_tenths() -> None:
 
 
 def test_what_is_built_can_be_placed_brick_by_brick_and_never_floats() -> None:
-    bricks = Bricks()
+    bricks = Bricks(imperfection=0.9)
     for index in range(200):
-        _, structure = example(bricks, index, imperfection=0.9)
+        _, structure = bricks.example(index)
         assert structure.bricks
         assert place(structure.bricks, WORLD) == structure
         for count in range(1, len(structure) + 1):
@@ -72,14 +71,17 @@ def test_what_is_built_can_be_placed_brick_by_brick_and_never_floats() -> None:
 
 
 def test_examples_are_functions_of_seed_and_index() -> None:
-    bricks = Bricks()
-    assert example(bricks, 7, seed=3) == example(bricks, 7, seed=3)
-    texts = [text for _, text in examples(bricks, 30)]
-    assert texts == [text for _, text in examples(bricks, 30)]
-    assert texts[:10] == [text for _, text in examples(bricks, 10)]
-    assert texts != [text for _, text in examples(bricks, 30, seed=1)]
-    task, text = next(examples(bricks, 1))
-    assert parse(text, WORLD) == example(bricks, 0)[1]
+    bricks = Bricks(action="text")
+
+    def texts(count: int, seed: int = 0) -> list[str]:
+        return [text for _, text in itertools.islice(bricks.examples(seed=seed), count)]
+
+    assert bricks.example(7, seed=3) == bricks.example(7, seed=3)
+    assert texts(30) == texts(30)
+    assert texts(30)[:10] == texts(10)
+    assert texts(30) != texts(30, seed=1)
+    task, text = next(bricks.examples())
+    assert parse(text, WORLD) == bricks.example(0)[1]
     assert task == bricks.task("train", 0)
 
 
@@ -101,15 +103,10 @@ def test_structures_keep_to_the_middle_of_the_world() -> None:
         build(Tower(4, 1, 1), tight, np.random.default_rng(0), imperfection=0.0)
 
 
-def test_building_order_waits_for_support() -> None:
-    hanging = Brick(1, 1, 3, 0, 0)._replace(z=1)
-    gate = Structure((Brick(4, 1, 0, 0, 2), hanging, Brick(1, 1, 0, 0, 1), Brick(1, 1, 0, 0, 0)), WORLD)
-    assert in_building_order(gate).bricks == (
-        Brick(1, 1, 0, 0, 0),
-        Brick(1, 1, 0, 0, 1),
-        Brick(4, 1, 0, 0, 2),
-        hanging,
-    )
+def test_what_hangs_comes_after_what_it_hangs_from() -> None:
+    hanging = Brick(1, 1, 3, 0, 1)
+    gate = [Brick(4, 1, 0, 0, 2), hanging, Brick(1, 1, 0, 0, 1), Brick(1, 1, 0, 0, 0)]
+    assert settled(gate, WORLD).bricks == (gate[3], gate[2], gate[0], hanging)
 
 
 def test_settled_leaves_out_what_floats() -> None:
@@ -162,4 +159,4 @@ def test_designs_collide_with_nothing() -> None:
 def test_held_out_briefs_are_not_in_the_examples() -> None:
     bricks = Bricks()
     held_out = {bricks.task("held_out", index).id for index in range(bricks.size("held_out") or 0)}
-    assert not held_out & {brief_of(task.spec).id for task, _ in examples(bricks, 300)}
+    assert not held_out & {brief_of(task.spec).id for task, _ in itertools.islice(bricks.examples(), 300)}

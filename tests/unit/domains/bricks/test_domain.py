@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +11,9 @@ import pytest
 
 from steelyard.data import domain_source, domain_tasks
 from steelyard.domains import make_domain
-from steelyard.domains.bricks import World, domain
-from steelyard.domains.bricks.action import Action, TextFormat
 from steelyard.domains.bricks.briefs import COUNTABLE, brief_of, split_of
 from steelyard.domains.bricks.domain import Bricks
 from steelyard.errors import ConfigError
-
-
-@dataclass(frozen=True)
-class Words(TextFormat):
-    """The text format, said to have a closed vocabulary."""
-
-    def vocabulary(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("2x4", "3", "end")
-
-
-@pytest.fixture
-def closed(monkeypatch: pytest.MonkeyPatch) -> Bricks:
-    monkeypatch.setitem(domain.ACTIONS, "words", Words)
-    return Bricks(action="words")
 
 
 def test_tasks_are_functions_of_split_and_index() -> None:
@@ -80,7 +64,7 @@ def test_the_seed_gives_the_order() -> None:
 
 
 def test_language_models_get_an_instruction() -> None:
-    bricks = Bricks(kinds=("tower",), world_size=(20, 10, 12))
+    bricks = Bricks(kinds=("tower",), world_size=(20, 10, 12), action="text")
     prompt = bricks.task("train", 0).prompt
     assert isinstance(prompt, str)
     assert prompt.startswith("Build a tower exactly ")
@@ -88,18 +72,29 @@ def test_language_models_get_an_instruction() -> None:
     assert "20 x 10 x 12 cells" in prompt
     assert "2x4 4x2 2x6" in prompt
     assert bricks.vocabulary() is None
-    assert bricks.automaton() is None
 
 
+@pytest.mark.parametrize("action", ["two_step", "absolute", "text"])
+def test_only_what_can_be_placed_is_let_through_unless_it_is_told_not_to(action: str) -> None:
+    automaton = Bricks(action=action).automaton()
+    assert automaton is not None
+    assert set(automaton.alphabet()) <= set(Bricks(action=action).vocabulary() or "0123456789x(), \n")
+    assert Bricks(action=action, constrained=False).automaton() is None
+
+
+@pytest.mark.parametrize("closed", [Bricks(), Bricks(action="absolute"), Bricks(action_options={"joint": True})])
 def test_closed_vocabularies_get_words_that_are_all_in_them(closed: Bricks) -> None:
     words = closed.vocabulary()
     assert words is not None
     assert words[:3] == ("<pad>", "<bos>", "<eos>")
     assert len(set(words)) == len(words)
-    assert {"2x4", "3", "end", *COUNTABLE} <= set(words)
+    assert {"2x4", "3", *COUNTABLE} <= set(words)
     tasks = [*domain_tasks(closed, "held_out"), *(closed.task("train", index) for index in range(100))]
     assert all(set(str(task.prompt).split()) <= set(words) for task in tasks)
     assert str(tasks[0].prompt).replace(" ", "-") == tasks[0].id
+    for _, text in itertools.islice(closed.examples(), 100):
+        assert set(text.split()) <= set(words)
+        assert not closed.action_space.read(text).flaws
 
 
 def test_the_verifier_is_the_rewards() -> None:
@@ -110,31 +105,22 @@ def test_the_verifier_is_the_rewards() -> None:
     assert verifier.version != Bricks().verifier().version
 
 
-def test_the_text_format_reads_what_it_writes() -> None:
-    space: Action = TextFormat(World())
-    text = "2x4 (0,0,0)\n1x1 (0,0,1)\n"
-    reading = space.read(text)
-    assert space.write(reading.structure) == text
-    assert space.ends(text, reading) == (11, 23)
-
-
-def test_captions_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captions_come_from_a_file(tmp_path: Path) -> None:
     rows = [
         {"structure_id": f"s{n}", "object_id": f"o{n}", "captions": [f"thing {n}"], "bricks": "2x2 (0,0,0)\n"}
         for n in range(40)
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    bricks = Bricks(kinds=("caption",), captions=str(path))
+    bricks = Bricks(kinds=("caption",), captions=str(path), action="text")
     assert str(bricks.task("train", 0).prompt).startswith("Build thing ")
     counts = [len(bricks._briefs[split].get("caption", [])) for split in ("train", "validation", "held_out")]
     assert sum(counts) == 40
     assert min(counts) > 0
-    some = Bricks(kinds=("caption",), captions=str(path), most_captions=30)
+    some = Bricks(kinds=("caption",), captions=str(path), most_captions=30, action="text")
     assert sum(len(kinds.get("caption", [])) for kinds in some._briefs.values()) == 30
-    monkeypatch.setitem(domain.ACTIONS, "words", Words)
     with pytest.raises(ConfigError, match="captions are free text"):
-        Bricks(kinds=("caption",), captions=str(path), action="words")
+        Bricks(kinds=("caption",), captions=str(path))
 
 
 @pytest.mark.parametrize(
@@ -143,8 +129,10 @@ def test_captions_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"kinds": ["castle"]}, r"kinds=\['castle'\]; choose some of tower, wall"),
         ({"kinds": []}, "choose some of"),
         ({"kinds": ["tower", "tower"]}, "each once"),
-        ({"action": "telepathy"}, "action='telepathy'; there are: text"),
-        ({"action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: none"),
+        ({"action": "telepathy"}, "action='telepathy'; there are: two_step, absolute, text"),
+        ({"action": "text", "action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: may_float"),
+        ({"action_options": {"reach": [-1, 0, 0]}}, "action 'two_step': reach is"),
+        ({"most": 0}, "most is 0"),
         ({"kinds": ["caption"]}, "captions=''; a file of captions goes with the kind 'caption'"),
         ({"captions": "rows.jsonl"}, "goes with the kind 'caption'"),
         ({"reward": {"weigths": {}}}, "did you mean 'weights'"),

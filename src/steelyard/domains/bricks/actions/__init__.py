@@ -1,0 +1,9 @@
+"""How a policy says a structure: pivots and offsets, absolute coordinates, or the text format."""
+
+from steelyard.domains.bricks.actions.absolute import Absolute
+from steelyard.domains.bricks.actions.base import ActionSpace
+from steelyard.domains.bricks.actions.lines import Lines
+from steelyard.domains.bricks.actions.order import in_building_order
+from steelyard.domains.bricks.actions.two_step import TwoStep
+
+__all__ = ["Absolute", "ActionSpace", "Lines", "TwoStep", "in_building_order"]

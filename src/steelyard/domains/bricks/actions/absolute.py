@@ -1,0 +1,93 @@
+"""Absolute coordinates: ``x8 y8 z0 2x4`` is a 2x4 with its lowest corner at (8, 8, 0)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.constraints.automaton import Automaton
+from steelyard.domains.bricks.actions.base import Saying, along, check_most
+from steelyard.domains.bricks.actions.places import ALL, Places
+from steelyard.domains.bricks.actions.words import NUMBER, part_words, read_words, word_ends
+from steelyard.domains.bricks.structure import Brick, Structure, World
+from steelyard.domains.bricks.text import Reading
+from steelyard.types import Task
+
+FORM = "x8 y8 z0 2x4"
+PIECE = re.compile(rf"x{NUMBER} y{NUMBER} z{NUMBER} {NUMBER}x{NUMBER}", re.ASCII)
+WORDS = 4
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """Four words a brick: x, y, z and the part as it lies."""
+
+    world: World
+    most: int
+    may_float: bool = False
+
+    def __post_init__(self) -> None:
+        check_most(self.most)
+
+    @property
+    def tokens_per_brick(self) -> int:
+        return WORDS
+
+    def vocabulary(self) -> tuple[str, ...]:
+        numbers = zip("xyz", self.world.size, strict=True)
+        coordinates = (f"{axis}{number}" for axis, size in numbers for number in range(size))
+        return *coordinates, *part_words(self.world.library)
+
+    def automaton(self) -> AbsoluteAutomaton:
+        return AbsoluteAutomaton(self)
+
+    def write(self, structure: Structure) -> str:
+        return " ".join(f"x{x} y{y} z{z} {h}x{w}" for h, w, x, y, z in structure.bricks)
+
+    def read(self, text: str) -> Reading:
+        return read_words(text, _decode, self.world, FORM)
+
+    def ends(self, text: str) -> tuple[int, ...]:
+        return word_ends(text)
+
+
+class AbsoluteAutomaton(Automaton[Saying]):
+    """A word may come if at least one brick that begins with it can be placed."""
+
+    stretch = WORDS - 1
+
+    def __init__(self, space: Absolute) -> None:
+        self.space = space
+        self.places = Places(space.world, may_float=space.may_float)
+
+    def alphabet(self) -> tuple[str, ...]:
+        return self.space.vocabulary()
+
+    def start(self, task: Task) -> Saying:
+        return Saying(())
+
+    def moves(self, state: Saying) -> Mapping[str, Saying]:
+        bricks, said = state
+        if len(bricks) == self.space.most:
+            return {}
+        open_ = self.places.open(bricks, ALL, *said)
+        if len(said) == WORDS - 1:
+            dimensions = self.space.world.library.dimensions
+            ways = (dimensions[way] for way in along(open_, 0))
+            return {f"{h}x{w}": Saying((*bricks, Brick(h, w, *said))) for h, w in ways}
+        return {f"{'xyz'[len(said)]}{number}": Saying(bricks, (*said, number)) for number in along(open_, 1)}
+
+    def may_end(self, state: Saying) -> bool:
+        return bool(state.bricks) and not state.said
+
+    def shortest_end(self, state: Saying) -> int:
+        """Every brick that was begun can be finished."""
+        return 0 if self.may_end(state) else WORDS - len(state.said)
+
+
+def _decode(words: str, _standing: Sequence[Brick]) -> Brick | None:
+    if not (match := PIECE.fullmatch(words)):
+        return None
+    x, y, z, h, w = map(int, match.groups())
+    return Brick(h, w, x, y, z)

@@ -1,0 +1,129 @@
+"""Decoding without a constraint, as BrickGPT does (Pun et al., 2025): bricks that cannot be placed are drawn again, and
+what does not stand is cut back and drawn anew. For comparison at inference: what it draws is not what the policy says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from steelyard.domains.bricks.flaws import Reason
+from steelyard.domains.bricks.stability import assess
+from steelyard.domains.bricks.structure import Brick, Site, Structure, World
+from steelyard.domains.bricks.text import brick_of, write
+
+Propose = Callable[[str, float], str]
+"""The line that comes next, given the text so far and a temperature; white space alone is the end."""
+Failing = Callable[[Structure], Sequence[int]]
+"""The places of the bricks that do not stand; none if all do."""
+ALREADY_REJECTED = "already rejected"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to go on; the defaults are those of BrickGPT."""
+
+    rejections: int = 500
+    """The most for one brick; after one more the structure ends there."""
+    rollbacks: int = 100
+    temperature: float = 0.6
+    warmer: float = 0.01
+    """Added whenever a brick is proposed that was rejected before in the same place."""
+
+
+BRICKGPT = Patience()
+
+
+@dataclass(frozen=True)
+class Built:
+    """A structure without collisions and the like, and what it took."""
+
+    structure: Structure
+    stands: bool | None
+    """``None``: nobody asked."""
+    proposals: int
+    """All lines that were asked for, the end among them."""
+    rejected: Counter[str]
+    """How many of them were rejected, by reason."""
+    rollbacks: int
+    gave_up: bool
+    """Whether patience, and not the proposer or ``most``, made the end."""
+
+
+def build(propose: Propose, world: World, *, most: int, patience: Patience = BRICKGPT) -> Built:
+    """Rejection sampling alone."""
+    builder = _Builder(propose, most, patience)
+    return builder.built(builder.go_on(Structure((), world)), None, 0)
+
+
+def build_standing(
+    propose: Propose,
+    world: World,
+    *,
+    most: int,
+    patience: Patience = BRICKGPT,
+    failing: Failing = lambda structure: assess(structure).failing,
+) -> Built:
+    """Rejection sampling, then rollback: while the structure does not stand, cut it back and go on from there."""
+    builder = _Builder(propose, most, patience)
+    structure, rollbacks = builder.go_on(Structure((), world)), 0
+    while (fails := failing(structure)) and rollbacks < patience.rollbacks:
+        structure = builder.go_on(cut_back(structure, failing, fails))
+        rollbacks += 1
+    return builder.built(structure, not fails, rollbacks)
+
+
+def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> Structure:
+    """The longest beginning that stands among those cut before the first brick that fails, again and again."""
+    while fails:
+        structure = Structure(structure.bricks[: min(fails)], structure.world)
+        fails = failing(structure)
+    return structure
+
+
+class _Builder:
+    """Draws bricks and keeps count."""
+
+    def __init__(self, propose: Propose, most: int, patience: Patience) -> None:
+        self.propose, self.most, self.patience = propose, most, patience
+        self.proposals, self.rejected, self.gave_up = 0, Counter[str](), False
+
+    def go_on(self, structure: Structure) -> Structure:
+        """Bricks more, until the proposer ends, or the most bricks or the end of patience is reached."""
+        site = Site(structure.world)
+        for brick in structure.bricks:
+            site.add(brick)
+        self.gave_up = False
+        while len(site.bricks) < self.most and (brick := self._next(site)):
+            site.add(brick)
+        return site.structure()
+
+    def built(self, structure: Structure, stands: bool | None, rollbacks: int) -> Built:
+        return Built(structure, stands, self.proposals, self.rejected, rollbacks, self.gave_up)
+
+    def _next(self, site: Site) -> Brick | None:
+        """The first proposal that can be placed; ``None``: the end."""
+        prefix, temperature, before = write(site.bricks), self.patience.temperature, set[str]()
+        for _ in range(self.patience.rejections + 1):
+            line = self.propose(prefix, temperature).strip()
+            self.proposals += 1
+            if not line:
+                return None
+            if line in before:
+                self.rejected[ALREADY_REJECTED] += 1
+                temperature += self.patience.warmer
+                continue
+            brick = brick_of(line)
+            problem = Reason.ILL_FORMATTED if brick is None else _reason(site, brick)
+            if problem is None:
+                return brick
+            self.rejected[str(problem)] += 1
+            before.add(line)
+        self.gave_up = True
+        return None
+
+
+def _reason(site: Site, brick: Brick) -> Reason | None:
+    problem = site.problem(brick)
+    return None if problem is None else problem[0]

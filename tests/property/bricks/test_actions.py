@@ -1,0 +1,154 @@
+"""Action spaces against brute force: what may be said is what can be placed, and every walk ends in time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.heaps import heap
+from steelyard.constraints.automaton import Automaton
+from steelyard.domains.bricks import Reason, Structure, World, floating, is_connected, parse, write
+from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep, in_building_order
+from steelyard.domains.bricks.actions.places import Places
+from tests.automata import TASK, ramble
+from tests.saying import FEW, can_come, constraint_for, one_more, random_bricks, ways_to_say
+
+Make = Callable[[World, int, bool], ActionSpace]
+SPACES: dict[str, Make] = {
+    "absolute": Absolute,
+    "lines": Lines,
+    "two steps": TwoStep,
+    "two steps, joint": lambda world, most, may_float: TwoStep(world, most, may_float, (1, 2, 1), joint=True),
+    "two steps, far": lambda world, most, may_float: TwoStep(world, most, may_float, (2, 0, 2)),
+}
+SIZES = ((1, 1, 1), (1, 1, 3), (2, 2, 2), (4, 3, 2), (3, 4, 3), (12, 1, 2), (1, 12, 2), (1, 2, 12))
+"""Some where bricks soon fill the world, some with numbers of two digits."""
+
+spaces, seeds = st.sampled_from(sorted(SPACES)), st.integers(0, 2**32)
+worlds = st.sampled_from(SIZES).map(lambda size: World(size, FEW))
+slow = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@slow
+@given(spaces, worlds, st.booleans(), seeds)
+def test_what_may_be_said_is_exactly_what_can_be_placed(name: str, world: World, may_float: bool, seed: int) -> None:
+    bricks = random_bricks(world, 5, random.Random(seed), may_float=may_float)
+    space = SPACES[name](world, 6, may_float)
+    expected = {
+        words: brick
+        for brick in can_come(bricks, world, may_float=may_float)
+        for words in ways_to_say(space, bricks, brick)
+    }
+    assert one_more(space.automaton(), bricks) == expected
+
+
+@slow
+@given(spaces, worlds, st.booleans(), seeds, st.integers(1, 8), st.floats(0, 1))
+def test_rambles_end_in_time_with_a_structure(
+    name: str, world: World, may_float: bool, seed: int, most: int, room: float
+) -> None:
+    space, rng = SPACES[name](world, most, may_float), random.Random(seed)
+    constraint, written, between = constraint_for(space)
+    shortest, enough = constraint.begin(TASK).shortest_end(), most * space.tokens_per_brick + 1
+    budget = round(shortest + room * (enough - shortest))
+    made = ramble(constraint, budget, rng.choice)
+    assert len(made) <= budget
+    text = between.join(written[token] for token in made[:-1])
+    reading = space.read(text)
+    assert {flaw.reason for flaw in reading.flaws} <= ({Reason.FLOATING} if may_float else set())
+    assert 1 <= len(reading.structure) <= most
+    assert parse(write(reading.structure), world, may_float=may_float) == reading.structure
+    assert len(space.ends(text)) >= len(reading.lines)
+
+
+@slow
+@given(spaces, worlds, st.booleans(), seeds)
+def test_one_who_never_stops_fills_the_world(name: str, world: World, may_float: bool, seed: int) -> None:
+    space, rng = SPACES[name](world, 7, may_float), random.Random(seed)
+    constraint, written, between = constraint_for(space)
+    made = ramble(
+        constraint,
+        7 * space.tokens_per_brick + 1,
+        lambda choices: rng.choice([token for token in choices if token] or choices),
+    )
+    bricks = space.read(between.join(written[token] for token in made[:-1])).structure.bricks
+    more = can_come(bricks, world, may_float=may_float)
+    assert len(bricks) == 7 or not any(True for brick in more for _ in ways_to_say(space, bricks, brick))
+
+
+@slow
+@given(spaces, seeds, st.integers(1, 20), st.booleans())
+def test_a_structure_survives_being_said_and_is_let_through(name: str, seed: int, most: int, hangs: bool) -> None:
+    """In the order in which it can be built, by every space that reaches far enough."""
+    structure = in_building_order(heap(most, random.Random(seed), hang=0.4 if hangs else 0.0))
+    space = SPACES[name](structure.world, most, False)
+    if isinstance(space, TwoStep):
+        space = TwoStep(structure.world, most, joint=space.joint)
+    text = space.write(structure)
+    reading = space.read(text)
+    assert (reading.structure, reading.flaws, len(reading.lines)) == (structure, (), most)
+    automaton: Automaton[Any] = space.automaton()
+    state = automaton.start(TASK)
+    for symbol in text.split() if space.vocabulary() else text:
+        state = automaton.moves(state)[symbol]
+    assert automaton.may_end(state)
+    assert state.bricks == structure.bricks
+    assert automaton.moves(state) == {}, "no brick more than that"
+    ends = space.ends(text)
+    assert [space.read(text[:end]).structure.bricks[-1] for end in ends[:most]] == list(structure.bricks)
+
+
+@slow
+@given(seeds, st.integers(1, 12), st.floats(0, 0.5))
+def test_building_order_holds_what_can_be_held(seed: int, bricks: int, afloat: float) -> None:
+    rng = random.Random(seed)
+    heaped = heap(bricks, rng, World((8, 8, 8)), hang=0.4, float_=afloat)
+    shuffled = Structure(tuple(rng.sample(heaped.bricks, bricks)), heaped.world)
+    ordered = in_building_order(shuffled)
+    held = bricks - len(floating(shuffled))
+    assert sorted(ordered.bricks) == sorted(shuffled.bricks)
+    assert all(is_connected(Structure(ordered.bricks[:count], heaped.world)) for count in range(held + 1))
+    assert floating(ordered) == tuple(range(held, bricks))
+    assert in_building_order(ordered) == ordered
+
+
+@slow
+@given(spaces, worlds, st.booleans(), seeds)
+def test_the_formula_is_what_a_search_finds(name: str, world: World, may_float: bool, seed: int) -> None:
+    space, rng = SPACES[name](world, 4, may_float), random.Random(seed)
+    automaton: Automaton[Any] = space.automaton()
+    state = automaton.start(TASK)
+    for _ in range(rng.randint(0, 30)):
+        following = automaton.moves(state)
+        if not following:
+            break
+        before, state = state, rng.choice(list(following.values()))
+        assert automaton.stretch is not None
+        assert automaton.shortest_end(state) <= automaton.shortest_end(before) + automaton.stretch
+    assert automaton.shortest_end(state) == Automaton.shortest_end(automaton, state)
+
+
+@slow
+@given(worlds, st.booleans(), seeds)
+def test_places_are_the_same_whatever_was_asked_before(world: World, may_float: bool, seed: int) -> None:
+    bricks = random_bricks(world, 6, random.Random(seed), may_float=may_float)
+    one_by_one, at_once = Places(world, may_float=may_float), Places(world, may_float=may_float)
+    for count in range(len(bricks) + 1):
+        one_by_one.open(bricks[:count])
+    assert (one_by_one.open(bricks) == at_once.open(bricks)).all()
+    assert (one_by_one.open(()) == at_once.open(())).all(), "nothing is written into what is remembered"
+
+
+@given(spaces, st.text() | st.from_regex(r"((ground|back\d|[xyz][+-]?\d|\d,\d|[+-]\d[+-]\d[+-]\d|\dx\d) ?){0,12}"))
+def test_any_text_can_be_read(name: str, text: str) -> None:
+    space = SPACES[name](World((6, 6, 6)), 5, False)
+    reading = space.read(text)
+    ends = space.ends(text)
+    assert all(0 < line <= len(ends) for line in (*reading.lines, *(flaw.line for flaw in reading.flaws)))
+    assert list(ends) == sorted(ends)
+    if name != "lines":
+        assert len(ends) == len(set(reading.lines) | {flaw.line for flaw in reading.flaws})

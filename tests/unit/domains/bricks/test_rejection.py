@@ -1,0 +1,102 @@
+"""Rejection sampling and rollback, with proposers that read from a script."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from steelyard.domains.bricks import Brick, Structure, World, floating, write
+from steelyard.domains.bricks.rejection import BRICKGPT, Patience, build, build_standing, cut_back
+
+WORLD = World()
+
+
+class Script:
+    """Proposes the lines of a script, the last one for ever, and notes what it was given."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.asked: list[tuple[str, float]] = []
+
+    def __call__(self, prefix: str, temperature: float) -> str:
+        self.asked.append((prefix, temperature))
+        return self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
+
+
+def test_what_cannot_be_placed_is_drawn_again() -> None:
+    script = Script(
+        *("hello", "3x3 (0,0,0)", "1x1 (99,0,0)", "2x4 (0,0,0)\n"),
+        *("1x1 (0,0,0)", "1x1 (0,0,0)\n", " 1x1 (0,0,0)", "hello", "2x2 (0,0,1)"),
+        "",
+    )
+    built = build(script, WORLD, most=9)
+    first = "2x4 (0,0,0)\n"
+    both = first + "2x2 (0,0,1)\n"
+    assert write(built.structure) == both
+    assert built.rejected == Counter(
+        {"ill formatted": 2, "not in library": 1, "out of bounds": 1, "collision": 1, "already rejected": 2}
+    )
+    assert (built.proposals, built.stands, built.rollbacks, built.gave_up) == (10, None, 0, False)
+    assert [prefix for prefix, _ in script.asked] == [""] * 4 + [first] * 5 + [both]
+    warmth = [round((temperature - BRICKGPT.temperature) / BRICKGPT.warmer) for _, temperature in script.asked]
+    assert warmth == [0, 0, 0, 0, 0, 0, 1, 2, 2, 0], "warmer for each repeat, and as before for the next brick"
+
+
+def test_the_most_bricks_make_an_end() -> None:
+    built = build(Script("1x1 (0,0,0)", "1x1 (0,0,1)", "1x1 (0,0,2)"), WORLD, most=2)
+    assert (len(built.structure), built.proposals, built.gave_up) == (2, 2, False)
+
+
+def test_patience_makes_an_end() -> None:
+    built = build(Script("1x1 (0,0,0)"), WORLD, most=9, patience=Patience(rejections=3))
+    assert write(built.structure) == "1x1 (0,0,0)\n"
+    assert (built.proposals, built.gave_up) == (5, True)
+    assert built.rejected == Counter({"collision": 1, "already rejected": 3})
+
+
+def test_what_does_not_stand_is_cut_back_and_gone_on_with() -> None:
+    script = Script(
+        *("1x1 (0,0,0)", "1x1 (5,5,3)", "1x1 (0,0,1)", ""),
+        *("1x1 (0,0,1)", "1x1 (5,5,2)", ""),
+        *("1x1 (0,0,2)", ""),
+    )
+    built = build_standing(script, WORLD, most=9, failing=floating)
+    assert write(built.structure) == "1x1 (0,0,0)\n1x1 (0,0,1)\n1x1 (0,0,2)\n"
+    assert (built.stands, built.rollbacks, built.proposals) == (True, 2, 9)
+    assert script.asked[4][0] == "1x1 (0,0,0)\n"
+    assert script.asked[7][0] == "1x1 (0,0,0)\n1x1 (0,0,1)\n"
+
+
+def test_rollbacks_come_to_an_end() -> None:
+    script = Script("1x1 (5,5,3)", "", "1x1 (5,5,3)", "", "1x1 (5,5,3)", "")
+    built = build_standing(script, WORLD, most=9, failing=floating, patience=Patience(rollbacks=2))
+    assert (built.stands, built.rollbacks, len(built.structure)) == (False, 2, 1)
+
+
+def test_no_rollback_where_it_stands() -> None:
+    built = build_standing(Script("1x1 (0,0,0)", ""), WORLD, most=9, failing=floating)
+    assert (built.stands, built.rollbacks, built.proposals) == (True, 0, 2)
+
+
+def test_it_is_cut_until_the_rest_stands() -> None:
+    """Five bricks fail from the fourth on, three from the second on, one stands."""
+    verdicts = {5: (4, 3), 3: (1, 2), 1: ()}
+    structure = Structure(tuple(Brick(1, 1, 0, 0, z) for z in range(5)))
+    asked: list[int] = []
+
+    def failing(structure: Structure) -> tuple[int, ...]:
+        asked.append(len(structure))
+        return verdicts[len(structure)]
+
+    assert cut_back(structure, failing, verdicts[5]).bricks == structure.bricks[:1]
+    assert asked == [3, 1]
+
+
+def test_the_solver_judges_if_nobody_else_is_named() -> None:
+    pytest.importorskip("highspy")
+    world = World((60, 4, 30))
+    stairs = [f"4x2 ({2 * step},0,{step})" for step in range(20)]
+    built = build_standing(Script(*stairs, ""), world, most=30, patience=Patience(rollbacks=1))
+    assert (built.stands, built.rollbacks) == (True, 1)
+    assert len(built.structure) < 20, "twenty steps collapse, and the proposer has come to its end"
