@@ -16,9 +16,10 @@ from rich.text import Text
 
 from steelyard import config as configs
 from steelyard.commands import FAILED
-from steelyard.commands.screen import CountedSampler, counting, loading, positive, stdout
+from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.config import Config
 from steelyard.errors import ConfigError
+from steelyard.tracking.bars import counting
 from steelyard.tracking.figures import duration, number
 from steelyard.tracking.shown import choose_shown, printable
 from steelyard.types import Group, Sample, Task, Verdict

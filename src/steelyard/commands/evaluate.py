@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, get_args
 from rich.table import Table
 
 from steelyard.commands import FAILED
-from steelyard.commands.screen import CountedSampler, counting, loading, positive, stdout
+from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.commands.target import Target, add_target, open_policy, resolve
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
+from steelyard.tracking.bars import counting
 from steelyard.tracking.shown import printable
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from steelyard.commands.screen import CountedSampler, counting, loading, positive, stdout
+from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.commands.target import Target, add_target, open_policy, resolve
 from steelyard.config import Config
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
 from steelyard.tracking.artifacts import verdict_line
+from steelyard.tracking.bars import counting
 from steelyard.tracking.shown import printable, prompt_text
 from steelyard.types import Group, Prompt, Task, Verdict
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from steelyard.sampling.base import Decoding, Sampler, SampleRequest
@@ -39,20 +38,6 @@ def loading(what: str) -> Iterator[None]:
 
         with quiet_engines():
             yield
-
-
-@contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar with the time left; gives the function that moves it on by one. A single line if there is no terminal."""
-    console = stderr()
-    if not console.is_terminal:
-        console.print(f"{what} ({total})", markup=False)
-        yield lambda: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("·"), TimeRemainingColumn(), console=console, transient=True) as progress:
-        bar = progress.add_task(what, total=total)
-        yield lambda: progress.advance(bar)
 
 
 class CountedSampler:

@@ -73,10 +73,11 @@ def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
 
 def open_policy(target: Target) -> tuple[CausalPolicy, str]:
     """The model with the checkpoint's weights, and what to call it."""
-    from steelyard.compose import build_policy, find_checkpoint
+    from steelyard.compose import begun, build_policy, find_checkpoint
 
     config = target.config
-    policy = build_policy(config)
+    of_start = target.run is not None and target.checkpoint == START
+    policy = build_policy(begun(config) if of_start else config)
     if target.run is None:
         return policy, str(config.model.path)
     if target.checkpoint == START:

@@ -21,6 +21,7 @@ from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.warmstart import beginning_with, finished_in, make_warm_start, own_folder
 from steelyard.config import Config, ScheduleConfig
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
@@ -45,6 +46,7 @@ from steelyard.verification import Pool
 __all__ = [
     "NOTHING",
     "Supplied",
+    "begun",
     "build_constraint",
     "build_credit",
     "build_decoding",
@@ -81,6 +83,20 @@ def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
     constraint = build_constraint(config, policy, supplied)
     policy.constraint = policy.constraint if constraint is None else constraint
     return policy
+
+
+def begun(config: Config) -> Config:
+    """The configuration that the first step begins from: after a [warmstart], which is made unless it is there, its
+    model is what came out of it.
+    """
+    warmstart = config.warmstart
+    if warmstart is None:
+        return config
+    folder = finished_in(config, warmstart)
+    if folder is None:
+        folder = own_folder(config)
+        make_warm_start(config, warmstart, build_policy(config), folder)
+    return beginning_with(config, folder)
 
 
 def _model_policy(config: Config) -> CausalPolicy:
@@ -353,7 +369,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
     require_free(folder)
-    trainer = build_trainer(config, supplied)
+    trainer = build_trainer(begun(config), supplied)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
     (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -364,7 +380,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A run taken up at its newest whole checkpoint, or from its start if none was written yet."""
-    trainer = build_trainer(config, supplied)
+    trainer = build_trainer(begun(config), supplied)
     checkpoint = trainer.store.latest()
     if checkpoint is None and trainer.store.skipped:
         raise CheckpointError(

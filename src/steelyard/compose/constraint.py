@@ -68,12 +68,22 @@ def _grammar_source(table: configs.ConstraintConfig) -> Any:
 
 def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:
     """An automaton over the words of a closed vocabulary, or over characters lifted to the tokenizer's tokens."""
-    scratch, end = config.model.scratch, policy.end_id
+    end = policy.end_id
     if over is None:
-        over = "words" if scratch is not None and scratch.spaced else "characters"
+        over = "words" if _has_words(config) else "characters"
     if over == "words":
         return WordConstraint(automaton, policy.tokenizer.get_vocab(), end_id=end, vocabulary=policy.vocabulary)
     return CharacterConstraint(automaton, token_bytes(policy.tokenizer, policy.vocabulary), end_id=end)
+
+
+def _has_words(config: Config) -> bool:
+    """Whether the model writes words with spaces between: one from scratch unless told otherwise, and every model of
+    a domain with a vocabulary, such as one that a warm start left in a folder.
+    """
+    scratch, domain = config.model.scratch, build_domain(config)
+    if scratch is not None:
+        return scratch.spaced
+    return config.constraint is None and domain is not None and domain.vocabulary() is not None
 
 
 def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:

@@ -18,6 +18,7 @@ from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, Samplin
 from steelyard.config.schema import Key, describe
 from steelyard.config.tasks import DomainConfig, TasksConfig
 from steelyard.config.verify import LimitsConfig, RecycleConfig, VerifierEntry, VerifyConfig
+from steelyard.config.warmstart import WarmstartConfig
 
 __all__ = [
     "AdaptiveKlConfig",
@@ -47,6 +48,7 @@ __all__ = [
     "TrackingConfig",
     "VerifierEntry",
     "VerifyConfig",
+    "WarmstartConfig",
     "build",
     "describe",
     "dump",

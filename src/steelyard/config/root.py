@@ -17,6 +17,7 @@ from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, Tr
 from steelyard.config.sampling import CreditConfig, SamplingConfig
 from steelyard.config.tasks import DomainConfig, TasksConfig
 from steelyard.config.verify import VerifyConfig
+from steelyard.config.warmstart import WarmstartConfig
 
 
 class Config(Section):
@@ -26,6 +27,9 @@ class Config(Section):
     model: ModelConfig = Field(default=ModelConfig(), description="The policy.")
     tasks: TasksConfig | None = Field(default=None, description="Where tasks come from.")
     domain: DomainConfig | None = Field(default=None, description="A domain, instead of tasks and verifier.")
+    warmstart: WarmstartConfig | None = Field(
+        default=None, description="Supervised training on the domain's examples before the first step."
+    )
     verify: VerifyConfig = Field(default=VerifyConfig(), description="Who checks the samples.")
     constraint: ConstraintConfig | None = Field(default=None, description="What every sample must look like.")
     sampling: SamplingConfig = Field(default=SamplingConfig(), description="How samples are drawn.")

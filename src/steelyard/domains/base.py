@@ -8,7 +8,8 @@ Domains register by entry point, so a package of yours can add one::
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from steelyard.constraints.automaton import Automaton
 from steelyard.types import Task
@@ -41,4 +42,13 @@ class Domain(Protocol):
 
     def automaton(self) -> Automaton[Any] | None:
         """What the things of this domain look like, over its words or over characters; ``None``: anything goes."""
+        ...
+
+
+@runtime_checkable
+class Exemplary(Protocol):
+    """A domain with examples for a warm start."""
+
+    def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
+        """Training tasks without end, each with a text that a policy may begin from; a function of the seed."""
         ...

@@ -103,6 +103,10 @@ class CausalPolicy:
             ids = [first]
         return np.asarray(ids, np.int32)
 
+    def encode_answer(self, text: str) -> np.ndarray:
+        """Token ids of a completion with its end, as the policy would have to write it."""
+        return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
+
     def _ids(self, text: str) -> list[int]:
         try:
             return self.tokenizer.encode(text)

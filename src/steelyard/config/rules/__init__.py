@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.model_source,
     inputs.scratch_shape,
+    inputs.warm_start,
     inputs.precision,
     inputs.task_source,
     inputs.task_options,

@@ -40,6 +40,22 @@ def scratch_shape(config: Config) -> Iterator[Problem]:
         yield Problem("model.scratch.max_length", scratch.max_length, reason)
 
 
+def warm_start(config: Config) -> Iterator[Problem]:
+    warmstart = config.warmstart
+    if warmstart is None:
+        return
+    if config.domain is None:
+        yield Problem("warmstart", None, "needs a [domain], whose examples it begins from; remove it")
+    if "model" in config.run.supplied:
+        yield Problem(
+            "warmstart", None, "begins with a model of the configuration, but one was handed over from Python"
+        )
+    updates = -(-warmstart.examples // warmstart.batch)
+    if updates <= warmstart.warmup_steps:
+        reason = f"there are only {updates} updates (examples over batch), and the rate must fall again after it"
+        yield Problem("warmstart.warmup_steps", warmstart.warmup_steps, reason)
+
+
 def precision(config: Config) -> Iterator[Problem]:
     model = config.model
     if model.dtype == "float16" and model.lora is None:

@@ -1,0 +1,229 @@
+"""From a warm start on examples of which 30–50% succeed, held-out brick structures come to succeed at 90%.
+
+A success stands under its load, hangs together and fulfils its brief. Training is watched on the validation briefs and
+stops when they reach a level or the time is over; the held-out briefs, whose parameters never occur in training, are
+looked at twice: before and after.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.result import Cell, Figure, Result
+from steelyard.types import Group
+
+SEEDS = (0, 1, 2)
+MINUTES = 60.0
+REACH = 0.9
+ENOUGH = 0.94
+"""Success on validation briefs at which training stops."""
+LOOK_EVERY = 25
+SAMPLES = 4
+DISTINCT = 0.8
+DATA = (0.3, 0.5)
+EXAMPLES = 700
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """One run: what held-out briefs came to before and after, and the way between."""
+
+    seed: int
+    before: Any
+    after: Any
+    curve: list[dict[str, Cell]]
+    minutes: float
+    warm_minutes: float
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: a short warm start and a few steps, after which validation success has to have risen."""
+    if quick:
+        return _quick(progress)
+    task = progress.add_task("bricks-learn", total=len(SEEDS) * MINUTES)
+    runs: list[Learnt] = []
+    for seed in SEEDS:
+
+        def tell(minutes: float, text: str, seed: int = seed) -> None:
+            done = SEEDS.index(seed) * MINUTES + min(minutes, MINUTES)
+            progress.update(task, completed=done, description=f"seed {seed}: {text}")
+
+        with tempfile.TemporaryDirectory() as scratch:
+            runs.append(learn(seed, scratch, {}, MINUTES, tell))
+        progress.console.print(summary(runs[-1]))
+    PICTURES.mkdir(exist_ok=True)
+    for name, evaluation in (("before", runs[0].before), ("after", runs[0].after)):
+        (PICTURES / f"bricks-{name}.png").write_bytes(sheet(evaluation.groups))
+    rows = [row for run in runs for row in run.curve]
+    return Result("bricks-learn", figures(runs), rows, note(runs))
+
+
+def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Any) -> Learnt:
+    """Warm start, then training until validation success is ``ENOUGH`` or the minutes are over."""
+    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
+
+    config = configured(seed, scratch, overrides)
+    tell(0.0, "warm start")
+    began = time.perf_counter()
+    started = begun(config)
+    warm_minutes = (time.perf_counter() - began) / 60
+    trainer = build_trainer(started)
+    validation, held_out = (tasks_of_split(config, split) for split in ("validation", "held_out"))
+    parts = (config, trainer.sampler, trainer.pool)
+    judged = build_evaluator(*parts, held_out, samples=SAMPLES)
+    watched = build_evaluator(*parts, validation, samples=1)
+    try:
+        before = judged.run()
+        curve = list(train(trainer, watched, seed, minutes, tell))
+        return Learnt(seed, before, judged.run(), curve, float(curve[-1]["minutes"]), warm_minutes)
+    finally:
+        trainer.pool.close()
+
+
+def train(trainer: Any, watched: Any, seed: int, minutes: float, tell: Any) -> Iterator[dict[str, Cell]]:
+    """Validation success over time; looking at it is not counted as training."""
+    spent, found = 0.0, watched.run()
+    yield point(seed, trainer.step, spent, found)
+    while spent < 60 * minutes and found.success.mean < ENOUGH:
+        for _ in range(LOOK_EVERY):
+            began = time.perf_counter()
+            trainer.train_step()
+            spent += time.perf_counter() - began
+            tell(spent / 60, f"step {trainer.step}, validation success {found.success.mean:.2f}")
+            if spent >= 60 * minutes:
+                break
+        found = watched.run()
+        yield point(seed, trainer.step, spent, found)
+
+
+def point(seed: int, step: int, seconds: float, found: Any) -> dict[str, Cell]:
+    return {"seed": seed, "step": step, "minutes": seconds / 60, "validation success": found.success.mean}
+
+
+def configured(seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
+    """The shipped recipe, without what the benchmark does itself."""
+    from steelyard import config as configs
+
+    own = {
+        "run.folder": scratch,
+        "run.seed": seed,
+        "model.device": "cpu",
+        "evaluate.every": 0,
+        "checkpoint.every": 0,
+        "tracking.console": False,
+        "tracking.samples_every": 0,
+    }
+    return configs.load("bricks", {**own, **overrides})
+
+
+def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:
+    ends = [run.after.success.mean for run in runs]
+    distinct = [distinct_share(run.after.groups) for run in runs]
+    share = data_success()
+    return (
+        Figure("held-out success", min(ends), ">=", REACH, spread=max(ends) - min(ends)),
+        Figure("distinct among successes", min(distinct), ">=", DISTINCT, spread=max(distinct) - min(distinct)),
+        Figure("longest run", max(run.minutes for run in runs), "<=", MINUTES * 1.02, "minutes"),
+        Figure("success of the examples", share, ">=", DATA[0]),
+        Figure("success of the examples, from above", share, "<=", DATA[1]),
+    )
+
+
+def data_success() -> float:
+    """The share of the warm start's examples that succeed."""
+    from steelyard.domains.bricks.domain import Bricks
+    from steelyard.domains.bricks.examples import success_by_kind
+
+    found = success_by_kind(Bricks(), EXAMPLES)
+    return sum(right for right, _ in found.values()) / sum(asked for _, asked in found.values())
+
+
+def distinct_share(groups: Sequence[Group], *, wherever: bool = False) -> float:
+    """Different structures, each with its brief, among all that succeed; ``wherever``: moved ones count as equal."""
+    made = [
+        (group.task.id, form(sample.text, wherever=wherever))
+        for group in groups
+        for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+        if verdict.success
+    ]
+    return len(set(made)) / max(len(made), 1)
+
+
+def form(text: str, *, wherever: bool) -> tuple[Any, ...]:
+    """The bricks in no order, and if ``wherever`` moved to the corner."""
+    bricks = domain().action_space.read(text).structure.bricks
+    x, y = (min(brick.x for brick in bricks), min(brick.y for brick in bricks)) if wherever else (0, 0)
+    return tuple(sorted(brick._replace(x=brick.x - x, y=brick.y - y) for brick in bricks))
+
+
+def domain() -> Any:
+    from steelyard.compose import build_domain
+
+    return build_domain(configured(0, "unused", {}))
+
+
+def by_kind(groups: Sequence[Group]) -> dict[str, float]:
+    found: dict[str, list[bool]] = defaultdict(list)
+    for group in groups:
+        found[str(group.task.spec["kind"])] += [verdict.success for verdict in group.verdicts]
+    return {kind: sum(right) / len(right) for kind, right in found.items()}
+
+
+def summary(run: Learnt) -> str:
+    """A line of a run: before and after with 95% intervals over briefs, and how varied."""
+    before, after = (
+        f"{e.success.mean:.3f} ({e.success.low:.3f}–{e.success.high:.3f})" for e in (run.before, run.after)
+    )
+    same = distinct_share(run.after.groups, wherever=True)
+    return (
+        f"seed {run.seed}: {before} to {after} after {run.minutes:.1f} minutes and {run.curve[-1]['step']} steps "
+        f"(warm start {run.warm_minutes:.1f}); distinct among successes {distinct_share(run.after.groups):.3f}, "
+        f"{same:.3f} if moved ones count as equal"
+    )
+
+
+def note(runs: Sequence[Learnt]) -> str:
+    kinds = [by_kind(run.after.groups) for run in runs]
+    table = "; ".join(f"{kind} {', '.join(f'{found[kind]:.2f}' for found in kinds)}" for kind in kinds[0])
+    lines = [summary(run) for run in runs]
+    return "Held-out success before and after: " + ". ".join(lines) + f". By kind, a figure a seed: {table}."
+
+
+def sheet(groups: Sequence[Group], cards: int = 14) -> bytes:
+    """The first sample of the first briefs, two of each kind."""
+    from steelyard.domains.bricks import render
+
+    space = domain().action_space
+    shown = [
+        render.Card(
+            space.read(group.samples[0].text).structure,
+            f"{group.task.prompt}\nreward {group.verdicts[0].reward:.2f}",
+            good=group.verdicts[0].success,
+        )
+        for group in groups[:cards]
+    ]
+    return render.png(render.contact_sheet(shown, columns=7), scale=1)
+
+
+def _quick(progress: Progress) -> Result:
+    small = {
+        "warmstart.examples": 3200,
+        "warmstart.batch": 32,
+        "domain.options.kinds": ["tower", "cantilever"],
+        "domain.options.hardest": 8.0,
+    }
+    task = progress.add_task("bricks-learn", total=1)
+    with tempfile.TemporaryDirectory() as scratch:
+        run = learn(0, scratch, small, 0.4, lambda _, text: progress.update(task, description=text))
+    progress.advance(task)
+    gain = run.after.success.mean - run.before.success.mean
+    return Result("bricks-learn", (Figure("gain of held-out success", gain, ">=", 0.05),), run.curve, summary(run))

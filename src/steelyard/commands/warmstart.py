@@ -1,0 +1,49 @@
+"""Train a fresh model on the examples of a recipe's domain, as a start for reinforcement.
+
+A recipe with a table [warmstart] does this by itself at the start of a run; here it is done once for several runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from steelyard import config as configs
+from steelyard.commands.keys import keys_help
+from steelyard.commands.screen import loading, stdout
+from steelyard.config import WarmstartConfig
+from steelyard.errors import ConfigError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
+    parser.add_argument("--out", metavar="FOLDER", help="where the model goes (runs/NAME-warmstart)")
+
+
+def epilog() -> str:
+    return keys_help()
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    config = configs.load(arguments.recipe, overrides)
+    warmstart = config.warmstart or WarmstartConfig()
+    folder = Path(arguments.out or Path(config.run.folder) / f"{config.run.name}-warmstart")
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already; choose another --out, or remove it")
+    with loading("torch and transformers"):
+        from steelyard.compose import build_policy
+        from steelyard.compose.warmstart import make_warm_start
+    from steelyard.quiet import quiet_engines
+
+    with quiet_engines():
+        loss = make_warm_start(config, warmstart, build_policy(config), folder)
+    place, recipe = shlex.quote(str(folder)), shlex.quote(arguments.recipe)
+    lines = [
+        f"done: {warmstart.examples} examples, {loss:.3f} nat a token, in {folder}",
+        f"  steelyard eval {place} --recipe {recipe}              how good it is so far",
+        f"  steelyard train {recipe} --warmstart.folder {place}    go on from it",
+    ]
+    stdout().print("\n".join(lines), markup=False, soft_wrap=True)
+    return 0

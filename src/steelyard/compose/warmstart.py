@@ -1,0 +1,105 @@
+"""A run that begins with supervised training: its model is the one that comes out of it."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from steelyard import config as configs
+from steelyard.algorithms.objective import Objective
+from steelyard.algorithms.schedules import Schedule
+from steelyard.algorithms.surrogates import surrogate
+from steelyard.compose.supplied import build_domain
+from steelyard.config import Config, WarmstartConfig
+from steelyard.domains.base import Exemplary
+from steelyard.errors import ConfigError
+from steelyard.folders import run_folder
+from steelyard.policies.causal import CausalPolicy
+from steelyard.tracking.bars import counting
+from steelyard.training.learner import Coefficients, Learner, UpdateRule
+from steelyard.training.optimisers import build_optimiser
+from steelyard.training.warmstart import loss_of, warm_start
+
+LAST = 0.1
+"""The learning rate at the end, as a share of that at the beginning."""
+
+
+def finished_in(config: Config, warmstart: WarmstartConfig) -> Path | None:
+    """The folder of a finished warm start: the one that is named, or the run's own if it was made before."""
+    if warmstart.folder is None:
+        own = own_folder(config)
+        return own if own.is_dir() else None
+    if not Path(warmstart.folder).is_dir():
+        raise ConfigError(
+            f"warmstart.folder: there is no {warmstart.folder}; make it with `steelyard warmstart`, or leave it out"
+        )
+    return Path(warmstart.folder)
+
+
+def own_folder(config: Config) -> Path:
+    """Where a run's own warm start goes."""
+    return run_folder(config) / "warmstart"
+
+
+def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: CausalPolicy, folder: Path) -> float:
+    """Train ``policy``, which is fresh, on the domain's examples, and save it; gives the loss in nats a token, over the
+    last tenth.
+    """
+    domain = build_domain(config)
+    if not isinstance(domain, Exemplary):
+        name = "a run without a domain" if domain is None else f"the domain {domain.name!r}"
+        raise ConfigError(f"warmstart: {name} has no examples to begin from; remove [warmstart]")
+    steps = -(-warmstart.examples // warmstart.batch)
+    learner = _learner(config, warmstart, policy, steps)
+    examples, losses = domain.examples(seed=config.run.seed), list[float]()
+    bar = counting("warm start", steps) if config.tracking.console else nullcontext(lambda *_: None)
+    with bar as advance:
+        for metrics in warm_start(learner, examples, steps=steps, batch=warmstart.batch):
+            losses.append(loss_of(metrics))
+            advance(f"{losses[-1]:.3f} nat a token")
+    _save(policy, folder)
+    return statistics.mean(losses[-max(1, steps // 10) :])
+
+
+def beginning_with(config: Config, folder: Path) -> Config:
+    """The configuration with the model (or the adapter) of a folder in place of a fresh one."""
+    data = config.model_dump(exclude_none=True)
+    if config.model.lora is not None:
+        data["model"]["lora"]["adapter"] = str(folder)
+    else:
+        data["model"]["path"] = str(folder)
+        data["model"].pop("scratch", None)
+    return configs.build(data, source="warmstart")
+
+
+def _save(policy: CausalPolicy, folder: Path) -> None:
+    """Beside its place and then into it, so that what is there is whole."""
+    beside = folder.with_name(f".{folder.name}.writing")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    policy.save_pretrained(beside)
+    beside.rename(folder)
+
+
+def _learner(config: Config, warmstart: WarmstartConfig, policy: CausalPolicy, steps: int) -> Learner:
+    """Only the learning rate is the warm start's own; the rest is the run's."""
+    optimiser = config.optimiser
+    nothing = Schedule("constant", 0.0)
+    lr = Schedule("cosine", warmstart.lr, LAST * warmstart.lr, steps, warmstart.warmup_steps)
+    settings: dict[str, Any] = {"betas": optimiser.betas, "eps": optimiser.eps, "weight_decay": optimiser.weight_decay}
+    trained = [parameter for _, parameter in policy.trainable()]
+    return Learner(
+        policy,
+        build_optimiser(optimiser.name, trained, lr=warmstart.lr, **settings),
+        Objective(surrogate("reinforce")),
+        Coefficients(lr, nothing, nothing),
+        UpdateRule(
+            microbatch_tokens=optimiser.microbatch_tokens or policy.comfortable_tokens(),
+            aggregation="token_mean",
+            grad_clip=optimiser.grad_clip or None,
+            max_skipped=optimiser.max_skipped,
+        ),
+    )
