@@ -1,6 +1,7 @@
-"""Building a stability program takes at most 0.3 of the time HiGHS needs to solve it, from 20 to 100 bricks.
+"""Building a stability program takes at most 0.3 of its HiGHS solve time; two workers judge 1.8 times as fast as one.
 
 Built is all from the bricks to a solver that holds the program: contacts, equations, the sparse matrix, the hand-over.
+Judged are whole texts, from reading them to the reward, by one and by two processes of a pool in turn.
 """
 
 from __future__ import annotations
@@ -13,18 +14,25 @@ from typing import Any
 
 from rich.progress import Progress
 
+from benchmarks import misbehaving
 from benchmarks.heaps import heap
+from benchmarks.pool_throughput import through
 from benchmarks.result import Cell, Figure, Result
-from steelyard.domains.bricks import Structure
+from steelyard.domains.bricks import Structure, write
 from steelyard.domains.bricks.contacts import contacts
+from steelyard.domains.bricks.domain import Bricks
 from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.program import pull_program
 from steelyard.domains.bricks.stability.statics import statics
+from steelyard.verification import Item, ProcessPool
 
 SIZES = (20, 35, 50, 75, 100)
 STRUCTURES = 20
 REPEATS = 5
+JUDGED = 200
+"""Texts a round, of 20 to 50 bricks."""
+ROUNDS = 5
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -50,7 +58,38 @@ def measure(quick: bool, progress: Progress) -> Result:
             }
         )
     ratio = max(float(row["build / solve"]) for row in rows)
-    return Result("bricks-cost", (Figure("build time / solve time", ratio, "<=", 0.3),), rows)
+    one_worker, two_workers = rates(JUDGED // 4 if quick else JUDGED, 2 if quick else ROUNDS, progress)
+    gains = [two / one for one, two in zip(one_worker, two_workers, strict=True)]
+    figures = (
+        Figure("build time / solve time", ratio, "<=", 0.3),
+        Figure("two workers / one", statistics.median(gains), ">=", 1.8, spread=max(gains) - min(gains)),
+    )
+    verdicts = ", ".join(f"{one:.0f} and {two:.0f}" for one, two in zip(one_worker, two_workers, strict=True))
+    return Result(
+        "bricks-cost", figures, rows, f"Verdicts a second of one worker and of two, round by round: {verdicts}."
+    )
+
+
+def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], list[float]]:
+    """Verdicts a second of one worker and of two, in alternating rounds."""
+    domain = Bricks(action="text", most=100)
+    task = domain.task("train", 0)
+    texts = [write(heap(20 + seed % 31, random.Random(f"judged {seed}"))) for seed in range(count)]
+    items = [Item(task, misbehaving.item(number, text).sample) for number, text in enumerate(texts)]
+    pools = [ProcessPool(domain.verifier(), workers=workers) for workers in (1, 2)]
+    bar = progress.add_task("pools", total=2 * rounds)
+    found: tuple[list[float], list[float]] = ([], [])
+    try:
+        for pool in pools:
+            through(pool, items[:8])
+        for _ in range(rounds):
+            for pool, own in zip(pools, found, strict=True):
+                own.append(through(pool, items))
+                progress.advance(bar)
+    finally:
+        for pool in pools:
+            pool.close()
+    return found
 
 
 def one(structure: Structure) -> tuple[float, float, int, int]:

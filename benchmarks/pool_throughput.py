@@ -85,7 +85,7 @@ def ours_and_executor(items: list[Item], function: Callable[[Task, str], float])
     executor = ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver"))
     arguments = [(item.task, item.sample.text) for item in items]
     list(executor.map(function, *zip(*arguments[:100], strict=True)))
-    _through(pool, items[:100])
+    through(pool, items[:100])
 
     def theirs() -> float:
         began = time.perf_counter()
@@ -98,7 +98,7 @@ def ours_and_executor(items: list[Item], function: Callable[[Task, str], float])
         pool.close()
         executor.shutdown()
 
-    return lambda: _through(pool, items), theirs, close
+    return lambda: through(pool, items), theirs, close
 
 
 def ours_and_bare_processes(items: list[Item], function: Callable[[Task, str], float]) -> Rates:
@@ -106,7 +106,7 @@ def ours_and_bare_processes(items: list[Item], function: Callable[[Task, str], f
     pool = ProcessPool(as_verifier(function), workers=WORKERS)
     executor = ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver"))
     list(executor.map(tiny, [items[0].task] * 10, ["x"] * 10))
-    _through(pool, items[:4])
+    through(pool, items[:4])
 
     def perfect() -> float:
         began = time.perf_counter()
@@ -119,7 +119,7 @@ def ours_and_bare_processes(items: list[Item], function: Callable[[Task, str], f
         pool.close()
         executor.shutdown()
 
-    return lambda: _through(pool, items), perfect, close
+    return lambda: through(pool, items), perfect, close
 
 
 def ours_and_bare_actors(items: list[Item], function: Callable[[Task, str], float]) -> Rates:
@@ -130,7 +130,7 @@ def ours_and_bare_actors(items: list[Item], function: Callable[[Task, str], floa
     connection = Connection()
     ray = connection.ray
     pool = RayPool(as_verifier(function), workers=WORKERS)
-    _through(pool, items[:100])
+    through(pool, items[:100])
     actors = [ray.remote(_Bare).options(num_cpus=0).remote(function) for _ in range(WORKERS)]
     ray.get([actor.judge.remote(items[0].task, "x") for actor in actors])
 
@@ -143,7 +143,7 @@ def ours_and_bare_actors(items: list[Item], function: Callable[[Task, str], floa
         pool.close()
         connection.close()
 
-    return lambda: _through(pool, items), theirs, close
+    return lambda: through(pool, items), theirs, close
 
 
 class _Bare:
@@ -161,7 +161,7 @@ def _all(function: Callable[[Task, str], float], count: int) -> int:
     return count
 
 
-def _through(pool: Pool, items: list[Item]) -> float:
+def through(pool: Pool, items: list[Item]) -> float:
     """Items a second from the first submitted to the last verdict."""
     began = time.perf_counter()
     pool.submit(items)
