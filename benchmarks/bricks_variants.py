@@ -1,0 +1,72 @@
+"""Pivot and offset against absolute coordinates, group_norm against max_at_k, with and without the purpose in the reward.
+
+Each run has a quarter of the time of ``bricks-learn``, one seed, and the recipe with one thing changed. Without the
+purpose, and the success that contains it, what is left of the reward is standing, hanging together and using bricks: it
+ends in heaps.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, distinct_share, learn, sheet
+from benchmarks.result import Cell, Figure, Result
+
+SEED = 0
+HEAP_WEIGHTS = {"purpose": 0.0, "success": 0.0, "stability": 0.6, "connectivity": 0.2, "length": 0.2, "quality": 0.1}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "recipe": {},
+    "absolute coordinates": {
+        "domain.options.action": "absolute",
+        "domain.options.action_options": {},
+        "sampling.max_new_tokens": 129,
+        "model.scratch.max_length": 160,
+    },
+    "max_at_k": {"credit.advantage": "max_at_k", "credit.k": 4},
+    "no purpose": {"domain.options.reward": {"needs_purpose": False, "weights": HEAP_WEIGHTS}},
+}
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: a small warm start and seconds of training; only that all four run is shown."""
+    minutes = 0.1 if quick else MINUTES / 4
+    small: dict[str, Any] = {"warmstart.examples": 1600, "domain.options.hardest": 6.0} if quick else {}
+    bar = progress.add_task("variants", total=len(VARIANTS) * minutes)
+    rows: list[dict[str, Cell]] = []
+    for number, (name, changes) in enumerate(VARIANTS.items()):
+
+        def tell(spent: float, text: str, name: str = name, number: int = number) -> None:
+            progress.update(bar, completed=number * minutes + min(spent, minutes), description=f"{name}: {text}")
+
+        with tempfile.TemporaryDirectory() as scratch:
+            run = learn(SEED, scratch, {**changes, **small}, minutes, tell)
+        rows.append(row(name, run))
+        progress.console.print(f"{name}: {rows[-1]}")
+        if name == "no purpose" and not quick:
+            (PICTURES / "bricks-heaps.png").write_bytes(sheet(run.after.groups))
+    return Result("bricks-variants", figures(rows, quick=quick), rows)
+
+
+def row(name: str, run: Any) -> dict[str, Cell]:
+    return {
+        "variant": name,
+        "before": run.before.success.mean,
+        "after": run.after.success.mean,
+        "95%": f"{run.after.success.low:.2f}–{run.after.success.high:.2f}",
+        "distinct": distinct_share(run.after.groups),
+        "steps": int(run.curve[-1]["step"]),
+        "minutes": run.minutes,
+        "warm start, minutes": run.warm_minutes,
+        **by_kind(run.after.groups),
+    }
+
+
+def figures(rows: list[dict[str, Cell]], *, quick: bool) -> tuple[Figure, ...]:
+    """The purpose has to matter; how the others compare is for the table."""
+    after = {str(row["variant"]): float(row["after"]) for row in rows}
+    if quick:
+        return (Figure("variants that ran", float(len(rows)), ">=", float(len(VARIANTS))),)
+    return (Figure("success of the recipe - without the purpose", after["recipe"] - after["no purpose"], ">=", 0.1),)
