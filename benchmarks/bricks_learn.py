@@ -18,6 +18,9 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.result import Cell, Figure, Result
+from steelyard.domains.bricks import render
+from steelyard.domains.bricks.actions import ActionSpace
+from steelyard.training.evaluation import Evaluation
 from steelyard.types import Group
 
 SEEDS = (0, 1, 2)
@@ -38,11 +41,24 @@ class Learnt:
     """One run: what held-out briefs came to before and after, and the way between."""
 
     seed: int
-    before: Any
-    after: Any
+    space: ActionSpace
+    before: Evaluation
+    after: Evaluation
     curve: list[dict[str, Cell]]
     minutes: float
     warm_minutes: float
+
+    def distinct(self, *, wherever: bool = False) -> float:
+        """Different structures, each with its brief, among all that succeed at the end; ``wherever``: moved ones count
+        as equal.
+        """
+        made = [
+            (group.task.id, form(self.space, sample.text, wherever=wherever))
+            for group in self.after.groups
+            for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+            if verdict.success
+        ]
+        return len(set(made)) / max(len(made), 1)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -62,7 +78,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.console.print(summary(runs[-1]))
     PICTURES.mkdir(exist_ok=True)
     for name, evaluation in (("before", runs[0].before), ("after", runs[0].after)):
-        (PICTURES / f"bricks-{name}.png").write_bytes(sheet(evaluation.groups))
+        (PICTURES / f"bricks-{name}.png").write_bytes(sheet(runs[0].space, evaluation.groups))
     rows = [row for run in runs for row in run.curve]
     return Result("bricks-learn", figures(runs), rows, note(runs))
 
@@ -84,7 +100,8 @@ def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float,
     try:
         before = judged.run()
         curve = list(train(trainer, watched, seed, minutes, tell))
-        return Learnt(seed, before, judged.run(), curve, float(curve[-1]["minutes"]), warm_minutes)
+        minutes = float(curve[-1]["minutes"])
+        return Learnt(seed, space_of(config), before, judged.run(), curve, minutes, warm_minutes)
     finally:
         trainer.pool.close()
 
@@ -127,7 +144,7 @@ def configured(seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
 
 def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:
     ends = [run.after.success.mean for run in runs]
-    distinct = [distinct_share(run.after.groups) for run in runs]
+    distinct = [run.distinct() for run in runs]
     share = data_success()
     return (
         Figure("held-out success", min(ends), ">=", REACH, spread=max(ends) - min(ends)),
@@ -147,28 +164,18 @@ def data_success() -> float:
     return sum(right for right, _ in found.values()) / sum(asked for _, asked in found.values())
 
 
-def distinct_share(groups: Sequence[Group], *, wherever: bool = False) -> float:
-    """Different structures, each with its brief, among all that succeed; ``wherever``: moved ones count as equal."""
-    made = [
-        (group.task.id, form(sample.text, wherever=wherever))
-        for group in groups
-        for sample, verdict in zip(group.samples, group.verdicts, strict=True)
-        if verdict.success
-    ]
-    return len(set(made)) / max(len(made), 1)
-
-
-def form(text: str, *, wherever: bool) -> tuple[Any, ...]:
+def form(space: ActionSpace, text: str, *, wherever: bool) -> tuple[Any, ...]:
     """The bricks in no order, and if ``wherever`` moved to the corner."""
-    bricks = domain().action_space.read(text).structure.bricks
+    bricks = space.read(text).structure.bricks
     x, y = (min(brick.x for brick in bricks), min(brick.y for brick in bricks)) if wherever else (0, 0)
     return tuple(sorted(brick._replace(x=brick.x - x, y=brick.y - y) for brick in bricks))
 
 
-def domain() -> Any:
+def space_of(config: Any) -> ActionSpace:
     from steelyard.compose import build_domain
 
-    return build_domain(configured(0, "unused", {}))
+    domain: Any = build_domain(config)
+    return domain.action_space
 
 
 def by_kind(groups: Sequence[Group]) -> dict[str, float]:
@@ -183,11 +190,10 @@ def summary(run: Learnt) -> str:
     before, after = (
         f"{e.success.mean:.3f} ({e.success.low:.3f}–{e.success.high:.3f})" for e in (run.before, run.after)
     )
-    same = distinct_share(run.after.groups, wherever=True)
     return (
         f"seed {run.seed}: {before} to {after} after {run.minutes:.1f} minutes and {run.curve[-1]['step']} steps "
-        f"(warm start {run.warm_minutes:.1f}); distinct among successes {distinct_share(run.after.groups):.3f}, "
-        f"{same:.3f} if moved ones count as equal"
+        f"(warm start {run.warm_minutes:.1f}); distinct among successes {run.distinct():.3f}, "
+        f"{run.distinct(wherever=True):.3f} if moved ones count as equal"
     )
 
 
@@ -198,11 +204,8 @@ def note(runs: Sequence[Learnt]) -> str:
     return "Held-out success before and after: " + ". ".join(lines) + f". By kind, a figure a seed: {table}."
 
 
-def sheet(groups: Sequence[Group], cards: int = 14) -> bytes:
+def sheet(space: ActionSpace, groups: Sequence[Group], cards: int = 14) -> bytes:
     """The first sample of the first briefs, two of each kind."""
-    from steelyard.domains.bricks import render
-
-    space = domain().action_space
     shown = [
         render.Card(
             space.read(group.samples[0].text).structure,

@@ -1,4 +1,4 @@
-"""Pivot and offset against absolute coordinates, group_norm against max_at_k, with and without the purpose in the reward.
+"""Pivots against absolute coordinates, group_norm against max_at_k, with and without the purpose in the reward.
 
 Each run has a quarter of the time of ``bricks-learn``, one seed, and the recipe with one thing changed. Without the
 purpose, and the success that contains it, what is left of the reward is standing, hanging together and using bricks: it
@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, distinct_share, learn, sheet
+from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, learn, sheet
 from benchmarks.result import Cell, Figure, Result
 
 SEED = 0
@@ -46,7 +46,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         rows.append(row(name, run))
         progress.console.print(f"{name}: {rows[-1]}")
         if name == "no purpose" and not quick:
-            (PICTURES / "bricks-heaps.png").write_bytes(sheet(run.after.groups))
+            (PICTURES / "bricks-heaps.png").write_bytes(sheet(run.space, run.after.groups))
     return Result("bricks-variants", figures(rows, quick=quick), rows)
 
 
@@ -56,7 +56,7 @@ def row(name: str, run: Any) -> dict[str, Cell]:
         "before": run.before.success.mean,
         "after": run.after.success.mean,
         "95%": f"{run.after.success.low:.2f}–{run.after.success.high:.2f}",
-        "distinct": distinct_share(run.after.groups),
+        "distinct": run.distinct(),
         "steps": int(run.curve[-1]["step"]),
         "minutes": run.minutes,
         "warm start, minutes": run.warm_minutes,
