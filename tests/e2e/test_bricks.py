@@ -54,6 +54,14 @@ def test_a_run_makes_its_own_warm_start_and_resumes_without_another(call: Call) 
     assert json.loads(call("eval", "bricks", "--json", "--tasks", "4").out)["reward"] == whole["reward"]
 
 
+def test_what_an_attempt_left_behind_is_not_begun_from(call: Call, folder: Path) -> None:
+    left = folder / "runs" / "bricks" / "warmstart"
+    left.mkdir(parents=True)
+    trained = call("train", "bricks", *TRAIN)
+    assert trained.code == 0, trained.err
+    assert (left / "model.safetensors").is_file()
+
+
 def test_one_warm_start_for_several_runs(call: Call) -> None:
     made = call("warmstart", "bricks", *SMALL, "--out", "warm")
     assert made.code == 0, made.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -369,6 +370,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
     require_free(folder)
+    shutil.rmtree(own_folder(config), ignore_errors=True)  # of an attempt that never became a run, with other settings
     trainer = build_trainer(begun(config), supplied)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
