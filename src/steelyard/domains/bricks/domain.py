@@ -83,10 +83,10 @@ class Bricks:
         if (Caption.kind in self.kinds) is not bool(self.captions):
             raise ConfigError(f"bricks: captions={self.captions!r}; a file of captions goes with the kind 'caption'")
         _require_options(self.action, self.action_options)
-        if self.captions and self.action_space.vocabulary() is not None:
+        _world(self.world_size)
+        if self.action_space.vocabulary() is not None and self.captions:
             raise ConfigError(f"bricks: captions are free text, and action={self.action!r} has a closed vocabulary")
         reward_of(self.reward)
-        _world(self.world_size)
 
     @property
     def name(self) -> str:
