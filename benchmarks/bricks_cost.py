@@ -75,7 +75,7 @@ def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], lis
     domain = Bricks(action="text", most=100)
     task = domain.task("train", 0)
     texts = [write(heap(20 + seed % 31, random.Random(f"judged {seed}"))) for seed in range(count)]
-    items = [Item(task, misbehaving.item(number, text).sample) for number, text in enumerate(texts)]
+    items = [Item(task, misbehaving.item(number, text).sample, 1) for number, text in enumerate(texts)]
     pools = [ProcessPool(domain.verifier(), workers=workers) for workers in (1, 2)]
     bar = progress.add_task("pools", total=2 * rounds)
     found: tuple[list[float], list[float]] = ([], [])

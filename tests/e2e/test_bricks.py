@@ -19,6 +19,7 @@ SMALL = (
     *("--domain.options.kinds", '["tower", "cantilever"]', "--domain.options.hardest", "6.0"),
     *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--warmstart.examples", "128"),
     *("--warmstart.batch", "16", "--warmstart.warmup_steps", "1", "--evaluate.tasks", "4"),
+    *("--optimiser.warmup_steps", "0"),
 )
 TRAIN = (
     *SMALL,

@@ -106,8 +106,7 @@ class Bricks:
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """Special tokens, the words of all briefs, the words of the action space."""
-        words = self.action_space.vocabulary()
-        return None if words is None else tuple(dict.fromkeys((*SPECIAL_TOKENS, *self._brief_words(), *words)))
+        return self._vocabulary
 
     def size(self, split: Split) -> int | None:
         """Every brief once in validation and held-out; training has no end."""
@@ -129,7 +128,7 @@ class Bricks:
 
     def prompt(self, brief: Brief) -> str:
         """The brief's words for a closed vocabulary, an instruction for language models."""
-        if self.action_space.vocabulary() is not None:
+        if self._vocabulary is not None:
             return " ".join(brief.words())
         size = " x ".join(map(str, self.world_size))
         return INSTRUCTION.format(what=brief.sentence(), size=size, parts=self.world.library)
@@ -154,6 +153,11 @@ class Bricks:
         for index in itertools.count():
             task, structure = self.example(index, seed=seed)
             yield task, self.action_space.write(structure)
+
+    @cached_property
+    def _vocabulary(self) -> tuple[str, ...] | None:
+        words = self.action_space.vocabulary()
+        return None if words is None else tuple(dict.fromkeys((*SPECIAL_TOKENS, *self._brief_words(), *words)))
 
     def _brief_words(self) -> list[str]:
         briefs = [brief for split in SPLITS for found in self._briefs[split].values() for brief in found]

@@ -30,7 +30,7 @@ def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
     verifier = Judge(Lines(WORLD, 40), reward_of(settings)).verifier()
-    return judge(verifier, [Item(Task("t", "p", brief.spec), sample)])[0]
+    return judge(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
 
 
 def test_a_success_gets_the_first_four_weights() -> None:
@@ -137,7 +137,7 @@ def test_a_task_that_is_no_brief_is_not_the_samples_fault() -> None:
     sample = Sample(
         SampleKey(0, 0, 0, 0), none, 0, "2x4 (0,0,0)", "stop", Decisions(none, none, np.zeros(0, np.float32))
     )
-    found = judge(Judge(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample)])[0]
+    found = judge(Judge(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)])[0]
     assert found.status == "unscored"
     assert "castle" in found.reason
 
