@@ -59,7 +59,6 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--reference.device=cpu", "--reference.carrier=adapter_off"], "shares the policy's weights"),
     ],
     "sequences": [
-        ["--warmstart", "{examples = 64, batch = 8, warmup_steps = 7}"],
         (["--warmstart", "{examples = 64, batch = 8, warmup_steps = 8}"], "there are only 8 updates"),
         (["--warmstart.batch", "64", "--model.scratch", "none", "--run.supplied", '["model"]'], "one was handed over"),
         (["--model.scratch.width=250"], "model.scratch.width = 250: must be a multiple of heads (4)"),
@@ -139,6 +138,7 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--reference.device=cpu", "--model.lora=none"],
     ],
     "sequences": [
+        ["--warmstart", "{examples = 64, batch = 8, warmup_steps = 7}"],
         [*OWN_TASKS, "--model.scratch.vocabulary", '["a", "b"]'],
         ["--sampling.group_size=2", "--sampling.temperature=0.5"],
         ["--credit.min_scored=16"],
