@@ -205,6 +205,10 @@ class AutomatonConstraint(ABC, Generic[State]):
     def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
         """The tokens that may come, for each the number of the state it leads to, and these states."""
 
+    def _tokens(self, state: State) -> NDArray[np.int64]:
+        """The tokens that may come."""
+        return self._reach(state)[0]
+
     def begin(self, task: Task) -> AutomatonWalk[State]:
         state = self.automaton.start(task)
         if self.automaton.shortest_end(state) >= NO_END:
@@ -242,8 +246,10 @@ class AutomatonConstraint(ABC, Generic[State]):
         return self._with_end(state, token_N, end_S[which_N] + 1)
 
     def _choices_without_costs(self, state: State) -> Choices:
-        token_N, _, _ = self._reach(state)
-        return self._with_end(state, token_N, np.zeros(len(token_N), np.int64))
+        token_N = self._tokens(state)
+        if self.automaton.may_end(state):
+            token_N = np.append(token_N, self.end_id)
+        return Choices(token_N.astype(np.int32), [0], [0, len(token_N)], self.vocabulary)
 
     def _with_end(self, state: State, token_N: NDArray[np.int64], cost_N: NDArray[np.int64]) -> Choices:
         if self.automaton.may_end(state):
@@ -320,6 +326,7 @@ class WordConstraint(AutomatonConstraint[State]):
         pairs = list(words.items() if isinstance(words, Mapping) else zip(words, range(len(words)), strict=True))
         self._token_of = dict(pairs)
         self._word_of = {token: word for word, token in pairs}
+        self._symbols = {word: token for word, token in pairs if token != end_id}
         if not len(pairs) == len(self._token_of) == len(self._word_of):
             raise ConstraintError("words has duplicates; give each word once, with a token of its own")
         size = 1 + max([end_id, *self._word_of]) if vocabulary is None else vocabulary
@@ -339,8 +346,15 @@ class WordConstraint(AutomatonConstraint[State]):
 
     def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
         moves = self.moves(state)
-        token_N = np.fromiter((self._token(symbol) for symbol in moves), np.int64, len(moves))
-        return token_N, np.arange(len(moves)), list(moves.values())
+        return self._tokens(state), np.arange(len(moves)), list(moves.values())
+
+    def _tokens(self, state: State) -> NDArray[np.int64]:
+        moves = self.moves(state)
+        try:
+            return np.fromiter(map(self._symbols.__getitem__, moves), np.int64, len(moves))
+        except KeyError as unknown:
+            self._token(str(unknown.args[0]))  # raises what there is to say
+            raise
 
     def _token(self, symbol: str) -> int:
         token = self._token_of.get(symbol)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -65,6 +66,24 @@ class Saying(NamedTuple):
 
     bricks: Bricks
     said: tuple[int, ...] = ()
+
+
+class Corners(Mapping[str, Saying]):
+    """Where words lead that each say a whole place. There may be hundreds, of which one is taken: only that one's state
+    is made.
+    """
+
+    def __init__(self, bricks: Bricks, pivot: int, corner_of: dict[str, list[int]]) -> None:
+        self.bricks, self.pivot, self.corner_of = bricks, pivot, corner_of
+
+    def __getitem__(self, word: str) -> Saying:
+        return Saying(self.bricks, (self.pivot, *self.corner_of[word]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.corner_of)
+
+    def __len__(self) -> int:
+        return len(self.corner_of)
 
 
 def check_most(most: int) -> None:

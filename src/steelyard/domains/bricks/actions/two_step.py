@@ -58,8 +58,8 @@ class TwoStep:
         return TwoStepAutomaton(self)
 
     def write(self, structure: Structure) -> str:
-        """On the ground from the ground; else from the last brick that it touches from above or below, or if there
-        is none within reach, from the last one within reach.
+        """On the ground from the last brick there, or from the ground itself if that is out of reach; else from the
+        last brick that it touches from above or below, or if there is none within reach, from the last one within reach.
         """
         return " ".join(self._words(structure.bricks, place) for place in range(len(structure)))
 
@@ -83,11 +83,16 @@ class TwoStep:
 
     def _words(self, bricks: Sequence[Brick], place: int) -> str:
         brick = bricks[place]
-        if brick.z == 0:
+        back = self._neighbour(bricks[:place], brick) if brick.z == 0 else self._pivot(bricks[:place], brick)
+        if back is None:
             return f"{GROUND} {self.wording.ground(brick.x, brick.y)} {brick.h}x{brick.w}"
-        back = self._pivot(bricks[:place], brick)
         x, y, z = (here - there for here, there in zip(brick[2:], bricks[place - back][2:], strict=True))
         return f"back{back} {self.wording.offset(x, y, z)} {brick.h}x{brick.w}"
+
+    def _neighbour(self, standing: Sequence[Brick], brick: Brick) -> int | None:
+        """The last brick on the ground, if it is within reach."""
+        last = next((back for back, pivot in enumerate(reversed(standing), 1) if pivot.z == 0), None)
+        return last if last is not None and self._reaches(standing[-last], brick) else None
 
     def _pivot(self, standing: Sequence[Brick], brick: Brick) -> int:
         near = [back for back, pivot in enumerate(reversed(standing), 1) if self._reaches(pivot, brick)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steelyard.constraints.automaton import Automaton, Memo
-from steelyard.domains.bricks.actions.base import Saying, along
+from steelyard.domains.bricks.actions.base import Corners, Saying, along
 from steelyard.domains.bricks.actions.places import ALL, Bricks, Places
 from steelyard.domains.bricks.structure import Brick
 from steelyard.types import Task
@@ -60,7 +62,7 @@ class TwoStepAutomaton(Automaton[Saying]):
             return {} if len(bricks) == self.space.most else dict(self._pivots(bricks))
         if len(said) == 4:
             return dict(self._parts(bricks, said[1:]))
-        return dict(self._whole_places(bricks, said[0]) if self.joint else self._axis(bricks, said))
+        return self._whole_places(bricks, said[0]) if self.joint else dict(self._axis(bricks, said))
 
     def may_end(self, state: Saying) -> bool:
         return bool(state.bricks) and not state.said
@@ -99,17 +101,31 @@ class TwoStepAutomaton(Automaton[Saying]):
                 word = f"{'xyz'[axis]}{number - bricks[pivot][2 + axis]:+d}"
                 yield word, Saying(bricks, (*said, number))
 
-    def _whole_places(self, bricks: Bricks, pivot: int) -> Iterator[tuple[str, Saying]]:
+    def _whole_places(self, bricks: Bricks, pivot: int) -> Corners:
         window = self._window(bricks, pivot)
         open_XYZ = self.places.corners(bricks, *window)
-        corners = (np.argwhere(open_XYZ) + [side.start for side in window]).tolist()
         if pivot == ON_GROUND:
-            for x, y, z in corners:
-                yield self.wording.ground(x, y), Saying(bricks, (pivot, x, y, z))
-            return
-        _, _, px, py, pz = bricks[pivot]
-        for x, y, z in corners:
-            yield self.wording.offset(x - px, y - py, z - pz), Saying(bricks, (pivot, x, y, z))
+            words_XYZ = self._ground_words
+        else:
+            firsts = [at - reach for at, reach in zip(bricks[pivot][2:], self.space.reach, strict=True)]
+            x, y, z = (slice(side.start - at, side.stop - at) for side, at in zip(window, firsts, strict=True))
+            words_XYZ = self._offset_words[x, y, z]
+        corners = (np.argwhere(open_XYZ) + [side.start for side in window]).tolist()
+        return Corners(bricks, pivot, dict(zip(words_XYZ[open_XYZ].tolist(), corners, strict=True)))
+
+    @cached_property
+    def _ground_words(self) -> NDArray[np.object_]:
+        """What says each place on the ground, ``[X, Y, 1]``."""
+        x_size, y_size, _ = self.space.world.size
+        words = [[[self.wording.ground(x, y)] for y in range(y_size)] for x in range(x_size)]
+        return np.array(words, np.object_)
+
+    @cached_property
+    def _offset_words(self) -> NDArray[np.object_]:
+        """What says each offset, the smallest along all axes first."""
+        along_x, along_y, along_z = (range(-reach, reach + 1) for reach in self.space.reach)
+        words = [[[self.wording.offset(x, y, z) for z in along_z] for y in along_y] for x in along_x]
+        return np.array(words, np.object_)
 
     def _parts(self, bricks: Bricks, corner: tuple[int, ...]) -> Iterator[tuple[str, Saying]]:
         dimensions = self.space.world.library.dimensions
