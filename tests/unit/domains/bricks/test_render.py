@@ -130,6 +130,11 @@ def test_svg_is_xml_and_holds_every_shape() -> None:
     assert svg(scene) == svg(draw(TWO, title="two < three & more")), "the same picture every time"
 
 
+def test_control_characters_in_a_label_leave_the_svg_readable() -> None:
+    root = ET.fromstring(svg(draw(ONE, title="a\x1b[31m\x00b")))
+    assert root[-1].text == "a\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}b"
+
+
 def test_png_has_the_size_asked_for_and_the_colour_of_the_brick() -> None:
     Image = pytest.importorskip("PIL.Image")
     scene = draw(ONE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
+from steelyard.domains.base import ColourBy
 from steelyard.domains.bricks.render import colours
 from steelyard.domains.bricks.render.order import Item, painting_order
 from steelyard.domains.bricks.render.scene import Colour, Ellipse, Label, Point, Polygon, Scene, Shape, framed
@@ -14,7 +14,6 @@ from steelyard.domains.bricks.structure import Brick, Structure
 
 Ground = tuple[int, int, int, int]
 """x, y, x end, y end."""
-ColourBy = Literal["part", "stress"]
 
 UNIT = 22.0
 """Length of a stud along x or y."""
