@@ -20,6 +20,7 @@ from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.constraint import build_constraint, check_budgets
+from steelyard.compose.pictures import build_picture
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config, ScheduleConfig
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
@@ -294,7 +295,10 @@ def build_evaluator(
 
 def build_trackers(config: Config, folder: Path) -> Trackers:
     tracking = config.tracking
-    trackers: list[Tracker] = [JsonlTracker(folder / "metrics.jsonl"), ArtifactTracker(folder / "artifacts")]
+    trackers: list[Tracker] = [
+        JsonlTracker(folder / "metrics.jsonl"),
+        ArtifactTracker(folder / "artifacts", build_picture(config)),
+    ]
     if tracking.console:
         trackers.append(ConsoleTracker(config.run.steps, title=config.run.name))
     if tracking.tensorboard:
