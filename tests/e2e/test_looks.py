@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from steelyard.domains.bricks import World, parse
@@ -117,3 +120,41 @@ def test_a_run_without_pictures_says_so(call: Call) -> None:
     refused = call("render", "runs/stairs")
     assert refused.code == 2
     assert "steelyard sample" in refused.err
+
+
+LEOCAD = ("leocad", "xvfb-run")
+CRANE = Path(__file__).parents[2] / "docs" / "images" / "crane.txt"
+
+
+@pytest.mark.skipif(not all(map(shutil.which, LEOCAD)), reason="LeoCAD and xvfb are not installed")
+def test_leocad_shows_the_export_as_we_draw_it(call: Call) -> None:
+    """Parts of two colours lie in the same places of both pictures, so nothing is missing, turned or mirrored."""
+    assert call("export", "bricks", str(CRANE), "--out", "crane.ldr").code == 0
+    assert call("render", "bricks", str(CRANE), "--out", "crane.png").code == 0
+    view = ["-w", "380", "-h", "380", "--orthographic", "--camera-angles", "35.26", "135"]
+    command = ["xvfb-run", "-a", "leocad", "-i", "leocad.png", *view, "crane.ldr"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    ours, theirs = (picture_of(Path(name)) for name in ("crane.png", "leocad.png"))
+    for one, other in (("yellow", "blue"), ("yellow", "green"), ("green", "blue")):
+        here, there = (centre(picture, one) - centre(picture, other) for picture in (ours, theirs))
+        cosine = here @ there / np.linalg.norm(here) / np.linalg.norm(there)
+        assert cosine > 0.97, f"from {other} to {one}: {here} in our picture, {there} in LeoCAD's"
+
+
+def picture_of(path: Path) -> np.ndarray:
+    Image = pytest.importorskip("PIL.Image")
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGBA"), float)
+
+
+def centre(picture: np.ndarray, colour: str) -> np.ndarray:
+    """The middle (x, y) of all that is of a colour."""
+    red, green, blue, seen = np.moveaxis(picture, 2, 0)
+    is_it = {
+        "yellow": (red > 140) & (green > 120) & (blue < 100),
+        "blue": (blue > 90) & (blue > 1.8 * red) & (blue > 1.3 * green),
+        "green": (green > 80) & (green > 1.3 * red) & (green > 1.8 * blue),
+    }[colour] & (seen > 200)
+    y, x = np.nonzero(is_it)
+    assert len(x) > 200, f"there is nothing {colour}"
+    return np.array([x.mean(), y.mean()])
