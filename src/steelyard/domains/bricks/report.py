@@ -42,7 +42,7 @@ def _rows(reading: Reading, found: Stability) -> Iterator[Row]:
     afloat, asked = set(floating(reading.structure)), not math.isnan(found.pull)
     for place, (line, brick) in enumerate(zip(reading.lines, reading.structure.bricks, strict=True)):
         good = place not in found.failing
-        pull = f"{found.score_B[place]:.1%}" if asked and good else "–"
+        pull = f"{max(found.score_B[place], 0.0):.1%}" if asked and good else "–"
         state = "floating" if place in afloat else "held" if good else "lets go"
         yield Row((str(line), f"{brick.h}x{brick.w}", f"({brick.x},{brick.y},{brick.z})", pull, state), good)
 
@@ -54,7 +54,8 @@ def _standing(reading: Reading, found: Stability, loads: Sequence[Load]) -> str:
     if math.isnan(found.pull):
         return "hangs together: every brick reaches the ground; whether it stands was not asked (method connectivity)"
     under = f" under {1000 * sum(load.kilograms for load in loads):g} g" if loads else ""
-    pull = f"largest pull {found.pull:.3g} N, {found.pull / PUBLISHED.capacity:.1%} of what a contact holds"
+    newtons = round(max(found.pull, 0.0), 4)  # below that it is the solver's noise
+    pull = f"largest pull {newtons:g} N, {newtons / PUBLISHED.capacity:.1%} of what a contact holds"
     if found.stands:
         return f"stands{under}: {pull}; every brick reaches the ground"
     lines = ", ".join(str(reading.lines[place]) for place in found.failing)

@@ -195,7 +195,7 @@ def test_a_report_on_a_brief_says_purpose_load_and_reward() -> None:
 def test_a_report_names_what_lets_go() -> None:
     report = workshop(LONG).report(STAIRS)
     assert not report.good
-    assert report.summary[0].startswith("collapses: largest pull 0.985 N, 100.5% of what a contact holds; see line ")
+    assert report.summary[0].startswith("collapses: largest pull 0.9854 N, 100.6% of what a contact holds; see line ")
     failing = [row for row in report.rows if not row.good]
     assert failing
     assert {row.cells[3:] for row in failing} == {("–", "lets go")}
