@@ -24,6 +24,9 @@ COMMANDS = {
     "train": ("train", "train a recipe or a TOML file, or go on with a run"),
     "eval": ("evaluate", "reward, success and pass@k of a run or a model on held-out tasks"),
     "sample": ("sample", "see what a run or a model makes, and what the checker says of it"),
+    "verify": ("verify", "judge a thing from a file, piece by piece, and draw where it fails"),
+    "render": ("render", "draw things from files, or what a run makes"),
+    "export": ("export", "write a thing from a file for other programs"),
     "doctor": ("doctor", "what is installed, what is missing, and whether a model fits"),
 }
 """Module and purpose of every command."""

@@ -36,6 +36,9 @@ sys.exit(main())
         (["eval", "runs/x", "--k", "8", "--samples", "4"], "pass@8 needs at least 8 samples"),
         (["sample", "runs/x", "--spec", "{}"], "go with --prompt"),
         (["doctor", "--run.steps", "5"], "doctor takes no --run.steps"),
+        (["verify", "bricks", "nowhere.txt"], "nowhere.txt: no such file"),
+        (["render", "sequences", "some.txt"], "domain sequences has no pictures"),
+        (["export", "bricks", "some.txt", "--out", "some.stl"], "one of .ldr, .gltf, .obj"),
     ],
 )
 def test_a_mistake_is_told_at_once(words: list[str], said: str, environment: dict[str, str]) -> None:

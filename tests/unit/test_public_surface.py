@@ -12,7 +12,17 @@ import pytest
 
 SURFACE = {
     "steelyard": ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "train", "verifier"],
-    "steelyard.domains": ["Domain", "Split", "domain_paths", "make_domain"],
+    "steelyard.domains": [
+        "Domain",
+        "Made",
+        "Report",
+        "Row",
+        "Split",
+        "Workshop",
+        "domain_paths",
+        "make_domain",
+        "workshop_of",
+    ],
     "steelyard.errors": [
         "CheckpointError",
         "ConstraintError",

@@ -79,13 +79,13 @@ def _evaluate(
         config = target.config
         tasks = tasks_of_split(config, split, count or config.evaluate.tasks)
         pool = build_pool(config, build_verifier(config))
-        policy, label = open_policy(target)
-    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+        opened = open_policy(target)
+    sampler = LocalSampler(opened.policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
     doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
     with closing(pool), doing as advance:
         counted = CountedSampler(sampler, advance)
         evaluator = build_evaluator(config, counted, pool, tasks, samples=samples, ks=ks)
-        return label, len(tasks), evaluator.run()
+        return opened.label, len(tasks), evaluator.run()
 
 
 def _plain(found: Evaluation) -> dict[str, Any]:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, get_args
+from typing import get_args
 
 from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from steelyard.commands.screen import CountedSampler, loading, positive, stdout
-from steelyard.commands.target import Target, add_target, open_policy, resolve
-from steelyard.config import Config
+from steelyard.commands.groups import UNJUDGED, sample_groups
+from steelyard.commands.screen import positive, stdout
+from steelyard.commands.target import add_target, resolve
+from steelyard.commands.things import json_object
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
 from steelyard.tracking.artifacts import verdict_line
-from steelyard.tracking.bars import counting
 from steelyard.tracking.shown import printable, prompt_text
 from steelyard.types import Group, Prompt, Task, Verdict
-
-if TYPE_CHECKING:
-    from steelyard.verification import Pool
-
-UNJUDGED = "nobody judges it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +36,11 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     if own is None and "tasks" in target.config.run.supplied:
         raise ConfigError(f"{arguments.target} is no run: give a --prompt, or a --recipe with tasks")
-    label, groups = _sample(target, own, arguments)
+    tasks = [] if own is None else [own]
+    opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks)
     console = stdout()
     for group in groups:
-        _show(console, label, group)
+        _show(console, opened.label, group)
     if own is not None and arguments.spec is None and _wants_columns(groups):
         hint = """The checker wants columns that a prompt alone does not have: --spec '{"answer": "…"}'"""
         console.print(hint, style="dim", markup=False)
@@ -59,39 +53,7 @@ def _own_task(arguments: argparse.Namespace) -> Task | None:
             raise ConfigError("--spec and --chat go with --prompt")
         return None
     prompt: Prompt = ({"role": "user", "content": arguments.prompt},) if arguments.chat else arguments.prompt
-    try:
-        spec: Any = json.loads(arguments.spec or "{}")
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--spec is not JSON: {error}") from None
-    if not isinstance(spec, dict):
-        raise ConfigError(f"--spec must be a JSON object, got {arguments.spec}")
-    return Task("prompt", prompt, spec)
-
-
-def _sample(target: Target, own: Task | None, arguments: argparse.Namespace) -> tuple[str, list[Group]]:
-    with loading("torch and the model"):
-        from steelyard.compose import build_decoding, tasks_of_split
-        from steelyard.sampling.local import LocalSampler
-        from steelyard.training.evaluation import EVALUATION_STEP
-        from steelyard.training.phases import collect, requests_for
-
-        config = target.config
-        tasks = [own] if own is not None else tasks_of_split(config, arguments.split, arguments.tasks)
-        pool = _pool(config)
-        policy, label = open_policy(target)
-    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
-    with closing(pool), counting("sampling", len(tasks) * arguments.n) as advance:
-        requests = requests_for(tasks, EVALUATION_STEP, arguments.n)
-        return label, collect(CountedSampler(sampler, advance), pool, requests, build_decoding(config))
-
-
-def _pool(config: Config) -> Pool:
-    from steelyard.compose import build_trial_pool, build_verifier
-    from steelyard.verification import InlinePool, as_verifier
-
-    if "verifier" in config.run.supplied:
-        return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(UNJUDGED)))
-    return build_trial_pool(config, build_verifier(config))
+    return Task("prompt", prompt, json_object(arguments.spec or "{}", "--spec"))
 
 
 def _wants_columns(groups: Sequence[Group]) -> bool:

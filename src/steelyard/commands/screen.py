@@ -25,6 +25,11 @@ def stdout() -> Console:
     return Console(highlight=False, soft_wrap=False)
 
 
+def tell(line: str) -> None:
+    """A line of results as it stands: paths and commands are neither folded nor coloured."""
+    stdout().print(line, markup=False, soft_wrap=True)
+
+
 def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 

@@ -1,4 +1,4 @@
-"""What `eval`, `sample` and `--resume` are pointed at: a run, a checkpoint in one, or a model with a recipe."""
+"""What `eval`, `sample`, `render` and `--resume` are pointed at: a run, a checkpoint in one, or a model and recipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steelyard import config as configs
 from steelyard.config import Config
@@ -32,8 +32,22 @@ class Target:
     """``latest``, ``best``, a step, or ``start``: the model as the configuration builds it."""
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="RUN|MODEL", help="a run folder, or a model's folder or hub id")
+class Opened(NamedTuple):
+    """A model with its weights."""
+
+    policy: CausalPolicy
+    label: str
+    """What to call it."""
+    step: int | None
+    """Of its checkpoint; ``None`` if it is not from one."""
+
+
+def add_target(
+    parser: argparse.ArgumentParser,
+    metavar: str = "RUN|MODEL",
+    what: str = "a run folder, or a model's folder or hub id",
+) -> None:
+    parser.add_argument("target", metavar=metavar, help=what)
     parser.add_argument(
         "--checkpoint",
         default="latest",
@@ -45,7 +59,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
     """The run or the model with its recipe; nothing is loaded yet."""
-    found = _run_at(Path(arguments.target))
+    found = run_at(Path(arguments.target))
     if found is None:
         return Target(_model_config(arguments.target, arguments.recipe, parse_overrides(overrides)))
     if arguments.recipe is not None:
@@ -71,23 +85,23 @@ def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
     return read_run(run, named)
 
 
-def open_policy(target: Target) -> tuple[CausalPolicy, str]:
-    """The model with the checkpoint's weights, and what to call it."""
+def open_policy(target: Target) -> Opened:
+    """The model with the checkpoint's weights."""
     from steelyard.compose import begun, build_policy, find_checkpoint
 
     config = target.config
     of_start = target.run is not None and target.checkpoint == START
     policy = build_policy(begun(config) if of_start else config)
     if target.run is None:
-        return policy, str(config.model.path)
+        return Opened(policy, str(config.model.path), None)
     if target.checkpoint == START:
-        return policy, f"{target.run} before training"
+        return Opened(policy, f"{target.run} before training", None)
     checkpoint = find_checkpoint(target.run, target.checkpoint, config.checkpoint.best_mode)
     policy.load_weights(checkpoint.folder("model"))
-    return policy, f"{target.run} at step {checkpoint.step}"
+    return Opened(policy, f"{target.run} at step {checkpoint.step}", checkpoint.step)
 
 
-def _run_at(path: Path) -> tuple[Path, str | None] | None:
+def run_at(path: Path) -> tuple[Path, str | None] | None:
     """The run that a path means, and the step if the path is one of its checkpoints."""
     for run in (path, Path("runs") / path):
         if (run / "config.toml").is_file():

@@ -21,6 +21,7 @@ from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.constraint import build_constraint, check_budgets
+from steelyard.compose.pictures import build_picture
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.warmstart import beginning_with, finished_in, make_warm_start, own_folder
 from steelyard.config import Config, ScheduleConfig
@@ -311,7 +312,10 @@ def build_evaluator(
 
 def build_trackers(config: Config, folder: Path) -> Trackers:
     tracking = config.tracking
-    trackers: list[Tracker] = [JsonlTracker(folder / "metrics.jsonl"), ArtifactTracker(folder / "artifacts")]
+    trackers: list[Tracker] = [
+        JsonlTracker(folder / "metrics.jsonl"),
+        ArtifactTracker(folder / "artifacts", build_picture(config)),
+    ]
     if tracking.console:
         trackers.append(ConsoleTracker(config.run.steps, title=config.run.name))
     if tracking.tensorboard:

@@ -1,6 +1,16 @@
 """Families of tasks with their checkers. Nothing here imports torch."""
 
-from steelyard.domains.base import Domain, Split
+from steelyard.domains.base import Domain, Made, Report, Row, Split, Workshop, workshop_of
 from steelyard.domains.registry import domain_paths, make_domain
 
-__all__ = ["Domain", "Split", "domain_paths", "make_domain"]
+__all__ = [
+    "Domain",
+    "Made",
+    "Report",
+    "Row",
+    "Split",
+    "Workshop",
+    "domain_paths",
+    "make_domain",
+    "workshop_of",
+]

@@ -1,4 +1,4 @@
-"""What a domain is: a family of tasks with its checker.
+"""What a domain is: a family of tasks with its checker and, if its things can be looked at, a workshop.
 
 Domains register by entry point, so a package of yours can add one::
 
@@ -8,14 +8,17 @@ Domains register by entry point, so a package of yours can add one::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from steelyard.constraints.automaton import Automaton
-from steelyard.types import Task
+from steelyard.types import Task, Verdict
 from steelyard.verification import Verifier
 
 Split = Literal["train", "validation", "held_out"]
+ColourBy = Literal["part", "stress"]
+"""What colours stand for: what each piece is, or how near it is to failing."""
 
 
 class Domain(Protocol):
@@ -52,3 +55,82 @@ class Exemplary(Protocol):
     def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
         """Training tasks without end, each with a text that a policy may begin from; a function of the seed."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A thing to look at, as a file holds it (``Workshop.plain``)."""
+
+    text: str
+    title: str = ""
+    spec: Mapping[str, Any] | None = None
+    """What it was made for, as in ``Task.spec``."""
+    verdict: Verdict | None = None
+
+
+class Row(NamedTuple):
+    """One piece of a thing in a report; a piece that is not ``good`` is marked."""
+
+    cells: tuple[str, ...]
+    good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a checker found, piece by piece, for people to read."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    flaws: tuple[str, ...]
+    """What could not be read or placed, each with its line."""
+    summary: tuple[str, ...]
+    """A few lines; the first says what it comes to."""
+    good: bool
+
+
+class Workshop(Protocol):
+    """Where the things of a domain are looked at and taken elsewhere. All texts are as files hold them; what a user
+    asks for in vain is a ``ConfigError`` or a ``DataError``.
+    """
+
+    @property
+    def pictures(self) -> tuple[str, ...]:
+        """The forms of pictures, as file names end; ``svg`` is one of them and needs no extra."""
+        ...
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """The forms in which things can be taken elsewhere."""
+        ...
+
+    def plain(self, text: str) -> str:
+        """What a policy wrote, as a file holds it; what is no part of a thing is left out."""
+        ...
+
+    def look(
+        self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
+    ) -> bytes:
+        """The picture of a thing, or a sheet with several or with what was judged."""
+        ...
+
+    def leave(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
+        """The files of an export by name, ``name`` with an ending each; the one asked for is the first."""
+        ...
+
+    def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report: ...
+
+    def judged_by(self, method: str) -> Workshop:
+        """The same, with another way to judge."""
+        ...
+
+
+@runtime_checkable
+class WithWorkshop(Protocol):
+    """What a domain has besides if its things can be looked at."""
+
+    def workshop(self) -> Workshop: ...
+
+
+def workshop_of(domain: Domain) -> Workshop | None:
+    """The workshop of a domain; ``None`` if it has none."""
+    return domain.workshop() if isinstance(domain, WithWorkshop) else None

@@ -1,30 +1,39 @@
-"""The samples shown to a person, kept as files: ``samples-00000010.md`` to read and ``.jsonl`` to work with."""
+"""The samples shown to a person, kept as files: ``samples-00000010.md`` to read and ``.jsonl`` to work with, and
+where somebody can draw them ``.svg``.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from steelyard.tracking.base import Metric
 from steelyard.tracking.shown import ShownSample, printable, prompt_text
 from steelyard.types import Verdict
 
-_NAME = re.compile(r"samples-(\d+)\.(?:md|jsonl)")
+Picture = Callable[[Sequence[ShownSample]], bytes]
+"""Draws samples; gives an SVG."""
+
+_NAME = re.compile(r"samples-(\d+)\.(?:md|jsonl|svg)")
+log = logging.getLogger("steelyard.tracking")
 
 
 class ArtifactTracker:
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path, picture: Picture | None = None) -> None:
+        self.folder, self.picture = Path(folder), picture
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
         """Metrics are not artifacts."""
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write(self.folder / f"samples-{step:08d}.jsonl", "".join(_line(step, sample) for sample in shown))
-        _write(self.folder / f"samples-{step:08d}.md", markdown(step, shown))
+        name = f"samples-{step:08d}"
+        picture = f"{name}.svg" if self._draw(step, shown, self.folder / f"{name}.svg") else ""
+        _write(self.folder / f"{name}.jsonl", "".join(_line(step, sample) for sample in shown).encode())
+        _write(self.folder / f"{name}.md", markdown(step, shown, picture=picture).encode())
 
     def rewind(self, step: int) -> None:
         if not self.folder.is_dir():
@@ -35,10 +44,22 @@ class ArtifactTracker:
 
     def close(self) -> None: ...
 
+    def _draw(self, step: int, shown: Sequence[ShownSample], path: Path) -> bool:
+        """Whether there is a picture now. What goes wrong in drawing must not hurt the run."""
+        if self.picture is None or not shown:
+            return False
+        try:
+            _write(path, self.picture(shown))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the samples are kept as text
+            log.warning("the samples of step %d could not be drawn: %s: %s", step, type(error).__name__, error)
+            return False
+        return True
 
-def markdown(step: int, shown: Sequence[ShownSample]) -> str:
-    """The samples of one step as a page."""
-    return "\n".join([f"# Samples at step {step}\n", *(_section(sample) for sample in shown)])
+
+def markdown(step: int, shown: Sequence[ShownSample], *, picture: str = "") -> str:
+    """The samples of one step as a page, with a picture of them if there is one."""
+    seen = [f"![the samples]({picture})\n"] if picture else []
+    return "\n".join([f"# Samples at step {step}\n", *seen, *(_section(sample) for sample in shown)])
 
 
 def verdict_line(verdict: Verdict) -> str:
@@ -78,8 +99,8 @@ def _line(step: int, sample: ShownSample) -> str:
     return json.dumps(row) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     """Whole or not at all: a kill half-way leaves the old file."""
     beside = path.with_name(f".{path.name}.writing")
-    beside.write_text(text, encoding="utf-8")
+    beside.write_bytes(content)
     beside.replace(path)

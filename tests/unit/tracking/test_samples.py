@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from steelyard.tracking import ArtifactTracker, ShownSample, choose_shown
+from steelyard.tracking.artifacts import markdown
 from steelyard.tracking.shown import printable, prompt_text
 from steelyard.types import Decisions, Group, Sample, SampleKey, Task, Verdict
 
@@ -94,3 +97,30 @@ def test_control_characters_are_shown_and_not_obeyed() -> None:
 
 def test_messages_as_text() -> None:
     assert prompt_text(({"role": "system", "content": "A"}, {"role": "user", "content": "B"})) == "system: A\nuser: B"
+
+
+def test_a_picture_lies_beside_the_page_and_is_linked(tmp_path: Path) -> None:
+    ArtifactTracker(tmp_path, lambda shown: f"<svg>{len(shown)}</svg>".encode()).samples(10, SHOWN)
+    assert (tmp_path / "samples-00000010.svg").read_bytes() == b"<svg>2</svg>"
+    assert "![the samples](samples-00000010.svg)" in (tmp_path / "samples-00000010.md").read_text()
+    assert "svg" not in markdown(10, SHOWN), "no link to a picture that is not there"
+
+
+def test_pictures_are_rewound_with_their_samples(tmp_path: Path) -> None:
+    tracker = ArtifactTracker(tmp_path, lambda shown: b"<svg/>")
+    tracker.samples(5, SHOWN)
+    tracker.samples(10, SHOWN)
+    tracker.rewind(5)
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == ["samples-00000005.svg"]
+
+
+def test_a_picture_that_fails_leaves_the_samples_and_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(shown: Sequence[ShownSample]) -> bytes:
+        raise RuntimeError("no ink")
+
+    ArtifactTracker(tmp_path, fail).samples(10, SHOWN)
+    assert {path.name for path in tmp_path.iterdir()} == {"samples-00000010.jsonl", "samples-00000010.md"}
+    assert "svg" not in (tmp_path / "samples-00000010.md").read_text()
+    assert "step 10 could not be drawn: RuntimeError: no ink" in caplog.text

@@ -27,6 +27,7 @@ from steelyard.domains.bricks.briefs import (
 from steelyard.domains.bricks.builder import IMPERFECTION, build
 from steelyard.domains.bricks.reward import Judge, reward_of
 from steelyard.domains.bricks.structure import Structure, World
+from steelyard.domains.bricks.workshop import BrickWorkshop
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.types import Task
 from steelyard.verification import FunctionVerifier
@@ -141,6 +142,10 @@ class Bricks:
 
     def automaton(self) -> Automaton[Any] | None:
         return self.action_space.automaton() if self.constrained else None
+
+    def workshop(self) -> BrickWorkshop:
+        """Pictures, exports and reports of structures in this world."""
+        return BrickWorkshop(self.action_space, reward_of(self.reward))
 
     def example(self, index: int, *, seed: int = 0) -> tuple[Task, Structure]:
         """Training task number ``index`` and what the imperfect builder makes of it: a function of these numbers."""

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.heaps import heap
 from steelyard.domains.bricks import Brick, Stability, Structure, World, render
+from steelyard.domains.bricks.export import ldraw
 from steelyard.domains.bricks.parts import STANDARD, Part
 from steelyard.domains.bricks.render import Card, Scene, colours, contact_sheet, draw, film, png, svg
 from steelyard.domains.bricks.render.isometric import COS, LAYER, SIN, UNIT, project
@@ -35,7 +36,7 @@ def first_hit(structure: Structure, x: float, y: float) -> int | None:
     for step in range(200 * z_size):
         height = z_size - step / 200
         both = (down + height * LAYER) / SIN
-        i, j, k = (both + across) / 2, (both - across) / 2, height
+        i, j, k = (both - across) / 2, (both + across) / 2, height
         cell = (int(np.floor(i)), int(np.floor(j)), int(np.floor(k)))
         if all(0 <= c < size for c, size in zip(cell, (x_size, y_size, z_size), strict=True)) and grid[cell] >= 0:
             return int(grid[cell])
@@ -94,7 +95,22 @@ def test_projection_by_hand() -> None:
     assert project(0, 0, 0) == (0, 0)
     assert project(1, 1, 0) == pytest.approx((0, UNIT))
     assert project(0, 0, 1) == pytest.approx((0, -1.2 * UNIT))
-    assert project(1, 0, 0) == pytest.approx((UNIT * COS, UNIT / 2))
+    assert project(1, 0, 0) == pytest.approx((-UNIT * COS, UNIT / 2))
+    assert project(0, 1, 0) == pytest.approx((UNIT * COS, UNIT / 2))
+
+
+def test_pictures_are_no_mirror_images_of_exports() -> None:
+    """Seen from where x, y and z are large, right-handed axes follow one another against the clock; and the turns from
+    our axes to LDraw's (x, -z, y) and to glTF's (x, z, -y) are no mirrors.
+    """
+    (x1, y1), (x2, y2) = project(1, 0, 0), project(0, 1, 0)
+    assert x1 * y2 - y1 * x2 < 0, "against the clock where y points down"
+    corner, along_x, along_y, above = (
+        np.array(ldraw(Structure((Brick(1, 1, *at),))).splitlines()[3].split()[2:5], float)
+        for at in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+    )
+    axes = np.stack([along_x - corner, along_y - corner, above - corner])
+    assert np.linalg.det(axes) > 0
 
 
 def test_every_part_has_a_colour_of_its_own() -> None:
@@ -130,12 +146,17 @@ def test_svg_is_xml_and_holds_every_shape() -> None:
     assert svg(scene) == svg(draw(TWO, title="two < three & more")), "the same picture every time"
 
 
+def test_control_characters_in_a_label_leave_the_svg_readable() -> None:
+    root = ET.fromstring(svg(draw(ONE, title="a\x1b[31m\x00b")))
+    assert root[-1].text == "a\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}b"
+
+
 def test_png_has_the_size_asked_for_and_the_colour_of_the_brick() -> None:
     Image = pytest.importorskip("PIL.Image")
     scene = draw(ONE)
     image = Image.open(io.BytesIO(png(scene, scale=2.0)))
     assert image.size == tuple(round(2 * side) for side in scene.size)
-    x, y = project(2, 2, 0.5)  # the middle of the right face
+    x, y = project(1, 4, 0.5)  # the middle of the right face
     place = round(2 * (x - scene.frame[0])), round(2 * (y - scene.frame[1]))
     assert image.getpixel(place) == colours.darker(colours.PARTS["2x4"], 0.3)
     assert image.getpixel((0, 0)) == colours.PAPER

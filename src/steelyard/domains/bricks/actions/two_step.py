@@ -58,8 +58,8 @@ class TwoStep:
         return TwoStepAutomaton(self)
 
     def write(self, structure: Structure) -> str:
-        """On the ground from the last brick there, or from the ground itself if that is out of reach; else from the
-        last brick that it touches from above or below, or if there is none within reach, from the last one within reach.
+        """On the ground from the last brick there, or from the ground itself if that is far. Higher up from the
+        last brick that it touches from above or below, or if there is none within reach, from the last one within it.
         """
         return " ".join(self._words(structure.bricks, place) for place in range(len(structure)))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steelyard.domains.bricks.render.isometric import ColourBy, draw, ground_of
+from steelyard.domains.base import ColourBy
+from steelyard.domains.bricks.render.isometric import draw, ground_of
 from steelyard.domains.bricks.render.raster import gif
 from steelyard.domains.bricks.render.scene import Scene
 from steelyard.domains.bricks.stability import Stability

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
+from steelyard.domains.base import ColourBy
 from steelyard.domains.bricks.render import colours
 from steelyard.domains.bricks.render.order import Item, painting_order
 from steelyard.domains.bricks.render.scene import Colour, Ellipse, Label, Point, Polygon, Scene, Shape, framed
@@ -14,7 +14,6 @@ from steelyard.domains.bricks.structure import Brick, Structure
 
 Ground = tuple[int, int, int, int]
 """x, y, x end, y end."""
-ColourBy = Literal["part", "stress"]
 
 UNIT = 22.0
 """Length of a stud along x or y."""
@@ -60,8 +59,10 @@ def ground_of(bricks: Sequence[Brick]) -> Ground:
 
 
 def project(x: float, y: float, z: float) -> Point:
-    """Studs along x and y and layers along z to the plane, whose y points down."""
-    return UNIT * (x - y) * COS, UNIT * ((x + y) * SIN - z * LAYER)
+    """Studs along x and y and layers along z to the plane, whose y points down. Large x is front left and large y front
+    right, as one sees axes that are right-handed; so they are in all exports.
+    """
+    return UNIT * (y - x) * COS, UNIT * ((x + y) * SIN - z * LAYER)
 
 
 def _colour(structure: Structure, brick: int, scores: Sequence[float] | None) -> tuple[Colour, bool]:
@@ -71,12 +72,12 @@ def _colour(structure: Structure, brick: int, scores: Sequence[float] | None) ->
 
 
 def _body(item: Item, colour: Colour, failing: bool) -> Iterator[Shape]:
-    """Top, the side towards large y (left), and the one towards large x (right)."""
+    """Top, the side towards large x (left), and the one towards large y (right)."""
     x, y, x_end, y_end, low, high = item.x, item.y, item.x_end, item.y_end, item.z, item.z + 1
     edge, width = _edge(colour, failing)
     top = ((x, y, high), (x_end, y, high), (x_end, y_end, high), (x, y_end, high))
-    left = ((x, y_end, high), (x_end, y_end, high), (x_end, y_end, low), (x, y_end, low))
-    right = ((x_end, y_end, high), (x_end, y, high), (x_end, y, low), (x_end, y_end, low))
+    left = ((x_end, y_end, high), (x_end, y, high), (x_end, y, low), (x_end, y_end, low))
+    right = ((x, y_end, high), (x_end, y_end, high), (x_end, y_end, low), (x, y_end, low))
     faces = (
         (left, colours.darker(colour, 0.12)),
         (right, colours.darker(colour, 0.3)),

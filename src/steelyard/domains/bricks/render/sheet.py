@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from steelyard.domains.base import ColourBy
 from steelyard.domains.bricks.render import colours
-from steelyard.domains.bricks.render.isometric import ColourBy, draw
+from steelyard.domains.bricks.render.isometric import draw
 from steelyard.domains.bricks.render.scene import Label, Polygon, Scene, Shape
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Structure

@@ -22,7 +22,7 @@ def svg(scene: Scene) -> str:
 
 def _element(shape: Shape) -> str:
     if isinstance(shape, Label):
-        (x, y), text = shape.at, escape(shape.text)
+        (x, y), text = shape.at, escape(_sayable(shape.text))
         return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{shape.size:.1f}" fill="{_hex(shape.fill)}">{text}</text>'
     style = f'fill="{"none" if shape.fill is None else _hex(shape.fill)}"'
     if shape.edge is not None:
@@ -31,6 +31,11 @@ def _element(shape: Shape) -> str:
         (x, y), (a, b) = shape.centre, shape.radii
         return f'<ellipse cx="{x:.1f}" cy="{y:.1f}" rx="{a:.2f}" ry="{b:.2f}" {style}/>'
     return f'<polygon points="{_points(shape)}" {style}/>'
+
+
+def _sayable(text: str) -> str:
+    """XML holds no control characters, and what a checker says may have some."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _points(shape: Polygon) -> str:

@@ -1,0 +1,26 @@
+"""Write a thing from a file for other programs; the ending of --out says which form (bricks: .ldr, .gltf, .obj, …)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from steelyard.commands.screen import tell
+from steelyard.commands.things import WHERE, WHERE_HELP, form_of, open_workshop, read_thing, write_file
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
+    parser.add_argument("file", metavar="FILE", help="the thing as text, as `render RUN` writes it; - is stdin")
+    parser.add_argument("--out", required=True, metavar="FILE", help="what to write")
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    workshop, out = open_workshop(arguments.target, overrides), Path(arguments.out)
+    form = form_of(out, workshop.exports, "--out")
+    asked, *beside = workshop.leave(read_thing(arguments.file), form, name=out.stem).items()
+    for path, content in ((out, asked[1]), *((out.with_name(name), content) for name, content in beside)):
+        write_file(path, content)
+        tell(f"wrote {path}")
+    return 0

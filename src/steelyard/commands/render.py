@@ -1,0 +1,122 @@
+"""Draw things: those of files, or what a run makes of held-out tasks.
+
+With files: one gives a picture, or as .gif a film of how it grows; several give a sheet. With a run alone: a group is
+sampled for each task and judged, and a folder gets a sheet a task and every thing as text, the best first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from steelyard.commands.gallery import Shelf, folder_names, write_shelf
+from steelyard.commands.groups import sample_groups
+from steelyard.commands.screen import positive, stderr, tell
+from steelyard.commands.target import Opened, Target, add_target, resolve
+from steelyard.commands.things import (
+    STDIN,
+    WHERE,
+    form_of,
+    name_of,
+    open_workshop,
+    read_thing,
+    workshop_of_run,
+    write_file,
+)
+from steelyard.domains.base import ColourBy, Made, Split
+from steelyard.domains.registry import domain_paths
+from steelyard.errors import ConfigError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_target(parser, WHERE, "a domain, whose files follow; or a run folder")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="things as text (bricks: hxw (x,y,z), one a line)")
+    parser.add_argument(
+        "--out",
+        metavar="FILE|FOLDER",
+        help="files: .svg, .png or .gif (FILE as .svg); a run: a folder (RUN/looks)",
+    )
+    parser.add_argument("--by", choices=get_args(ColourBy), default="part", help="what colours stand for (part)")
+    parser.add_argument("--scale", type=_scale, default=1.0, metavar="X", help="size of the picture (1)")
+    parser.add_argument("--n", type=positive, default=8, metavar="N", help="of a run: samples a task (8)")
+    parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="of a run: how many tasks (1)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="of a run: which tasks (held_out)")
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    if arguments.files:
+        return _render_files(arguments, overrides)
+    if arguments.target in domain_paths():
+        raise ConfigError(
+            f"{arguments.target} is a domain: name the files to draw, or a run by its folder (runs/{arguments.target})"
+        )
+    return _render_run(arguments, overrides)
+
+
+def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    workshop = open_workshop(arguments.target, overrides)
+    if arguments.out is None and STDIN in arguments.files:
+        raise ConfigError("say with --out where the picture of what comes from stdin goes")
+    out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))
+    form = form_of(out, workshop.pictures, "--out")
+    things = [Made(read_thing(file), name_of(file)) for file in arguments.files]
+    write_file(out, workshop.look(things, form, by=arguments.by, scale=arguments.scale))
+    tell(f"wrote {out}")
+    return 0
+
+
+def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    target = resolve(arguments, overrides)
+    workshop = workshop_of_run(target.config)
+    if arguments.out is None and target.run is None:
+        raise ConfigError(f"{arguments.target} is no run: say with --out FOLDER where the pictures go")
+    if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in workshop.pictures:
+        raise ConfigError(f"--out {arguments.out}: what a run makes goes into a folder, not into one picture")
+    opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks)
+    folder = Path(arguments.out or _looks(target, opened))
+    look = {"by": arguments.by, "scale": arguments.scale}
+    shelves = [
+        write_shelf(workshop, group, folder / name, title=f"{group.task.id} · {opened.label}", **look)
+        for name, group in zip(folder_names(groups), groups, strict=True)
+    ]
+    tell(f"{opened.label}: {len(groups)} {arguments.split} tasks × {arguments.n} samples, in {folder}")
+    best = _tell_shelves(shelves)
+    if best is not None:
+        command = ["steelyard", "export", _where(target), str(best), "--out", f"best.{workshop.exports[0]}"]
+        tell(f"take the best one elsewhere:\n  {shlex.join(command)}")
+    return 0
+
+
+def _tell_shelves(shelves: Sequence[Shelf]) -> Path | None:
+    """Where the pictures are; gives the text of the best thing of all."""
+    for shelf in shelves:
+        tell(f"  {shelf.sheet}   best {shelf.verdict.reward:.3f}, {shelf.successes} of {shelf.samples} succeed")
+    for note in {shelf.note for shelf in shelves if shelf.note}:
+        stderr().print(note, style="yellow", markup=False, soft_wrap=True)
+    return max(shelves, key=lambda shelf: (shelf.best is not None, shelf.verdict.counts, shelf.verdict.reward)).best
+
+
+def _where(target: Target) -> str:
+    """What the file of a thing is told to belong to."""
+    if target.run is not None:
+        return str(target.run)
+    return "" if target.config.domain is None else target.config.domain.name
+
+
+def _looks(target: Target, opened: Opened) -> Path:
+    step = "start" if opened.step is None else f"step-{opened.step:08d}"
+    return Path(target.run or "") / "looks" / step
+
+
+def _scale(text: str) -> float:
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = math.nan
+    if not (math.isfinite(scale) and scale > 0):
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
+    return scale

@@ -1,0 +1,106 @@
+"""Things in files, and the workshop that knows them: what `verify`, `render` and `export` share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from steelyard.commands.target import run_at
+from steelyard.config import Config
+from steelyard.config.overrides import apply_overrides, parse_overrides
+from steelyard.config.suggest import did_you_mean
+from steelyard.domains.base import Domain, Workshop, workshop_of
+from steelyard.domains.registry import domain_paths, make_domain
+from steelyard.errors import ConfigError, DataError
+from steelyard.folders import read_run
+
+WHERE = "DOMAIN|RUN"
+WHERE_HELP = "the domain of the file, or a run: its domain with its options"
+STDIN = "-"
+OPTIONS = "domain.options."
+
+
+def open_workshop(where: str, overrides: Sequence[str]) -> Workshop:
+    """The workshop of a domain by name, or of a run's domain with the options it has there."""
+    known = domain_paths()
+    if where in known:
+        return _require_workshop(make_domain(where, **_domain_options(overrides)))
+    found = run_at(Path(where))
+    if found is None:
+        hint = did_you_mean(where, known)
+        raise ConfigError(f"{where} is neither a domain ({', '.join(sorted(known))}) nor a run folder{hint}")
+    return workshop_of_run(read_run(found[0], overrides))
+
+
+def workshop_of_run(config: Config) -> Workshop:
+    if config.domain is None:
+        raise ConfigError(
+            f"{config.run.name} has no domain that could draw what it makes; `steelyard sample` shows it as text"
+        )
+    return _require_workshop(make_domain(config.domain.name, **config.domain.options))
+
+
+def read_thing(path: str) -> str:
+    """The text of a file, or of stdin for ``-``."""
+    if path == STDIN:
+        return sys.stdin.read()
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file (looked in {Path.cwd()})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text: {error}") from None
+
+
+def name_of(path: str) -> str:
+    """What to call the thing of a file."""
+    return "stdin" if path == STDIN else Path(path).stem
+
+
+def form_of(path: Path, known: Sequence[str], option: str) -> str:
+    """The form that a file's name asks for by its ending."""
+    form = path.suffix.removeprefix(".").lower()
+    if form not in known:
+        endings = ", ".join(f".{name}" for name in known)
+        raise ConfigError(f"{option} {path}: the ending says what to write, one of {endings}")
+    return form
+
+
+def write_file(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place") from None
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    """A JSON object from the command line."""
+    try:
+        value: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{option} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{option} must be a JSON object, got {text}")
+    return value
+
+
+def _require_workshop(domain: Domain) -> Workshop:
+    workshop = workshop_of(domain)
+    if workshop is None:
+        raise ConfigError(
+            f"domain {domain.name} has no pictures and no files to export; `steelyard sample RUN` shows its samples "
+            f"as text, and a method workshop() would make it draw"
+        )
+    return workshop
+
+
+def _domain_options(overrides: Sequence[str]) -> Mapping[str, Any]:
+    named = parse_overrides(overrides)
+    for key in named:
+        if not key.startswith(OPTIONS):
+            raise ConfigError(f"--{key}: without a run only options of the domain can be set, as --{OPTIONS}name value")
+    return apply_overrides({"domain": {"options": {}}}, named)["domain"]["options"]

@@ -1,0 +1,79 @@
+"""Judge a thing from a file: what a checker says of it, piece by piece, and a picture of where it fails.
+
+The exit code is 0 if it is good (a structure that stands and, with --brief, succeeds), and 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steelyard.commands import FAILED
+from steelyard.commands.screen import stdout, tell
+from steelyard.commands.things import (
+    STDIN,
+    WHERE,
+    WHERE_HELP,
+    form_of,
+    json_object,
+    name_of,
+    open_workshop,
+    read_thing,
+    write_file,
+)
+from steelyard.domains.base import Made, Report
+from steelyard.tracking.shown import printable
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
+    parser.add_argument("file", metavar="FILE", help="the thing as text (bricks: hxw (x,y,z), one a line); - is stdin")
+    parser.add_argument("--brief", "--spec", metavar="JSON", help="what it is for, such as the spec of a task")
+    parser.add_argument("--method", metavar="NAME", help="how to judge (bricks: highs, gurobi or connectivity)")
+    parser.add_argument("--picture", metavar="FILE", help="where to draw it: .svg or .png (beside FILE, as .svg)")
+    parser.add_argument("--no-picture", action="store_true", help="draw nothing")
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    spec = None if arguments.brief is None else json_object(arguments.brief, "--brief")
+    workshop = open_workshop(arguments.target, overrides)
+    if arguments.method is not None:
+        workshop = workshop.judged_by(arguments.method)
+    picture = _picture_path(arguments)
+    form = "" if picture is None else form_of(picture, workshop.pictures, "--picture")
+    text = read_thing(arguments.file)
+    report = workshop.report(text, spec)
+    console = stdout()
+    _show(console, report)
+    if picture is not None and report.rows:
+        thing = Made(text, name_of(arguments.file), spec)
+        write_file(picture, workshop.look([thing], form, by="stress"))
+        tell(f"picture: {picture}")
+    return 0 if report.good else FAILED
+
+
+def _picture_path(arguments: argparse.Namespace) -> Path | None:
+    """Where it is told to, else beside the file; what comes from stdin is drawn only where it is told to."""
+    if arguments.no_picture:
+        return None
+    if arguments.picture is not None:
+        return Path(arguments.picture)
+    return None if arguments.file == STDIN else Path(arguments.file).with_suffix(".svg")
+
+
+def _show(console: Console, report: Report) -> None:
+    if report.rows:
+        table = Table(*report.columns)
+        for row in report.rows:
+            table.add_row(*(Text(cell) for cell in row.cells), style="" if row.good else "red")
+        console.print(table)
+    for flaw in report.flaws:
+        console.print(Text(printable(flaw), style="red"), soft_wrap=True)
+    for number, line in enumerate(report.summary):
+        style = "" if number else f"bold {'green' if report.good else 'red'}"
+        console.print(Text(line, style=style), soft_wrap=True)
