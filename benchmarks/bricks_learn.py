@@ -62,7 +62,7 @@ class Learnt:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: small towers and cantilevers, a short warm start and a few steps, after which held-out reward has risen."""
+    """Quick: small towers and cantilevers, a short warm start, a few steps; the held-out reward has to have risen."""
     if quick:
         return _quick(progress)
     task = progress.add_task("bricks-learn", total=len(SEEDS) * MINUTES)
