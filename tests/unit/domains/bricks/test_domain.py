@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from steelyard.config import load
 from steelyard.data import domain_source, domain_tasks
 from steelyard.domains import make_domain
 from steelyard.domains.bricks.briefs import COUNTABLE, brief_of, split_of
@@ -87,6 +88,18 @@ def test_the_same_instruction_in_one_message_or_as_plain_text() -> None:
     (only,) = message
     assert only == {"role": "user", "content": f"{chat[1]['content']}\n{chat[0]['content']}"}
     assert plain == only["content"] + "\n"
+
+
+def test_the_recipe_for_language_models_has_room_for_every_answer() -> None:
+    recipe = load("bricks-text")
+    assert recipe.domain is not None
+    bricks = make_domain("bricks", **recipe.domain.options)
+    assert isinstance(bricks, Bricks)
+    assert recipe.sampling.max_new_tokens == bricks.most * bricks.action_space.tokens_per_brick + 1
+    for task, text in itertools.islice(bricks.examples(), 60):
+        assert isinstance(task.prompt, tuple)
+        assert len(text.splitlines()) <= bricks.most
+        assert all(len(line) == len("2x4 (0,0,0)") for line in text.splitlines())
 
 
 @pytest.mark.parametrize("action", ["two_step", "absolute", "text"])
