@@ -29,7 +29,7 @@ from steelyard.domains.bricks.reward import Judge, reward_of
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.domains.bricks.workshop import BrickWorkshop
 from steelyard.errors import ConfigError, ConstraintError
-from steelyard.types import Task
+from steelyard.types import Prompt, Task
 from steelyard.verification import FunctionVerifier
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
@@ -37,11 +37,18 @@ ACTIONS: dict[str, Callable[..., ActionSpace]] = {"two_step": TwoStep, "absolute
 """Action spaces by name; each is made for a world and a number of bricks, with options of its own."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 
-INSTRUCTION = """\
-Build {what}.
-Answer with one brick a line, from the bottom up, as hxw (x,y,z): h studs along x and w along y, its lowest corner at \
-(x,y) in layer z, every brick one layer tall. The ground is below layer 0, and the world has {size} cells.
-Allowed are: {parts}.
+INSTRUCTION = (
+    "Answer with one brick a line, bottom up: hxw (x,y,z) is h studs along x, w along y, one layer tall, lowest corner "
+    "x,y, layer z. Layer 0 is on the ground. World: {size}. Parts, also turned: {parts}."
+)
+"""For language models: the same in every prompt, and short, since each update reads it once more for each sample."""
+PROMPTS: dict[str, Callable[[str, str], Prompt]] = {
+    "chat": lambda what, how: ({"role": "system", "content": how}, {"role": "user", "content": what}),
+    "message": lambda what, how: ({"role": "user", "content": f"{what}\n{how}"},),
+    "plain": lambda what, how: f"{what}\n{how}\n",
+}
+"""How a language model is told what to build and how to write it. In ``chat`` the how is the system message, where many
+templates would otherwise put one of their own; ``message`` is for templates that know none, ``plain`` for no template.
 """
 
 
@@ -53,6 +60,8 @@ class Bricks:
     action: str = "two_step"
     action_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the space takes besides world and most: ``may_float``, and for ``two_step`` also ``reach`` and ``joint``."""
+    prompt_form: str = "chat"
+    """For language models: ``chat``, ``message`` or ``plain``, see ``PROMPTS``."""
     constrained: bool = True
     """Let through only bricks that can be placed. If not, what cannot be placed is passed over and costs quality."""
     most: int = 40
@@ -81,6 +90,8 @@ class Bricks:
             raise ConfigError(f"bricks: kinds={list(self.kinds)}; choose some of {', '.join(KINDS)}, each once")
         if self.action not in ACTIONS:
             raise ConfigError(f"bricks: action={self.action!r}; there are: {', '.join(ACTIONS)}")
+        if self.prompt_form not in PROMPTS:
+            raise ConfigError(f"bricks: prompt_form={self.prompt_form!r}; there are: {', '.join(PROMPTS)}")
         if (Caption.kind in self.kinds) is not bool(self.captions):
             raise ConfigError(f"bricks: captions={self.captions!r}; a file of captions goes with the kind 'caption'")
         _require_options(self.action, self.action_options)
@@ -127,12 +138,12 @@ class Bricks:
         epoch, place = divmod(place, len(briefs))
         return briefs[np.random.default_rng([self.seed, kind, epoch]).permutation(len(briefs))[place]]
 
-    def prompt(self, brief: Brief) -> str:
+    def prompt(self, brief: Brief) -> Prompt:
         """The brief's words for a closed vocabulary, an instruction for language models."""
         if self._vocabulary is not None:
             return " ".join(brief.words())
-        size = " x ".join(map(str, self.world_size))
-        return INSTRUCTION.format(what=brief.sentence(), size=size, parts=self.world.library)
+        how = INSTRUCTION.format(size="x".join(map(str, self.world_size)), parts=self.world.library.in_short())
+        return PROMPTS[self.prompt_form](f"Build {brief.sentence()}.", how)
 
     def judge(self) -> Judge:
         return Judge(self.action_space, reward_of(self.reward))

@@ -58,6 +58,13 @@ class Library:
     def __str__(self) -> str:
         return " ".join(f"{h}x{w}" for h, w in self.dimensions)
 
+    def in_short(self) -> str:
+        """Each part one way round, those of one width together: ``1x1/2/4/6/8, 2x2/4/6``."""
+        longer: dict[int, list[int]] = {}
+        for part in sorted(self.parts, key=lambda part: (part.h, part.w)):
+            longer.setdefault(part.h, []).append(part.w)
+        return ", ".join(f"{h}x{'/'.join(map(str, sides))}" for h, sides in longer.items())
+
 
 STANDARD = Library(
     (

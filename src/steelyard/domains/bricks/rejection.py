@@ -1,17 +1,29 @@
 """Decoding without a constraint, as BrickGPT does (Pun et al., 2025): bricks that cannot be placed are drawn again, and
 what does not stand is cut back and drawn anew. For comparison at inference: what it draws is not what the policy says.
+
+A *building* is a generator that asks for lines and is sent them, so that many can be followed side by side and a model
+can write the lines of all of them at once; ``build`` and ``build_standing`` follow one of them with one proposer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from steelyard.domains.bricks.flaws import Reason
 from steelyard.domains.bricks.stability import assess
 from steelyard.domains.bricks.structure import Brick, Site, Structure, World
 from steelyard.domains.bricks.text import brick_of, write
+
+
+class Asked(NamedTuple):
+    """The line that comes next is asked for, given the text so far and a temperature."""
+
+    text: str
+    temperature: float
+
 
 Propose = Callable[[str, float], str]
 """The line that comes next, given the text so far and a temperature; white space alone is the end."""
@@ -51,10 +63,18 @@ class Built:
     """Whether patience, and not the proposer or ``most``, made the end."""
 
 
+Building = Generator[Asked, str | None, Built]
+"""Yields what is asked for, is sent the line, and returns what was built."""
+
+
+def failing_bricks(structure: Structure) -> tuple[int, ...]:
+    """The bricks that do not stand by their own weight, by the solver."""
+    return assess(structure).failing
+
+
 def build(propose: Propose, world: World, *, most: int, patience: Patience = BRICKGPT) -> Built:
     """Rejection sampling alone."""
-    builder = _Builder(propose, most, patience)
-    return builder.built(builder.go_on(Structure((), world)), None, 0)
+    return _followed(building(world, most=most, patience=patience), propose)
 
 
 def build_standing(
@@ -63,13 +83,27 @@ def build_standing(
     *,
     most: int,
     patience: Patience = BRICKGPT,
-    failing: Failing = lambda structure: assess(structure).failing,
+    failing: Failing = failing_bricks,
 ) -> Built:
     """Rejection sampling, then rollback: while the structure does not stand, cut it back and go on from there."""
-    builder = _Builder(propose, most, patience)
-    structure, rollbacks = builder.go_on(Structure((), world)), 0
+    return _followed(building_standing(world, most=most, patience=patience, failing=failing), propose)
+
+
+def building(world: World, *, most: int, patience: Patience = BRICKGPT) -> Building:
+    """``build``, asking for lines."""
+    builder = _Builder(most, patience)
+    structure = yield from builder.go_on(Structure((), world))
+    return builder.built(structure, None, 0)
+
+
+def building_standing(
+    world: World, *, most: int, patience: Patience = BRICKGPT, failing: Failing = failing_bricks
+) -> Building:
+    """``build_standing``, asking for lines."""
+    builder = _Builder(most, patience)
+    structure, rollbacks = (yield from builder.go_on(Structure((), world))), 0
     while (fails := failing(structure)) and rollbacks < patience.rollbacks:
-        structure = builder.go_on(cut_back(structure, failing, fails))
+        structure = yield from builder.go_on(cut_back(structure, failing, fails))
         rollbacks += 1
     return builder.built(structure, not fails, rollbacks)
 
@@ -83,30 +117,30 @@ def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> St
 
 
 class _Builder:
-    """Draws bricks and keeps count."""
+    """Asks for bricks and keeps count."""
 
-    def __init__(self, propose: Propose, most: int, patience: Patience) -> None:
-        self.propose, self.most, self.patience = propose, most, patience
+    def __init__(self, most: int, patience: Patience) -> None:
+        self.most, self.patience = most, patience
         self.proposals, self.rejected, self.gave_up = 0, Counter[str](), False
 
-    def go_on(self, structure: Structure) -> Structure:
+    def go_on(self, structure: Structure) -> Generator[Asked, str | None, Structure]:
         """Bricks more, until the proposer ends, or the most bricks or the end of patience is reached."""
         site = Site(structure.world)
         for brick in structure.bricks:
             site.add(brick)
         self.gave_up = False
-        while len(site.bricks) < self.most and (brick := self._next(site)):
+        while len(site.bricks) < self.most and (brick := (yield from self._next(site))):
             site.add(brick)
         return site.structure()
 
     def built(self, structure: Structure, stands: bool | None, rollbacks: int) -> Built:
         return Built(structure, stands, self.proposals, self.rejected, rollbacks, self.gave_up)
 
-    def _next(self, site: Site) -> Brick | None:
+    def _next(self, site: Site) -> Generator[Asked, str | None, Brick | None]:
         """The first proposal that can be placed; ``None``: the end."""
-        prefix, temperature, before = write(site.bricks), self.patience.temperature, set[str]()
+        text, temperature, before = write(site.bricks), self.patience.temperature, set[str]()
         for _ in range(self.patience.rejections + 1):
-            line = self.propose(prefix, temperature).strip()
+            line = ((yield Asked(text, temperature)) or "").strip()
             self.proposals += 1
             if not line:
                 return None
@@ -122,6 +156,16 @@ class _Builder:
             before.add(line)
         self.gave_up = True
         return None
+
+
+def _followed(building: Building, propose: Propose) -> Built:
+    line: str | None = None
+    while True:
+        try:
+            asked = building.send(line)
+        except StopIteration as end:
+            return end.value
+        line = propose(asked.text, asked.temperature)
 
 
 def _reason(site: Site, brick: Brick) -> Reason | None:

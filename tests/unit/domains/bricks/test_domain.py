@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from steelyard.config import load
 from steelyard.data import domain_source, domain_tasks
 from steelyard.domains import make_domain
 from steelyard.domains.bricks.briefs import COUNTABLE, brief_of, split_of
@@ -63,15 +64,42 @@ def test_the_seed_gives_the_order() -> None:
     assert first != second
 
 
-def test_language_models_get_an_instruction() -> None:
+def test_language_models_get_an_instruction_as_a_chat() -> None:
     bricks = Bricks(kinds=("tower",), world_size=(20, 10, 12), action="text")
-    prompt = bricks.task("train", 0).prompt
-    assert isinstance(prompt, str)
-    assert prompt.startswith("Build a tower exactly ")
-    assert "hxw (x,y,z)" in prompt
-    assert "20 x 10 x 12 cells" in prompt
-    assert "2x4 4x2 2x6" in prompt
+    system, user = bricks.task("train", 0).prompt
+    assert isinstance(system, dict)
+    assert isinstance(user, dict)
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert user["content"].startswith("Build a tower exactly ")
+    assert user["content"].endswith(" along y.")
+    assert "hxw (x,y,z)" in system["content"]
+    assert "World: 20x10x12." in system["content"]
+    assert "1x1/2/4/6/8, 2x2/4/6." in system["content"]
     assert bricks.vocabulary() is None
+
+
+def test_the_same_instruction_in_one_message_or_as_plain_text() -> None:
+    chat, message, plain = (
+        Bricks(kinds=("tower",), action="text", prompt_form=form).task("train", 0).prompt
+        for form in ("chat", "message", "plain")
+    )
+    assert isinstance(chat, tuple)
+    assert isinstance(message, tuple)
+    (only,) = message
+    assert only == {"role": "user", "content": f"{chat[1]['content']}\n{chat[0]['content']}"}
+    assert plain == only["content"] + "\n"
+
+
+def test_the_recipe_for_language_models_has_room_for_every_answer() -> None:
+    recipe = load("bricks-text")
+    assert recipe.domain is not None
+    bricks = make_domain("bricks", **recipe.domain.options)
+    assert isinstance(bricks, Bricks)
+    assert recipe.sampling.max_new_tokens == bricks.most * bricks.action_space.tokens_per_brick + 1
+    for task, text in itertools.islice(bricks.examples(), 60):
+        assert isinstance(task.prompt, tuple)
+        assert len(text.splitlines()) <= bricks.most
+        assert all(len(line) == len("2x4 (0,0,0)") for line in text.splitlines())
 
 
 @pytest.mark.parametrize("action", ["two_step", "absolute", "text"])
@@ -113,7 +141,9 @@ def test_captions_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     bricks = Bricks(kinds=("caption",), captions=str(path), action="text")
-    assert str(bricks.task("train", 0).prompt).startswith("Build thing ")
+    prompt = bricks.task("train", 0).prompt
+    assert isinstance(prompt, tuple)
+    assert prompt[-1]["content"].startswith("Build thing ")
     counts = [len(bricks._briefs[split].get("caption", [])) for split in ("train", "validation", "held_out")]
     assert sum(counts) == 40
     assert min(counts) > 0
@@ -133,6 +163,7 @@ def test_captions_come_from_a_file(tmp_path: Path) -> None:
         ({"action": "text", "action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: may_float"),
         ({"action_options": {"reach": [-1, 0, 0]}}, "action 'two_step': reach is"),
         ({"most": 0}, "most is 0"),
+        ({"prompt_form": "letter"}, "prompt_form='letter'; there are: chat, message, plain"),
         ({"kinds": ["caption"]}, "captions=''; a file of captions goes with the kind 'caption'"),
         ({"captions": "rows.jsonl"}, "goes with the kind 'caption'"),
         ({"reward": {"weigths": {}}}, "did you mean 'weights'"),

@@ -10,6 +10,7 @@ from steelyard.domains.bricks import STANDARD, Library, Part
 def test_the_standard_library_has_eight_parts_and_fourteen_ways_to_lie() -> None:
     assert len(STANDARD.parts) == 8
     assert str(STANDARD) == "2x4 4x2 2x6 6x2 1x2 2x1 1x4 4x1 1x6 6x1 1x8 8x1 1x1 2x2"
+    assert STANDARD.in_short() == "1x1/2/4/6/8, 2x2/4/6"
 
 
 def test_masses_and_ldraw_numbers() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from steelyard.domains.bricks import Brick, Structure, World, floating, write
-from steelyard.domains.bricks.rejection import BRICKGPT, Patience, build, build_standing, cut_back
+from steelyard.domains.bricks.rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
 
 WORLD = World()
 
@@ -100,3 +100,18 @@ def test_the_solver_judges_if_nobody_else_is_named() -> None:
     built = build_standing(Script(*stairs, ""), world, most=30, patience=Patience(rollbacks=1))
     assert (built.stands, built.rollbacks) == (True, 1)
     assert len(built.structure) < 20, "twenty steps collapse, and the proposer has come to its end"
+
+
+def test_buildings_can_be_followed_side_by_side() -> None:
+    """Each asks for its own next line; an abandoned one leaves the others alone."""
+    first, second, third = (building(WORLD, most=2) for _ in range(3))
+    assert [next(each) for each in (first, second, third)] == 3 * [Asked("", BRICKGPT.temperature)]
+    assert first.send("1x1 (0,0,0)") == ("1x1 (0,0,0)\n", BRICKGPT.temperature)
+    assert second.send("9x9 (0,0,0)").text == ""
+    third.close()
+    with pytest.raises(StopIteration) as end:
+        first.send("2x2 (0,0,1)")
+    assert write(end.value.value.structure) == "1x1 (0,0,0)\n2x2 (0,0,1)\n"
+    with pytest.raises(StopIteration) as end:
+        second.send("")
+    assert (end.value.value.proposals, len(end.value.value.structure)) == (2, 0)

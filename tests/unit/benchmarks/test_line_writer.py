@@ -1,0 +1,89 @@
+"""Lines written together, with a cache that is written over, are those of a plain model that begins anew each time."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import line_writer  # noqa: E402
+from benchmarks.line_writer import LONGEST, LineWriter, common  # noqa: E402
+from steelyard.domains.bricks.rejection import Asked  # noqa: E402
+from steelyard.policies.causal import CausalPolicy  # noqa: E402
+from steelyard.policies.loading import PolicyOptions, from_scratch_policy  # noqa: E402
+from steelyard.policies.scratch import Architecture  # noqa: E402
+from steelyard.sampling.randomness import stream, uniform  # noqa: E402
+
+CHARACTERS = (*"0123456789x(), abcdef", "\n")
+PROMPTS = ("abc", "f", "dd 12 ee")
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def policy() -> CausalPolicy:
+    shape = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=256)
+    made = from_scratch_policy(shape, CHARACTERS, PolicyOptions(device="cpu", seed=2), spaced=False)
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(6.0)
+    return made
+
+
+class Plain:
+    """The same draws, each from a pass over all of the text."""
+
+    def __init__(self, policy: CausalPolicy) -> None:
+        self.policy, self.drawn = policy, [0] * len(PROMPTS)
+
+    def line(self, place: int, asked: Asked) -> tuple[str, int]:
+        ids = [*self.policy.encode(PROMPTS[place]).tolist(), *self.policy.tokenizer.encode(asked.text)]
+        line: list[int] = []
+        while len(line) < LONGEST and not self._ended(line):
+            line.append(self._token(place, [*ids, *line], asked.temperature))
+        return self.policy.decode(line).partition("\n")[0], len(line)
+
+    def _ended(self, line: list[int]) -> bool:
+        return bool(line) and (line[-1] in self.policy.end_ids or "\n" in self.policy.decode(line[-1:]))
+
+    @torch.no_grad()
+    def _token(self, place: int, ids: list[int], temperature: float) -> int:
+        logits_V = self.policy.model(input_ids=torch.tensor([ids])).logits[0, -1]
+        cumulative_V = (logits_V / temperature).softmax(-1).cumsum(-1)
+        number = float(uniform(stream(SEED, place), self.drawn[place]))
+        self.drawn[place] += 1
+        return int((cumulative_V <= number * cumulative_V[-1]).sum())
+
+
+def test_the_lines_are_those_of_a_plain_model(policy: CausalPolicy) -> None:
+    """Prompts and texts of different length; texts that grow, stay, shrink and change; rows that leave."""
+    rounds = [
+        {0: Asked("", 1.0), 1: Asked("", 0.5), 2: Asked("", 1.0)},
+        {0: Asked("12\n", 1.0), 1: Asked("", 0.6), 2: Asked("ab\ncd\n", 1.0)},
+        {0: Asked("12\n", 1.3), 1: Asked("7\n", 1.0), 2: Asked("ab\n", 1.0)},
+        {1: Asked("7\n8\n9\n", 1.0), 2: Asked("", 1.0)},
+        {1: Asked("7\n8\n", 1.0), 2: Asked("ab\nc\n", 1.0)},
+        {2: Asked("ab\nc\nd\n", 1.0)},
+    ]
+    writer, plain = LineWriter(policy, PROMPTS, room=30, seed=SEED), Plain(policy)
+    lengths: set[int] = set()
+    for asked in rounds:
+        written = writer(asked)
+        assert written == {place: plain.line(place, wanted) for place, wanted in asked.items()}
+        lengths |= {one.tokens for one in written.values()}
+    assert len(lengths) > 2, "lines of different length, or nothing is tried here"
+    assert writer.places == [2]
+
+
+def test_rows_may_stay_although_nobody_asks_for_them(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_writer, "COMPACT_BELOW", 0.0)
+    writer, plain = LineWriter(policy, PROMPTS, room=30, seed=SEED), Plain(policy)
+    for asked in ({0: Asked("", 1.0), 2: Asked("a\n", 1.0)}, {2: Asked("a\nb\n", 1.0)}, {0: Asked("1\n", 1.0)}):
+        assert writer(asked) == {place: plain.line(place, wanted) for place, wanted in asked.items()}
+    assert writer.places == [0, 1, 2]
+
+
+def test_what_two_texts_have_in_common() -> None:
+    assert common([1, 2, 3], [1, 2, 4, 5]) == 2
+    assert common([1, 2], [1, 2, 3]) == 2
+    assert common([], [1]) == 0
