@@ -58,7 +58,7 @@ def measure(quick: bool, progress: Progress) -> Result:
             }
         )
     ratio = max(float(row["build / solve"]) for row in rows)
-    one_worker, two_workers = rates(JUDGED // 4 if quick else JUDGED, 2 if quick else ROUNDS, progress)
+    one_worker, two_workers = rates(JUDGED, 3 if quick else ROUNDS, progress)
     gains = [two / one for one, two in zip(one_worker, two_workers, strict=True)]
     figures = (
         Figure("build time / solve time", ratio, "<=", 0.3),

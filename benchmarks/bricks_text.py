@@ -55,8 +55,8 @@ FULL = Size(minutes=15.0, samples=4, budget=256)
 QUICK = Size(
     minutes=0.05,
     samples=1,
-    budget=48,
-    briefs=6,
+    budget=24,
+    briefs=3,
     overrides={
         "domain.options.kinds": ["tower"],
         "domain.options.hardest": 4.0,
@@ -64,7 +64,7 @@ QUICK = Size(
         "sampling.max_new_tokens": 73,
         "sampling.tasks_per_step": 1,
         "sampling.group_size": 4,
-        "warmstart.examples": 48,
+        "warmstart.examples": 32,
         "warmstart.batch": 8,
         "warmstart.warmup_steps": 1,
     },

@@ -36,6 +36,8 @@ SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 ACTIONS: dict[str, Callable[..., ActionSpace]] = {"two_step": TwoStep, "absolute": Absolute, "text": Lines}
 """Action spaces by name; each is made for a world and a number of bricks, with options of its own."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
+TRIES = 50
+"""How often an example is built anew that came out too large."""
 
 INSTRUCTION = (
     "Answer with one brick a line, bottom up: hxw (x,y,z) is h studs along x, w along y, one layer tall, lowest corner "
@@ -159,10 +161,19 @@ class Bricks:
         return BrickWorkshop(self.action_space, reward_of(self.reward))
 
     def example(self, index: int, *, seed: int = 0) -> tuple[Task, Structure]:
-        """Training task number ``index`` and what the imperfect builder makes of it: a function of these numbers."""
+        """Training task number ``index`` and what the imperfect builder makes of it: a function of these numbers. What
+        has more than ``most`` bricks is built again.
+        """
         task = self.task("train", index)
         rng = np.random.default_rng([seed, index])
-        return task, build(brief_of(task.spec), self.world, rng, imperfection=self.imperfection)
+        for _ in range(TRIES):
+            structure = build(brief_of(task.spec), self.world, rng, imperfection=self.imperfection)
+            if len(structure) <= self.most:
+                return task, structure
+        raise ConfigError(
+            f"bricks: most={self.most} is too few for the brief {task.id}, whose examples have more; raise it to twice "
+            f"hardest={self.hardest}, or ask for smaller briefs"
+        )
 
     def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
         """Training tasks without end, each with a text to begin from."""

@@ -38,13 +38,13 @@ SAID: list[tuple[ActionSpace, str]] = [
     (
         TwoStep(World(), 6),
         (
-            "ground x8 y8 2x4 back1 x+1 y+1 z+1 4x2 ground x2 y2 1x1 back2 x+2 y+1 z+1 2x2 ground x12 y12 1x2 "
+            "ground x8 y8 2x4 back1 x+1 y+1 z+1 4x2 back2 x-6 y-6 z+0 1x1 back2 x+2 y+1 z+1 2x2 ground x12 y12 1x2 "
             "back2 x+1 y+1 z-1 1x1"
         ),
     ),
     (
         TwoStep(World(), 6, joint=True),
-        "ground 8,8 2x4 back1 +1+1+1 4x2 ground 2,2 1x1 back2 +2+1+1 2x2 ground 12,12 1x2 back2 +1+1-1 1x1",
+        "ground 8,8 2x4 back1 +1+1+1 4x2 back2 -6-6+0 1x1 back2 +2+1+1 2x2 ground 12,12 1x2 back2 +1+1-1 1x1",
     ),
     (Lines(World(), 6), BRICKS),
 ]

@@ -21,6 +21,7 @@ from steelyard.domains.bricks.domain import Bricks
 from steelyard.domains.bricks.examples import success_by_kind
 from steelyard.domains.bricks.outcome import outcome
 from steelyard.domains.bricks.structure import Site, place
+from steelyard.errors import ConfigError
 
 WORLD = World()
 
@@ -83,6 +84,13 @@ def test_examples_are_functions_of_seed_and_index() -> None:
     task, text = next(bricks.examples())
     assert parse(text, WORLD) == bricks.example(0)[1]
     assert task == bricks.task("train", 0)
+
+
+def test_no_example_is_too_large_to_be_said() -> None:
+    small = Bricks(hardest=6.0, most=8)
+    assert max(len(small.example(index)[1]) for index in range(200)) <= 8
+    with pytest.raises(ConfigError, match=r"most=1 is too few for the brief .*; raise it"):
+        Bricks(kinds=("wall",), most=1, imperfection=0.0).example(0)
 
 
 def test_one_brief_is_served_in_many_ways() -> None:
