@@ -22,8 +22,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "absolute coordinates": {
         "domain.options.action": "absolute",
         "domain.options.action_options": {},
-        "sampling.max_new_tokens": 129,
-        "model.scratch.max_length": 160,
+        "sampling.max_new_tokens": 97,
+        "model.scratch.max_length": 128,
     },
     "max_at_k": {"credit.advantage": "max_at_k", "credit.k": 4},
     "no purpose": {"domain.options.reward": {"needs_purpose": False, "weights": HEAP_WEIGHTS}},
@@ -38,7 +38,7 @@ QUICK = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a small warm start and seconds of training; only that all four run is shown."""
+    """Quick: a small warm start and seconds of training; that each of them gets a reward at all is shown."""
     minutes = 0.03 if quick else MINUTES / 4
     small: dict[str, Any] = QUICK if quick else {}
     bar = progress.add_task("variants", total=len(VARIANTS) * minutes)
@@ -62,6 +62,7 @@ def row(name: str, run: Any) -> dict[str, Cell]:
         "variant": name,
         "before": run.before.success.mean,
         "after": run.after.success.mean,
+        "reward": run.after.reward.mean,
         "95%": f"{run.after.success.low:.2f}–{run.after.success.high:.2f}",
         "distinct": run.distinct(),
         "steps": int(run.curve[-1]["step"]),
@@ -75,5 +76,5 @@ def figures(rows: list[dict[str, Cell]], *, quick: bool) -> tuple[Figure, ...]:
     """The purpose has to matter; how the others compare is for the table."""
     after = {str(row["variant"]): float(row["after"]) for row in rows}
     if quick:
-        return (Figure("variants that ran", float(len(rows)), ">=", float(len(VARIANTS))),)
+        return (Figure("smallest held-out reward", min(float(row["reward"]) for row in rows), ">=", 0.03),)
     return (Figure("success of the recipe - without the purpose", after["recipe"] - after["no purpose"], ">=", 0.1),)

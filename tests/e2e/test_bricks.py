@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_one_warm_start_for_several_runs(call: Call) -> None:
     made = call("warmstart", "bricks", *SMALL, "--out", "warm")
     assert made.code == 0, made.err
     assert "128 examples" in made.out
-    assert "steelyard train bricks --warmstart.folder warm" in made.out
+    assert re.search(r"steelyard train bricks --model.scratch.width 32 .* --warmstart.folder warm", made.out)
     assert call("warmstart", "bricks", *SMALL, "--out", "warm").code == 2
 
     judged = call("eval", "warm", "--recipe", "bricks", *SMALL[6:], "--tasks", "4", "--json")
@@ -75,14 +76,23 @@ def test_one_warm_start_for_several_runs(call: Call) -> None:
     trained = call("train", "bricks", *TRAIN, "--warmstart.folder", "warm")
     assert trained.code == 0, trained.err
     assert "warm start" not in trained.err
+    shutil.rmtree("warm")
     start = call("eval", "bricks", "--checkpoint", "start", "--tasks", "4", "--json")
     assert json.loads(start.out)["reward"] == json.loads(judged.out)["reward"]
+
+
+def test_looking_at_a_start_that_is_gone_does_not_train_it_again(call: Call) -> None:
+    assert call("train", "bricks", *TRAIN).code == 0
+    shutil.rmtree("runs/bricks/warmstart")
+    refused = call("eval", "bricks", "--checkpoint", "start")
+    assert refused.code == 2
+    assert "is gone, and with it the start of the run; choose a checkpoint" in refused.err
 
 
 def test_a_folder_that_is_not_there_is_named(call: Call) -> None:
     refused = call("train", "bricks", *TRAIN, "--warmstart.folder", "nowhere")
     assert refused.code == 2
-    assert "there is no nowhere; make it with `steelyard warmstart`" in refused.err
+    assert "nowhere is not there; make it with `steelyard warmstart`" in refused.err
 
 
 def test_a_domain_without_examples_says_so(call: Call) -> None:

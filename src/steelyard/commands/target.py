@@ -87,11 +87,11 @@ def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
 
 def open_policy(target: Target) -> Opened:
     """The model with the checkpoint's weights."""
-    from steelyard.compose import begun, build_policy, find_checkpoint
+    from steelyard.compose import build_policy, find_checkpoint
 
     config = target.config
     of_start = target.run is not None and target.checkpoint == START
-    policy = build_policy(begun(config) if of_start else config)
+    policy = build_policy(_as_begun(config) if of_start else config)
     if target.run is None:
         return Opened(policy, str(config.model.path), None)
     if target.checkpoint == START:
@@ -99,6 +99,17 @@ def open_policy(target: Target) -> Opened:
     checkpoint = find_checkpoint(target.run, target.checkpoint, config.checkpoint.best_mode)
     policy.load_weights(checkpoint.folder("model"))
     return Opened(policy, f"{target.run} at step {checkpoint.step}", checkpoint.step)
+
+
+def _as_begun(config: Config) -> Config:
+    """The configuration of the first step: with the model that the run's warm start left."""
+    from steelyard.compose.warmstart import beginning_with, own_folder
+
+    if config.warmstart is None:
+        return config
+    if not own_folder(config).is_dir():
+        raise CheckpointError(f"{own_folder(config)} is gone, and with it the start of the run; choose a checkpoint")
+    return beginning_with(config, own_folder(config))
 
 
 def run_at(path: Path) -> tuple[Path, str | None] | None:

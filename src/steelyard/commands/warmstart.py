@@ -39,9 +39,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
     with quiet_engines():
         loss = make_warm_start(config, warmstart, build_policy(config), folder)
-    place, recipe = shlex.quote(str(folder)), shlex.quote(arguments.recipe)
+    place, recipe = shlex.quote(str(folder)), shlex.join([arguments.recipe, *overrides])
     lines = [
-        f"done: {warmstart.examples} examples, {loss:.3f} nat a token, in {folder}",
+        f"done: {warmstart.updates * warmstart.batch} examples, {loss:.3f} nat a token, in {folder}",
         f"  steelyard eval {place} --recipe {recipe}              how good it is so far",
         f"  steelyard train {recipe} --warmstart.folder {place}    go on from it",
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +22,7 @@ from steelyard.compose.checking import build_pool, build_trial_pool, build_verif
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
-from steelyard.compose.warmstart import beginning_with, finished_in, make_warm_start, own_folder
+from steelyard.compose.warmstart import beginning_with, clear_own, copy_warm_start, make_warm_start, own_folder
 from steelyard.config import Config, ScheduleConfig
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
@@ -94,11 +93,12 @@ def begun(config: Config) -> Config:
     warmstart = config.warmstart
     if warmstart is None:
         return config
-    folder = finished_in(config, warmstart)
-    if folder is None:
-        folder = own_folder(config)
-        make_warm_start(config, warmstart, build_policy(config), folder)
-    return beginning_with(config, folder)
+    own = own_folder(config)
+    if not own.is_dir() and warmstart.folder is not None:
+        copy_warm_start(Path(warmstart.folder), own)
+    elif not own.is_dir():
+        make_warm_start(config, warmstart, build_policy(config), own)
+    return beginning_with(config, own)
 
 
 def _model_policy(config: Config) -> CausalPolicy:
@@ -191,7 +191,9 @@ def tasks_of_split(config: Config, name: Split, count: int | None = None) -> lis
     """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
     domain = build_domain(config)
     if domain is not None:
-        return domain_tasks(domain, name, count)
+        if not (found := domain_tasks(domain, name, count)):
+            raise ConfigError(f"the domain {domain.name!r} has no task in the split {name!r} with these options")
+        return found
     training, held_out = divided_tasks(config.tasks)
     found = training if name == "train" else held_out
     if not found:
@@ -374,7 +376,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
     require_free(folder)
-    shutil.rmtree(own_folder(config), ignore_errors=True)  # of an attempt that never became a run, with other settings
+    clear_own(config)
     trainer = build_trainer(begun(config), supplied)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}

@@ -35,7 +35,7 @@ def build_constraint(config: Config, policy: CausalPolicy, supplied: Supplied = 
         return None if automaton is None else _over_tokens(config, policy, automaton, None)
     if table.kind == "automaton":
         return _over_tokens(config, policy, _load_automaton(table), table.over)
-    closed = config.model.scratch is not None
+    closed = _is_closed(config)
     return GrammarConstraint(
         table.kind,
         _grammar_source(table),
@@ -76,14 +76,18 @@ def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any]
     return CharacterConstraint(automaton, token_bytes(policy.tokenizer, policy.vocabulary), end_id=end)
 
 
-def _has_words(config: Config) -> bool:
-    """Whether the model writes words with spaces between: one from scratch unless told otherwise, and every model of
-    a domain with a vocabulary, such as one that a warm start left in a folder.
+def _is_closed(config: Config) -> bool:
+    """Whether the model has a closed vocabulary: one from scratch, and every model of a domain with a vocabulary, such
+    as the one that a warm start left in a folder.
     """
-    scratch, domain = config.model.scratch, build_domain(config)
-    if scratch is not None:
-        return scratch.spaced
-    return config.constraint is None and domain is not None and domain.vocabulary() is not None
+    domain = build_domain(config)
+    return config.model.scratch is not None or (domain is not None and domain.vocabulary() is not None)
+
+
+def _has_words(config: Config) -> bool:
+    """Whether the model writes words with spaces between."""
+    scratch = config.model.scratch
+    return _is_closed(config) and (scratch is None or scratch.spaced)
 
 
 def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:

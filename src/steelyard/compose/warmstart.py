@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,21 +28,24 @@ LAST = 0.1
 """The learning rate at the end, as a share of that at the beginning."""
 
 
-def finished_in(config: Config, warmstart: WarmstartConfig) -> Path | None:
-    """The folder of a finished warm start: the one that is named, or the run's own if it was made before."""
-    if warmstart.folder is None:
-        own = own_folder(config)
-        return own if own.is_dir() else None
-    if not Path(warmstart.folder).is_dir():
-        raise ConfigError(
-            f"warmstart.folder: there is no {warmstart.folder}; make it with `steelyard warmstart`, or leave it out"
-        )
-    return Path(warmstart.folder)
-
-
 def own_folder(config: Config) -> Path:
-    """Where a run's own warm start goes."""
+    """Where a run keeps the model it began with."""
     return run_folder(config) / "warmstart"
+
+
+def clear_own(config: Config) -> None:
+    """Before a new run: what an attempt that never became a run left there may have had other settings."""
+    warmstart, own = config.warmstart, own_folder(config)
+    if warmstart is not None and (warmstart.folder is None or Path(warmstart.folder).resolve() != own.resolve()):
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def copy_warm_start(named: Path, own: Path) -> None:
+    """The warm start that is named becomes the run's own, which can then be moved and resumed by itself."""
+    if not any((named / file).is_file() for file in ("config.json", "adapter_config.json")):
+        what = "is no model folder" if named.is_dir() else "is not there"
+        raise ConfigError(f"warmstart.folder: {named} {what}; make it with `steelyard warmstart`, or leave it out")
+    _beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
 
 
 def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: CausalPolicy, folder: Path) -> float:
@@ -52,7 +56,8 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: CausalPo
     if not isinstance(domain, Exemplary):
         name = "a run without a domain" if domain is None else f"the domain {domain.name!r}"
         raise ConfigError(f"warmstart: {name} has no examples to begin from; remove [warmstart]")
-    steps = -(-warmstart.examples // warmstart.batch)
+    domain.verifier()  # what it cannot do without is better missed now than after minutes of training
+    steps = warmstart.updates
     learner = _learner(config, warmstart, policy, steps)
     examples, losses = domain.examples(seed=config.run.seed), list[float]()
     bar = counting("warm start", steps) if config.tracking.console else nullcontext(lambda *_: None)
@@ -60,7 +65,7 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: CausalPo
         for metrics in warm_start(learner, examples, steps=steps, batch=warmstart.batch):
             losses.append(loss_of(metrics))
             advance(f"{losses[-1]:.3f} nat a token")
-    _save(policy, folder)
+    _beside(folder, policy.save_pretrained)
     return statistics.mean(losses[-max(1, steps // 10) :])
 
 
@@ -75,12 +80,12 @@ def beginning_with(config: Config, folder: Path) -> Config:
     return configs.build(data, source="warmstart")
 
 
-def _save(policy: CausalPolicy, folder: Path) -> None:
-    """Beside its place and then into it, so that what is there is whole."""
+def _beside(folder: Path, write: Callable[[Path], object]) -> None:
+    """Written beside its place and then moved into it, so that what is there is whole."""
     beside = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    policy.save_pretrained(beside)
+    write(beside)
     beside.rename(folder)
 
 

@@ -19,3 +19,8 @@ class WarmstartConfig(Section):
         description="Folder that `steelyard warmstart` wrote, to begin from instead of training anew.",
         min_length=1,
     )
+
+    @property
+    def updates(self) -> int:
+        """How often the model is updated; the last batch is a whole one."""
+        return -(-self.examples // self.batch)

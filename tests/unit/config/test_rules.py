@@ -34,6 +34,8 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--verify.verifier", "none"], "verify.verifier: nothing checks the samples"),
         (["--verify.verifiers", '[{function="a:b"}]'], "is the short form for a single verifier"),
         (["--run.supplied", '["verifier"]'], "a verifier was also handed over from Python"),
+        (["--domain.name", "bricks", "--tasks", "none", "--verify.verifier", "none", "--warmstart.batch=64", *KL,
+          "--reference.carrier=adapter_off"], "so the model without it is not where it began"),
         (["--warmstart.batch", "64"], "needs a [domain], whose examples it begins from"),
         (["--constraint.kind=regex"], "constraint: needs exactly one of source, file and column; it has none"),
         (["--constraint", '{kind = "lark", source = "a", file = "b"}'], "column; it has source and file"),

@@ -106,7 +106,7 @@ def reference_carrier(config: Config) -> Iterator[Problem]:
             f"the model without its adapter never changes, so it cannot be mode = '{reference.mode}'; use 'adapter'"
         )
         yield Problem("reference.carrier", carrier, reason)
-    if carrier == "adapter_off" and lora is not None and lora.adapter is not None:
+    if carrier == "adapter_off" and lora is not None and (lora.adapter is not None or config.warmstart is not None):
         reason = "training starts from a trained adapter, so the model without it is not where it began; use 'adapter'"
         yield Problem("reference.carrier", carrier, reason)
     if reference.device == "cpu" and carrier in ("adapter_off", "adapter"):

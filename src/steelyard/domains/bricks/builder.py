@@ -13,6 +13,7 @@ from typing import Any
 
 from steelyard.domains.bricks.actions import in_building_order
 from steelyard.domains.bricks.briefs import Brief, Shape
+from steelyard.domains.bricks.briefs.base import BESIDE_FORM
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.designs import Rng, design
 from steelyard.domains.bricks.structure import Brick, Site, Structure, World
@@ -27,7 +28,7 @@ AGAIN = 0.5
 WANDER = 2
 """How far from the middle of the world a structure may be, in cells."""
 TRIES = 30
-UNREAD = ("load", "free", "number")
+UNREAD = (*BESIDE_FORM, "number")
 """Numbers that a design does not depend on."""
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))
 

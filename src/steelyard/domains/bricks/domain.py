@@ -26,6 +26,7 @@ from steelyard.domains.bricks.briefs import (
 )
 from steelyard.domains.bricks.builder import IMPERFECTION, build
 from steelyard.domains.bricks.reward import Judge, reward_of
+from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.domains.bricks.workshop import BrickWorkshop
 from steelyard.errors import ConfigError, ConstraintError
@@ -78,7 +79,7 @@ class Bricks:
     captions: str = ""
     """A file in the schema of StableText2Brick, for the kind ``caption``."""
     most_captions: int | None = None
-    """How many of its structures are read; all if left out."""
+    """How many of its structures are read; all if left out. Those with more than ``most`` bricks are not asked for."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of :class:`steelyard.domains.bricks.reward.Reward` by name, ``weights`` and ``penalties`` as tables."""
     imperfection: float = IMPERFECTION
@@ -151,7 +152,10 @@ class Bricks:
         return Judge(self.action_space, reward_of(self.reward))
 
     def verifier(self) -> FunctionVerifier:
-        return self.judge().verifier()
+        judge = self.judge()
+        if judge.reward.method == "highs":
+            highs.require()
+        return judge.verifier()
 
     def automaton(self) -> Automaton[Any] | None:
         return self.action_space.automaton() if self.constrained else None
@@ -193,7 +197,8 @@ class Bricks:
 
     @cached_property
     def _briefs(self) -> dict[Split, dict[str, list[Brief]]]:
-        captions = read_captions(self.captions, limit=self.most_captions) if self.captions else []
+        read = read_captions(self.captions, limit=self.most_captions) if self.captions else []
+        captions = [caption for caption in read if caption.difficulty <= self.most]
         found = catalogue(self.kinds, self.world, easiest=self.easiest, hardest=self.hardest, captions=captions)
         if not found["train"]:
             raise ConfigError(

@@ -93,6 +93,16 @@ def test_the_split_is_in_the_parameters_alone() -> None:
     assert split_of(Tower(5, 4, 2)) == "held_out"
 
 
+def test_the_same_form_is_in_one_split_whatever_it_carries() -> None:
+    for kind in ("table", "bridge", "cantilever"):
+        splits: dict[tuple[int, ...], set[str]] = {}
+        for brief in KINDS[kind].grid():
+            form = tuple(value for name, value in brief.spec.items() if name not in ("kind", "load", "free"))
+            splits.setdefault(form, set()).add(split_of(brief))
+        assert all(len(found) == 1 for found in splits.values())
+        assert {"train", "held_out"} <= set().union(*splits.values())
+
+
 def test_the_catalogue_keeps_to_world_and_difficulty() -> None:
     found = catalogue(("tower", "shape"), World((8, 8, 5)), easiest=4, hardest=9)
     briefs = [brief for kinds in found.values() for some in kinds.values() for brief in some]

@@ -13,6 +13,8 @@ from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
 
 EXACT = 1e-9
+BESIDE_FORM = ("load", "free")
+"""Parameters that do not change the form that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class Brief(ABC):
 
     @property
     def split_key(self) -> str:
-        """What decides in which split the brief is: all of its parameters and nothing else."""
-        return json.dumps(self.spec, sort_keys=True)
+        """What decides in which split the brief is: the parameters of its form and nothing else. Briefs that only differ
+        in what they carry or leave free are in one split, since the same structures serve them.
+        """
+        form = {name: value for name, value in self.spec.items() if name not in BESIDE_FORM}
+        return json.dumps(form, sort_keys=True)
 
     def words(self) -> tuple[str, ...]:
         """The kind and the numbers, for policies with a closed vocabulary."""

@@ -7,6 +7,7 @@ Passing a program clears whatever the last one left, so the answer depends on th
 from __future__ import annotations
 
 import threading
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,12 @@ def run(highs: Highs) -> Solution | None:
     if status.name in ("kInfeasible", "kUnboundedOrInfeasible"):
         return None
     raise VerifierError(f"HiGHS stopped without an answer: {highs.modelStatusToString(status)}")
+
+
+def require() -> None:
+    """Say at once if the solver is missing, and not from within a worker."""
+    if find_spec("highspy") is None:
+        raise MissingExtraError("stability analysis", "bricks")
 
 
 def _solver() -> Highs:
