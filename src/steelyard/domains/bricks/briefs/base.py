@@ -47,8 +47,8 @@ class Brief(ABC):
 
     @property
     def split_key(self) -> str:
-        """What decides in which split the brief is: the parameters of its form and nothing else. Briefs that only differ
-        in what they carry or leave free are in one split, since the same structures serve them.
+        """What decides in which split the brief is: the parameters of its form and nothing else. Those that only
+        differ in what they carry or leave free are in one split, since the same structures serve them.
         """
         form = {name: value for name, value in self.spec.items() if name not in BESIDE_FORM}
         return json.dumps(form, sort_keys=True)
