@@ -30,9 +30,9 @@ from steelyard.verification import Item, ProcessPool
 SIZES = (20, 35, 50, 75, 100)
 STRUCTURES = 20
 REPEATS = 5
-JUDGED = 200
+JUDGED = 400
 """Texts a round, of 20 to 50 bricks."""
-ROUNDS = 5
+ROUNDS = 7
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -58,7 +58,7 @@ def measure(quick: bool, progress: Progress) -> Result:
             }
         )
     ratio = max(float(row["build / solve"]) for row in rows)
-    one_worker, two_workers = rates(JUDGED, 3 if quick else ROUNDS, progress)
+    one_worker, two_workers = rates(JUDGED // 2 if quick else JUDGED, 3 if quick else ROUNDS, progress)
     bar_of_two = 1.5 if quick else 1.8  # seconds of work share their cores with whatever else goes on
     gains = [two / one for one, two in zip(one_worker, two_workers, strict=True)]
     figures = (

@@ -34,6 +34,14 @@ SAMPLES = 4
 DISTINCT = 0.8
 DATA = (0.3, 0.5)
 EXAMPLES = 700
+UNATTENDED = {
+    "model.device": "cpu",
+    "evaluate.every": 0,
+    "checkpoint.every": 0,
+    "tracking.console": False,
+    "tracking.samples_every": 0,
+}
+"""What a benchmark does itself, or does not want."""
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
 
@@ -46,8 +54,12 @@ class Learnt:
     before: Evaluation
     after: Evaluation
     curve: list[dict[str, Cell]]
-    minutes: float
     warm_minutes: float
+
+    @property
+    def minutes(self) -> float:
+        """Of training; the loop ends it when its time is over."""
+        return float(self.curve[-1]["minutes"])
 
     def distinct(self, *, wherever: bool = False) -> float:
         """Different structures, each with its brief, among all that succeed at the end; ``wherever``: moved ones count
@@ -101,8 +113,7 @@ def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float,
     try:
         before = judged.run()
         curve = list(train(trainer, watched, seed, minutes, tell))
-        minutes = float(curve[-1]["minutes"])
-        return Learnt(seed, space_of(config), before, judged.run(), curve, minutes, warm_minutes)
+        return Learnt(seed, space_of(config), before, judged.run(), curve, warm_minutes)
     finally:
         trainer.pool.close()
 
@@ -131,17 +142,8 @@ def configured(seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
     """The shipped recipe, without what the benchmark does itself."""
     from steelyard import config as configs
 
-    own = {
-        "run.folder": scratch,
-        "run.seed": seed,
-        "domain.options.seed": seed,
-        "model.device": "cpu",
-        "evaluate.every": 0,
-        "checkpoint.every": 0,
-        "tracking.console": False,
-        "tracking.samples_every": 0,
-    }
-    return configs.load("bricks", {**own, **overrides})
+    own = {"run.folder": scratch, "run.seed": seed, "domain.options.seed": seed}
+    return configs.load("bricks", {**UNATTENDED, **own, **overrides})
 
 
 def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:
@@ -151,7 +153,6 @@ def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:
     return (
         Figure("held-out success", min(ends), ">=", REACH, spread=max(ends) - min(ends)),
         Figure("distinct among successes", min(distinct), ">=", DISTINCT, spread=max(distinct) - min(distinct)),
-        Figure("longest run", max(run.minutes for run in runs), "<=", MINUTES * 1.02, "minutes"),
         Figure("success of the examples", share, ">=", DATA[0]),
         Figure("success of the examples, from above", share, "<=", DATA[1]),
     )

@@ -22,6 +22,7 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.brick_decoders import CONSTRAINT, REJECTION, Bench, Contest, Look, Seen
+from benchmarks.bricks_learn import UNATTENDED
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.smollm import model_folder
 from benchmarks.token_budget import per_thousand, won_within
@@ -213,16 +214,8 @@ def configured(scratch: str, overrides: Mapping[str, Any]) -> Any:
     """The shipped recipe, without what the benchmark does itself."""
     from steelyard import config as configs
 
-    own = {
-        "run.folder": scratch,
-        "model.path": str(model_folder()),
-        "model.device": "cpu",
-        "evaluate.every": 0,
-        "checkpoint.every": 0,
-        "tracking.console": False,
-        "tracking.samples_every": 0,
-    }
-    return configs.load("bricks-text", {**own, **overrides})
+    own = {"run.folder": scratch, "model.path": str(model_folder())}
+    return configs.load("bricks-text", {**UNATTENDED, **own, **overrides})
 
 
 def train(trainer: Any, minutes: float, tell: Tell) -> None:

@@ -28,7 +28,7 @@ def group(kind: str, made: list[tuple[str, bool]]) -> Group:
 
 def run_with(*groups: Group) -> Learnt:
     found: Any = summarise(groups, [1])
-    return Learnt(0, SPACE, found, found, [], 0.0, 0.0)
+    return Learnt(0, SPACE, found, found, [], 0.0)
 
 
 def test_order_does_not_make_another_structure_and_a_move_does_if_places_count() -> None:

@@ -105,7 +105,7 @@ def building_standing(
     while (fails := failing(structure)) and rollbacks < patience.rollbacks:
         structure = yield from builder.go_on(cut_back(structure, failing, fails))
         rollbacks += 1
-    return builder.built(structure, not fails, rollbacks)
+    return builder.built(structure, bool(structure.bricks) and not fails, rollbacks)
 
 
 def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> Structure:

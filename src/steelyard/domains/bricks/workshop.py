@@ -26,7 +26,7 @@ from steelyard.types import Verdict
 PICTURES = ("svg", "png", "gif")
 WIDE = 33
 """Characters that fit into a line under a picture of a sheet."""
-WORLD = "a larger world: --domain.options.world_size '[40, 40, 40]'"
+LARGER_WORLD = "a larger world: --domain.options.world_size '[40, 40, 40]'"
 NO_SOLVER = (
     "Without it, --method connectivity only asks whether every brick reaches the ground, and not whether it stands."
 )
@@ -73,7 +73,9 @@ class BrickWorkshop:
         try:
             structure = parse(text, self.action.world, may_float=True)
         except InvalidStructureError as error:
-            way_out = WORLD if error.flaw.reason is Reason.OUT_OF_BOUNDS else "`steelyard verify` lists all flaws"
+            way_out = (
+                LARGER_WORLD if error.flaw.reason is Reason.OUT_OF_BOUNDS else "`steelyard verify` lists all flaws"
+            )
             raise DataError(f"{name}: {error}; {way_out}") from None
         return {file: content.encode() for file, content in EXPORTS[form](structure, name).items()}
 

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from steelyard.config import load
 from steelyard.domains.bricks import Brick, Structure, World, floating, parse, write
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, Shape, Tower, brief_of, catalogue
 from steelyard.domains.bricks.builder import (
@@ -59,6 +60,16 @@ def test_the_share_of_successes_is_between_three_and_five_tenths() -> None:
     assert 0.3 <= right / all_of_them <= 0.5, found
     for kind, (successes, tried) in found.items():
         assert 0.15 <= successes / tried <= 0.65, (kind, found)
+
+
+@pytest.mark.parametrize("recipe", ["bricks", "bricks-text"])
+def test_so_is_that_of_the_recipes(recipe: str) -> None:
+    pytest.importorskip("highspy")
+    chosen = load(recipe).domain
+    assert chosen is not None
+    found = success_by_kind(Bricks(**chosen.options), 420)
+    right, all_of_them = (sum(counts) for counts in zip(*found.values(), strict=True))
+    assert 0.3 <= right / all_of_them <= 0.5, found
 
 
 def test_what_is_built_can_be_placed_brick_by_brick_and_never_floats() -> None:

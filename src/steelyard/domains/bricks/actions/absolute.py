@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.constraints.automaton import Automaton
-from steelyard.domains.bricks.actions.base import Saying, along, check_most
+from steelyard.domains.bricks.actions.base import Bounds, Saying, along
 from steelyard.domains.bricks.actions.places import ALL, Places
 from steelyard.domains.bricks.actions.words import NUMBER, part_words, read_words, word_ends
-from steelyard.domains.bricks.structure import Brick, Structure, World
+from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
 from steelyard.types import Task
 
@@ -20,15 +20,8 @@ WORDS = 4
 
 
 @dataclass(frozen=True)
-class Absolute:
+class Absolute(Bounds):
     """Four words a brick: x, y, z and the part as it lies."""
-
-    world: World
-    most: int
-    may_float: bool = False
-
-    def __post_init__(self) -> None:
-        check_most(self.most)
 
     @property
     def tokens_per_brick(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -86,9 +87,17 @@ class Corners(Mapping[str, Saying]):
         return len(self.corner_of)
 
 
-def check_most(most: int) -> None:
-    if most < 1:
-        raise ConstraintError(f"most is {most}; a structure has at least 1 brick")
+@dataclass(frozen=True)
+class Bounds:
+    """What every action space is made for."""
+
+    world: World
+    most: int
+    may_float: bool = False
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ConstraintError(f"most is {self.most}; a structure has at least 1 brick")
 
 
 def along(open_: NDArray[np.bool_], axis: int) -> list[int]:

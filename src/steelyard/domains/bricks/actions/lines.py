@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from steelyard.constraints.automaton import Automaton, Memo
 from steelyard.domains.bricks import text as texts
-from steelyard.domains.bricks.actions.base import along, check_most
+from steelyard.domains.bricks.actions.base import Bounds, along
 from steelyard.domains.bricks.actions.places import Bricks, Places
 from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.types import Task
@@ -25,15 +25,8 @@ REMEMBERED = 20_000
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(Bounds):
     """One line a brick, in numbers without leading zeros; every line ends, the last one too."""
-
-    world: World
-    most: int
-    may_float: bool = False
-
-    def __post_init__(self) -> None:
-        check_most(self.most)
 
     @property
     def tokens_per_brick(self) -> int:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from steelyard.domains.bricks.actions.base import check_most
+from steelyard.domains.bricks.actions.base import Bounds
 from steelyard.domains.bricks.actions.two_step_automaton import GROUND, TwoStepAutomaton, Wording
 from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, part_words, read_words, word_ends
-from steelyard.domains.bricks.structure import Brick, Structure, World
+from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
 from steelyard.errors import ConstraintError
 
@@ -24,12 +24,9 @@ BACK = r"back([1-9]\d{0,8})"
 
 
 @dataclass(frozen=True)
-class TwoStep:
+class TwoStep(Bounds):
     """Five words a brick (four on the ground), or three if ``joint``: pivot, whole offset, part."""
 
-    world: World
-    most: int
-    may_float: bool = False
     reach: tuple[int, int, int] = (7, 7, 1)
     """The largest offset along each axis. With the longest side less 1, and 1 along z, every brick that touches an
     earlier one from above or below can be said."""
@@ -37,7 +34,7 @@ class TwoStep:
     """One word for a whole offset or place: shorter texts, a larger vocabulary."""
 
     def __post_init__(self) -> None:
-        check_most(self.most)
+        super().__post_init__()
         object.__setattr__(self, "reach", tuple(self.reach))
         if len(self.reach) != 3 or min(self.reach) < 0:
             raise ConstraintError(f"reach is {self.reach}; give three offsets along x, y and z, none below 0")

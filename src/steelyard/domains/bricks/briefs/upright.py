@@ -15,8 +15,24 @@ from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import fewest
 
 
+class Upright(Brief):
+    """A block of layers."""
+
+    height: int
+    length: int
+    width: int
+
+    @property
+    def difficulty(self) -> float:
+        return float(self.height * fewest(self.length, self.width))
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        return self.length, self.width, self.height
+
+
 @dataclass(frozen=True)
-class Tower(Brief):
+class Tower(Upright):
     """So many layers, no more and no less, of which each spans the footprint: its outermost cells touch all four sides,
     and nothing is outside. The fulfilment is the mean over layers of the IoU of the layer's rectangle with it.
     """
@@ -31,14 +47,6 @@ class Tower(Brief):
             f"a tower exactly {self.height} layers tall, each layer spanning a footprint of {self.length} studs along "
             f"x by {self.width} along y"
         )
-
-    @property
-    def difficulty(self) -> float:
-        return float(self.height * fewest(self.length, self.width))
-
-    @property
-    def extent(self) -> tuple[int, int, int]:
-        return self.length, self.width, self.height
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
@@ -55,7 +63,7 @@ class Tower(Brief):
 
 
 @dataclass(frozen=True)
-class Wall(Brief):
+class Wall(Upright):
     """A block without holes, in bond: it hangs together without the ground. The fulfilment is the voxel IoU with the
     block times the share of cells in the largest piece.
     """
@@ -70,14 +78,6 @@ class Wall(Brief):
             f"a solid wall {self.length} studs long along x, {self.width} thick and {self.height} layers tall, its "
             f"joints staggered so that it holds together in one piece"
         )
-
-    @property
-    def difficulty(self) -> float:
-        return float(self.height * fewest(self.length, self.width))
-
-    @property
-    def extent(self) -> tuple[int, int, int]:
-        return self.length, self.width, self.height
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
