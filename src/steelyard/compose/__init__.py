@@ -35,7 +35,9 @@ from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, buil
 from steelyard.policies.scratch import Architecture
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.sampling.local import LocalSampler
+from steelyard.sampling.twin import TwinSampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
+from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
@@ -58,6 +60,7 @@ __all__ = [
     "build_policy",
     "build_pool",
     "build_reference_of",
+    "build_sampler",
     "build_tasks",
     "build_trackers",
     "build_trainer",
@@ -71,6 +74,9 @@ __all__ = [
     "start_run",
     "tasks_of_split",
 ]
+
+CAP_WHEN_STALE = 2.0
+"""The cap of the importance correction where samples are older than the weights and nothing else is said."""
 
 
 # --- policy ----------------------------------------------------------------------------------------------------------
@@ -237,7 +243,8 @@ def build_objective(config: Config, reference: Reference | None) -> Objective:
     loss = config.loss
     chosen = surrogate(loss.surrogate, **loss.surrogate_options())
     in_loss = reference is not None and loss.kl.placement == "loss"
-    return Objective(chosen, loss.kl.estimator if in_loss else None, loss.importance_cap)
+    cap = loss.importance_cap or (CAP_WHEN_STALE if config.sampling.staleness else None)
+    return Objective(chosen, loss.kl.estimator if in_loss else None, cap)
 
 
 def schedule(table: ScheduleConfig, steps: int) -> Schedule:
@@ -293,6 +300,12 @@ def build_decoding(config: Config) -> Decoding:
     return Decoding(rule, sampling.max_new_tokens, sampling.supports)
 
 
+def build_sampler(config: Config, policy: CausalPolicy) -> Sampler:
+    """On the policy itself, or on a twin of it if sampling goes on while the policy learns."""
+    kind = TwinSampler if config.sampling.staleness else LocalSampler
+    return kind(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+
+
 def build_evaluator(
     config: Config,
     sampler: Sampler,
@@ -342,7 +355,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     source, held_out = build_tasks(config, supplied)
     check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
     pool = build_pool(config, build_verifier(config, supplied))
-    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=sampling.max_rows)
+    sampler = build_sampler(config, policy)
     evaluating = bool(config.evaluate.every and held_out)
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
@@ -358,17 +371,20 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         show_every=config.tracking.samples_every,
         best_metric=best,
     )
+    credit = build_credit(config)
+    ahead = Ahead(source, sampler, pool, credit, plan, staleness=sampling.staleness) if sampling.staleness else None
     return Trainer(
         policy=policy,
         source=source,
         sampler=sampler,
         pool=pool,
-        credit=build_credit(config),
+        credit=credit,
         learner=build_learner(config, policy, folder / "artifacts"),
         tracker=build_trackers(config, folder),
         store=Store(folder / "checkpoints", keep_last=checkpoint.keep_last, best_mode=checkpoint.best_mode),
         plan=plan,
         evaluator=evaluator,
+        ahead=ahead,
     )
 
 

@@ -66,7 +66,7 @@ class LossConfig(Section):
     )
     importance_cap: float | None = Field(
         default=None,
-        description="Correct for sampler and learner differing, old/behaviour capped here (about 2).",
+        description="Correct for sampler and learner differing, old/behaviour capped here; empty: off, or 2 if stale.",
         gt=0,
     )
     kl: KlConfig = Field(default=KlConfig(), description="KL to the reference.")

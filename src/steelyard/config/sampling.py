@@ -29,6 +29,11 @@ class SamplingConfig(Section):
         default="stored",
         description="What could have been drawn: stored with the sample, or found again before the update.",
     )
+    staleness: int = Field(
+        default=0,
+        description="Sample ahead of the learner, at most so many versions behind; 0: in turn, with exact resume.",
+        ge=0,
+    )
     max_rows: int = Field(default=256, description="Sequences decoded at once.", ge=1)
 
 

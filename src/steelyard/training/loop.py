@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,11 @@ from steelyard.errors import CheckpointError
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Trackers, choose_shown
+from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import Learner, SampleLogps
-from steelyard.training.metrics import Metrics, group_metrics, pool_metrics
+from steelyard.training.metrics import Metrics, group_metrics, pool_metrics, staleness_metrics
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.training.supports import with_supports
@@ -62,6 +63,8 @@ class Trainer:
     store: Store
     plan: Plan
     evaluator: Evaluator | None = None
+    ahead: Ahead | None = None
+    """Samples the next steps while this one is learnt from; None: one after the other."""
     step: int = 0
     """Steps done."""
     _stop: bool = False
@@ -70,7 +73,7 @@ class Trainer:
         """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
         self._stop, saved = False, self.step
         metrics: Metrics = {}
-        with self._stopping_on_signals():
+        with self._stopping_on_signals(), self._sampling_ahead():
             if self.step == 0 and self.plan.evaluate_every:
                 self.tracker.log(0, self._evaluate())
             while self.step < self.plan.steps and not self._stop:
@@ -99,10 +102,12 @@ class Trainer:
         self.step += 1
         if self.learner.reference is not None:
             self.learner.reference.after_step(self.step)
-        self.sampler.publish(self.step)
-        self.source.observe(groups)
+        (self.ahead or self.sampler).publish(self.step)
+        (self.ahead or self.source).observe(groups)
         metrics = group_metrics(groups) | update | pool_metrics(self.pool.metrics())
         metrics["groups/refilled"] = refilled
+        if self.ahead is not None:
+            metrics |= staleness_metrics(samples, self.step - 1)
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         if self.plan.show_every and self.step % self.plan.show_every == 0:
             self.tracker.samples(self.step, choose_shown(groups))
@@ -113,6 +118,8 @@ class Trainer:
         are sampled anew with other tasks, as often as asked.
         """
         watch = watch or Stopwatch()
+        if self.ahead is not None:
+            return self.ahead.take(self.step, watch)
         tasks = self.source.draw(self.step, self.plan.tasks_per_step)
         requests = requests_for(tasks, self.step, self.plan.group_size)
         groups = collect(self.sampler, self.pool, requests, self.plan.decoding, watch)
@@ -155,7 +162,8 @@ class Trainer:
         if self.evaluator is None:
             return {}
         start = time.perf_counter()
-        figures = self.evaluator.run().metrics()
+        with self.ahead.paused() if self.ahead is not None else nullcontext():
+            figures = self.evaluator.run().metrics()
         return figures | {"time/evaluate": time.perf_counter() - start}
 
     # --- state ---------------------------------------------------------------------------------------------------
@@ -174,7 +182,7 @@ class Trainer:
         tensors: dict[str, Any] = {"optimiser": self.learner.optimiser.state_dict()}
         state: dict[str, Any] = {
             "step": self.step,
-            "source": self.source.state_dict(),
+            "source": (self.ahead or self.source).state_dict(),
             "learner": self.learner.state_dict(),
             "reference": self._reference_fingerprint(),
         }
@@ -197,9 +205,9 @@ class Trainer:
         self.learner.load_state_dict(state["learner"])
         if self.learner.reference is not None:
             self.learner.reference.load_tensors(checkpoint.tensors("reference"))
-        self.source.load_state_dict(state["source"])
+        (self.ahead or self.source).load_state_dict(state["source"])
         self.step = int(state["step"])
-        self.sampler.publish(self.step)
+        (self.ahead or self.sampler).publish(self.step)
         self.store.rewind(self.step)
         self.tracker.rewind(self.step)
 
@@ -207,6 +215,15 @@ class Trainer:
         """Of a reference that is built again from the base and not saved."""
         reference = self.learner.reference
         return reference.fingerprint() if reference is not None and not reference.tensors() else None
+
+    @contextmanager
+    def _sampling_ahead(self) -> Iterator[None]:
+        """However the run ends, nothing is sampled for it any more."""
+        try:
+            yield
+        finally:
+            if self.ahead is not None:
+                self.ahead.close()
 
     @contextmanager
     def _stopping_on_signals(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from steelyard.types import Group
+from steelyard.types import Group, Sample
 
 Metrics = dict[str, float | list[float]]
 
@@ -41,6 +41,12 @@ def group_metrics(groups: Sequence[Group]) -> Metrics:
         metrics[f"parts/{name}/histogram"] = values
     accidents = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
     return metrics | {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
+
+
+def staleness_metrics(samples: Sequence[Sample], step: int) -> Metrics:
+    """By how many versions the weights that are updated at ``step`` are newer than those that made the samples."""
+    behind = [step - sample.policy_version for sample in samples]
+    return {"staleness/mean": float(np.mean(behind)), "staleness/max": float(max(behind))}
 
 
 def pool_metrics(counts: dict[str, float]) -> Metrics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,14 +56,13 @@ class BackgroundPool(ABC):
             self._outstanding += sum(len(call.items) for call in calls)
             self._enqueue(calls)
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         if wait:
             with self._lock:
                 self._enqueue(self._former.flush())
         while True:
             with self._lock:
-                while wait and self._outstanding and not self._ready and self._broken is None:
-                    self._lock.wait()
+                self._wait_for_news(wait)
                 self._raise_if_broken()
                 there = deque(self._ready)
                 self._ready.clear()
@@ -74,6 +74,15 @@ class BackgroundPool(ABC):
             finally:  # a consumer that stops in between finds the rest when it comes back
                 with self._lock:
                     self._ready.extendleft(reversed(there))
+
+    def _wait_for_news(self, wait: bool | float) -> None:
+        """Until a verdict is there or none is missing, but no longer than a number of seconds says."""
+        until = None if isinstance(wait, bool) else time.monotonic() + wait
+        while wait and self._outstanding and not self._ready and self._broken is None:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self._lock.wait(left)
 
     def metrics(self) -> dict[str, float]:
         """Lost workers and calls that were made again, if there were any since this was last asked."""

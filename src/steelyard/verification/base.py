@@ -112,9 +112,9 @@ class Pool(Protocol):
         """Hand over one sample, several, or a whole group. The pool forms the calls that the verifier's mode asks."""
         ...
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         """Verdicts that are there. ``wait=True`` starts what was held back for a fuller batch or group, and goes on
-        until everything submitted is done.
+        until everything submitted is done; a number does the same, but returns once nothing came for so many seconds.
         """
         ...
 

@@ -74,7 +74,7 @@ class GuardedPool:
     def submit(self, items: Sequence[Item]) -> None:
         self.pool.submit(items)
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         for key, verdict in self.pool.completed(wait=wait):
             self.breaker.observe(verdict)
             yield key, verdict

@@ -109,7 +109,7 @@ class CachedPool:
         if unknown:
             self.pool.submit(unknown)
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         while self._ready:
             yield self._ready.popleft()
         for sample, verdict in self.pool.completed(wait=wait):

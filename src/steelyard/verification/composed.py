@@ -28,7 +28,7 @@ class WeightedPool:
         for pool in self.pools:
             pool.submit(items)
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         for place, pool in enumerate(self.pools):
             for key, verdict in pool.completed(wait=wait):
                 found = self._found.setdefault(key, {})
@@ -61,7 +61,7 @@ class WholeSamplesPool:
         if whole:
             self.pool.submit(whole)
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         while self._ready:
             yield self._ready.popleft()
         yield from self.pool.completed(wait=wait)

@@ -28,7 +28,7 @@ class InlinePool:
         for call in self._former.add(items):
             self._verify(call)
 
-    def completed(self, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         held = self._former.flush() if wait else iter(())
         while True:
             while self._ready:

@@ -26,6 +26,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     constraint.source,
     constraint.options,
     credit.groups,
+    credit.stale_cuts,
     credit.estimator_k,
     credit.truncation,
     credit.lengths,

@@ -25,6 +25,17 @@ def groups(config: Config) -> Iterator[Problem]:
         yield Problem("credit.min_scored", credit.min_scored, reason)
 
 
+def stale_cuts(config: Config) -> Iterator[Problem]:
+    sampling = config.sampling
+    cuts = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
+    if sampling.staleness and cuts and sampling.supports == "replayed":
+        reason = (
+            "a cut is found again with the weights that sampled, which are gone when samples are older than the "
+            "weights; use supports = 'stored', no cut, or staleness = 0"
+        )
+        yield Problem("sampling.supports", sampling.supports, reason)
+
+
 def estimator_k(config: Config) -> Iterator[Problem]:
     advantage, k, group_size = config.credit.advantage, config.credit.k, config.sampling.group_size
     needs_k = advantage in ("pass_at_k", "max_at_k")

@@ -1,0 +1,262 @@
+"""Sampling ahead: the bound on staleness, groups held over, weights in between, pauses, ends and errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steelyard.algorithms.objective import Objective
+from steelyard.data import ListSource
+from steelyard.sampling.base import SampleRequest
+from steelyard.sampling.local import LocalSampler
+from steelyard.sampling.twin import TwinSampler
+from steelyard.tracking import read_metrics
+from steelyard.training.ahead import Ahead, Pending, choose
+from steelyard.training.evaluation import Evaluator
+from steelyard.training.loop import Trainer
+from steelyard.training.phases import Stopwatch
+from steelyard.types import SampleKey, Task, Verdict
+from steelyard.verification import as_verifier
+from steelyard.verification.processes import ProcessPool
+from tests.tiny import digit_share, tasks, tiny_policy, tiny_trainer, weights_of
+
+
+def ahead_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
+    """A run by hand whose sampler has weights of its own."""
+    trainer = tiny_trainer(folder, **settings)
+    trainer.sampler = TwinSampler(trainer.policy, seed=0)
+    trainer.learner.objective = Objective(trainer.learner.objective.surrogate, None, 2.0)
+    trainer.ahead = Ahead(
+        trainer.source, trainer.sampler, trainer.pool, trainer.credit, trainer.plan, staleness=staleness
+    )
+    return trainer
+
+
+# --- which groups are learnt next ------------------------------------------------------------------------------------
+
+
+def pending(number: int, version: int, *, complete: bool, count: int = 2) -> Pending:
+    one = Pending(SampleRequest(Task(str(number), ""), number // count, number % count, 1), version)
+    if complete:
+        one.verdicts[SampleKey(number // count, number % count, 0, 0)] = Verdict.scored(1.0)
+    return one
+
+
+def test_the_oldest_complete_groups_come_first_in_the_order_of_their_places() -> None:
+    groups = [pending(number, 0, complete=True) for number in (3, 1, 0, 2)]
+    chosen = choose(groups, 0, 2, staleness=1)
+    assert chosen is not None
+    assert [one.place for one in chosen] == [(0, 0), (0, 1)]
+
+
+def test_a_late_group_is_held_over_as_long_as_its_time_lasts() -> None:
+    groups = [pending(0, 0, complete=False), *(pending(number, 0, complete=True) for number in (1, 2, 3))]
+    chosen = choose(groups, 0, 2, staleness=1)
+    assert chosen is not None
+    assert [one.place for one in chosen] == [(0, 1), (1, 0)]
+    assert choose(groups[:1] + groups[3:] + [pending(4, 1, complete=True)], 1, 2, staleness=1) is None
+
+
+def test_others_are_not_taken_if_too_many_late_ones_would_be_left() -> None:
+    """Two steps' worth of late groups cannot both be learnt at the one step that is left for them."""
+    late = [pending(number, 0, complete=False) for number in range(4)]
+    newer = [pending(number, 1, complete=True) for number in (4, 5)]
+    assert choose([*late, *newer], 1, 2, staleness=2) is None
+
+
+@given(
+    count=st.integers(1, 4),
+    staleness=st.integers(0, 4),
+    delays=st.lists(st.integers(0, 12), min_size=1, max_size=20),
+)
+def test_every_group_is_learnt_once_and_never_too_old(count: int, staleness: int, delays: list[int]) -> None:
+    """A model of sampler, pool and learner that go on by turns; verdicts take as many turns as ``delays`` says."""
+    version, begun, turn = 0, 0, 0
+    open_groups: dict[int, tuple[Pending, int]] = {}
+    learnt: list[int] = []
+    while version < 8:
+        turn += 1
+        assert turn < 1000, "nothing moves any more"
+        if begun // count - version <= staleness:
+            when = turn + delays[begun % len(delays)]
+            open_groups[begun] = pending(begun, version, complete=False, count=count), when
+            begun += 1
+        for number, (one, when) in open_groups.items():
+            if turn >= when:
+                one.verdicts[SampleKey(number // count, number % count, 0, 0)] = Verdict.scored(1.0)
+        chosen = choose([one for one, _ in open_groups.values()], version, count, staleness)
+        if chosen is not None:
+            assert len(chosen) == count
+            assert all(version - one.version <= staleness for one in chosen)
+            numbers = [one.place[0] * count + one.place[1] for one in chosen]
+            learnt += numbers
+            for number in numbers:
+                del open_groups[number]
+            version += 1
+    assert len(set(learnt)) == len(learnt) == 8 * count
+    assert all(version - one.version <= staleness for one, _ in open_groups.values())
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("staleness", [1, 3])
+def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int) -> None:
+    trainer = ahead_trainer(tmp_path, staleness, steps=8)
+    update = trainer.learner.update
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.2)  # long enough for the sampler to come to its bound
+        return update(*args)
+
+    trainer.learner.update = slow  # type: ignore[method-assign]
+    trainer.train()
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, 9))
+    assert max(row["staleness/max"] for row in rows) == staleness
+    assert all(0 <= row["staleness/mean"] <= staleness for row in rows)
+    assert all(row["samples"] == 8 for row in rows)
+    assert not [thread for thread in threading.enumerate() if thread.name == "sampling ahead"]
+
+
+def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tmp_path: Path) -> None:
+    trainer = ahead_trainer(tmp_path, 2, steps=6, learner={"lr": 0.05})
+    seen: list[tuple[int, float]] = []
+    update = trainer.learner.update
+
+    def watch(samples: Any, step: int) -> Any:
+        logps = trainer.learner._logps([item.sample for item in samples], lambda b: trainer.policy.evaluate(b).logp_N)
+        for item, logp_N in zip(samples, logps, strict=True):
+            seen.append((step - item.sample.policy_version, float(abs(logp_N - item.sample.decisions.logp_N).max())))
+        time.sleep(0.2)
+        return update(samples, step)
+
+    trainer.learner.update = watch  # type: ignore[method-assign]
+    trainer.train()
+    assert max(gap for behind, gap in seen if behind == 0) < 1e-4
+    assert min(gap for behind, gap in seen if behind == 2) > 1e-3, "old samples keep the log-probs of old weights"
+
+
+def test_staleness_zero_is_the_synchronous_run(tmp_path: Path) -> None:
+    """The thread with a bound of 0 does what the loop does without it, bit for bit."""
+    plain, ahead = tiny_trainer(tmp_path / "a", steps=4), ahead_trainer(tmp_path / "b", 0, steps=4)
+    plain.learner.objective = ahead.learner.objective
+    plain.train()
+    ahead.train()
+    one, other = weights_of(plain.policy), weights_of(ahead.policy)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
+    """One task in four takes long; with room for two versions the others go first."""
+
+    def slow(task: Task, text: str) -> float:
+        time.sleep(1.0 if task.id == "t0" else 0.0)
+        return float(len(text) % 3)
+
+    trainer = ahead_trainer(tmp_path, 2, steps=4, source=ListSource(tasks(4), shuffle=False), tasks_per_step=2)
+    trainer.pool = ProcessPool(as_verifier(slow), workers=6)
+    trainer.ahead.pool = trainer.pool  # type: ignore[union-attr]
+    taken: list[list[str]] = []
+    take = trainer.ahead.take  # type: ignore[union-attr]
+
+    def watch(step: int, clock: Stopwatch) -> Any:
+        groups, refilled = take(step, clock)
+        taken.append([group.task.id for group in groups])
+        return groups, refilled
+
+    trainer.ahead.take = watch  # type: ignore[method-assign,union-attr]
+    trainer.train()
+    trainer.pool.close()
+    assert "t0" not in taken[0], "its verdicts were late, so it was held over"
+    assert "t0" in {task for step in taken for task in step}
+
+
+def test_evaluation_and_sampling_do_not_meet(tmp_path: Path) -> None:
+    trainer = ahead_trainer(tmp_path, 2, steps=6, evaluate_every=2)
+    trainer.evaluator = Evaluator(trainer.sampler, trainer.pool, tasks(2), trainer.plan.decoding, samples=2)
+    together = Counter[str]()
+    sample, busy = trainer.sampler.sample, threading.Lock()
+
+    def alone(*args: Any) -> Any:
+        together["met"] += not busy.acquire(blocking=False)
+        yield from sample(*args)
+        if busy.locked():
+            busy.release()
+
+    trainer.sampler.sample = alone  # type: ignore[method-assign]
+    trainer.train()
+    assert not together["met"]
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert sum("eval/reward" in row for row in rows) == 4
+
+
+def test_dead_groups_are_refilled_with_other_tasks(tmp_path: Path) -> None:
+    def only_odd(task: Task, text: str) -> float:
+        return digit_share(task, text) if int(task.id[1:]) % 2 else 0.0
+
+    trainer = ahead_trainer(tmp_path, 1, steps=3, verifier=only_odd, refill_dead_groups=3)
+    trainer.train()
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert sum(row["groups/refilled"] for row in rows) > 0
+    assert sum(row["groups/dead"] for row in rows) < 1.5
+
+
+def test_what_goes_wrong_in_the_thread_ends_the_run(tmp_path: Path) -> None:
+    trainer = ahead_trainer(tmp_path, 1)
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("the engine is gone")
+        yield
+
+    trainer.sampler.sample = broken  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="the engine is gone"):
+        trainer.train()
+
+
+def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:
+    first = ahead_trainer(tmp_path, 2, steps=3)
+    first.train()
+    state = first.store.latest().state  # type: ignore[union-attr]
+    again = ahead_trainer(tmp_path, 2, steps=6)
+    again.restore(first.store.latest())  # type: ignore[arg-type]
+    seen: list[str] = []
+    take = again.ahead.take  # type: ignore[union-attr]
+
+    def watch(step: int, clock: Stopwatch) -> Any:
+        groups, refilled = take(step, clock)
+        seen.extend(group.task.id for group in groups)
+        return groups, refilled
+
+    again.ahead.take = watch  # type: ignore[method-assign,union-attr]
+    again.train()
+    assert again.step == 6
+    assert state["source"] != again.source.state_dict()
+    assert seen[:2] == ["t2", "t3"], "six groups of four tasks were learnt; the seventh is the third task"
+
+
+# --- the twin --------------------------------------------------------------------------------------------------------
+
+
+def test_the_twin_has_the_weights_of_the_last_publication(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    twin = TwinSampler(policy, seed=0)
+    before = weights_of(policy)
+    with torch.no_grad():
+        policy.model.lm_head.weight.add_(1.0)
+    assert all(torch.equal(weight, before[name]) for name, weight in weights_of(twin.policy).items())
+    twin.publish(1)
+    assert all(torch.equal(weight, weights_of(twin.policy)[name]) for name, weight in weights_of(policy).items())
+    requests = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(2))]
+    decoding = tiny_trainer(tmp_path).plan.decoding
+    own, local = (list(s.sample(requests, decoding)) for s in (twin, LocalSampler(policy, seed=0)))
+    assert [sample.text for sample in own] == [sample.text for sample in local]
+    assert {sample.policy_version for sample in own} == {1}
