@@ -116,9 +116,9 @@ def build_waiting(staleness: int, folder: str) -> Any:
             time.sleep(max(0.0, began + PHASE_SECONDS * number / (TASKS * GROUP) - time.perf_counter()))
             yield one
 
-    def slow_update(*arguments: Any) -> Any:
+    def slow_update(samples: Sequence[Any], step: int) -> Any:
         began = time.perf_counter()
-        found = update(*arguments)
+        found = update(samples, step)
         time.sleep(max(0.0, PHASE_SECONDS - (time.perf_counter() - began)))
         return found
 
