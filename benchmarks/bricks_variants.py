@@ -1,4 +1,4 @@
-"""Pivots against absolute coordinates, group_norm against max_at_k, with and without the purpose in the reward.
+"""Ways to say bricks against each other, group_norm against max_at_k, with and without the purpose in the reward.
 
 Each run has a quarter of the time of ``bricks-learn``, one seed, and the recipe with one thing changed. Without the
 purpose, and the success that contains it, what is left of the reward is standing, hanging together and using bricks: it
@@ -19,11 +19,14 @@ SEED = 0
 HEAP_WEIGHTS = {"purpose": 0.0, "success": 0.0, "stability": 0.6, "connectivity": 0.2, "length": 0.2, "quality": 0.1}
 VARIANTS: dict[str, dict[str, Any]] = {
     "recipe": {},
+    "pivots and offsets": {
+        "domain.options.action": "two_step",
+        "domain.options.action_options": {"joint": True, "reach": [14, 7, 1]},
+    },
     "absolute coordinates": {
         "domain.options.action": "absolute",
-        "domain.options.action_options": {},
-        "sampling.max_new_tokens": 97,
-        "model.scratch.max_length": 128,
+        "sampling.max_new_tokens": 81,
+        "model.scratch.max_length": 112,
     },
     "max_at_k": {"credit.advantage": "max_at_k", "credit.k": 4},
     "no purpose": {"domain.options.reward": {"needs_purpose": False, "weights": HEAP_WEIGHTS}},

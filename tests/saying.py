@@ -10,7 +10,7 @@ from typing import Any
 from steelyard.constraints.automaton import Automaton, AutomatonConstraint, WordConstraint
 from steelyard.constraints.trie import CharacterConstraint
 from steelyard.domains.bricks import Brick, Library, Part, Structure, World, is_connected
-from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep
+from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep
 from steelyard.domains.bricks.actions.lines import Line
 from steelyard.domains.bricks.structure import Site
 from tests.automata import TASK
@@ -63,6 +63,8 @@ def ways_to_say(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> It
         yield f"{h}x{w} ({x},{y},{z})\n"
     elif isinstance(space, Absolute):
         yield f"x{x} y{y} z{z} {h}x{w}"
+    elif isinstance(space, Relative):
+        yield f"z{z} {x - bricks[0].x:+d}{y - bricks[0].y:+d} {h}x{w}" if bricks else f"z{z} {x},{y} {h}x{w}"
     elif isinstance(space, TwoStep):
         if z == 0:
             yield f"ground {x},{y} {h}x{w}" if space.joint else f"ground x{x} y{y} {h}x{w}"

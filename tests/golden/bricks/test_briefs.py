@@ -136,15 +136,16 @@ def test_loads_rest_where_they_are_to_be_carried(brief: Brief, bricks: str, load
 @pytest.mark.parametrize(
     ("brief", "words"),
     [
-        (TOWER, "tower 3 2 4"),
-        (WALL, "wall 6 1 2"),
-        (STAIRS, "stairs 3 2 1"),
-        (TABLE, "table 4 2 3 50 100"),
-        (BRIDGE, "bridge 4 2 2 100"),
-        (CANTILEVER, "cantilever 3 2 4 50"),
-        (SHAPE, "shape 1 1 4"),
+        (TOWER, "tower height=3 length=2 width=4"),
+        (WALL, "wall length=6 width=1 height=2"),
+        (STAIRS, "stairs steps=3 tread=2 width=1"),
+        (TABLE, "table length=4 width=2 height=3 free=50 load=100"),
+        (BRIDGE, "bridge gap=4 clearance=2 width=2 load=100"),
+        (CANTILEVER, "cantilever reach=3 height=2 base=4 load=50"),
+        (SHAPE, "shape depth=1 block1=1 block2=4"),
     ],
 )
-def test_words_are_the_kind_and_its_numbers(brief: Brief, words: str) -> None:
+def test_words_are_the_kind_and_its_named_numbers(brief: Brief, words: str) -> None:
     assert " ".join(brief.words()) == words
-    assert all(number in brief.sentence() for number in words.split()[1:])
+    assert all(word.partition("=")[2] in brief.sentence() for word in words.split()[1:])
+    assert brief.id == "-".join(word.partition("=")[2] or word for word in words.split())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.heaps import heap
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.bricks import Reason, Structure, World, floating, is_connected, parse, write
-from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep, in_building_order
+from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order
 from steelyard.domains.bricks.actions.places import Places
 from tests.automata import TASK, ramble
 from tests.saying import FEW, can_come, constraint_for, one_more, random_bricks, ways_to_say
@@ -21,6 +21,7 @@ Make = Callable[[World, int, bool], ActionSpace]
 SPACES: dict[str, Make] = {
     "absolute": Absolute,
     "lines": Lines,
+    "relative": Relative,
     "two steps": TwoStep,
     "two steps, joint": lambda world, most, may_float: TwoStep(world, most, may_float, (1, 2, 1), joint=True),
     "two steps, far": lambda world, most, may_float: TwoStep(world, most, may_float, (2, 0, 2)),

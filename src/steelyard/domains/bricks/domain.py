@@ -13,7 +13,7 @@ import numpy as np
 
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.base import Split
-from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep
+from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep
 from steelyard.domains.bricks.briefs import (
     COUNTABLE,
     KINDS,
@@ -34,7 +34,12 @@ from steelyard.types import Prompt, Task
 from steelyard.verification import FunctionVerifier
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
-ACTIONS: dict[str, Callable[..., ActionSpace]] = {"two_step": TwoStep, "absolute": Absolute, "text": Lines}
+ACTIONS: dict[str, Callable[..., ActionSpace]] = {
+    "relative": Relative,
+    "two_step": TwoStep,
+    "absolute": Absolute,
+    "text": Lines,
+}
 """Action spaces by name; each is made for a world and a number of bricks, with options of its own."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 TRIES = 50
@@ -192,8 +197,7 @@ class Bricks:
 
     def _brief_words(self) -> list[str]:
         briefs = [brief for split in SPLITS for found in self._briefs[split].values() for brief in found]
-        numbers = sorted({number for brief in briefs for number in brief.values})
-        return [*self.kinds, *map(str, numbers)]
+        return list(dict.fromkeys(word for brief in briefs for word in brief.words()))
 
     @cached_property
     def _briefs(self) -> dict[Split, dict[str, list[Brief]]]:

@@ -11,7 +11,7 @@ import pytest
 from steelyard.constraints.automaton import Automaton, WordConstraint
 from steelyard.constraints.base import members
 from steelyard.domains.bricks import STANDARD, Brick, Flaw, Library, Part, Reason, Structure, World, parse, write
-from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep, in_building_order
+from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order
 from steelyard.domains.bricks.actions.words import pieces
 from steelyard.errors import ConstraintError
 from tests.automata import TASK
@@ -34,6 +34,10 @@ SAID: list[tuple[ActionSpace, str]] = [
     (
         Absolute(World(), 6),
         "x8 y8 z0 2x4 x9 y9 z1 4x2 x2 y2 z0 1x1 x11 y10 z2 2x2 x12 y12 z0 1x2 x12 y11 z1 1x1",
+    ),
+    (
+        Relative(World(), 6),
+        "z0 8,8 2x4 z1 +1+1 4x2 z0 -6-6 1x1 z2 +3+2 2x2 z0 +4+4 1x2 z1 +4+3 1x1",
     ),
     (
         TwoStep(World(), 6),
@@ -88,7 +92,7 @@ def test_the_words_of_two_steps() -> None:
 
 
 def test_every_word_is_there_once() -> None:
-    for space, _ in SAID[:3]:
+    for space, _ in SAID[:4]:
         words = space.vocabulary()
         assert words is not None
         assert len(set(words)) == len(words)
@@ -109,6 +113,36 @@ def test_absolute_masks_by_hand() -> None:
     assert after(held, one + "x0 y0 z1") == ["2x1"], "the shorter one would float"
     assert after(free, one + "x0 y0 z1") == ["1x1", "2x1"]
     assert after(held, "x0 y0 z0 2x1 x0 y0 z1 2x1") == [], "full"
+
+
+def test_the_words_of_coordinates_from_the_first_brick() -> None:
+    space = Relative(NARROW, 3)
+    assert space.vocabulary() == ("z0", "z1", "0,0", "1,0", "-1+0", "+0+0", "+1+0", "1x1", "1x2", "2x1")
+    assert space.tokens_per_brick == 3
+    assert len(Relative(World(), 9).vocabulary()) == 20 + 400 + 39 * 39 + 14
+
+
+def test_relative_masks_by_hand() -> None:
+    held, free = Relative(NARROW, 3).automaton(), Relative(NARROW, 3, may_float=True).automaton()
+    assert after(held, "") == ["z0"]
+    assert after(free, "") == ["z0", "z1"]
+    assert after(held, "z0") == ["0,0", "1,0"]
+    assert after(held, "z0 1,0") == ["1x1"], "the longer one would stick out"
+    one = "z0 1,0 1x1 "
+    assert after(held, one) == ["z0", "z1"]
+    assert after(held, one + "z0") == ["-1+0"], "the other place is taken"
+    assert after(held, one + "z1") == ["-1+0", "+0+0"]
+    assert after(held, one + "z1 -1+0") == ["2x1"], "the shorter one would float"
+    assert after(held, "z0 0,0 2x1 z1 +0+0 2x1") == [], "full"
+
+
+def test_the_same_words_wherever_the_first_brick_lies() -> None:
+    space, later = Relative(World(), 6), " z1 +1+0 4x2 z2 -1+1 1x1"
+    one, other = (space.read(f"z0 {place} 2x4{later}").structure for place in ("3,4", "10,9"))
+    moved = [brick._replace(x=brick.x + 7, y=brick.y + 5) for brick in one.bricks]
+    assert len(one) == 3
+    assert moved == list(other.bricks)
+    assert [f.reason for f in space.read("z0 +1+0 2x4").flaws] == [Reason.ILL_FORMATTED], "there is no first one"
 
 
 def test_two_step_masks_by_hand() -> None:
@@ -240,7 +274,7 @@ def test_building_order_by_hand() -> None:
     assert in_building_order(Structure(())).bricks == ()
 
 
-@pytest.mark.parametrize("make", [Absolute, Lines, TwoStep])
+@pytest.mark.parametrize("make", [Absolute, Lines, Relative, TwoStep])
 def test_what_cannot_be_is_refused(make: Callable[..., ActionSpace]) -> None:
     with pytest.raises(ConstraintError, match="most is 0; a structure has at least 1 brick"):
         make(World(), 0)

@@ -102,7 +102,7 @@ def test_the_recipe_for_language_models_has_room_for_every_answer() -> None:
         assert all(len(line) == len("2x4 (0,0,0)") for line in text.splitlines())
 
 
-@pytest.mark.parametrize("action", ["two_step", "absolute", "text"])
+@pytest.mark.parametrize("action", ["relative", "two_step", "absolute", "text"])
 def test_only_what_can_be_placed_is_let_through_unless_it_is_told_not_to(action: str) -> None:
     automaton = Bricks(action=action).automaton()
     assert automaton is not None
@@ -110,16 +110,18 @@ def test_only_what_can_be_placed_is_let_through_unless_it_is_told_not_to(action:
     assert Bricks(action=action, constrained=False).automaton() is None
 
 
-@pytest.mark.parametrize("closed", [Bricks(), Bricks(action="absolute"), Bricks(action_options={"joint": True})])
+@pytest.mark.parametrize(
+    "closed", [Bricks(action="relative"), Bricks(action="absolute"), Bricks(action_options={"joint": True}), Bricks()]
+)
 def test_closed_vocabularies_get_words_that_are_all_in_them(closed: Bricks) -> None:
     words = closed.vocabulary()
     assert words is not None
     assert words[:3] == ("<pad>", "<bos>", "<eos>")
     assert len(set(words)) == len(words)
-    assert {"2x4", "3", *COUNTABLE} <= set(words)
+    assert {"2x4", "height=3", *COUNTABLE} <= set(words)
     tasks = [*domain_tasks(closed, "held_out"), *(closed.task("train", index) for index in range(100))]
     assert all(set(str(task.prompt).split()) <= set(words) for task in tasks)
-    assert str(tasks[0].prompt).replace(" ", "-") == tasks[0].id
+    assert [word.rpartition("=")[2] for word in str(tasks[0].prompt).split()] == tasks[0].id.split("-")
     for _, text in itertools.islice(closed.examples(), 100):
         assert set(text.split()) <= set(words)
         assert not closed.action_space.read(text).flaws
@@ -159,7 +161,7 @@ def test_captions_come_from_a_file(tmp_path: Path) -> None:
         ({"kinds": ["castle"]}, r"kinds=\['castle'\]; choose some of tower, wall"),
         ({"kinds": []}, "choose some of"),
         ({"kinds": ["tower", "tower"]}, "each once"),
-        ({"action": "telepathy"}, "action='telepathy'; there are: two_step, absolute, text"),
+        ({"action": "telepathy"}, "action='telepathy'; there are: relative, two_step, absolute, text"),
         ({"action": "text", "action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: may_float"),
         ({"action_options": {"reach": [-1, 0, 0]}}, "action 'two_step': reach is"),
         ({"most": 0}, "most is 0"),

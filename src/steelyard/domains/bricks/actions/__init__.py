@@ -1,9 +1,10 @@
-"""How a policy says a structure: pivots and offsets, absolute coordinates, or the text format."""
+"""How a policy says a structure: from the first brick, by pivots and offsets, by coordinates, or in the text format."""
 
 from steelyard.domains.bricks.actions.absolute import Absolute
 from steelyard.domains.bricks.actions.base import ActionSpace
 from steelyard.domains.bricks.actions.lines import Lines
 from steelyard.domains.bricks.actions.order import in_building_order
+from steelyard.domains.bricks.actions.relative import Relative
 from steelyard.domains.bricks.actions.two_step import TwoStep
 
-__all__ = ["Absolute", "ActionSpace", "Lines", "TwoStep", "in_building_order"]
+__all__ = ["Absolute", "ActionSpace", "Lines", "Relative", "TwoStep", "in_building_order"]

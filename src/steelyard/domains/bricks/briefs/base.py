@@ -43,7 +43,7 @@ class Brief(ABC):
 
     @property
     def id(self) -> str:
-        return "-".join(self.words())
+        return "-".join([self.kind, *map(str, self.values)])
 
     @property
     def split_key(self) -> str:
@@ -54,8 +54,10 @@ class Brief(ABC):
         return json.dumps(form, sort_keys=True)
 
     def words(self) -> tuple[str, ...]:
-        """The kind and the numbers, for policies with a closed vocabulary."""
-        return (self.kind, *map(str, self.values))
+        """The kind and every parameter with its name, for policies with a closed vocabulary. ``height=3`` is one word,
+        the same for all kinds, so what is learnt of it from one of them helps with the others.
+        """
+        return (self.kind, *(f"{field.name}={getattr(self, field.name)}" for field in fields(self)))
 
     @abstractmethod
     def sentence(self) -> str:

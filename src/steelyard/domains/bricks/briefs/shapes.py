@@ -42,6 +42,10 @@ class Shape(Brief):
     def values(self) -> tuple[int, ...]:
         return (self.depth, *self.heights)
 
+    def words(self) -> tuple[str, ...]:
+        blocks = (f"block{place}={height}" for place, height in enumerate(self.heights, 1))
+        return (self.kind, f"depth={self.depth}", *blocks)
+
     def sentence(self) -> str:
         shown = ", ".join(map(str, self.heights))
         return (

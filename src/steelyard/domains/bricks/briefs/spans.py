@@ -64,7 +64,7 @@ class Bridge(Brief):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        for numbers in itertools.product(range(2, 11), range(1, 6), (1, 2), (50, 100, 200)):
+        for numbers in itertools.product(range(2, 11), range(1, 7), range(1, 5), (50, 100, 200)):
             yield cls(*numbers)
 
     def _measure(self, structure: Structure, form: Solid) -> float:

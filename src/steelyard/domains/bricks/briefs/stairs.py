@@ -43,7 +43,7 @@ class Stairs(Brief):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        for steps, tread, width in itertools.product(range(2, 10), range(1, 5), range(1, 5)):
+        for steps, tread, width in itertools.product(range(2, 10), range(1, 5), range(1, 9)):
             yield cls(steps, tread, width)
 
     def surface(self) -> Ints:

@@ -55,7 +55,7 @@ class Table(Brief):
     @classmethod
     def grid(cls) -> Iterator[Self]:
         """Tops that parts can span from end to end, and room that supports at both ends leave."""
-        numbers = itertools.product((4, 6, 8), (2, 4, 6), range(2, 8), (50, 60, 70), (50, 100, 200))
+        numbers = itertools.product((4, 6, 8), range(1, 9), range(2, 9), (50, 60, 70), (50, 100, 200))
         for length, width, height, free, load in numbers:
             if 1 - 2 / length >= free / 100:
                 yield cls(length, width, height, free, load)

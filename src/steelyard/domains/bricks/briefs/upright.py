@@ -50,7 +50,7 @@ class Tower(Upright):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        for height, length, width in itertools.product(range(3, 11), range(1, 5), range(1, 5)):
+        for height, length, width in itertools.product(range(2, 11), range(1, 9), range(1, 9)):
             yield cls(height, length, width)
 
     def _measure(self, structure: Structure, form: Solid) -> float:
@@ -81,7 +81,7 @@ class Wall(Upright):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        for length, width, height in itertools.product(range(4, 13), range(1, 3), range(2, 9)):
+        for length, width, height in itertools.product(range(3, 17), range(1, 3), range(2, 11)):
             yield cls(length, width, height)
 
     def _measure(self, structure: Structure, form: Solid) -> float:

@@ -1,0 +1,138 @@
+"""Coordinates from the first brick: ``z1 +4+0 2x4`` is a 2x4 in layer 1, 4 cells along x from the first brick's corner.
+
+The first brick says where in the world it lies (``z0 8,8 2x4``). So the same words say the same structure wherever it
+stands, and how high and how far it has come is to be read off the last words instead of counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.constraints.automaton import Automaton
+from steelyard.domains.bricks.actions.base import Bounds, Corners, Saying, along
+from steelyard.domains.bricks.actions.places import ALL, Bricks, Places
+from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, part_words, read_words, word_ends
+from steelyard.domains.bricks.structure import Brick, Structure
+from steelyard.domains.bricks.text import Reading
+from steelyard.types import Task
+
+FORM = "z0 8,8 2x4 or z1 +4+0 2x4"
+FIRST = re.compile(rf"z{NUMBER} {NUMBER},{NUMBER} {NUMBER}x{NUMBER}", re.ASCII)
+LATER = re.compile(rf"z{NUMBER} {SIGNED}{SIGNED} {NUMBER}x{NUMBER}", re.ASCII)
+WORDS = 3
+
+
+@dataclass(frozen=True)
+class Relative(Bounds):
+    """Three words a brick: layer, place along the ground seen from the first brick, part as it lies."""
+
+    @property
+    def tokens_per_brick(self) -> int:
+        return WORDS
+
+    def vocabulary(self) -> tuple[str, ...]:
+        x_size, y_size, z_size = self.world.size
+        layers = (f"z{z}" for z in range(z_size))
+        places = (f"{x},{y}" for x, y in product(range(x_size), range(y_size)))
+        offsets = (f"{x:+d}{y:+d}" for x, y in product(range(1 - x_size, x_size), range(1 - y_size, y_size)))
+        return *layers, *places, *offsets, *part_words(self.world.library)
+
+    def automaton(self) -> RelativeAutomaton:
+        return RelativeAutomaton(self)
+
+    def write(self, structure: Structure) -> str:
+        return " ".join(_words(brick, structure.bricks[:place]) for place, brick in enumerate(structure.bricks))
+
+    def read(self, text: str) -> Reading:
+        """The first brick is the first one that could be placed."""
+        return read_words(text, _decode, self.world, FORM)
+
+    def ends(self, text: str) -> tuple[int, ...]:
+        return word_ends(text)
+
+
+class RelativeAutomaton(Automaton[Saying]):
+    """A word may come if at least one brick that begins with it can be placed. ``said`` is as much of z, x, y as is."""
+
+    stretch = WORDS - 1
+
+    def __init__(self, space: Relative) -> None:
+        self.space = space
+        self.places = Places(space.world, may_float=space.may_float)
+
+    def alphabet(self) -> tuple[str, ...]:
+        return self.space.vocabulary()
+
+    def start(self, task: Task) -> Saying:
+        return Saying(())
+
+    def moves(self, state: Saying) -> Mapping[str, Saying]:
+        bricks, said = state
+        if len(bricks) == self.space.most:
+            return {}
+        if not said:
+            return {f"z{z}": Saying(bricks, (z,)) for z in along(self.places.open(bricks), 3)}
+        if len(said) == 1:
+            return self._places(bricks, said[0])
+        return dict(self._parts(bricks, said))
+
+    def may_end(self, state: Saying) -> bool:
+        return bool(state.bricks) and not state.said
+
+    def shortest_end(self, state: Saying) -> int:
+        """Every brick that was begun can be finished."""
+        if self.may_end(state):
+            return 0
+        return {0: 3, 1: 2, 3: 1}[len(state.said)]
+
+    def _places(self, bricks: Bricks, z: int) -> Corners:
+        open_XY = self.places.open(bricks, ALL, ALL, ALL, z).any(axis=0)
+        if bricks:
+            x_size, y_size, _ = self.space.world.size
+            x, y = x_size - 1 - bricks[0].x, y_size - 1 - bricks[0].y
+            words_XY = self._offset_words[x : x + x_size, y : y + y_size]
+        else:
+            words_XY = self._place_words
+        corners = np.argwhere(open_XY).tolist()
+        return Corners(bricks, z, dict(zip(words_XY[open_XY].tolist(), corners, strict=True)))
+
+    def _parts(self, bricks: Bricks, said: tuple[int, ...]) -> Iterator[tuple[str, Saying]]:
+        z, x, y = said
+        dimensions = self.space.world.library.dimensions
+        for way in along(self.places.open(bricks, ALL, x, y, z), 0):
+            h, w = dimensions[way]
+            yield f"{h}x{w}", Saying((*bricks, Brick(h, w, x, y, z)))
+
+    @cached_property
+    def _place_words(self) -> NDArray[np.object_]:
+        """What says each place to the first brick, ``[X, Y]``."""
+        x_size, y_size, _ = self.space.world.size
+        return np.array([[f"{x},{y}" for y in range(y_size)] for x in range(x_size)], np.object_)
+
+    @cached_property
+    def _offset_words(self) -> NDArray[np.object_]:
+        """What says each place to a later one, the smallest offsets first."""
+        x_size, y_size, _ = self.space.world.size
+        along_x, along_y = range(1 - x_size, x_size), range(1 - y_size, y_size)
+        return np.array([[f"{x:+d}{y:+d}" for y in along_y] for x in along_x], np.object_)
+
+
+def _words(brick: Brick, before: Sequence[Brick]) -> str:
+    h, w, x, y, z = brick
+    place = f"{x - before[0].x:+d}{y - before[0].y:+d}" if before else f"{x},{y}"
+    return f"z{z} {place} {h}x{w}"
+
+
+def _decode(words: str, standing: Sequence[Brick]) -> Brick | None:
+    if not (match := (LATER if standing else FIRST).fullmatch(words)):
+        return None
+    z, x, y, h, w = map(int, match.groups())
+    first_x, first_y = (standing[0].x, standing[0].y) if standing else (0, 0)
+    return Brick(h, w, first_x + x, first_y + y, z)
