@@ -16,6 +16,7 @@ from steelyard.checkpoint import open_checkpoint
 from steelyard.checkpoint.shards import load_shards, names_in, save_shards
 from steelyard.cluster.ranks import GroupRanks, Sharding, join_group, leave_group
 from steelyard.policies.sharding import Named, portions
+from steelyard.quiet import quiet_engines
 from steelyard.training.learner import SHARDS, Learner, SampleLogps
 from steelyard.training.ranks import Ranks
 from steelyard.training.rollout import LearnerSample
@@ -102,7 +103,8 @@ class LearnerRank:
             if self.ranks.rank == 0:
                 kept |= {name: tensor for name, tensor in portion if name in trained or not adapter}
         if self.ranks.rank == 0:
-            policy.save_pretrained(Path(folder), kept)
+            with quiet_engines():
+                policy.save_pretrained(Path(folder), kept)
 
     def state(self) -> dict[str, Any]:
         learner = self.learner

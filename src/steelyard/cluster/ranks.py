@@ -38,7 +38,10 @@ class GroupRanks(Ranks):
         if self.sharding == "ddp":
             self._replica = replicate(policy)
             return
-        own = None if reference is None else reference.own_policy()
+        own = None
+        if reference is not None:
+            reference.keep_fingerprint()
+            own = reference.own_policy()
         for model in (policy, own):
             if model is not None:
                 shard(model, init_device_mesh(model.device.type, (self.size,)), offload=self.offload)

@@ -73,6 +73,7 @@ class Reference(Protocol):
     def tensors(self) -> Tensors: ...
     def load_tensors(self, tensors: Tensors) -> None: ...
     def fingerprint(self) -> str: ...
+    def keep_fingerprint(self) -> None: ...
     def own_policy(self) -> CausalPolicy | None: ...
 
 
@@ -82,6 +83,7 @@ class _Carried:
     def __init__(self, policy: CausalPolicy, renewal: Renewal = static) -> None:
         self.policy = policy
         self.renewal = renewal
+        self._fingerprint: str | None = None
 
     def active(self) -> AbstractContextManager[Any]:
         raise NotImplementedError
@@ -138,7 +140,11 @@ class _Carried:
             self.renewal.shadow = {name: average.to(own[name].device) for name, average in averages.items()}
 
     def fingerprint(self) -> str:
-        return fingerprint(sorted(self.weights().items()))
+        return self._fingerprint or fingerprint(sorted(self.weights().items()))
+
+    def keep_fingerprint(self) -> None:
+        """Take it of a static reference while the weights are whole, before they are divided among ranks."""
+        self._fingerprint = self.fingerprint() if self.renewal is static else None
 
 
 class CopyReference(_Carried):
