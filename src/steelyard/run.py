@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
         try:
             trainer.train()
         finally:
-            try:
-                trainer.pool.close()
-            finally:
-                trainer.tracker.close()
+            with ExitStack() as closing:  # all of them, whatever one of them says
+                closing.callback(trainer.tracker.close)
+                closing.callback(trainer.pool.close)
+                closing.callback(trainer.learner.close)
         return trainer
 
 

@@ -40,9 +40,10 @@ from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tr
 from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.training.evaluation import Evaluator
-from steelyard.training.learner import Coefficients, Learner, UpdateRule
+from steelyard.training.learner import AnyLearner, Coefficients, Learner, UpdateRule
 from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
+from steelyard.training.ranks import ALONE, Ranks
 from steelyard.types import CutRule, Task
 from steelyard.verification import Pool
 
@@ -50,6 +51,7 @@ __all__ = [
     "NOTHING",
     "Supplied",
     "begun",
+    "build_any_learner",
     "build_constraint",
     "build_credit",
     "build_decoding",
@@ -60,6 +62,7 @@ __all__ = [
     "build_policy",
     "build_pool",
     "build_reference_of",
+    "build_rule",
     "build_sampler",
     "build_tasks",
     "build_trackers",
@@ -84,9 +87,7 @@ CAP_WHEN_STALE = 2.0
 
 def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
     """The policy at the start of the run, with its constraint."""
-    if config.model.threads is not None:
-        torch.set_num_threads(config.model.threads)
-    policy = supplied.model if isinstance(supplied.model, CausalPolicy) else _model_policy(config)
+    policy = supplied.model if isinstance(supplied.model, CausalPolicy) else build_model(config)
     constraint = build_constraint(config, policy, supplied)
     policy.constraint = policy.constraint if constraint is None else constraint
     return policy
@@ -107,7 +108,10 @@ def begun(config: Config) -> Config:
     return beginning_with(config, own)
 
 
-def _model_policy(config: Config) -> CausalPolicy:
+def build_model(config: Config) -> CausalPolicy:
+    """The policy that the configuration names, without a constraint."""
+    if config.model.threads is not None:
+        torch.set_num_threads(config.model.threads)
     model, lora = config.model, config.model.lora
     options = PolicyOptions(
         dtype=model.dtype,
@@ -251,18 +255,9 @@ def schedule(table: ScheduleConfig, steps: int) -> Schedule:
     return Schedule(table.kind, table.start, table.end or 0.0, table.steps or steps, table.warmup)
 
 
-def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None = None) -> Learner:
-    """The learner with its reference, optimiser and objective."""
-    loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
-    reference = build_reference_of(config, policy)
-    lr, adaptive = optimiser.lr, loss.kl.adaptive
-    coefficients = Coefficients(
-        lr=Schedule(optimiser.schedule, lr, lr * optimiser.min_lr_ratio, steps, optimiser.warmup_steps),
-        kl=schedule(loss.kl.coefficient, steps),
-        entropy=schedule(loss.entropy.coefficient, steps),
-        adaptive=None if adaptive is None else AdaptiveKL(adaptive.target, adaptive.horizon),
-    )
-    rule = UpdateRule(
+def build_rule(config: Config, policy: CausalPolicy) -> UpdateRule:
+    optimiser, loss = config.optimiser, config.loss
+    return UpdateRule(
         epochs=optimiser.epochs,
         minibatches=optimiser.minibatches,
         microbatch_tokens=optimiser.microbatch_tokens or policy.comfortable_tokens(),
@@ -272,6 +267,22 @@ def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None 
         max_skipped=optimiser.max_skipped,
         seed=config.run.seed,
     )
+
+
+def build_learner(
+    config: Config, policy: CausalPolicy, quarantine: Path | None = None, ranks: Ranks = ALONE
+) -> Learner:
+    """The learner with its reference, optimiser and objective, by itself or as one of several ranks."""
+    loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
+    reference, rule = build_reference_of(config, policy), build_rule(config, policy)
+    ranks.shard(policy, reference)
+    lr, adaptive = optimiser.lr, loss.kl.adaptive
+    coefficients = Coefficients(
+        lr=Schedule(optimiser.schedule, lr, lr * optimiser.min_lr_ratio, steps, optimiser.warmup_steps),
+        kl=schedule(loss.kl.coefficient, steps),
+        entropy=schedule(loss.entropy.coefficient, steps),
+        adaptive=None if adaptive is None else AdaptiveKL(adaptive.target, adaptive.horizon),
+    )
     engine = build_optimiser(
         optimiser.name,
         [parameter for _, parameter in policy.trainable()],
@@ -279,6 +290,7 @@ def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None 
         betas=optimiser.betas,
         eps=optimiser.eps,
         weight_decay=optimiser.weight_decay,
+        grouped=ranks.grouped,
     )
     objective = build_objective(config, reference)
     in_reward = reference is not None and loss.kl.placement == "reward"
@@ -291,7 +303,17 @@ def build_learner(config: Config, policy: CausalPolicy, quarantine: Path | None 
         reference=reference,
         kl_in_reward=in_reward,
         quarantine=quarantine,
+        ranks=ranks,
     )
+
+
+def build_any_learner(config: Config, policy: CausalPolicy, quarantine: Path) -> AnyLearner:
+    """The learner in this process, or with [cluster.learners] a group of ranks whose weights ``policy`` mirrors."""
+    if config.cluster.learners is None:
+        return build_learner(config, policy, quarantine)
+    from steelyard.compose.ranks import build_learner_group
+
+    return build_learner_group(config, policy, quarantine)
 
 
 def build_decoding(config: Config) -> Decoding:
@@ -379,7 +401,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         sampler=sampler,
         pool=pool,
         credit=credit,
-        learner=build_learner(config, policy, folder / "artifacts"),
+        learner=build_any_learner(config, policy, folder / "artifacts"),
         tracker=build_trackers(config, folder),
         store=Store(folder / "checkpoints", keep_last=checkpoint.keep_last, best_mode=checkpoint.best_mode),
         plan=plan,

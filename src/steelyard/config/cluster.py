@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from steelyard.config.base import Section
+
+
+class LearnersConfig(Section):
+    ranks: int = Field(default=1, ge=1, description="Processes that update the policy together, one a GPU.")
+    sharding: Literal["fsdp", "ddp"] = Field(
+        default="fsdp", description="fsdp divides weights, optimiser and reference among ranks; ddp copies them."
+    )
+    offload: bool = Field(
+        default=False, description="Weights, gradients and optimiser state of fsdp rest in the CPU's memory."
+    )
+    timeout: float = Field(default=1800.0, gt=0, description="Seconds a rank waits for the others before it gives up.")
 
 
 class ClusterConfig(Section):
@@ -12,4 +25,7 @@ class ClusterConfig(Section):
         default="local",
         description="Ray: local starts one on this machine, auto joins the one that runs here, or host:port.",
         min_length=1,
+    )
+    learners: LearnersConfig | None = Field(
+        default=None, description="The learner as a group of processes on the cluster, instead of in this one."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,14 @@ from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch, collate_causal
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
 from steelyard.types import CutRule, Prompt, Sample
+
+Pass = Callable[..., Any]
+"""``(work, *arguments) -> work(*arguments)``, with all weights at hand meanwhile."""
+
+
+def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+    """A pass of a model whose weights are all in this process."""
+    return work(*arguments)
 
 
 class CausalPolicy:
@@ -41,6 +49,11 @@ class CausalPolicy:
         """Attention kernels for sampling and for scoring and updates; None: leave the model's own."""
         self.constraint: Constraint | None = None
         """What samples must look like. It is part of the policy: sampled under it, and scored on the same supports."""
+        self.one_pass: Pass = at_once
+        """Runs body and head as one forward pass; a sharded model gathers its weights around it."""
+        self.give_back: Callable[[], None] = lambda: None
+        self.runs_on: torch.device | None = None
+        """Where it computes, if its weights rest elsewhere."""
         base = adapters.base_model(model)
         self.body: nn.Module = base.get_decoder()
         self._output: Any = base.get_output_embeddings()
@@ -52,8 +65,13 @@ class CausalPolicy:
         self._check_head()
 
     @property
+    def base(self) -> Any:
+        """The transformers model, under an adapter or not."""
+        return self._base
+
+    @property
     def device(self) -> torch.device:
-        return self._output.weight.device
+        return self._output.weight.device if self.runs_on is None else self.runs_on
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -153,10 +171,15 @@ class CausalPolicy:
 
     def evaluate(self, batch: Batch, reference: Any = None) -> Scores:
         """Log-prob and entropy of every decision on its support, and the exact KL to ``reference`` if given."""
+        return Scores(*self.one_pass(self._evaluate, batch, reference))
+
+    def _evaluate(self, batch: Batch, reference: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The scores as plain tensors, which is what sharding looks for in the output of a pass."""
         reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
         hidden_ND = self.hidden(batch)
         job = ScoringJob(batch, self.head, self.chunk, reference_head, reference_hidden_ND)
-        return score_decisions(job, hidden_ND, list(self._output.parameters()))
+        scores = score_decisions(job, hidden_ND, list(self._output.parameters()))
+        return scores.logp_N, scores.entropy_N, scores.kl_N
 
     @torch.no_grad()
     def kept(self, batch: Batch, rule: CutRule) -> list[Bits]:
@@ -211,9 +234,14 @@ class CausalPolicy:
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[0])
 
-    def save_pretrained(self, folder: Path) -> None:
-        """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter)."""
-        self.model.save_pretrained(folder, **adapters.save_options(self.model))
+    def settle(self) -> None:
+        """Give back what passes have gathered from other ranks."""
+        self.give_back()
+
+    def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
+        """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter), of ``tensors`` if given."""
+        given = {} if tensors is None else {"state_dict": dict(tensors)}
+        self.model.save_pretrained(folder, **adapters.save_options(self.model), **given)
         self.tokenizer.save_pretrained(folder)
 
     def load_weights(self, folder: Path) -> None:

@@ -73,6 +73,8 @@ class Reference(Protocol):
     def tensors(self) -> Tensors: ...
     def load_tensors(self, tensors: Tensors) -> None: ...
     def fingerprint(self) -> str: ...
+    def keep_fingerprint(self) -> None: ...
+    def own_policy(self) -> CausalPolicy | None: ...
 
 
 class _Carried:
@@ -81,6 +83,7 @@ class _Carried:
     def __init__(self, policy: CausalPolicy, renewal: Renewal = static) -> None:
         self.policy = policy
         self.renewal = renewal
+        self._fingerprint: str | None = None
 
     def active(self) -> AbstractContextManager[Any]:
         raise NotImplementedError
@@ -102,8 +105,15 @@ class _Carried:
 
     @torch.no_grad()
     def logp(self, batch: Batch) -> Tensor:
+        return self.policy.one_pass(self._logp, batch)
+
+    def _logp(self, batch: Batch) -> Tensor:
         hidden_ND, head = self.distribution(batch)
         return score_decisions(ScoringJob(batch, head, self.policy.chunk, whole=False), hidden_ND, []).logp_N
+
+    def own_policy(self) -> CausalPolicy | None:
+        """The second model, if there is one; it is sharded like the policy's."""
+        return None
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
@@ -130,7 +140,11 @@ class _Carried:
             self.renewal.shadow = {name: average.to(own[name].device) for name, average in averages.items()}
 
     def fingerprint(self) -> str:
-        return fingerprint(sorted(self.weights().items()))
+        return self._fingerprint or fingerprint(sorted(self.weights().items()))
+
+    def keep_fingerprint(self) -> None:
+        """Take it of a static reference while the weights are whole, before they are divided among ranks."""
+        self._fingerprint = self.fingerprint() if self.renewal is static else None
 
 
 class CopyReference(_Carried):
@@ -145,8 +159,16 @@ class CopyReference(_Carried):
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> tuple[Tensor, Head]:
-        home = self._copy.device
-        return self._copy.hidden(batch.to(home)), lambda hidden: self._copy.head(hidden).to(self.policy.device)
+        """Hidden states of one pass of the copy; its output layer stays gathered until it is settled."""
+        hidden_ND = self._copy.one_pass(self._copy.hidden, batch.to(self._copy.device))
+        return hidden_ND, lambda hidden: self._copy.head(hidden).to(self.policy.device)
+
+    @torch.no_grad()
+    def logp(self, batch: Batch) -> Tensor:
+        return self._logp(batch)
+
+    def own_policy(self) -> CausalPolicy | None:
+        return self._copy
 
     def weights(self) -> Tensors:
         return dict(_unique(self._copy.model.named_parameters()))

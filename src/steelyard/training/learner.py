@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,9 +17,12 @@ from steelyard.algorithms.aggregation import decision_weights
 from steelyard.algorithms.kl import AdaptiveKL
 from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveOutput, merge_metrics
 from steelyard.algorithms.schedules import Schedule
-from steelyard.errors import TrainingError
+from steelyard.checkpoint import Checkpoint, Tree, Writer
+from steelyard.errors import CheckpointError, TrainingError
+from steelyard.policies.batch import Batch
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.reference import Reference
+from steelyard.training.ranks import ALONE, Ranks
 from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.types import Sample
 
@@ -63,8 +66,36 @@ class SampleLogps:
     reference: list[np.ndarray] | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What a learner puts into a checkpoint, as ``Store.save`` takes it."""
+
+    folders: dict[str, Writer] = field(default_factory=dict[str, Writer])
+    tensors: dict[str, Tree] = field(default_factory=dict[str, Tree])
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class AnyLearner(Protocol):
+    """What the loop asks of a learner, be it in this process or a group of ranks."""
+
+    rule: UpdateRule
+    kl_in_reward: bool
+
+    def score(self, samples: Sequence[Sample]) -> SampleLogps: ...
+    def kl_coefficient(self, step: int) -> float: ...
+    def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]: ...
+    def after_step(self, step: int) -> None: ...
+    def parts(self) -> Parts: ...
+    def restore(self, checkpoint: Checkpoint) -> None: ...
+    def close(self) -> None: ...
+
+
+SHARDS = "ranks"
+"""Folder of a checkpoint in which a group of ranks keeps its state."""
+
+
 class Learner:
-    """Updates a policy in this process."""
+    """Updates a policy in this process, by itself or as one of several ranks."""
 
     def __init__(
         self,
@@ -77,7 +108,9 @@ class Learner:
         reference: Reference | None = None,
         kl_in_reward: bool = False,
         quarantine: Path | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self.ranks = ranks
         self.policy, self.optimiser, self.objective = policy, optimiser, objective
         self.coefficients, self.rule, self.reference = coefficients, rule, reference
         self.kl_in_reward = kl_in_reward
@@ -99,19 +132,30 @@ class Learner:
         return SampleLogps(old, reference)
 
     @torch.no_grad()
-    def _logps(self, samples: Sequence[Sample], logp_of_batch: Any) -> list[np.ndarray]:
+    def _logps(self, samples: Sequence[Sample], logp_of_batch: Callable[[Batch], Tensor]) -> list[np.ndarray]:
         """Log-probs of every sample, in order; no activations are kept, so twice as many rows fit at once."""
         self.policy.train(False)
-        found: dict[int, np.ndarray] = {}
-        for chosen in by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens):
-            with_decisions = [index for index in chosen if len(samples[index].decisions)]
-            found.update({index: np.zeros(0, np.float32) for index in chosen})
-            if with_decisions:
-                logp_N = logp_of_batch(self.policy.collate([samples[index] for index in with_decisions]))
-                counts = [len(samples[index].decisions) for index in with_decisions]
-                parts = np.split(logp_N.float().cpu().numpy(), np.cumsum(counts)[:-1])
-                found.update(zip(with_decisions, parts, strict=True))
-        return [found[index] for index in range(len(samples))]
+        batches = by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens)
+        decided = [[index for index in chosen if len(samples[index].decisions)] for chosen in batches]
+        decided = [chosen for chosen in decided if chosen]
+        ends = np.cumsum([len(sample.decisions) for sample in samples])
+        found_N = torch.zeros(int(ends[-1]) if len(ends) else 0)
+        for place in self.ranks.turns(len(decided)):
+            chosen = decided[-1][-1:] if place is None else decided[place]
+            logp_N = logp_of_batch(self.policy.collate([samples[index] for index in chosen])).float().cpu()
+            counts = [len(samples[index].decisions) for index in chosen]
+            for index, part_N in zip(chosen, logp_N.split(counts), strict=True):
+                if place is not None:
+                    found_N[ends[index] - len(part_N) : ends[index]] = part_N
+        self._settle()
+        return np.split(self.ranks.sum(found_N).numpy(), ends[:-1])
+
+    def _settle(self) -> None:
+        """Nothing stays gathered from other ranks longer than it is used."""
+        reference = None if self.reference is None else self.reference.own_policy()
+        for policy in (self.policy, reference):
+            if policy is not None:
+                policy.settle()
 
     def kl_coefficient(self, step: int) -> float:
         return self.adapted_kl if self.coefficients.adaptive else self.coefficients.kl.value(step)
@@ -129,6 +173,7 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         divided = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
         parts = [self._minibatch(part, step) for part in divided]
+        self._settle()
         self._adapt_kl(parts, len(learnt))
         return metrics | _over_minibatches(parts)
 
@@ -138,11 +183,15 @@ class Learner:
         batches = [[samples[index] for index in indices] for indices in chosen]
         weights = self._weights(batches)
         outputs: list[dict[str, Tensor]] = []
-        for batch, weight_N in zip(batches, weights, strict=True):
-            output = self.loss(batch, weight_N, step)
-            self.scaler.scale(output.loss).backward()
+        turns = self.ranks.turns(len(batches))
+        for number, place in enumerate(turns):
+            batch, weight_N = _idle(batches, weights) if place is None else (batches[place], weights[place])
+            with self.ranks.passes(last=number == len(turns) - 1):
+                output = self.loss(batch, weight_N, step)
+                self.scaler.scale(self.ranks.shared(output.loss)).backward()
             outputs.append(output.metrics)
-        metrics = {name: float(value) for name, value in merge_metrics(outputs).items()}
+        merged = merge_metrics(self.ranks.joined(turns, outputs, len(batches)))
+        metrics = {name: float(value) for name, value in merged.items()}
         metrics["gradient_norm"], metrics["skipped"] = self._take_step(samples, metrics["loss"], step)
         self.optimiser.zero_grad(set_to_none=True)
         return metrics
@@ -181,7 +230,7 @@ class Learner:
         """Clip and step, or skip when loss or gradient is not finite. Returns (gradient norm, 1.0 if skipped)."""
         self.scaler.unscale_(self.optimiser)
         parameters = [p for _, p in self.policy.trainable() if p.grad is not None]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.rule.grad_clip or math.inf))
+        norm = float(self.ranks.whole(torch.nn.utils.clip_grad_norm_(parameters, self.rule.grad_clip or math.inf)))
         if math.isfinite(loss) and math.isfinite(norm):
             self.scaler.step(self.optimiser)
             self.scaler.update()
@@ -224,7 +273,50 @@ class Learner:
         if values:
             self.adapted_kl = self.coefficients.adaptive.update(self.adapted_kl, sum(values) / len(values), samples)
 
+    def after_step(self, step: int) -> None:
+        """Renew the reference, if its rule says so."""
+        if self.reference is not None:
+            self.reference.after_step(step)
+
     # --- state ---------------------------------------------------------------------------------------------------
+
+    def parts(self) -> Parts:
+        """Everything of the learner that a checkpoint must hold."""
+        tensors: dict[str, Any] = {"optimiser": self.optimiser.state_dict()}
+        if self.reference is not None:
+            tensors["reference"] = self.reference.tensors()
+        state = {"learner": self.state_dict(), "reference": self.reference_fingerprint()}
+        return Parts({"model": self.policy.save_pretrained}, tensors, state)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take up a saved state."""
+        self.require_reference(checkpoint)
+        if checkpoint.has(SHARDS):
+            raise CheckpointError(
+                f"{checkpoint.path} was written by a group of learner ranks; resume with [cluster.learners], of one "
+                "rank if need be"
+            )
+        self.policy.load_weights(checkpoint.folder("model"))
+        self.optimiser.load_state_dict(checkpoint.tensors("optimiser"))
+        self.load_state_dict(checkpoint.state["learner"])
+        if self.reference is not None:
+            self.reference.load_tensors(checkpoint.tensors("reference"))
+
+    def require_reference(self, checkpoint: Checkpoint) -> None:
+        """The reference of the checkpoint must be the one that is here."""
+        if checkpoint.state["reference"] != self.reference_fingerprint():
+            raise CheckpointError(
+                "the reference built now is not the one of the checkpoint: the base model changed, or another version "
+                "of torch draws other initial weights. Resume with the model and versions the run began with."
+            )
+
+    def reference_fingerprint(self) -> str | None:
+        """Of a reference that is built again from the base and not saved."""
+        reference = self.reference
+        return reference.fingerprint() if reference is not None and not reference.tensors() else None
+
+    def close(self) -> None:
+        """Nothing runs outside this process."""
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -238,6 +330,14 @@ class Learner:
         self.skipped, self.skipped_in_row = int(state["skipped"]), int(state["skipped_in_row"])
         self.adapted_kl = float(state["adapted_kl"])
         self.scaler.load_state_dict(state["scaler"])
+
+
+def _idle(
+    batches: Sequence[Sequence[LearnerSample]], weights: Sequence[Tensor]
+) -> tuple[Sequence[LearnerSample], Tensor]:
+    """A microbatch of weight 0: the shortest sample, which some rank learns from anyway."""
+    sample = batches[-1][-1]
+    return [sample], torch.zeros_like(weights[-1][-len(sample.sample.decisions) :])
 
 
 METRIC_NAMES = {

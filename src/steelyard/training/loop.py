@@ -18,14 +18,13 @@ import numpy as np
 
 from steelyard.checkpoint import Checkpoint, Store
 from steelyard.data.base import Source
-from steelyard.errors import CheckpointError
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Trackers, choose_shown
 from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
-from steelyard.training.learner import Learner, SampleLogps
+from steelyard.training.learner import AnyLearner, SampleLogps
 from steelyard.training.metrics import Metrics, group_metrics, pool_metrics, staleness_metrics
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
@@ -58,7 +57,7 @@ class Trainer:
     sampler: Sampler
     pool: Pool
     credit: Credit
-    learner: Learner
+    learner: AnyLearner
     tracker: Trackers
     store: Store
     plan: Plan
@@ -100,8 +99,7 @@ class Trainer:
         with watch.phase("update"):
             update = self.learner.update(batch, self.step)
         self.step += 1
-        if self.learner.reference is not None:
-            self.learner.reference.after_step(self.step)
+        self.learner.after_step(self.step)
         (self.ahead or self.sampler).publish(self.step)
         (self.ahead or self.source).observe(groups)
         metrics = group_metrics(groups) | update | pool_metrics(self.pool.metrics())
@@ -179,42 +177,19 @@ class Trainer:
 
     def save(self, score: float | None = None) -> None:
         """Write the whole state of the run."""
-        tensors: dict[str, Any] = {"optimiser": self.learner.optimiser.state_dict()}
-        state: dict[str, Any] = {
-            "step": self.step,
-            "source": (self.ahead or self.source).state_dict(),
-            "learner": self.learner.state_dict(),
-            "reference": self._reference_fingerprint(),
-        }
-        if self.learner.reference is not None:
-            tensors["reference"] = self.learner.reference.tensors()
-        self.store.save(
-            self.step, folders={"model": self.policy.save_pretrained}, tensors=tensors, state=state, score=score
-        )
+        parts = self.learner.parts()
+        state = {"step": self.step, "source": (self.ahead or self.source).state_dict(), **parts.state}
+        self.store.save(self.step, folders=parts.folders, tensors=parts.tensors, state=state, score=score)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take up a saved state; what was logged after it is forgotten."""
         state = checkpoint.state
-        if state["reference"] != self._reference_fingerprint():
-            raise CheckpointError(
-                "the reference built now is not the one of the checkpoint: the base model changed, or another version "
-                "of torch draws other initial weights. Resume with the model and versions the run began with."
-            )
-        self.policy.load_weights(checkpoint.folder("model"))
-        self.learner.optimiser.load_state_dict(checkpoint.tensors("optimiser"))
-        self.learner.load_state_dict(state["learner"])
-        if self.learner.reference is not None:
-            self.learner.reference.load_tensors(checkpoint.tensors("reference"))
+        self.learner.restore(checkpoint)
         (self.ahead or self.source).load_state_dict(state["source"])
         self.step = int(state["step"])
         (self.ahead or self.sampler).publish(self.step)
         self.store.rewind(self.step)
         self.tracker.rewind(self.step)
-
-    def _reference_fingerprint(self) -> str | None:
-        """Of a reference that is built again from the base and not saved."""
-        reference = self.learner.reference
-        return reference.fingerprint() if reference is not None and not reference.tensors() else None
 
     @contextmanager
     def _sampling_ahead(self) -> Iterator[None]:

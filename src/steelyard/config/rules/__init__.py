@@ -37,6 +37,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     learning.reference_mode,
     learning.reference_carrier,
     learning.updates,
+    learning.learner_group,
     learning.evaluation,
     learning.checkpoints,
 )

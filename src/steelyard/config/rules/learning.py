@@ -130,6 +130,25 @@ def updates(config: Config) -> Iterator[Problem]:
         yield Problem("optimiser.betas", list(optimiser.betas), "both must be at least 0 and below 1")
 
 
+def learner_group(config: Config) -> Iterator[Problem]:
+    learners, model = config.cluster.learners, config.model
+    if learners is None:
+        return
+    if learners.offload and learners.sharding != "fsdp":
+        reason = "is an option of sharding = 'fsdp'; ddp keeps everything on the device"
+        yield Problem("cluster.learners.offload", learners.offload, reason)
+    if model.quantize is not None and learners.sharding == "fsdp":
+        reason = "quantised weights cannot be divided among ranks; use cluster.learners.sharding = 'ddp'"
+        yield Problem("model.quantize", model.quantize, reason)
+    for key in ("dtype", "autocast"):
+        if getattr(model, key) == "float16":
+            reason = "a group of learner ranks does not scale losses; use bfloat16"
+            yield Problem(f"model.{key}", "float16", reason)
+    if "model" in config.run.supplied:
+        reason = "a model from Python cannot travel to the ranks; save it and give model.path"
+        yield Problem("cluster.learners", learners.ranks, reason)
+
+
 def evaluation(config: Config) -> Iterator[Problem]:
     evaluate, tasks = config.evaluate, config.tasks
     if min(evaluate.ks) < 1 or max(evaluate.ks) > evaluate.samples:

@@ -1,0 +1,223 @@
+"""The learner as a group of ranks, each a Ray actor, behind the interface of a learner in this process.
+
+Ray places the processes and tells when one is gone; rank 0 says where the others meet it, so nobody needs ``torchrun``.
+Ranks share every optimiser step, so a group that has lost one is over: the error says so, and a new group takes up the
+last checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steelyard.checkpoint import Checkpoint
+from steelyard.cluster.connection import LOCAL, Connection
+from steelyard.cluster.rank import BuildLearner, LearnerRank
+from steelyard.cluster.ranks import Sharding
+from steelyard.errors import CheckpointError, SteelyardError, TrainingError
+from steelyard.policies.causal import CausalPolicy
+from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
+from steelyard.training.rollout import LearnerSample
+from steelyard.types import Sample
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 600.0
+GRACE_SECONDS = 5.0
+"""How long the other ranks may take to say why they failed too, once one has failed."""
+
+
+class RankGroup:
+    """Several ranks with one learner between them, whatever way they are asked.
+
+    ``mirror`` is a policy in this process that samples and finds supports; it gets the weights after every step.
+    """
+
+    def __init__(self, rule: UpdateRule, *, kl_in_reward: bool = False, mirror: CausalPolicy | None = None) -> None:
+        self.rule, self.kl_in_reward, self.mirror = rule, kl_in_reward, mirror
+
+    def ask(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of :class:`LearnerRank` on every rank at once, and wait for all answers."""
+        raise NotImplementedError
+
+    def ask_first(self, method: str, *arguments: Any) -> Any:
+        """Call it on rank 0 alone."""
+        raise NotImplementedError
+
+    def shared(self, value: Any) -> Any:
+        """A value that all ranks will read, made ready to travel once."""
+        return value
+
+    def close(self) -> None:
+        """End the processes; twice does no harm."""
+        raise NotImplementedError
+
+    # --- what the loop asks --------------------------------------------------------------------------------------
+
+    def score(self, samples: Sequence[Sample]) -> SampleLogps:
+        return self.ask("score", self.shared(list(samples)))[0]
+
+    def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]:
+        return self.ask("update", self.shared(list(samples)), step)[0]
+
+    def kl_coefficient(self, step: int) -> float:
+        return self.ask_first("kl_coefficient", step)
+
+    def after_step(self, step: int) -> None:
+        self.ask("after_step", step)
+        self._renew_mirror()
+
+    # --- weights -------------------------------------------------------------------------------------------------
+
+    def weights(self, *, merged: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """All weights by name, whole, a layer at a time; ``merged``: as of a model without an adapter."""
+        portion = self.ask("first_portion", merged)[0]
+        while portion is not None:
+            yield from portion
+            portion = self.ask("next_portion")[0]
+
+    @torch.no_grad()
+    def _renew_mirror(self) -> None:
+        if self.mirror is None:
+            return
+        trained = dict(self.mirror.trainable())
+        for name, tensor in self.weights(merged=False):
+            if name in trained:
+                trained[name].copy_(tensor)
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    def parts(self) -> Parts:
+        """A plain model folder, and the ranks' shards of everything that is trained."""
+        folders: dict[str, Callable[[Path], object]] = {
+            "model": lambda folder: self.ask("save_model", str(folder.absolute())),
+            SHARDS: lambda folder: self.ask("save_shards", str(folder.absolute())),
+        }
+        return Parts(folders, {}, self.ask("state")[0])
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take up a checkpoint of a group of any size."""
+        if not checkpoint.has(SHARDS):
+            raise CheckpointError(
+                f"{checkpoint.path} was written by a learner in one process; resume without [cluster.learners]"
+            )
+        self.ask("restore", str(checkpoint.path.absolute()))
+        self._renew_mirror()
+
+
+class LearnerGroup(RankGroup):
+    """Ranks that are Ray actors."""
+
+    def __init__(
+        self,
+        build: BuildLearner,
+        rule: UpdateRule,
+        *,
+        ranks: int,
+        kl_in_reward: bool = False,
+        sharding: Sharding = "fsdp",
+        offload: bool = False,
+        mirror: CausalPolicy | None = None,
+        address: str = LOCAL,
+        gpus: bool = False,
+        seconds: float = 1800.0,
+    ) -> None:
+        super().__init__(rule, kl_in_reward=kl_in_reward, mirror=mirror)
+        self._connection = Connection(address)
+        self.ray = self._connection.ray
+        self._over: str | None = None
+        paths = [path or str(Path.cwd()) for path in sys.path]
+        options = {"num_cpus": 0, "num_gpus": int(gpus), "max_restarts": 0, "scheduling_strategy": "SPREAD"}
+        actor = self.ray.remote(LearnerRank).options(**options)
+        self._ranks = [actor.remote(paths, str(Path.cwd())) for _ in range(ranks)]
+        try:
+            self.processes = self._answers([rank.process.remote() for rank in self._ranks], START_SECONDS)
+            where = self.ask_first("address")
+            settings = {"sharding": sharding, "offload": offload, "seconds": seconds}
+            calls = [
+                rank.start.remote(build, where, number, ranks, **settings) for number, rank in enumerate(self._ranks)
+            ]
+            self._answers(calls)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection.open:
+            for rank in self._ranks:
+                with suppress(self.ray.exceptions.RayError):
+                    self.ray.kill(rank)
+        self._over = self._over or "it was closed"
+        self._connection.close()
+
+    # --- asking --------------------------------------------------------------------------------------------------
+
+    def ask(self, method: str, *arguments: Any) -> list[Any]:
+        self._require_whole()
+        return self._answers([getattr(rank, method).remote(*arguments) for rank in self._ranks])
+
+    def shared(self, value: Any) -> Any:
+        return self.ray.put(value)
+
+    def ask_first(self, method: str, *arguments: Any) -> Any:
+        self._require_whole()
+        return self._answers([getattr(self._ranks[0], method).remote(*arguments)])[0]
+
+    def _answers(self, calls: list[Any], within: float | None = None) -> list[Any]:
+        waiting = list(calls)
+        while waiting:
+            done, waiting = self.ray.wait(waiting, num_returns=1, timeout=within)
+            if not done:
+                self._end(
+                    f"no room for {len(waiting)} of {len(calls)} ranks was found in {within:.0f} s; `ray status` shows "
+                    "what takes it, and cluster.learners.ranks asks for fewer"
+                )
+            if self._failure(done[0]) is not None:
+                self._give_up(calls)
+        return self.ray.get(calls)
+
+    def _failure(self, call: Any) -> Exception | None:
+        try:
+            self.ray.get(call, timeout=0)
+        except self.ray.exceptions.RayError as error:
+            return error
+        return None
+
+    def _give_up(self, calls: list[Any]) -> None:
+        """One error for the group. A rank that died is the cause; that others then lost their connection is not."""
+        self.ray.wait(calls, num_returns=len(calls), timeout=GRACE_SECONDS)
+        done, _ = self.ray.wait(calls, num_returns=len(calls), timeout=0)
+        failures = {calls.index(call): error for call in done if (error := self._failure(call)) is not None}
+        lost = {rank: e for rank, e in failures.items() if not isinstance(e, self.ray.exceptions.RayTaskError)}
+        for rank, error in lost.items():
+            self._end(f"rank {rank} was lost ({str(error).strip().splitlines()[0]})")
+        causes = {rank: getattr(error, "cause", error) for rank, error in failures.items()}
+        for cause in causes.values():
+            if isinstance(cause, SteelyardError):
+                self._over = str(cause)
+                self.close()
+                raise cause
+        rank, cause = next(iter(causes.items()))
+        self._end(f"rank {rank} failed: {cause!r}")
+
+    def _end(self, reason: str) -> None:
+        self._over = reason
+        self.close()
+        raise self._error()
+
+    def _require_whole(self) -> None:
+        if self._over is not None:
+            raise self._error()
+
+    def _error(self) -> TrainingError:
+        return TrainingError(
+            f"the learner group is over: {self._over}. Its ranks share every step, so none can go on alone: resume the "
+            "run from its last checkpoint"
+        )

@@ -1,0 +1,147 @@
+"""One rank of a learner group: a process with its part of the learner. It knows nothing of Ray."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+from steelyard.checkpoint import open_checkpoint
+from steelyard.checkpoint.shards import load_shards, names_in, save_shards
+from steelyard.cluster.ranks import GroupRanks, Sharding, join_group, leave_group
+from steelyard.policies.sharding import Named, portions
+from steelyard.quiet import quiet_engines
+from steelyard.training.learner import SHARDS, Learner, SampleLogps
+from steelyard.training.ranks import Ranks
+from steelyard.training.rollout import LearnerSample
+from steelyard.training.shard_adamw import state_by_name
+from steelyard.types import Sample
+
+BuildLearner = Callable[[Ranks], Learner]
+"""Makes the learner of a rank; it must hand the ranks to ``build_learner`` before an optimiser is made."""
+
+
+class LearnerRank:
+    """What the group asks of one rank. All ranks are asked the same at the same time, unless it says otherwise."""
+
+    def __init__(self, paths: Sequence[str] = (), folder: str | None = None) -> None:
+        sys.path.extend(path for path in paths if path not in sys.path)
+        if folder is not None and Path(folder).is_dir():
+            os.chdir(folder)
+        self._walk: Iterator[Named] = iter(())
+
+    def process(self) -> int:
+        """The process id; answers when the rank is up."""
+        return os.getpid()
+
+    def address(self) -> str:
+        """Where the others can meet this rank: its host and a free port. Asked of rank 0 alone."""
+        host = own_host()
+        with socket.create_server((host, 0)) as server:
+            return f"{host}:{server.getsockname()[1]}"
+
+    def start(
+        self,
+        build: BuildLearner,
+        address: str,
+        rank: int,
+        size: int,
+        *,
+        sharding: Sharding = "fsdp",
+        offload: bool = False,
+        seconds: float = 1800.0,
+    ) -> None:
+        join_group(address, rank, size, seconds=seconds)
+        self.ranks = GroupRanks(sharding, offload=offload)
+        self.learner = build(self.ranks)
+
+    # --- what a learner does -------------------------------------------------------------------------------------
+
+    def score(self, samples: Sequence[Sample]) -> SampleLogps | None:
+        """Rank 0 answers for all: every rank has found the same."""
+        return self._first(self.learner.score(samples))
+
+    def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float] | None:
+        return self._first(self.learner.update(samples, step))
+
+    def after_step(self, step: int) -> None:
+        self.learner.after_step(step)
+
+    def kl_coefficient(self, step: int) -> float:
+        """Asked of rank 0 alone."""
+        return self.learner.kl_coefficient(step)
+
+    # --- weights -------------------------------------------------------------------------------------------------
+
+    def first_portion(self, merged: bool) -> Named | None:
+        """Begin to walk through the whole weights; None at their end. Only rank 0 answers with tensors."""
+        self._walk = portions(self.learner.policy, merged=merged)
+        return self.next_portion()
+
+    def next_portion(self) -> Named | None:
+        portion = next(self._walk, None)
+        return portion if portion is None or self.ranks.rank == 0 else []
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    def save_shards(self, folder: str) -> None:
+        """Trained weights, optimiser and reference, each rank its part, at full precision."""
+        save_shards(Path(folder), self._tensors())
+
+    def save_model(self, folder: str) -> None:
+        """An ordinary transformers (or PEFT) folder, written by rank 0."""
+        policy, kept = self.learner.policy, dict[str, Tensor]()
+        trained = {name for name, _ in policy.trainable()}
+        adapter = policy.base is not policy.model
+        for portion in portions(policy, merged=False):
+            if self.ranks.rank == 0:
+                kept |= {name: tensor for name, tensor in portion if name in trained or not adapter}
+        if self.ranks.rank == 0:
+            with quiet_engines():
+                policy.save_pretrained(Path(folder), kept)
+
+    def state(self) -> dict[str, Any]:
+        learner = self.learner
+        return {"learner": learner.state_dict(), "reference": learner.reference_fingerprint()}
+
+    def restore(self, path: str) -> None:
+        """Take up a checkpoint that was written by any number of ranks."""
+        checkpoint, learner = open_checkpoint(Path(path)), self.learner
+        learner.require_reference(checkpoint)
+        folder = checkpoint.folder(SHARDS)
+        learner.optimiser.state.clear()
+        if any(name.startswith("optimiser.") for name in names_in(folder)):
+            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # makes the states, to be filled
+        load_shards(folder, self._tensors())
+        learner.load_state_dict(checkpoint.state["learner"])
+
+    def close(self) -> None:
+        leave_group()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        learner = self.learner
+        named = dict(learner.policy.trainable())
+        tensors: dict[str, Tensor] = {f"model.{name}": weight for name, weight in named.items()}
+        tensors |= {f"optimiser.{key}": value for key, value in state_by_name(named, learner.optimiser).items()}
+        if learner.reference is not None:
+            tensors |= {f"reference.{key}": value for key, value in learner.reference.tensors().items()}
+        return tensors
+
+    def _first(self, answer: Any) -> Any:
+        return answer if self.ranks.rank == 0 else None
+
+
+def own_host() -> str:
+    """The address at which other machines reach this one; no packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

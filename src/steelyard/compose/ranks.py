@@ -1,0 +1,42 @@
+"""A learner on the ranks of a cluster, from the same configuration as one in this process."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from steelyard import compose
+from steelyard.cluster.learners import LearnerGroup
+from steelyard.config import Config
+from steelyard.errors import ConfigError
+from steelyard.policies.causal import CausalPolicy
+from steelyard.quiet import quiet_engines
+from steelyard.training.learner import Learner
+from steelyard.training.ranks import Ranks
+
+
+def build_rank(config: Config, quarantine: Path, ranks: Ranks) -> Learner:
+    """The learner of one rank, in its process. Rank 0 keeps batches that cannot be learnt from."""
+    with quiet_engines():
+        policy = compose.build_model(config)
+        return compose.build_learner(config, policy, quarantine if ranks.rank == 0 else None, ranks)
+
+
+def build_learner_group(config: Config, policy: CausalPolicy, quarantine: Path) -> LearnerGroup:
+    """The group of [cluster.learners]; ``policy`` samples in this process and mirrors the weights."""
+    learners = config.cluster.learners
+    if learners is None:
+        raise ConfigError("there is no [cluster.learners]")
+    kl = config.loss.kl
+    return LearnerGroup(
+        partial(build_rank, config, quarantine.absolute()),
+        compose.build_rule(config, policy),
+        ranks=learners.ranks,
+        kl_in_reward=kl.active and kl.placement == "reward",
+        sharding=learners.sharding,
+        offload=learners.offload,
+        mirror=policy,
+        address=config.cluster.address,
+        gpus=policy.device.type == "cuda",
+        seconds=learners.timeout,
+    )

@@ -1,0 +1,127 @@
+"""A policy whose weights are divided among ranks (FSDP2), or equal on all of them (DDP).
+
+Body and head of a policy are called apart, and the output layer's weights by name: chunk after chunk, and again in the
+backward pass. To FSDP and DDP all of that is made to be *one* forward pass of one module, :class:`OnePass`. Its own
+weights (embedding, last norm, output layer, tied or not) are whole from before the pass until after its backward, each
+layer's only while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from steelyard.errors import PolicyError
+from steelyard.policies.adapters import TRAINED
+from steelyard.policies.causal import CausalPolicy
+
+Named = list[tuple[str, Tensor]]
+
+
+class OnePass(nn.Module):
+    """A model behind a ``forward`` that runs any work with it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return work(*arguments)
+
+
+def shard(policy: CausalPolicy, mesh: DeviceMesh, *, offload: bool = False) -> None:
+    """Divide every weight among the ranks of the mesh by its first dimension (FSDP2).
+
+    Weights are gathered and computed with in their own number format, or under the policy's autocast, exactly as in one
+    process; gradients are added up in float32 at least. With ``offload`` a rank's share of weights, gradients and
+    optimiser state rests in the CPU's memory.
+    """
+    if any(not parameter.is_floating_point() for parameter in policy.model.parameters()):
+        raise PolicyError("quantised weights cannot be divided among ranks: use sharding = 'ddp', or no model.quantize")
+    device, low = policy.device, any(p.dtype.itemsize < 4 for p in policy.model.parameters())
+    resting = CPUOffloadPolicy(pin_memory=device.type == "cuda") if offload else OffloadPolicy()
+    precision = MixedPrecisionPolicy(reduce_dtype=torch.float32 if low else None, cast_forward_inputs=False)
+    root = OnePass(policy.model)
+    for layer in layers_of(policy):
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True, mp_policy=precision, offload_policy=resting)
+    whole: Any = fully_shard(root, mesh=mesh, reshard_after_forward=False, mp_policy=precision, offload_policy=resting)
+    with torch.no_grad():
+        whole(lambda: None)  # the first module that runs becomes the root, and no layer may run before it
+    policy.one_pass, policy.runs_on = whole, device
+    policy.give_back = whole.reset_iter_state
+    policy.settle()  # so that an optimiser finds the parts that this rank holds
+
+
+def replicate(policy: CausalPolicy) -> DistributedDataParallel:
+    """Keep the weights equal on all ranks (DDP), beginning with those of rank 0."""
+    module = DistributedDataParallel(OnePass(policy.model), forward_sync_buffers=False, gradient_as_bucket_view=True)
+    policy.one_pass = module
+    return module
+
+
+def layers_of(policy: CausalPolicy) -> list[nn.Module]:
+    """The blocks that transformers says must stay in one piece; sharding has given them a class of their own."""
+    kinds = set(getattr(policy.base, "_no_split_modules", None) or ())
+    return [module for module in policy.base.modules() if kinds & {kind.__name__ for kind in type(module).__mro__}]
+
+
+@torch.no_grad()
+def portions(policy: CausalPolicy, *, merged: bool) -> Iterator[Named]:
+    """All weights whole and on the CPU, a layer at a time, by name; every rank must walk through them together.
+
+    ``merged`` gives W + (alpha / rank) B A under the names of the model without an adapter; else what is there, under
+    the names it has in ``policy.model``. Weights that are tied come once.
+    """
+    policy.settle()
+    holders = [*layers_of(policy), policy.one_pass]
+    inside = {id(module): number for number, layer in enumerate(holders[:-1]) for module in layer.modules()}
+    by_holder: list[list[tuple[str, nn.Module]]] = [[] for _ in holders]
+    for name, module in policy.model.named_modules():
+        by_holder[inside.get(id(module), -1)].append((name, module))
+    for holder, modules in zip(holders, by_holder, strict=True):
+        with _gathered(holder):
+            read = _merged(policy, modules) if merged else _plain(modules)
+            yield [(name, tensor.detach().to("cpu", copy=True)) for name, tensor in read]
+
+
+@contextmanager
+def _gathered(holder: Any) -> Iterator[None]:
+    if not isinstance(holder, FSDPModule):
+        yield
+        return
+    holder.unshard()
+    try:
+        yield
+    finally:
+        holder.reshard()
+
+
+def _plain(modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensor]]:
+    seen: set[int] = set()
+    for path, module in modules:
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{path}.{name}" if path else name, parameter
+
+
+def _merged(policy: CausalPolicy, modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensor]]:
+    adapted = {path: module for path, module in modules if isinstance(module, BaseTunerLayer)}
+    prefix = "" if policy.base is policy.model else "base_model.model."
+    for name, parameter in _plain(modules):
+        layer, _, part = name.partition(".base_layer.")
+        if ".lora_" in name:
+            continue
+        if part == "weight":
+            delta: Any = adapted[layer].get_delta_weight
+            yield f"{layer}.weight".removeprefix(prefix), parameter + delta(TRAINED)
+        else:
+            yield (f"{layer}.{part}" if part else name).removeprefix(prefix), parameter

@@ -1,0 +1,120 @@
+"""8-bit AdamW of bitsandbytes on the part of each weight that this rank holds.
+
+bitsandbytes does not know of divided tensors, so it is given each rank's own part as a plain one. Its states are
+quantised in blocks of 256 numbers. Blocks are the same as in one process as long as no block lies across two ranks;
+a weight whose division would cut one keeps 32-bit states, as small weights (below 4096 numbers) always do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+
+BLOCK = 256
+SMALL = 4096
+ALWAYS, NEVER = 0, 2**62
+
+
+class ShardAdamW8bit(torch.optim.Optimizer):
+    """One bitsandbytes optimiser for the weights with 8-bit states and one for the rest, behind torch's interface.
+
+    ``state`` holds the tensors as a checkpoint wants them: divided like their weight, with the blocks' maxima in rows
+    of whole blocks.
+    """
+
+    def __init__(self, engine: Any, parameters: Iterable[nn.Parameter], **options: Any) -> None:
+        super().__init__(parameters, options)
+        weights: list[nn.Parameter] = self.param_groups[0]["params"]
+        self._local = {weight: nn.Parameter(_local(weight), requires_grad=True) for weight in weights}
+        held = [weight for weight in weights if self._local[weight].numel()]
+        kinds = {ALWAYS: [w for w in held if in_8_bits(w)], NEVER: [w for w in held if not in_8_bits(w)]}
+        self._engines = [
+            engine([self._local[weight] for weight in chosen], min_8bit_size=size, **options)
+            for size, chosen in kinds.items()
+            if chosen
+        ]
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        for weight, local in self._local.items():
+            local.grad = None if weight.grad is None else _local(weight.grad)
+            if weight.grad is not None and weight not in self.state:
+                self.state[weight] = self._fresh(weight)
+        for engine in self._engines:
+            for group in engine.param_groups:
+                group["lr"] = self.param_groups[0]["lr"]
+                self._lend(engine, group["params"])
+            engine.step()
+        for weight, local in self._local.items():
+            if local.grad is not None:
+                self.state[weight]["step"] += 1
+                local.grad = None
+
+    def _fresh(self, weight: nn.Parameter) -> dict[str, Tensor]:
+        eight = in_8_bits(weight)
+        moments = [torch.zeros_like(weight, dtype=torch.uint8 if eight else torch.float32) for _ in range(2)]
+        state = {"step": torch.zeros(()), "state1": moments[0].detach(), "state2": moments[1].detach()}
+        if eight:
+            state |= {"absmax1": _maxima(weight), "absmax2": _maxima(weight)}
+        return state
+
+    def _lend(self, engine: Any, locals_: list[nn.Parameter]) -> None:
+        """Hand the engine its states: the very memory that ``state`` describes."""
+        owner = {id(local): weight for weight, local in self._local.items()}
+        for index, local in enumerate(locals_):
+            if local.grad is None:
+                continue
+            own = self.state[owner[id(local)]]
+            if not engine.state[local]:
+                engine.init_state(engine.param_groups[0], local, 0, index)
+            lent: dict[str, Any] = {name: _local(tensor) for name, tensor in own.items() if name != "step"}
+            blocks = -(-local.numel() // BLOCK)
+            lent |= {name: tensor.flatten()[:blocks] for name, tensor in lent.items() if name.startswith("absmax")}
+            engine.state[local].update(lent, step=int(own["step"]))
+
+
+def in_8_bits(weight: Tensor) -> bool:
+    """Whether the states of a weight are kept in 8 bits: it is large, and no block lies across two ranks."""
+    if weight.numel() < SMALL:
+        return False
+    if not isinstance(weight, DTensor) or weight.device_mesh.size() == 1:
+        return True
+    rows = -(-weight.shape[0] // weight.device_mesh.size())
+    return rows % _rows_of_blocks(weight) == 0
+
+
+def _rows_of_blocks(weight: Tensor) -> int:
+    """How many rows make up a whole number of blocks."""
+    width = weight.numel() // weight.shape[0]
+    return BLOCK // math.gcd(BLOCK, width)
+
+
+def _maxima(weight: Tensor) -> Tensor:
+    """Zeros for the largest number of every block, in rows that are divided among ranks just as the weight's are."""
+    rows, width = _rows_of_blocks(weight), weight.numel() // weight.shape[0]
+    shape = (-(-weight.shape[0] // rows), rows * width // BLOCK)
+    if not isinstance(weight, DTensor):
+        return torch.zeros(shape, device=weight.device)
+    local = torch.zeros(-(-weight.to_local().shape[0] // rows), shape[1], device=weight.to_local().device)
+    return DTensor.from_local(
+        local, weight.device_mesh, [Shard(0)], run_check=False, shape=torch.Size(shape), stride=(shape[1], 1)
+    )
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach()
+
+
+def state_by_name(named: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The tensors of an optimiser's state under the names of their weights."""
+    return {
+        f"{name}.{key}": value
+        for name, weight in named.items()
+        for key, value in optimiser.state.get(weight, {}).items()
+        if isinstance(value, Tensor)
+    }

@@ -1,0 +1,114 @@
+"""A learner of two real ranks: on Ray through a whole run, and what happens when a rank is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import learner_ranks
+from benchmarks.learner_ranks import Case
+from benchmarks.left_behind import settle_down
+from steelyard import compose
+from steelyard import config as configs
+from steelyard.cluster.connection import Connection
+from steelyard.errors import CheckpointError, TrainingError
+from steelyard.tracking import read_metrics
+from steelyard.training.loop import Trainer
+
+pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[Connection]:
+    connection = Connection()
+    yield connection
+    connection.close()
+    assert settle_down(0) == 0
+
+
+def config_of(folder: Path, steps: int, learners: dict[str, Any] | None, **model: Any) -> configs.Config:
+    small = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
+    return configs.build(
+        {
+            "run": {"folder": str(folder), "name": "run", "steps": steps},
+            "model": {"scratch": small, "device": "cpu", "threads": 1, **model},
+            "domain": {"name": "sequences"},
+            "verify": {"pool": "inline"},
+            "sampling": {"tasks_per_step": 3, "group_size": 4, "max_new_tokens": 4},
+            "loss": {"kl": {"coefficient": 0.05, "adaptive": {"target": 0.01, "horizon": 100}}},
+            "reference": {"mode": "ema", "ema_decay": 0.9},
+            "optimiser": {"lr": 3e-3, "minibatches": 2, "microbatch_tokens": 40},
+            "checkpoint": {"every": 2},
+            "tracking": {"console": False},
+            "cluster": {} if learners is None else {"learners": learners},
+        },
+        source="test",
+    )
+
+
+def rows_of(trainer: Trainer) -> list[dict[str, Any]]:
+    rows = read_metrics(trainer.store.folder.parent / "metrics.jsonl")
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
+
+
+def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.policy.model.named_parameters()}
+
+
+def test_a_run_on_ray_ranks_is_the_run_of_one_process_and_resumes(tmp_path: Path) -> None:
+    alone = compose.start_run(config_of(tmp_path / "alone", 4, None))
+    alone.train()
+    ranks = {"ranks": 2, "sharding": "fsdp"}
+    whole = compose.start_run(config_of(tmp_path / "whole", 4, ranks))
+    try:
+        whole.train()
+        with pytest.raises(CheckpointError, match="without"):
+            whole.learner.restore(alone.store.latest())  # type: ignore[arg-type]
+    finally:
+        whole.learner.close()
+    for one, two in zip(rows_of(alone), rows_of(whole), strict=True):
+        assert one.keys() == two.keys()
+        assert all(
+            np.allclose(one[name], two[name], rtol=1e-3, atol=1e-5) for name in one if name != "reward/histogram"
+        )
+    with pytest.raises(CheckpointError, match="group"):
+        alone.learner.restore(whole.store.latest())  # type: ignore[arg-type]
+
+    last = weights_of(whole)
+    cut = compose.start_run(config_of(tmp_path / "cut", 2, ranks))
+    try:
+        cut.train()
+        os.kill(cut.learner.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
+        with pytest.raises(TrainingError, match=r"rank 1 was lost.*checkpoint"):
+            cut.train_step()
+        with pytest.raises(TrainingError, match="rank 1 was lost"):
+            cut.train_step()
+    finally:
+        cut.learner.close()
+    again = compose.resume_run(config_of(tmp_path / "cut", 4, ranks))
+    try:
+        again.train()
+    finally:
+        again.learner.close()
+    assert again.step == 4
+    assert all(torch.equal(tensor, last[name]) for name, tensor in weights_of(again).items())
+
+
+CASES = [Case("fsdp", True, "8-bit AdamW"), Case("fsdp", False, "AdamW")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_two_ranks_are_one_process(case: Case, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    outcome = learner_ranks.compare(case, tmp_path)
+    assert outcome.distance < learner_ranks.BAR
+    assert outcome.metrics < learner_ranks.BAR
+    assert (outcome.resumed, outcome.on_one, outcome.exported) == (0, 0, 0)
+    assert outcome.control > 100 * learner_ranks.BAR

@@ -1,0 +1,104 @@
+"""Dealing microbatches to ranks, joining their metrics, and which states 8-bit AdamW keeps in 8 bits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from steelyard.training import shard_adamw
+from steelyard.training.optimisers import build_optimiser
+from steelyard.training.ranks import ALONE, Ranks
+
+
+def rank_of(rank: int, size: int) -> Ranks:
+    ranks = Ranks()
+    ranks.rank, ranks.size = rank, size
+    return ranks
+
+
+@given(count=st.integers(0, 40), size=st.integers(1, 9))
+def test_every_microbatch_is_run_once_and_all_ranks_run_equally_often(count: int, size: int) -> None:
+    turns = [rank_of(rank, size).turns(count) for rank in range(size)]
+    assert len({len(turn) for turn in turns}) == 1
+    assert sorted(place for turn in turns for place in turn if place is not None) == list(range(count))
+
+
+def test_alone_every_microbatch_has_its_turn_in_order() -> None:
+    assert ALONE.turns(4) == [0, 1, 2, 3]
+
+
+def test_metrics_of_all_ranks_come_in_the_order_of_microbatches() -> None:
+    """Two ranks of three microbatches; the idle turn of the second is left out."""
+    tables: list[Tensor] = []
+
+    def parts(*values: float) -> list[dict[str, Tensor]]:
+        return [{"loss": torch.tensor(value), "weight": torch.tensor(2 * value).double()} for value in values]
+
+    def joined(rank: int, own: list[dict[str, Tensor]], others: Tensor | float) -> Any:
+        ranks = rank_of(rank, 2)
+
+        def add(table: Tensor) -> Tensor:
+            tables.append(table)
+            return table + others
+
+        ranks.sum = add  # type: ignore[method-assign]
+        return ranks.joined(ranks.turns(3), own, 3)
+
+    joined(1, parts(0.2, 99.0), 0.0)
+    found = joined(0, parts(0.1, 0.3), tables[0])
+    assert [float(part["loss"]) for part in found] == [float(np.float32(value)) for value in (0.1, 0.2, 0.3)]
+    assert [part["loss"].dtype for part in found] == [torch.float32] * 3
+    assert [part["weight"].dtype for part in found] == [torch.float64] * 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [((8, 256), 1), ((8, 512), 1), ((8, 64), 4), ((8, 576), 4), ((300,), 256), ((4, 2, 128), 1), ((8, 3), 256)],
+)
+def test_rows_that_make_up_whole_blocks(shape: tuple[int, ...], rows: int) -> None:
+    assert shard_adamw._rows_of_blocks(torch.empty(shape)) == rows
+    assert rows * (torch.empty(shape).numel() // shape[0]) % shard_adamw.BLOCK == 0
+
+
+def test_a_block_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight of 100 x 64 is divided into 50 rows each; a block has 4 rows, and 50 is no multiple of 4."""
+    monkeypatch.setattr(shard_adamw, "DTensor", SimpleNamespace)
+
+    def weight(rows: int, width: int, ranks: int) -> Any:
+        mesh = SimpleNamespace(size=lambda: ranks)
+        return SimpleNamespace(shape=(rows, width), numel=lambda: rows * width, device_mesh=mesh)
+
+    assert not shard_adamw.in_8_bits(weight(100, 64, 2))
+    assert shard_adamw.in_8_bits(weight(100, 64, 1))
+    assert shard_adamw.in_8_bits(weight(104, 64, 2))
+    assert shard_adamw.in_8_bits(weight(103, 64, 2)), "the last rank's part may be short"
+    assert not shard_adamw.in_8_bits(weight(8, 256, 2)), "small weights keep 32 bits"
+
+
+def test_one_rank_with_8_bits_steps_as_bitsandbytes_does() -> None:
+    """Whole blocks, a last block that is not full, and a small weight."""
+    pytest.importorskip("bitsandbytes")
+    shapes = [(64, 64), (67, 65), (8, 8)]
+    generator = torch.Generator().manual_seed(0)
+    start = [torch.randn(shape, generator=generator) for shape in shapes]
+    gradients = [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(4)]
+    ends: list[list[Tensor]] = []
+    for grouped in (False, True):
+        weights = [nn.Parameter(tensor.clone()) for tensor in start]
+        optimiser = build_optimiser("adamw_8bit", weights, lr=1e-2, weight_decay=0.1, grouped=grouped)
+        for number, step in enumerate(gradients):
+            for group in optimiser.param_groups:
+                group["lr"] = 1e-2 / (1 + number)
+            for weight, gradient in zip(weights, step, strict=True):
+                weight.grad = gradient.clone()
+            optimiser.step()
+        ends.append([weight.detach() for weight in weights])
+    assert all(torch.equal(one, other) for one, other in zip(*ends, strict=True))
+    assert not torch.equal(ends[0][0], start[0])
