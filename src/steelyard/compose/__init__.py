@@ -21,6 +21,7 @@ from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.pictures import build_picture
+from steelyard.compose.sampling import build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.warmstart import beginning_with, clear_own, copy_warm_start, make_warm_start, own_folder
 from steelyard.config import Config, ScheduleConfig
@@ -34,7 +35,6 @@ from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretr
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
 from steelyard.policies.scratch import Architecture
 from steelyard.sampling.base import Decoding, Sampler
-from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.training.evaluation import Evaluator
@@ -58,6 +58,7 @@ __all__ = [
     "build_policy",
     "build_pool",
     "build_reference_of",
+    "build_sampler",
     "build_tasks",
     "build_trackers",
     "build_trainer",
@@ -71,6 +72,10 @@ __all__ = [
     "start_run",
     "tasks_of_split",
 ]
+
+
+IMPORTANCE_CAP = 2.0
+"""Where the correction for another engine's samples is capped, if the configuration does not say."""
 
 
 # --- policy ----------------------------------------------------------------------------------------------------------
@@ -237,7 +242,15 @@ def build_objective(config: Config, reference: Reference | None) -> Objective:
     loss = config.loss
     chosen = surrogate(loss.surrogate, **loss.surrogate_options())
     in_loss = reference is not None and loss.kl.placement == "loss"
-    return Objective(chosen, loss.kl.estimator if in_loss else None, loss.importance_cap)
+    return Objective(chosen, loss.kl.estimator if in_loss else None, _importance_cap(config))
+
+
+def _importance_cap(config: Config) -> float | None:
+    """Another engine is another policy by its rounding, so that its samples are corrected unless told otherwise."""
+    cap = config.loss.importance_cap
+    if cap is None and config.sampling.engine != "local":
+        return IMPORTANCE_CAP
+    return cap or None
 
 
 def schedule(table: ScheduleConfig, steps: int) -> Schedule:
@@ -342,7 +355,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     source, held_out = build_tasks(config, supplied)
     check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
     pool = build_pool(config, build_verifier(config, supplied))
-    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=sampling.max_rows)
+    sampler = build_sampler(config, policy)
     evaluating = bool(config.evaluate.every and held_out)
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
