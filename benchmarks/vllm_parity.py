@@ -151,7 +151,7 @@ def _tables(kind: str, constraint: str | None) -> dict[str, Any]:
             "tasks_per_step": len(TEXT_PROMPTS),
             "max_new_tokens": NEW_TOKENS if constraint is None else 64,
             "engine": "vllm",
-            "vllm": {"max_length": 256, "memory": 0.3},
+            "vllm": {"max_length": 256, "cache_gib": 1.0},
         },
         "optimiser": {"minibatches": 2, **trained["optimiser"]},
         "tracking": {"console": False},

@@ -156,7 +156,7 @@ def _tables(tokens: int) -> tuple[dict[str, Any], dict[str, Any]]:
     plain: dict[str, Any] = {
         "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
         "model": {"path": str(model_folder()), "device": "cpu"},
-        "sampling": {"max_new_tokens": tokens, "engine": "vllm", "vllm": {"max_length": 256, "memory": 0.3}},
+        "sampling": {"max_new_tokens": tokens, "engine": "vllm", "vllm": {"max_length": 256, "cache_gib": 1.0}},
         "tracking": {"console": False},
     }
     return plain, plain | {"constraint": {"kind": "json_schema", "source": SCHEMA}}

@@ -32,6 +32,7 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
     options = EngineOptions(
         dtype=settings.dtype or str(next(policy.model.parameters()).dtype).removeprefix("torch."),
         memory=settings.memory,
+        cache_gib=settings.cache_gib,
         max_length=settings.max_length,
         max_rows=config.sampling.max_rows,
         eager=settings.eager,

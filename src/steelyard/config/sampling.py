@@ -22,6 +22,9 @@ class VllmConfig(Section):
     memory: float = Field(
         default=0.4, description="Share of the device's memory for its weights and cache.", gt=0, le=1
     )
+    cache_gib: float | None = Field(
+        default=None, description="Memory for keys and values, taken at once; empty: what memory leaves.", gt=0
+    )
     max_length: int | None = Field(
         default=None, description="Longest sequence, prompt and completion together; empty: the model's own.", ge=2
     )

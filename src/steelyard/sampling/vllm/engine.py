@@ -33,6 +33,8 @@ class EngineOptions:
     dtype: str = "float32"
     memory: float = 0.4
     """Share of the device's memory for weights and cache."""
+    cache_gib: float | None = None
+    """Memory for keys and values, taken at once; None: what ``memory`` leaves."""
     max_length: int | None = None
     """Longest sequence, prompt and completion together; None: the model's own."""
     max_rows: int = 256
@@ -124,6 +126,7 @@ def open_engine(model_config: Any, options: EngineOptions) -> Engine:
             max_model_len=options.max_length,
             max_num_seqs=options.max_rows,
             gpu_memory_utilization=options.memory,
+            kv_cache_memory_bytes=None if options.cache_gib is None else int(options.cache_gib * 2**30),
             distributed_executor_backend="uni",
             enable_prefix_caching=True,
             async_scheduling=False,
