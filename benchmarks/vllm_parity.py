@@ -1,7 +1,7 @@
 """vLLM and the learner give every drawn token the same log-prob, also after each update, whose weights really arrive.
 
-SmolLM2-135M in float32: freely, with top-p 0.95, under a JSON schema and under an automaton, with all weights trained and
-with LoRA. After every update the new samples are scored with the new weights and, as a control, with those before.
+SmolLM2-135M in float32: freely, with top-p 0.95, under a JSON schema and under an automaton, with all weights trained
+and with LoRA. After every update the new samples are scored with the new weights and, as a control, with those before.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ TRAINED: dict[str, dict[str, Any]] = {
     "all weights": {"optimiser": {"lr": 1e-5}},
     "LoRA": {"model": {"lora": {"rank": 8, "alpha": 16}}, "optimiser": {"lr": 1e-3}},
 }
-NEW_TOKENS = 32
-SAMPLES = 4
+FULL, QUICK = (4, 32), (2, 12)
+"""Samples a task, and tokens a sample."""
 UPDATES = 5
 MEAN, MOST, APART = 2e-5, 2e-4, 100.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: all weights, one update, fewer samples."""
-    kinds, updates, count = (["all weights"], 1, 2) if quick else (list(TRAINED), UPDATES, SAMPLES)
+    """Quick: all weights, one update, few and short samples."""
+    kinds, updates = (["all weights"], 1) if quick else (list(TRAINED), UPDATES)
     bar = progress.add_task("vLLM starts", total=len(kinds) * (updates + 1))
     details: list[dict[str, Cell]] = []
     figures: list[Figure] = []
     for kind in kinds:
-        study = _Study(kind, count)
+        study = _Study(kind, *(QUICK if quick else FULL))
         gaps: list[np.ndarray] = []
         for update in range(updates + 1):
             progress.update(bar, description=f"{kind}, update {update}")
@@ -60,17 +60,17 @@ def measure(quick: bool, progress: Progress) -> Result:
 class _Study:
     """A policy that is updated and its vLLM sampler."""
 
-    def __init__(self, kind: str, count: int) -> None:
+    def __init__(self, kind: str, count: int, tokens: int) -> None:
         from steelyard import config as configs
         from steelyard.compose import Supplied, build_constraint, build_trainer
 
-        self.kind, self.count = kind, count
+        self.kind, self.count, self.tokens = kind, count, tokens
         rows = [{"prompt": ({"role": "user", "content": prompt},)} for prompt in TEXT_PROMPTS]
         supplied = Supplied(tasks=rows, verifier=_any_reward)
-        self.trainer = build_trainer(configs.build(_tables(kind, None), source="vllm-parity"), supplied)
+        self.trainer = build_trainer(configs.build(_tables(kind, tokens, None), source="vllm-parity"), supplied)
         self.constraints: dict[str | None, Any] = {None: None}
         for name in ("JSON schema", "automaton"):
-            config = configs.build(_tables(kind, name), source="vllm-parity")
+            config = configs.build(_tables(kind, tokens, name), source="vllm-parity")
             self.constraints[name] = build_constraint(config, self.trainer.policy)
         self.before: list[Any] | None = None
 
@@ -109,7 +109,7 @@ class _Study:
         trainer = self.trainer
         trainer.sampler.constraint = constraint
         tasks = trainer.source.draw(0, len(TEXT_PROMPTS))
-        made = sample(trainer.sampler, requests_for(tasks, step, self.count), Decoding(rule, NEW_TOKENS))
+        made = sample(trainer.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
         if {one.policy_version for one in made} != {step}:
             raise RuntimeError(f"samples of step {step} say they are of another policy")
         return [one for one in made if len(one.decisions)]
@@ -139,7 +139,7 @@ class _Study:
                 yield
 
 
-def _tables(kind: str, constraint: str | None) -> dict[str, Any]:
+def _tables(kind: str, tokens: int, constraint: str | None) -> dict[str, Any]:
     """Two minibatches a step make the learner compute the old log-probs, as it does in training."""
     from benchmarks.smollm import model_folder
 
@@ -149,7 +149,7 @@ def _tables(kind: str, constraint: str | None) -> dict[str, Any]:
         "model": {"path": str(model_folder()), "device": "cpu", **trained.get("model", {})},
         "sampling": {
             "tasks_per_step": len(TEXT_PROMPTS),
-            "max_new_tokens": NEW_TOKENS if constraint is None else 64,
+            "max_new_tokens": tokens,
             "engine": "vllm",
             "vllm": {"max_length": 256, "cache_gib": 1.0},
         },

@@ -131,7 +131,7 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--constraint", '{kind = "automaton", source = "a:B", over = "characters", options = {depth = 3}}'],
         ["--sampling.supports=replayed"],
         ["--sampling.engine=vllm"],
-        ["--sampling.engine=vllm", "--sampling.max_new_tokens=64", "--sampling.vllm", "{max_length = 65, lora = 'serve'}"],
+        ["--sampling.engine=vllm", "--sampling.max_new_tokens=64", "--sampling.vllm", "{max_length=65, lora='serve'}"],
         ["--tasks.file=none", "--tasks.dataset=x/y", "--tasks.subset=main"],
         ["--tasks.file=none", "--verify.verifier=none", "--run.supplied", '["tasks", "verifier"]'],
         ["--tasks.held_out=0", "--tasks.eval_file=e.jsonl"],

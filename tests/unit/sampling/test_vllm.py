@@ -148,7 +148,9 @@ def test_a_sample_ends_at_an_end_token_or_at_the_limit(engine: Engine, policy: C
         assert sample.finish == ("stop" if ended else "length")
         assert ended or len(sample.completion_ids) == LIMIT
         assert sample.text == policy.decode(sample.completion_ids)
-        assert sample.token_ids[: sample.prompt_length].tolist() == policy.encode(TASKS[sample.key.slot].prompt).tolist()
+        assert (
+            sample.token_ids[: sample.prompt_length].tolist() == policy.encode(TASKS[sample.key.slot].prompt).tolist()
+        )
 
 
 class Published:

@@ -1,5 +1,4 @@
-"""The ``Sampler`` on top of the engine. It needs no learner's model: a codec, a constraint, and weights from anywhere.
-"""
+"""The ``Sampler`` on top of the engine. It needs no learner's model: a codec, a constraint, weights from anywhere."""
 
 from __future__ import annotations
 
