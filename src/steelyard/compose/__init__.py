@@ -21,6 +21,7 @@ from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.pictures import build_picture
+from steelyard.compose.sampling import build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.warmstart import beginning_with, clear_own, copy_warm_start, make_warm_start, own_folder
 from steelyard.config import Config, ScheduleConfig
@@ -34,8 +35,6 @@ from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretr
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
 from steelyard.policies.scratch import Architecture
 from steelyard.sampling.base import Decoding, Sampler
-from steelyard.sampling.local import LocalSampler
-from steelyard.sampling.twin import TwinSampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit, LengthPenalty
@@ -78,8 +77,8 @@ __all__ = [
     "tasks_of_split",
 ]
 
-CAP_WHEN_STALE = 2.0
-"""The cap of the importance correction where samples are older than the weights and nothing else is said."""
+IMPORTANCE_CAP = 2.0
+"""Where the correction for samples of another engine or of older weights is capped, if the configuration does not say."""
 
 
 # --- policy ----------------------------------------------------------------------------------------------------------
@@ -247,8 +246,17 @@ def build_objective(config: Config, reference: Reference | None) -> Objective:
     loss = config.loss
     chosen = surrogate(loss.surrogate, **loss.surrogate_options())
     in_loss = reference is not None and loss.kl.placement == "loss"
-    cap = loss.importance_cap or (CAP_WHEN_STALE if config.sampling.staleness else None)
-    return Objective(chosen, loss.kl.estimator if in_loss else None, cap)
+    return Objective(chosen, loss.kl.estimator if in_loss else None, _importance_cap(config))
+
+
+def _importance_cap(config: Config) -> float | None:
+    """Another engine is another policy by its rounding, and older weights are another one: their samples are corrected
+    unless told otherwise.
+    """
+    cap, sampling = config.loss.importance_cap, config.sampling
+    if cap is None and (sampling.engine != "local" or sampling.staleness):
+        return IMPORTANCE_CAP
+    return cap or None
 
 
 def schedule(table: ScheduleConfig, steps: int) -> Schedule:
@@ -320,12 +328,6 @@ def build_decoding(config: Config) -> Decoding:
     sampling = config.sampling
     rule = CutRule(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
     return Decoding(rule, sampling.max_new_tokens, sampling.supports)
-
-
-def build_sampler(config: Config, policy: CausalPolicy) -> Sampler:
-    """On the policy itself, or on a twin of it if sampling goes on while the policy learns."""
-    kind = TwinSampler if config.sampling.staleness else LocalSampler
-    return kind(policy, seed=config.run.seed, max_rows=config.sampling.max_rows)
 
 
 def build_evaluator(

@@ -14,7 +14,7 @@ from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, Los
 from steelyard.config.model import LoraConfig, ModelConfig, ReferenceConfig, ScratchConfig
 from steelyard.config.root import Config
 from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
-from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, SamplingConfig
+from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, SamplingConfig, VllmConfig
 from steelyard.config.schema import Key, describe
 from steelyard.config.tasks import DomainConfig, TasksConfig
 from steelyard.config.verify import LimitsConfig, RecycleConfig, VerifierEntry, VerifyConfig
@@ -48,6 +48,7 @@ __all__ = [
     "TrackingConfig",
     "VerifierEntry",
     "VerifyConfig",
+    "VllmConfig",
     "WarmstartConfig",
     "build",
     "describe",

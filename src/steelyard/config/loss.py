@@ -66,8 +66,9 @@ class LossConfig(Section):
     )
     importance_cap: float | None = Field(
         default=None,
-        description="Correct for sampler and learner differing, old/behaviour capped here; empty: off, or 2 if stale.",
-        gt=0,
+        description="Correct for sampler and learner differing, old/behaviour capped here (about 2); 0: no correction; "
+        "empty: 2 with sampling.engine = vllm or sampling.staleness, else none.",
+        ge=0,
     )
     kl: KlConfig = Field(default=KlConfig(), description="KL to the reference.")
     entropy: EntropyConfig = Field(default=EntropyConfig(), description="Entropy bonus.")

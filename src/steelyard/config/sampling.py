@@ -13,6 +13,30 @@ ADVANTAGES = ("group_norm", "group_mean", "rloo", "batch_norm", "best_of_group",
 """The estimators of ``steelyard.algorithms.advantages``, which cannot be imported here (it needs torch)."""
 
 
+class VllmConfig(Section):
+    """How the engine vLLM is set up."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
+        default=None, description="Type of its weights and cache; empty: that of the policy's weights."
+    )
+    memory: float = Field(
+        default=0.4, description="Share of the device's memory for its weights and cache.", gt=0, le=1
+    )
+    cache_gib: float | None = Field(
+        default=None, description="Memory for keys and values, taken at once; empty: what memory leaves.", gt=0
+    )
+    max_length: int | None = Field(
+        default=None, description="Longest sequence, prompt and completion together; empty: the model's own.", ge=2
+    )
+    eager: bool | None = Field(
+        default=None, description="No compilation and no CUDA graphs: starts sooner, samples slower; empty: on a CPU."
+    )
+    lora: Literal["merge", "serve"] | None = Field(
+        default=None,
+        description="An adapter is merged into the weights or served beside them; empty: merged on a CPU, else served.",
+    )
+
+
 class SamplingConfig(Section):
     tasks_per_step: int = Field(default=8, description="Tasks drawn per step.", ge=1)
     group_size: int = Field(default=16, description="Samples per task.", ge=1)
@@ -35,6 +59,10 @@ class SamplingConfig(Section):
         ge=0,
     )
     max_rows: int = Field(default=256, description="Sequences decoded at once.", ge=1)
+    engine: Literal["local", "vllm"] = Field(
+        default="local", description="The policy's own transformers model, or vLLM (extra vllm, docs/vllm.md)."
+    )
+    vllm: VllmConfig | None = Field(default=None, description="Settings of engine = vllm.")
 
 
 class LengthPenaltyConfig(Section):

@@ -13,6 +13,8 @@ from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from steelyard.errors import PolicyError
+
 TRAINED, FROZEN = "default", "reference"
 
 
@@ -52,6 +54,12 @@ def base_model(model: Any) -> Any:
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
+def rank_of(model: PeftModel) -> int:
+    """The largest rank of the trained adapter."""
+    trained = model.peft_config[TRAINED]
+    return max([trained.r, *trained.rank_pattern.values()])  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def save_options(model: Any) -> dict[str, Any]:
     """The reference adapter is saved by the reference, not with the policy."""
     return {"selected_adapters": [TRAINED]} if isinstance(model, PeftModel) else {}
@@ -87,3 +95,24 @@ def frozen_active(model: PeftModel) -> Iterator[None]:
         yield
     finally:
         model.set_adapter(TRAINED)
+
+
+@torch.no_grad()
+def plain_tensors(model: Any, *, merged: bool = True) -> Iterator[tuple[str, Tensor]]:
+    """The weights as a model without an adapter has them, under its names: W + (alpha / rank) B A where the trained
+    adapter is, one matrix at a time; not ``merged``: W alone. Weights that are tied come once.
+    """
+    base, seen = base_model(model), set[int]()
+    for name, tensor in base.state_dict().items():
+        layer, _, part = name.partition(".base_layer.")
+        if tensor.data_ptr() in seen or ".lora_" in name:
+            continue
+        seen.add(tensor.data_ptr())
+        if not part:
+            yield name, tensor
+        elif not tensor.is_floating_point():
+            raise PolicyError(f"{layer} is quantised ({tensor.dtype}): its weights cannot be handed to another engine")
+        elif merged and part == "weight":
+            yield f"{layer}.weight", tensor + base.get_submodule(layer).get_delta_weight(TRAINED)
+        else:
+            yield f"{layer}.{part}", tensor

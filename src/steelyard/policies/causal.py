@@ -14,6 +14,7 @@ from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch, collate_causal
+from steelyard.policies.codec import Codec
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
 from steelyard.types import CutRule, Prompt, Sample
 
@@ -105,37 +106,18 @@ class CausalPolicy:
         """Context of mixed precision, or nothing."""
         return device.autocast(self.device, self.autocast_dtype)
 
+    @property
+    def codec(self) -> Codec:
+        """The policy's texts and ids, without its weights."""
+        return Codec(self.tokenizer, self.end_ids, self.vocabulary)
+
     def encode(self, prompt: Prompt) -> np.ndarray:
         """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
-        if isinstance(prompt, str):
-            ids = self._ids(prompt)
-        elif self.tokenizer.chat_template is None:
-            raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
-        else:
-            messages = [dict(message) for message in prompt]
-            ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        if not ids:
-            first = self.tokenizer.bos_token_id
-            if first is None:
-                raise PolicyError("an empty prompt needs a tokenizer with a beginning-of-sequence token")
-            ids = [first]
-        return np.asarray(ids, np.int32)
+        return self.codec.encode(prompt)
 
     def encode_answer(self, text: str) -> np.ndarray:
         """Token ids of a completion with its end, as the policy would have to write it."""
         return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
-
-    def _ids(self, text: str) -> list[int]:
-        try:
-            return self.tokenizer.encode(text)
-        except Exception as error:  # what a closed vocabulary raises has no class of its own
-            unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
-            if "[UNK]" not in str(error) or not unknown:
-                raise
-            raise PolicyError(
-                f"the prompt {text!r:.80} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
-                f"add them to model.scratch.vocabulary, or leave them out of the prompt"
-            ) from None
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)

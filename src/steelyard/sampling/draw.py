@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from steelyard.policies.cuts import kept, scaled
@@ -34,6 +36,13 @@ def draw(logits_BV: Tensor, rule: CutRule, uniform_B: Tensor, blocked_BV: Tensor
     sorted_BK, kept_BK, keep_BK = kept(scaled_BV, rule)
     place_B, logp_B = _search(sorted_BK.masked_fill(~keep_BK, -torch.inf), uniform_B)
     return Draw(kept_BK.gather(-1, place_B[:, None])[:, 0], logp_B, kept_BK, keep_BK.sum(-1))
+
+
+def kept_sets(kept_BK: Tensor, count_B: Tensor) -> list[NDArray[np.int32]]:
+    """The tokens that a cut has left in each row, off the device."""
+    counts = count_B.tolist()
+    kept = kept_BK[:, : max(counts)].to(torch.int32).cpu().numpy()
+    return [kept[row, :count] for row, count in enumerate(counts)]
 
 
 def _search(scaled_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:

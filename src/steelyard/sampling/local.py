@@ -20,7 +20,7 @@ from steelyard.policies.batch import pad_rows
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.cache import Columns, spread_prompts
-from steelyard.sampling.draw import Draw, draw
+from steelyard.sampling.draw import Draw, draw, kept_sets
 from steelyard.sampling.randomness import stream, uniform
 from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
@@ -221,10 +221,8 @@ class _Wave:
         self.yielded = [False] * len(kept)
 
 
-def _kept(drawn: Draw, rows: int) -> list[np.ndarray | None]:
-    """The tokens that a cut has left in each row."""
+def _kept(drawn: Draw, rows: int) -> Sequence[np.ndarray | None]:
+    """The tokens that a cut has left in each row; None: there was no cut."""
     if drawn.kept_BK is None or drawn.count_B is None:
         return [None] * rows
-    counts = drawn.count_B.tolist()
-    kept = drawn.kept_BK[:, : max(counts)].to(torch.int32).cpu().numpy()
-    return [kept[row, : counts[row]] for row in range(rows)]
+    return kept_sets(drawn.kept_BK, drawn.count_B)

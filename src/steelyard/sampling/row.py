@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from steelyard.constraints.base import Bits, Constraint, Walk, pack
@@ -64,6 +66,10 @@ class Row:
                 self._support.append(-1 if bits is None else self._trail.add(bits))
         self._write(token)
         self._go_on()
+
+    def price(self, logp_T: Sequence[float]) -> None:
+        """Set the log-probs of the drawn tokens, where they became known only after the whole sample: one a token."""
+        self._logp = [logp_T[place] for place in self._place]
 
     def finish(self, text: str, version: int) -> Sample:
         left_out = self._restricted and not self._stored

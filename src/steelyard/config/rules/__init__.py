@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from steelyard.config.problems import Problem
-from steelyard.config.rules import constraint, credit, inputs, learning
+from steelyard.config.rules import constraint, credit, engines, inputs, learning
 
 if TYPE_CHECKING:
     from steelyard.config.root import Config
@@ -25,6 +25,8 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.verifier_entries,
     constraint.source,
     constraint.options,
+    engines.settings,
+    engines.weights,
     credit.groups,
     credit.stale_cuts,
     credit.estimator_k,

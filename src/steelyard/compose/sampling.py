@@ -1,0 +1,76 @@
+"""The sampler that the configuration names, with the policy's weights."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel
+
+from steelyard import config as configs
+from steelyard.config import Config
+from steelyard.policies import adapters
+from steelyard.policies.causal import CausalPolicy
+from steelyard.sampling.base import Sampler
+from steelyard.sampling.local import LocalSampler
+from steelyard.sampling.twin import TwinSampler
+
+
+def build_sampler(config: Config, policy: CausalPolicy) -> Sampler:
+    """vLLM beside the policy, or the policy itself; a twin of it if sampling goes on while the policy learns."""
+    sampling = config.sampling
+    if sampling.engine == "local":
+        kind = TwinSampler if sampling.staleness else LocalSampler
+        return kind(policy, seed=config.run.seed, max_rows=sampling.max_rows)
+    return _vllm_sampler(config, sampling.vllm or configs.VllmConfig(), policy)
+
+
+def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPolicy) -> Sampler:
+    """vLLM in this process, beside the learner."""
+    from steelyard.sampling.vllm import EngineOptions, VllmSampler, engine
+
+    served = isinstance(policy.model, PeftModel) and (settings.lora or _for_device(engine.on_cpu())) == "serve"
+    options = EngineOptions(
+        dtype=settings.dtype or str(next(policy.model.parameters()).dtype).removeprefix("torch."),
+        memory=settings.memory,
+        cache_gib=settings.cache_gib,
+        max_length=settings.max_length,
+        max_rows=config.sampling.max_rows,
+        eager=settings.eager,
+        adapter_rank=adapters.rank_of(policy.model) if served else None,
+    )
+    opened = engine.open_engine(shape_of(policy.model), options)
+    opened.load(adapters.plain_tensors(policy.model, merged=not served))
+    source = AdapterFolder(policy) if served else lambda: adapters.plain_tensors(policy.model)
+    sampler = VllmSampler(opened, policy.codec, policy.constraint, seed=config.run.seed, weights=source)
+    if served:
+        sampler.publish(0)
+    return sampler
+
+
+def _for_device(cpu: bool) -> str:
+    """On a CPU an adapter served beside the weights makes every token several times as slow."""
+    return "merge" if cpu else "serve"
+
+
+def shape_of(model: Any) -> Any:
+    """The configuration of a model, with the architecture that another engine builds it by."""
+    base = adapters.base_model(model)
+    shape = copy.deepcopy(base.config)
+    shape.architectures = [type(base).__name__]
+    return shape
+
+
+class AdapterFolder:
+    """The policy's adapter, written anew each time it is asked for."""
+
+    def __init__(self, policy: CausalPolicy) -> None:
+        self.policy = policy
+        self._folder = tempfile.TemporaryDirectory()
+
+    def __call__(self) -> Path:
+        folder = Path(self._folder.name)
+        self.policy.model.save_pretrained(folder, **adapters.save_options(self.policy.model))
+        return folder

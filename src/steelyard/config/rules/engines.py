@@ -1,0 +1,32 @@
+"""Rules on the engine that samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from steelyard.config.problems import Problem
+
+if TYPE_CHECKING:
+    from steelyard.config.root import Config
+
+
+def settings(config: Config) -> Iterator[Problem]:
+    sampling = config.sampling
+    if sampling.vllm is None:
+        return
+    if sampling.engine != "vllm":
+        reason = f"belongs to engine = 'vllm', but sampling.engine is '{sampling.engine}'"
+        yield Problem("sampling.vllm", None, reason)
+    longest = sampling.vllm.max_length
+    if longest is not None and longest <= sampling.max_new_tokens:
+        reason = f"leaves no room for a prompt beside sampling.max_new_tokens ({sampling.max_new_tokens})"
+        yield Problem("sampling.vllm.max_length", longest, reason)
+    if sampling.vllm.lora is not None and config.model.lora is None:
+        yield Problem("sampling.vllm.lora", sampling.vllm.lora, "there is no [model.lora], so remove it")
+
+
+def weights(config: Config) -> Iterator[Problem]:
+    if config.sampling.engine == "vllm" and config.model.quantize is not None:
+        reason = "vLLM would sample from other weights than are trained; use engine = 'local' or do not quantise"
+        yield Problem("model.quantize", config.model.quantize, reason)

@@ -1,0 +1,54 @@
+"""Between texts and token ids: all that a sampler needs of a policy besides its weights and its constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steelyard.errors import PolicyError
+from steelyard.types import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A tokenizer with what the model says of it; a process without the model can have one."""
+
+    tokenizer: Any
+    end_ids: tuple[int, ...]
+    """Tokens that end a sample."""
+    vocabulary: int
+    """How many logits there are; a model may have more than its tokenizer has tokens."""
+
+    def encode(self, prompt: Prompt) -> np.ndarray:
+        """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
+        if isinstance(prompt, str):
+            ids = self._ids(prompt)
+        elif self.tokenizer.chat_template is None:
+            raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
+        else:
+            messages = [dict(message) for message in prompt]
+            ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        if not ids:
+            first = self.tokenizer.bos_token_id
+            if first is None:
+                raise PolicyError("an empty prompt needs a tokenizer with a beginning-of-sequence token")
+            ids = [first]
+        return np.asarray(ids, np.int32)
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def _ids(self, text: str) -> list[int]:
+        try:
+            return self.tokenizer.encode(text)
+        except Exception as error:  # what a closed vocabulary raises has no class of its own
+            unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
+            if "[UNK]" not in str(error) or not unknown:
+                raise
+            raise PolicyError(
+                f"the prompt {text!r:.80} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
+                f"add them to model.scratch.vocabulary, or leave them out of the prompt"
+            ) from None

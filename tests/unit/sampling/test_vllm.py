@@ -1,0 +1,310 @@
+"""vLLM as the sampler: what it draws is what the learner scores, and new weights really arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from steelyard.compose.sampling import AdapterFolder, shape_of
+from steelyard.constraints.automaton import WordConstraint
+from steelyard.constraints.base import Constraint, members
+from steelyard.constraints.examples.brackets import Brackets
+from steelyard.errors import PolicyError
+from steelyard.policies import adapters
+from steelyard.policies.adapters import Lora, plain_tensors
+from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.scratch import Architecture
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.row import Row
+from steelyard.sampling.vllm import Engine, EngineOptions, VllmSampler
+from steelyard.sampling.vllm.engine import open_engine
+from steelyard.training.supports import find_supports
+from steelyard.types import CutRule, Sample, SampleKey, Task
+from tests.tiny import support_sets, tiny_policy
+
+pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+
+WORDS = ("(", ")", "[", "]", *(f"w{number}" for number in range(9)))
+SHAPE = Architecture(layers=2, width=64, heads=2, kv_heads=1, max_length=256)
+TASKS = (Task("short", "w1"), Task("middle", "w2 ( w3 ]"), Task("long", " ".join(WORDS * 11)))
+"""The last prompt is longer than a block of the cache, so its block is used again."""
+LIMIT = 14
+RULES = (CutRule(), CutRule(0.7, top_p=0.9), CutRule(1.3, top_k=3), CutRule(1.0, top_p=0.8, min_p=0.1))
+EXACT, CHANGED = 2e-5, 1e-2
+
+
+def make_policy(**options: Any) -> CausalPolicy:
+    return tiny_policy(words=WORDS, shape=SHAPE, sharpness=3.0, **options)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """Fewer places than samples, so that requests come, go and move within the batch."""
+    opened = open_engine(shape_of(make_policy().model), EngineOptions(cache_gib=0.05, max_rows=5))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def policy() -> CausalPolicy:
+    return make_policy()
+
+
+def sampler_of(engine: Engine, policy: CausalPolicy, *, seed: int = 1) -> VllmSampler:
+    sampler = VllmSampler(
+        engine, policy.codec, policy.constraint, seed=seed, weights=lambda: plain_tensors(policy.model)
+    )
+    sampler.publish(0)
+    return sampler
+
+
+def brackets(policy: CausalPolicy) -> Constraint:
+    return WordConstraint(
+        Brackets(3, "()[]", 4), policy.tokenizer.get_vocab(), end_id=policy.end_id, vocabulary=policy.vocabulary
+    )
+
+
+def drawn(sampler: VllmSampler, rule: CutRule = CutRule(), *, count: int = 4, **decoding: Any) -> list[Sample]:
+    requests = [SampleRequest(task, 3, slot, count) for slot, task in enumerate(TASKS)]
+    settings = {"max_new_tokens": LIMIT, **decoding}
+    return sorted(sampler.sample(requests, Decoding(rule, **settings)), key=lambda sample: sample.key)
+
+
+@torch.no_grad()
+def gap(policy: CausalPolicy, samples: Sequence[Sample]) -> float:
+    """The largest |learner's log-prob - sampler's log-prob|."""
+    kept = [sample for sample in samples if len(sample.decisions)]
+    logp_N = policy.evaluate(policy.collate(kept)).logp_N.numpy()
+    return float(np.abs(logp_N - np.concatenate([sample.decisions.logp_N for sample in kept])).max())
+
+
+def disturb(policy: CausalPolicy, scale: float = 0.2, seed: int = 0) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for _, parameter in policy.trainable():
+            parameter.add_(scale * parameter.abs().mean() * torch.randn(parameter.shape, generator=generator))
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+def test_sampler_and_learner_agree(engine: Engine, policy: CausalPolicy, rule: CutRule, constrained: bool) -> None:
+    policy.constraint = brackets(policy) if constrained else None
+    samples = drawn(sampler_of(engine, policy), rule)
+    assert [tuple(sample.key) for sample in samples] == [(3, slot, 0, index) for slot in range(3) for index in range(4)]
+    assert gap(policy, samples) < EXACT
+    assert not engine.drafts
+
+
+def test_decisions_are_where_there_was_a_choice_and_supports_what_was_allowed(
+    engine: Engine, policy: CausalPolicy
+) -> None:
+    policy.constraint = brackets(policy)
+    samples = drawn(sampler_of(engine, policy))
+    assert any(len(sample.decisions) < len(sample.completion_ids) for sample in samples)  # something was forced
+    for sample in samples:
+        walk, places, sets = policy.constraint.begin(TASKS[sample.key.slot]), list[int](), list[list[int]]()
+        for place, token in enumerate(sample.completion_ids.tolist()):
+            options = members(walk.allowed(LIMIT - place)).tolist()
+            assert token in options
+            if len(options) > 1:
+                places.append(place)
+                sets.append(options)
+            walk.advance(token)
+        assert sample.finish == "stop"
+        assert (sample.decisions.position_N - sample.prompt_length).tolist() == places
+        assert support_sets(sample) == sets
+
+
+def test_supports_found_again_are_those_that_were_stored(engine: Engine, policy: CausalPolicy) -> None:
+    policy.constraint, rule = brackets(policy), CutRule(0.7, top_k=2)
+    sampler = sampler_of(engine, policy)
+    stored = drawn(sampler, rule)
+    again = find_supports(policy, drawn(sampler, rule, supports="replayed"), 512)
+    assert any(len(sample.decisions) for sample in stored)
+    for one, other in zip(stored, again, strict=True):
+        assert one.token_ids.tolist() == other.token_ids.tolist()
+        assert support_sets(one) == support_sets(other)
+
+
+def test_a_seed_makes_the_samples_and_every_sample_has_its_own(engine: Engine, policy: CausalPolicy) -> None:
+    sampler = sampler_of(engine, policy)
+    texts = [[sample.text for sample in drawn(each)] for each in (sampler, sampler, sampler_of(engine, policy, seed=2))]
+    assert texts[0] == texts[1] != texts[2]
+    assert len(set(texts[0])) > len(texts[0]) // 2
+
+
+def test_a_sample_ends_at_an_end_token_or_at_the_limit(engine: Engine, policy: CausalPolicy) -> None:
+    samples = drawn(sampler_of(engine, policy), count=12)
+    assert {sample.finish for sample in samples} == {"stop", "length"}
+    for sample in samples:
+        ended = int(sample.completion_ids[-1]) in policy.end_ids
+        assert sample.finish == ("stop" if ended else "length")
+        assert ended or len(sample.completion_ids) == LIMIT
+        assert sample.text == policy.decode(sample.completion_ids)
+        assert (
+            sample.token_ids[: sample.prompt_length].tolist() == policy.encode(TASKS[sample.key.slot].prompt).tolist()
+        )
+
+
+class Published:
+    """The same policy before and after an update, of which the second was published."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.before, self.after = make_policy(), make_policy()
+        disturb(self.after)
+        drawn(sampler_of(engine, self.before))  # fills the prefix cache with keys and values of the old weights
+        sampler = sampler_of(engine, self.after)
+        sampler.publish(7)
+        self.samples = drawn(sampler)
+
+
+def test_published_weights_arrive_with_head_and_cache(engine: Engine) -> None:
+    published = Published(engine)
+    assert {sample.policy_version for sample in published.samples} == {7}
+    assert gap(published.after, published.samples) < EXACT
+    assert gap(published.before, published.samples) > CHANGED
+
+
+def test_a_prefix_cache_that_is_kept_would_be_seen(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine._forget()
+    monkeypatch.setattr(Engine, "_forget", lambda _: None)
+    published = Published(engine)
+    long = [sample for sample in published.samples if sample.key.slot == 2]
+    assert gap(published.after, long) > CHANGED
+    assert gap(published.after, [sample for sample in published.samples if sample.key.slot < 2]) < EXACT
+    monkeypatch.undo()
+    engine._forget()
+
+
+def test_a_tied_head_is_renewed_and_one_that_is_not_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a model so large that vLLM repacks the head; a small one it uses as it is."""
+    words, shape = [*WORDS, *(f"x{number}" for number in range(200))], replace(SHAPE, width=128, heads=4)
+    policy = tiny_policy(words=words, shape=shape, sharpness=3.0)
+    engine = open_engine(shape_of(policy.model), EngineOptions(cache_gib=0.05, max_rows=8))
+    try:
+        sampler = sampler_of(engine, policy)
+        disturb(policy)
+        sampler.publish(1)
+        assert gap(policy, drawn(sampler)) < EXACT
+        monkeypatch.setattr(Engine, "_renew_head", lambda *_: None)
+        disturb(policy, seed=1)
+        sampler.publish(2)
+        assert gap(policy, drawn(sampler)) > CHANGED
+    finally:
+        engine.close()
+
+
+def test_a_merged_adapter_is_sampled_from(engine: Engine) -> None:
+    policy = make_policy(lora=Lora(rank=4, alpha=8))
+    sampler = sampler_of(engine, policy)
+    assert gap(policy, drawn(sampler)) < EXACT
+    with torch.no_grad():
+        for name, parameter in policy.trainable():
+            if "lora_B" in name:
+                parameter.normal_(std=0.2, generator=torch.Generator().manual_seed(0))
+    sampler.publish(1)
+    samples = drawn(sampler)
+    assert gap(policy, samples) < EXACT
+    with policy.model.disable_adapter():
+        assert gap(policy, samples) > CHANGED
+
+
+def test_a_served_adapter_is_swapped(tmp_path: Path) -> None:
+    policy = make_policy(lora=Lora(rank=4, alpha=8))
+    rank = adapters.rank_of(policy.model)
+    engine = open_engine(shape_of(policy.model), EngineOptions(cache_gib=0.05, max_rows=8, adapter_rank=rank))
+    try:
+        sampler = VllmSampler(engine, policy.codec, None, seed=1, weights=AdapterFolder(policy))
+        sampler.load(plain_tensors(policy.model, merged=False), 0)
+        for version in (1, 2):
+            disturb(policy, 0.5, seed=version)
+            with torch.no_grad():
+                for name, parameter in policy.trainable():
+                    if "lora_B" in name:
+                        parameter.normal_(std=0.2, generator=torch.Generator().manual_seed(version))
+            sampler.publish(version)
+            samples = drawn(sampler)
+            assert gap(policy, samples) < EXACT
+            assert {sample.policy_version for sample in samples} == {version}
+            with policy.model.disable_adapter():
+                assert gap(policy, samples) > CHANGED
+    finally:
+        engine.close()
+
+
+def test_a_stream_that_is_closed_early_leaves_nothing_behind(engine: Engine, policy: CausalPolicy) -> None:
+    policy.constraint = brackets(policy)
+    sampler = sampler_of(engine, policy)
+    requests = [SampleRequest(task, 0, slot, 6) for slot, task in enumerate(TASKS)]
+    stream = sampler.sample(requests, Decoding(max_new_tokens=LIMIT))
+    next(stream)
+    with pytest.raises(PolicyError, match="while samples are being drawn"):
+        sampler.publish(1)
+    stream.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert not engine.drafts
+    sampler.publish(1)
+    assert gap(policy, drawn(sampler)) < EXACT
+
+
+def test_what_cannot_be_is_refused_with_the_way_out(engine: Engine, policy: CausalPolicy) -> None:
+    sampler = sampler_of(engine, policy)
+    with pytest.raises(PolicyError, match=r"pass the engine's 256 positions.*sampling\.max_new_tokens"):
+        drawn(sampler, max_new_tokens=250)
+    with pytest.raises(PolicyError, match=r"0\.01 or above"):
+        drawn(sampler, CutRule(0.001))
+    with pytest.raises(PolicyError, match="load"):
+        VllmSampler(engine, policy.codec, None, seed=0).publish(1)
+
+
+def test_the_process_may_still_set_its_threads(engine: Engine) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    assert torch.get_num_threads() == before + 1
+    torch.set_num_threads(before)
+
+
+def test_masks_follow_requests_through_the_batch() -> None:
+    from vllm import SamplingParams
+    from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
+
+    from steelyard.sampling.vllm.draft import DRAFT, Draft
+    from steelyard.sampling.vllm.masks import RowMasks
+
+    policy = make_policy()
+    constraint, ends = brackets(policy), frozenset(policy.end_ids)
+    drafts = {}
+    for number in range(3):
+        request = SampleRequest(TASKS[number], 0, number, 1)
+        ids = policy.encode(TASKS[number].prompt)
+        row = Row(request, SampleKey(0, number, 0, 0), ids, Decoding(), ends, constraint, policy.vocabulary)
+        drafts[number] = Draft(row)
+    masks = type("Own", (RowMasks,), {"drafts": drafts})(None, torch.device("cpu"), False)
+
+    def added(place: int, number: int | None) -> Any:
+        extra = None if number is None else {DRAFT: number}
+        return place, SamplingParams(extra_args=extra), None, []
+
+    def at() -> dict[int, int]:
+        return {place: [*drafts.values()].index(writing.draft) for place, writing in masks.writing.items()}
+
+    masks.update_state(BatchUpdate(4, (), [added(0, 0), added(1, None), added(2, 1)], ()))
+    assert at() == {0: 0, 2: 1}
+    masks.update_state(BatchUpdate(4, (), (), [(0, 1, MoveDirectionality.SWAP)]))
+    assert at() == {1: 0, 2: 1}
+    masks.update_state(BatchUpdate(4, (), (), [(1, 2, MoveDirectionality.SWAP)]))
+    assert at() == {2: 0, 1: 1}
+    masks.update_state(BatchUpdate(3, [2], [added(2, 2)], [(2, 0, MoveDirectionality.UNIDIRECTIONAL)]))
+    assert at() == {0: 2, 1: 1}
+    masks.update_state(None)
+    logits = torch.zeros(3, policy.vocabulary)
+    out = masks.apply(logits)
+    opening = policy.tokenizer.convert_tokens_to_ids(["(", "["])
+    assert [torch.isfinite(out[place]).nonzero()[:, 0].tolist() for place in (0, 1)] == [sorted(opening)] * 2
+    assert torch.isfinite(out[2]).all()
