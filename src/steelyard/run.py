@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
+from steelyard.errors import LostLearnerError
 from steelyard.folders import NAMED_BY, run_folder
 from steelyard.quiet import quiet_engines
+from steelyard.sampling.base import Closeable
 from steelyard.training.loop import Trainer
+
+log = logging.getLogger(__name__)
+
+LOST_IN_VAIN = 3
+"""How often a learner may be lost in a row without a step in between."""
 
 
 def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
-    """Start or resume, train, and close the trackers whatever happens."""
+    """Start or resume, train, and close what is open whatever happens. A run that has lost a process of its learner
+    goes on from its last checkpoint by itself, unless that happens again and again without a step in between.
+    """
     with quiet_engines():
-        trainer = (resume_run if resume else start_run)(config, supplied)
-        try:
-            trainer.train()
-        finally:
-            with ExitStack() as closing:  # all of them, whatever one of them says
-                closing.callback(trainer.tracker.close)
-                closing.callback(trainer.pool.close)
-                closing.callback(trainer.learner.close)
-        return trainer
+        in_vain = 0
+        while True:
+            trainer = (resume_run if resume else start_run)(config, supplied)
+            began = trainer.step
+            try:
+                with _closing(trainer):
+                    trainer.train()
+                return trainer
+            except LostLearnerError as error:
+                in_vain = 0 if trainer.step > began else in_vain + 1
+                if in_vain >= LOST_IN_VAIN:
+                    raise
+                log.warning("step %d: %s", trainer.step, error)
+                resume = True
+
+
+@contextmanager
+def _closing(trainer: Trainer) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with ExitStack() as closing:  # all of them, whatever one of them says
+            closing.callback(trainer.tracker.close)
+            closing.callback(trainer.pool.close)
+            closing.callback(trainer.learner.close)
+            if isinstance(trainer.sampler, Closeable):
+                closing.callback(trainer.sampler.close)
 
 
 def train_from_python(

@@ -21,7 +21,7 @@ from steelyard.checkpoint import Checkpoint
 from steelyard.cluster.connection import LOCAL, Connection
 from steelyard.cluster.rank import BuildLearner, LearnerRank
 from steelyard.cluster.ranks import Sharding
-from steelyard.errors import CheckpointError, SteelyardError, TrainingError
+from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError
 from steelyard.policies.causal import CausalPolicy
 from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
 from steelyard.training.rollout import LearnerSample
@@ -216,8 +216,8 @@ class LearnerGroup(RankGroup):
         if self._over is not None:
             raise self._error()
 
-    def _error(self) -> TrainingError:
-        return TrainingError(
+    def _error(self) -> LostLearnerError:
+        return LostLearnerError(
             f"the learner group is over: {self._over}. Its ranks share every step, so none can go on alone: resume the "
             "run from its last checkpoint"
         )

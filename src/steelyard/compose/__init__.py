@@ -78,7 +78,7 @@ __all__ = [
 ]
 
 IMPORTANCE_CAP = 2.0
-"""Where the correction for samples of another engine or of older weights is capped, if the configuration does not say."""
+"""Where the correction for samples of another engine or of older weights is capped, if nothing else is said."""
 
 
 # --- policy ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from peft import PeftModel
 
 from steelyard import config as configs
 from steelyard.config import Config
+from steelyard.constraints.base import Constraint
 from steelyard.policies import adapters
 from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.codec import Codec
 from steelyard.sampling.base import Sampler
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.twin import TwinSampler
@@ -24,7 +27,10 @@ def build_sampler(config: Config, policy: CausalPolicy) -> Sampler:
     if sampling.engine == "local":
         kind = TwinSampler if sampling.staleness else LocalSampler
         return kind(policy, seed=config.run.seed, max_rows=sampling.max_rows)
-    return _vllm_sampler(config, sampling.vllm or configs.VllmConfig(), policy)
+    settings = sampling.vllm or configs.VllmConfig()
+    if config.cluster.samplers is not None:
+        return _replicas(config, config.cluster.samplers, settings, policy)
+    return _vllm_sampler(config, settings, policy)
 
 
 def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPolicy) -> Sampler:
@@ -33,13 +39,7 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
 
     served = isinstance(policy.model, PeftModel) and (settings.lora or _for_device(engine.on_cpu())) == "serve"
     options = EngineOptions(
-        dtype=settings.dtype or str(next(policy.model.parameters()).dtype).removeprefix("torch."),
-        memory=settings.memory,
-        cache_gib=settings.cache_gib,
-        max_length=settings.max_length,
-        max_rows=config.sampling.max_rows,
-        eager=settings.eager,
-        adapter_rank=adapters.rank_of(policy.model) if served else None,
+        **_options(config, settings, policy), adapter_rank=adapters.rank_of(policy.model) if served else None
     )
     opened = engine.open_engine(shape_of(policy.model), options)
     opened.load(adapters.plain_tensors(policy.model, merged=not served))
@@ -48,6 +48,47 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
     if served:
         sampler.publish(0)
     return sampler
+
+
+def _replicas(
+    config: Config, samplers: configs.SamplersConfig, settings: configs.VllmConfig, policy: CausalPolicy
+) -> Sampler:
+    """vLLM in processes on the cluster, which get their weights from ``policy``, merged."""
+    from steelyard.cluster.samplers import RaySampler
+
+    options = _options(config, settings, policy)
+    build = partial(build_engine, shape_of(policy.model), options, policy.codec, policy.constraint, config.run.seed)
+    on_gpus = policy.device.type == "cuda"
+    sampler = RaySampler(
+        build,
+        lambda: adapters.plain_tensors(policy.model),
+        replicas=samplers.replicas,
+        address=config.cluster.address,
+        cpus=samplers.cpus,
+        gpus=samplers.gpus if on_gpus else 0.0,
+        environment={} if on_gpus else {"OMP_NUM_THREADS": str(max(1, int(samplers.cpus)))},
+    )
+    sampler.publish(0)
+    return sampler
+
+
+def build_engine(shape: Any, options: dict[str, Any], codec: Codec, constraint: Constraint | None, seed: int) -> Any:
+    """A sampler in another process, whose weights are random until they are handed over."""
+    from steelyard.sampling.vllm import EngineOptions, VllmSampler, engine
+
+    opened = engine.open_engine(shape, EngineOptions(**options))
+    return VllmSampler(opened, codec, constraint, seed=seed)
+
+
+def _options(config: Config, settings: configs.VllmConfig, policy: CausalPolicy) -> dict[str, Any]:
+    return {
+        "dtype": settings.dtype or str(next(policy.model.parameters()).dtype).removeprefix("torch."),
+        "memory": settings.memory,
+        "cache_gib": settings.cache_gib,
+        "max_length": settings.max_length,
+        "max_rows": config.sampling.max_rows,
+        "eager": settings.eager,
+    }
 
 
 def _for_device(cpu: bool) -> str:

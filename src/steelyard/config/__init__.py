@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from steelyard.config.base import ScheduleConfig
-from steelyard.config.cluster import ClusterConfig
+from steelyard.config.cluster import ClusterConfig, SamplersConfig
 from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.loading import build, dump, load, read_recipe, recipes
 from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
@@ -41,6 +41,7 @@ __all__ = [
     "RecycleConfig",
     "ReferenceConfig",
     "RunConfig",
+    "SamplersConfig",
     "SamplingConfig",
     "ScheduleConfig",
     "ScratchConfig",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from steelyard.types import CutRule, Sample, Task
 
@@ -38,4 +38,13 @@ class Sampler(Protocol):
 
     def publish(self, version: int) -> None:
         """Take over the policy's newest weights, which from now on are ``version``."""
+        ...
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    """A sampler that holds processes or memory beyond the policy's own."""
+
+    def close(self) -> None:
+        """Let go of them; twice does no harm."""
         ...

@@ -52,6 +52,7 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--model.dtype=float16", "--cluster.learners.ranks=2"], "a group of learner ranks does not scale losses"),
         (["--run.supplied", '["model"]', "--model.path=none", "--cluster.learners.ranks=2"],
          "a model from Python cannot travel to the ranks"),
+        (["--cluster.samplers.replicas=2"], "replicas are of vLLM, but sampling.engine is 'local'"),
         (["--sampling.vllm.memory=0.3"], "belongs to engine = 'vllm', but sampling.engine is 'local'"),
         (["--sampling.engine=vllm", "--sampling.max_new_tokens=64", "--sampling.vllm.max_length=64"],
          "leaves no room for a prompt beside sampling.max_new_tokens (64)"),

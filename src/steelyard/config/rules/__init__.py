@@ -26,6 +26,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     constraint.source,
     constraint.options,
     engines.settings,
+    engines.replicas,
     engines.weights,
     credit.groups,
     credit.stale_cuts,

@@ -26,6 +26,18 @@ def settings(config: Config) -> Iterator[Problem]:
         yield Problem("sampling.vllm.lora", sampling.vllm.lora, "there is no [model.lora], so remove it")
 
 
+def replicas(config: Config) -> Iterator[Problem]:
+    sampling = config.sampling
+    if config.cluster.samplers is None:
+        return
+    if sampling.engine != "vllm":
+        reason = f"replicas are of vLLM, but sampling.engine is '{sampling.engine}'; set it to vllm"
+        yield Problem("cluster.samplers", None, reason)
+    if sampling.vllm is not None and sampling.vllm.lora == "serve":
+        reason = "replicas on the cluster get whole weights so far; use lora = 'merge'"
+        yield Problem("sampling.vllm.lora", "serve", reason)
+
+
 def weights(config: Config) -> Iterator[Problem]:
     if config.sampling.engine == "vllm" and config.model.quantize is not None:
         reason = "vLLM would sample from other weights than are trained; use engine = 'local' or do not quantise"

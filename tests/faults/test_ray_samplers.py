@@ -1,0 +1,123 @@
+"""Samplers on a real Ray cluster: everything arrives once, weights arrive, and a killed replica is replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("ray")
+
+from steelyard.cluster.samplers import RaySampler, _dealt
+from steelyard.errors import PolicyError
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.local import LocalSampler
+from steelyard.types import Sample
+from tests.tiny import tasks, tiny_policy
+
+DECODING = Decoding(max_new_tokens=6)
+
+
+class LoadedSampler(LocalSampler):
+    """The local sampler on a policy of its own, handed its weights."""
+
+    def load(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
+        named = dict(self.policy.model.named_parameters())
+        with torch.no_grad():
+            for name, tensor in weights:
+                named[name].copy_(tensor)
+        self.publish(version)
+
+    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
+        if any(request.task.id == "bad" for request in requests):
+            raise PolicyError("this cannot be sampled")
+        yield from super().sample(requests, decoding)
+
+
+def engine() -> LoadedSampler:
+    return LoadedSampler(tiny_policy(), seed=0, max_rows=4)
+
+
+@pytest.fixture(scope="module")
+def policy() -> Any:
+    return tiny_policy()
+
+
+@pytest.fixture(scope="module")
+def sampler(policy: Any) -> Iterator[RaySampler]:
+    made = RaySampler(partial(engine), lambda: list(policy.model.named_parameters()), replicas=2, cpus=0.1)
+    yield made
+    made.close()
+
+
+def requests_for_step(step: int, count: int = 4) -> list[SampleRequest]:
+    return [SampleRequest(task, step, slot, count) for slot, task in enumerate(tasks(5))]
+
+
+def test_everything_that_was_asked_for_arrives_once(sampler: RaySampler, policy: Any) -> None:
+    sampler.publish(3)
+    made = list(sampler.sample(requests_for_step(0), DECODING))
+    keys = [tuple(sample.key) for sample in made]
+    assert sorted(keys) == [(0, slot, 0, index) for slot in range(5) for index in range(4)]
+    assert {sample.policy_version for sample in made} == {3}
+    alone = LocalSampler(policy, seed=0, max_rows=4)
+    local = {sample.key: sample.text for sample in alone.sample(requests_for_step(0), DECODING)}
+    assert sum(local[sample.key] == sample.text for sample in made) >= 18, "the same draws from the same weights"
+
+
+def test_published_weights_arrive_in_every_replica(sampler: RaySampler, policy: Any) -> None:
+    before = {sample.key: sample for sample in sampler.sample(requests_for_step(1), DECODING)}
+    with torch.no_grad():
+        policy.model.lm_head.weight.mul_(3.0)
+    sampler.publish(4)
+    after = list(sampler.sample(requests_for_step(1), DECODING))
+    policy.train(False)
+    batch = policy.collate(after)
+    new = policy.evaluate(batch).logp_N.detach().numpy()
+    recorded = [logp for sample in after for logp in sample.decisions.logp_N]
+    assert abs(new - recorded).max() < 1e-4
+    assert {sample.policy_version for sample in after} == {4}
+    assert any(before[sample.key].text != sample.text for sample in after)
+
+
+def test_a_killed_replica_is_replaced_and_its_work_redone(sampler: RaySampler) -> None:
+    sampler.publish(5)
+    processes = sampler.processes()
+    stream = sampler.sample(requests_for_step(2, count=16), DECODING)
+    made = [next(stream)]
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+    made += list(stream)
+    keys = [tuple(sample.key) for sample in made]
+    assert sorted(keys) == [(2, slot, 0, index) for slot in range(5) for index in range(16)]
+    assert {sample.policy_version for sample in made} == {5}, "the new ones have the newest weights"
+    assert sampler.lost >= 2
+    assert not set(processes) & set(sampler.processes())
+
+
+def test_a_replica_killed_between_two_steps_is_noticed_by_the_next(sampler: RaySampler) -> None:
+    os.kill(sampler.processes()[0], signal.SIGKILL)
+    sampler.publish(6)
+    made = list(sampler.sample(requests_for_step(3), DECODING))
+    assert len(made) == 20
+    assert {sample.policy_version for sample in made} == {6}
+
+
+def test_what_an_engine_refuses_is_raised_as_it_is(sampler: RaySampler) -> None:
+    bad = SampleRequest(tasks(1)[0].__class__("bad", "0"), 4, 0, 2)
+    with pytest.raises(PolicyError, match="this cannot be sampled"):
+        list(sampler.sample([bad], DECODING))
+    assert len(list(sampler.sample(requests_for_step(5), DECODING))) == 20, "and the sampler goes on"
+
+
+@pytest.mark.parametrize(("count", "shares", "sizes"), [(5, 2, [2, 3]), (1, 4, [1]), (0, 2, []), (8, 4, [2, 2, 2, 2])])
+def test_requests_are_dealt_out_evenly(count: int, shares: int, sizes: list[int]) -> None:
+    requests = [SampleRequest(task, 0, slot, 1) for slot, task in enumerate(tasks(count))]
+    dealt = _dealt(requests, shares)
+    assert [len(share) for share in dealt] == sizes
+    assert [request for share in dealt for request in share] == requests
