@@ -14,7 +14,6 @@ import torch
 
 from benchmarks import learner_ranks
 from benchmarks.learner_ranks import Case
-from benchmarks.left_behind import settle_down
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.cluster.connection import Connection
@@ -25,12 +24,11 @@ from steelyard.training.loop import Trainer
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture
 def cluster() -> Iterator[Connection]:
     connection = Connection()
     yield connection
     connection.close()
-    assert settle_down(0) == 0
 
 
 def config_of(folder: Path, steps: int, learners: dict[str, Any] | None, **model: Any) -> configs.Config:
@@ -62,43 +60,39 @@ def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in trainer.policy.model.named_parameters()}
 
 
+@pytest.mark.usefixtures("cluster")
 def test_a_run_on_ray_ranks_is_the_run_of_one_process_and_resumes(tmp_path: Path) -> None:
     alone = compose.start_run(config_of(tmp_path / "alone", 4, None))
     alone.train()
-    ranks = {"ranks": 2, "sharding": "fsdp"}
-    whole = compose.start_run(config_of(tmp_path / "whole", 4, ranks))
+    config = config_of(tmp_path / "group", 4, {"ranks": 2, "sharding": "fsdp"})
+    whole = compose.start_run(config)
     try:
         whole.train()
+        rows, last = rows_of(whole), weights_of(whole)
         with pytest.raises(CheckpointError, match="without"):
             whole.learner.restore(alone.store.latest())  # type: ignore[arg-type]
+        os.kill(whole.learner.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
+        for _ in range(2):
+            with pytest.raises(TrainingError, match=r"rank 1 was lost.*checkpoint"):
+                whole.train_step()
     finally:
         whole.learner.close()
-    for one, two in zip(rows_of(alone), rows_of(whole), strict=True):
+    whole.store.rewind(2)
+    again = compose.resume_run(config)
+    try:
+        again.train()
+    finally:
+        again.learner.close()
+    assert again.step == 4
+    assert rows_of(again) == rows
+    assert all(torch.equal(tensor, last[name]) for name, tensor in weights_of(again).items())
+    for one, two in zip(rows_of(alone), rows, strict=True):
         assert one.keys() == two.keys()
         assert all(
             np.allclose(one[name], two[name], rtol=1e-3, atol=1e-5) for name in one if name != "reward/histogram"
         )
     with pytest.raises(CheckpointError, match="group"):
         alone.learner.restore(whole.store.latest())  # type: ignore[arg-type]
-
-    last = weights_of(whole)
-    cut = compose.start_run(config_of(tmp_path / "cut", 2, ranks))
-    try:
-        cut.train()
-        os.kill(cut.learner.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
-        with pytest.raises(TrainingError, match=r"rank 1 was lost.*checkpoint"):
-            cut.train_step()
-        with pytest.raises(TrainingError, match="rank 1 was lost"):
-            cut.train_step()
-    finally:
-        cut.learner.close()
-    again = compose.resume_run(config_of(tmp_path / "cut", 4, ranks))
-    try:
-        again.train()
-    finally:
-        again.learner.close()
-    assert again.step == 4
-    assert all(torch.equal(tensor, last[name]) for name, tensor in weights_of(again).items())
 
 
 CASES = [Case("fsdp", True, "8-bit AdamW"), Case("fsdp", False, "AdamW")]
