@@ -129,9 +129,9 @@ def compare(case: Case, scratch: Path) -> Outcome:
         theirs = learn(two, batches[:SAVED], 0)
         parts = two.parts()
         store.save(SAVED, folders=parts.folders, tensors=parts.tensors, state=parts.state)
-        saved = dict(two.weights(merged=False))
+        saved = dict(two.weights("all"))
         theirs += learn(two, batches[SAVED:], SAVED)
-        together, merged = dict(two.weights(merged=False)), dict(two.weights())
+        together, merged = dict(two.weights("all")), dict(two.weights())
         state = two.parts().state
     finally:
         two.close()
@@ -142,16 +142,16 @@ def compare(case: Case, scratch: Path) -> Outcome:
     try:
         again.restore(checkpoint)
         learn(again, batches[SAVED:], SAVED)
-        resumed = dict(again.weights(merged=False))
+        resumed = dict(again.weights("all"))
         same_state = again.parts().state == state
     finally:
         again.close()
     one = group(1)
     try:
         one.restore(checkpoint)
-        loaded = dict(one.weights(merged=False))
+        loaded = dict(one.weights("all"))
         learn(one, batches[SAVED:], SAVED)
-        on_one = distance(dict(one.weights(merged=False)), together, start)
+        on_one = distance(dict(one.weights("all")), together, start)
     finally:
         one.close()
     moved = [name for name in together if not torch.equal(together[name], start[name])]

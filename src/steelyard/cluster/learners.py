@@ -23,6 +23,7 @@ from steelyard.cluster.rank import BuildLearner, LearnerRank
 from steelyard.cluster.ranks import Sharding
 from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError
 from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.sharding import Which
 from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import Sample
@@ -76,9 +77,11 @@ class RankGroup:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def weights(self, *, merged: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """All weights by name, whole, a layer at a time; ``merged``: as of a model without an adapter."""
-        portion = self.ask("first_portion", merged)[0]
+    def weights(self, which: Which = "merged") -> Iterator[tuple[str, Tensor]]:
+        """Weights by name, whole, a layer at a time: ``merged`` as of a model without an adapter, which is what another
+        engine takes; ``all`` or ``trained`` as they are.
+        """
+        portion = self.ask("first_portion", which)[0]
         while portion is not None:
             yield from portion
             portion = self.ask("next_portion")[0]
@@ -88,9 +91,8 @@ class RankGroup:
         if self.mirror is None:
             return
         trained = dict(self.mirror.trainable())
-        for name, tensor in self.weights(merged=False):
-            if name in trained:
-                trained[name].copy_(tensor)
+        for name, tensor in self.weights("trained"):
+            trained[name].copy_(tensor)
 
     # --- state ---------------------------------------------------------------------------------------------------
 

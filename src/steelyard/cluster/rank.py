@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from steelyard.checkpoint import open_checkpoint
 from steelyard.checkpoint.shards import load_shards, names_in, save_shards
 from steelyard.cluster.ranks import GroupRanks, Sharding, join_group, leave_group
-from steelyard.policies.sharding import Named, portions
+from steelyard.policies.sharding import Named, Which, portions
 from steelyard.quiet import quiet_engines
 from steelyard.training.learner import SHARDS, Learner, SampleLogps
 from steelyard.training.ranks import Ranks
@@ -79,14 +79,13 @@ class LearnerRank:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def first_portion(self, merged: bool) -> Named | None:
-        """Begin to walk through the whole weights; None at their end. Only rank 0 answers with tensors."""
-        self._walk = portions(self.learner.policy, merged=merged)
+    def first_portion(self, which: Which) -> Named | None:
+        """Begin to walk through the weights; None at their end. Only rank 0 answers with tensors."""
+        self._walk = portions(self.learner.policy, which, wanted=self.ranks.rank == 0)
         return self.next_portion()
 
     def next_portion(self) -> Named | None:
-        portion = next(self._walk, None)
-        return portion if portion is None or self.ranks.rank == 0 else []
+        return next(self._walk, None)
 
     # --- state ---------------------------------------------------------------------------------------------------
 
@@ -96,13 +95,12 @@ class LearnerRank:
 
     def save_model(self, folder: str) -> None:
         """An ordinary transformers (or PEFT) folder, written by rank 0."""
-        policy, kept = self.learner.policy, dict[str, Tensor]()
-        trained = {name for name, _ in policy.trainable()}
-        adapter = policy.base is not policy.model
-        for portion in portions(policy, merged=False):
-            if self.ranks.rank == 0:
-                kept |= {name: tensor for name, tensor in portion if name in trained or not adapter}
-        if self.ranks.rank == 0:
+        policy, first = self.learner.policy, self.ranks.rank == 0
+        which = "all" if policy.base is policy.model else "trained"
+        kept: dict[str, Tensor] = {}
+        for portion in portions(policy, which, wanted=first):
+            kept.update(portion)
+        if first:
             with quiet_engines():
                 policy.save_pretrained(Path(folder), kept)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -24,6 +24,7 @@ from steelyard.policies.adapters import TRAINED
 from steelyard.policies.causal import CausalPolicy
 
 Named = list[tuple[str, Tensor]]
+Which = Literal["merged", "all", "trained"]
 
 
 class OnePass(nn.Module):
@@ -74,11 +75,12 @@ def layers_of(policy: CausalPolicy) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def portions(policy: CausalPolicy, *, merged: bool) -> Iterator[Named]:
-    """All weights whole and on the CPU, a layer at a time, by name; every rank must walk through them together.
+def portions(policy: CausalPolicy, which: Which, *, wanted: bool = True) -> Iterator[Named]:
+    """Weights whole and on the CPU, a layer at a time, by name; every rank must walk through them together, and those
+    that do not want them get empty portions.
 
-    ``merged`` gives W + (alpha / rank) B A under the names of the model without an adapter; else what is there, under
-    the names it has in ``policy.model``. Weights that are tied come once.
+    ``merged`` gives W + (alpha / rank) B A under the names of the model without an adapter; ``all`` what is there,
+    under the names it has in ``policy.model``, and ``trained`` the trained ones of those. Tied weights come once.
     """
     policy.settle()
     holders = [*layers_of(policy), policy.one_pass]
@@ -88,8 +90,10 @@ def portions(policy: CausalPolicy, *, merged: bool) -> Iterator[Named]:
         by_holder[inside.get(id(module), -1)].append((name, module))
     for holder, modules in zip(holders, by_holder, strict=True):
         with _gathered(holder):
-            read = _merged(policy, modules) if merged else _plain(modules)
-            yield [(name, tensor.detach().to("cpu", copy=True)) for name, tensor in read]
+            read = _merged(policy, modules) if which == "merged" else _plain(modules)
+            chosen = ((name, weight) for name, weight in read if which != "trained" or weight.requires_grad)
+            portion = [(name, weight.detach().to("cpu", copy=True)) for name, weight in chosen] if wanted else []
+        yield portion
 
 
 @contextmanager
