@@ -21,6 +21,15 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def amount(size: float) -> str:
+    """Bytes, with three digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
 def stdout() -> Console:
     return Console(highlight=False, soft_wrap=False)
 

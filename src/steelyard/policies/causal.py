@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
+from steelyard.planning.memory import comfortable_chunk, comfortable_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch, collate_causal
 from steelyard.policies.codec import Codec
@@ -178,25 +179,18 @@ class CausalPolicy:
         return found
 
     def _comfortable_chunk(self) -> int:
-        """How many tokens' logits to have at once, 32 to 1024. On a CPU 24 MiB of float32: what is larger the allocator
-        gives back to the system at once, and the pages are made anew for every chunk.
-        """
-        budget = (24 if self.device.type == "cpu" else 256) * 2**20
-        return min(max(budget // (4 * self.vocabulary), 32), 1024)
+        return comfortable_chunk(self.vocabulary, cpu=self.device.type == "cpu")
 
     def comfortable_tokens(self) -> int:
-        """How many tokens to run forward and backward at once: a transformer keeps about 55 numbers of its width per
-        token and layer (with an adapter 90), and activations get 400 MiB on a CPU, an eighth of the memory of a GPU.
-        """
+        """How many tokens to run forward and backward at once."""
         config = self._config
-        kept = (
-            (55 if self._base is self.model else 90)
-            * config.hidden_size
-            * config.num_hidden_layers
-            * max(self._output.weight.element_size(), 2)
+        return comfortable_tokens(
+            config.hidden_size,
+            config.num_hidden_layers,
+            adapted=self._base is not self.model,
+            weight=self._output.weight.element_size(),
+            memory=device.memory(self.device) if self.device.type == "cuda" else None,
         )
-        budget = device.memory(self.device) // 8 if self.device.type == "cuda" else 400 * 2**20
-        return max(int(budget // kept), 96)
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)

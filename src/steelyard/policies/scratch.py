@@ -11,6 +11,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from steelyard.errors import PolicyError
+from steelyard.planning.shape import feed_forward_width
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 SPECIAL_TOKENS = (PAD, BOS, EOS)
@@ -31,7 +32,7 @@ class Architecture:
     @property
     def feed_forward_width(self) -> int:
         """Eight thirds of the width, in multiples of 32, unless said otherwise."""
-        return self.feed_forward or -(-8 * self.width // 3 // 32) * 32
+        return self.feed_forward or feed_forward_width(self.width)
 
 
 def closed_vocabulary_tokenizer(words: Sequence[str], *, spaced: bool = True) -> PreTrainedTokenizerFast:

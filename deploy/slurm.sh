@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=steelyard
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=96
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=24:00:00
+#SBATCH --signal=B:TERM@300
+#SBATCH --output=%x-%j.out
+#
+# A run over the nodes of a SLURM job: Ray starts on each, the command runs on the first, and Ray stops at its end.
+#   sbatch deploy/slurm.sh RECIPE|FILE [--section.key value …]
+#   sbatch --nodes=4 deploy/slurm.sh --resume runs/NAME
+# STEELYARD_ENV names a virtualenv to activate. It, and the working directory with runs/, are seen by every node.
+set -euo pipefail
+
+if [ $# -eq 0 ]; then
+    echo "usage: sbatch deploy/slurm.sh RECIPE|FILE [--section.key value ...]" >&2
+    exit 2
+fi
+if [ -n "${STEELYARD_ENV:-}" ]; then
+    # shellcheck disable=SC1091
+    source "$STEELYARD_ENV/bin/activate"
+fi
+
+# Only who has the token may talk to this cluster. It is made for this job alone, and read by its owner alone.
+own=$(mktemp -d "$PWD/.steelyard-${SLURM_JOB_ID}-XXXXXX")
+trap 'rm -rf "$own"' EXIT
+python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$own/token"
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$own/token"
+
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+address="$head:$((20000 + SLURM_JOB_ID % 20000))"
+
+# 300 s before the time is up SLURM sends TERM to this script, which runs on the first node, where the run is too: the run
+# is told, finishes its step and saves.
+trap 'if [ -s "$own/pid" ]; then kill -TERM "$(cat "$own/pid")"; fi' TERM
+
+# shellcheck disable=SC2016 # what is in quotes is for the shell that becomes the run
+srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --kill-on-bad-exit=1 \
+    ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" -- \
+    bash -c 'echo $$ >"$0" && exec steelyard train "$@"' "$own/pid" "$@" --cluster.address auto &
+step=$!
+status=0
+wait "$step" || status=$?
+while kill -0 "$step" 2>/dev/null; do # the signal ends a wait, not the step
+    status=0
+    wait "$step" || status=$?
+done
+exit "$status"

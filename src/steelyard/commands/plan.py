@@ -1,0 +1,259 @@
+"""Will it fit, how long will a step take, and what will hold it up: worked out, with nothing loaded and nothing run."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from steelyard import config as configs
+from steelyard.commands.screen import amount, positive, stdout
+from steelyard.config import Config
+from steelyard.errors import ConfigError
+from steelyard.planning.hardware import ACCELERATORS, GIGA, Machines, parse_machines, read_accelerators
+from steelyard.planning.memory import Training
+from steelyard.planning.plan import Prediction, Run, Site, cores_needed, predict
+from steelyard.planning.shape import KNOWN, Shape, decoder, find_shape
+from steelyard.planning.simulation import Spread
+
+LARGE = 20_000
+"""Samples a step from which fewer steps are simulated."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    shipped = ", ".join(configs.recipes())
+    parser.add_argument(
+        "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
+    )
+    where = parser.add_argument_group("machines, as 8xh100", f"known: {', '.join(ACCELERATORS)}")
+    where.add_argument("--gpus", metavar="MACHINES", help="these sample and learn in turns (8xh100)")
+    where.add_argument("--learners", metavar="MACHINES", help="or: these learn,")
+    where.add_argument("--samplers", metavar="MACHINES", help="and these sample meanwhile")
+    where.add_argument("--hardware", metavar="FILE", help="TOML with machines of your own, a table each")
+    where.add_argument("--tensor", type=positive, metavar="N", help="GPUs of a sampler replica (as few as it fits on)")
+    where.add_argument("--cores", type=positive, default=64, metavar="N", help="cores that check (64)")
+    where.add_argument("--publish-gbs", type=_number, default=5.0, metavar="X", help="GB/s of weights to samplers (5)")
+    what = parser.add_argument_group("the work")
+    what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="of a prompt (256)")
+    what.add_argument("--tokens", type=positive, metavar="N", help="of a completion, on average (the longest allowed)")
+    what.add_argument("--tokens-p99", type=positive, metavar="N", help="of the longest hundredth of completions")
+    what.add_argument(
+        "--check-seconds", type=_number, default=0.1, metavar="X", help="of a core to check a sample, mean (0.1)"
+    )
+    what.add_argument("--check-p99", type=_number, metavar="X", help="of the slowest hundredth of checks")
+    what.add_argument(
+        "--staleness", type=int, choices=range(9), default=1, metavar="N", help="steps that samplers may be ahead (1)"
+    )
+    parser.epilog = f"Models known without a hub, as --model.path: {', '.join(KNOWN)}."
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    config = configs.load(arguments.recipe, overrides)
+    work, site = run_of(config, arguments), site_of(config, arguments)
+    site = replace(site, tensor=arguments.tensor or fewest(work, site))
+    if site.tensor > site.sampling.count:
+        raise ConfigError(f"--tensor {site.tensor}: there are {site.sampling.count} GPUs that sample")
+    steps = 6 if work.samples < LARGE else 3
+    show(stdout(), config, work, site, predict(work, site, steps), steps)
+    return 0
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def run_of(config: Config, arguments: argparse.Namespace) -> Run:
+    sampling, optimiser = config.sampling, config.optimiser
+    longest = sampling.max_new_tokens
+    mean = min(arguments.tokens or longest, longest)
+    return Run(
+        shape=_shape(config),
+        training=training_of(config),
+        tasks=sampling.tasks_per_step,
+        group=sampling.group_size,
+        prompt=arguments.prompt_tokens,
+        length=Spread(mean, arguments.tokens_p99, longest),
+        updates=optimiser.epochs * optimiser.minibatches,
+        epochs=optimiser.epochs,
+        max_rows=sampling.max_rows,
+        microbatch=optimiser.microbatch_tokens,
+    )
+
+
+def training_of(config: Config) -> Training:
+    """What of the configuration decides about memory and time."""
+    model, weight = config.model, 4 if config.model.dtype == "float32" else 2
+    bits = {None: None, "8bit": 1.0, "4bit": 0.5}
+    return Training(
+        weight=weight,
+        rank=model.lora.rank if model.lora is not None else 0,
+        base=bits[model.quantize],
+        state=2 if config.optimiser.name == "adamw_8bit" else None,
+        reference=config.loss.kl.active or config.loss.kl.adaptive is not None,
+        checkpointing=model.gradient_checkpointing,
+        eager=model.attention == "eager",
+    )
+
+
+def _shape(config: Config) -> Shape:
+    scratch = config.model.scratch
+    if scratch is None:
+        return find_shape(config.model.path or "")
+    if scratch.vocabulary is None:
+        from steelyard.compose.supplied import build_domain
+
+        domain = build_domain(config)
+        words = len(domain.vocabulary() or ()) if domain is not None else 0
+    else:
+        words = len(scratch.vocabulary)
+    from steelyard.planning.shape import SPECIAL, feed_forward_width
+
+    return decoder(
+        layers=scratch.layers,
+        width=scratch.width,
+        feed_forward=scratch.feed_forward or feed_forward_width(scratch.width),
+        heads=scratch.heads,
+        kv_heads=scratch.kv_heads,
+        vocabulary=words + SPECIAL,
+        tied=scratch.tie_embeddings,
+    )
+
+
+def site_of(config: Config, arguments: argparse.Namespace) -> Site:
+    known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
+    if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
+        raise ConfigError("machines are either --gpus, which sample and learn in turns, or --learners and --samplers")
+    learners = parse_machines(arguments.learners or arguments.gpus or "8xh100", known)
+    samplers: Machines | None = parse_machines(arguments.samplers, known) if arguments.samplers else None
+    seconds = config.verify.limits.seconds or math.inf
+    return Site(
+        learners=learners,
+        samplers=samplers,
+        cores=arguments.cores,
+        check=Spread(arguments.check_seconds, arguments.check_p99, seconds),
+        staleness=arguments.staleness if samplers is not None else 0,
+        publish=arguments.publish_gbs * GIGA,
+    )
+
+
+def fewest(work: Run, site: Site) -> int:
+    """The smallest power of two of GPUs on which a replica's weights leave at least as much room for its cache."""
+    from steelyard.planning.memory import base_bytes
+
+    whole = base_bytes(work.shape, replace(work.training, base=None))
+    tensor = 1
+    while 2 * whole / tensor > 0.9 * site.sampling.kind.memory and 2 * tensor <= site.sampling.count:
+        tensor *= 2
+    return tensor
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0 or math.isinf(value):
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
+    return value
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+
+def show(console: Console, config: Config, work: Run, site: Site, found: Prediction, steps: int) -> None:
+    trained = work.training.trained(work.shape)
+    console.print(
+        f"[bold]{config.model.path or 'from scratch'}[/bold]: {work.shape.parameters / 1e6:,.0f}M parameters, "
+        f"{trained / 1e6:,.0f}M trained; {work.tasks:,} x {work.group} samples a step, {work.prompt:,} + "
+        f"{work.length.mean:,.0f} tokens each"
+    )
+    _show_memory(console, site, found)
+    _show_step(console, work, site, found)
+    cores = cores_needed(found.pipeline, min(steps, 4))
+    enough = "[green]enough[/green]" if cores <= site.cores else "[yellow]too few[/yellow]"
+    console.print(
+        f"[bold]verifier cores[/bold]  {cores:,} keep the GPUs busy ({site.cores:,} given: {enough}); "
+        f"{found.outcome.timeouts} of {found.outcome.judged:,} checks timed out"
+    )
+    console.print(f"[bold]bottleneck[/bold]      {BOTTLENECKS[found.outcome.bottleneck]}")
+    console.print("\n".join(["", "Assumed:", *(f"  {line}" for line in assumptions(work, site, found))]), style="dim")
+
+
+BOTTLENECKS = {
+    "samplers": "sampling: more sampler GPUs, shorter completions, or constraints that force tokens",
+    "verifiers": "checking: more cores, a verdict cache, or a tighter time limit",
+    "learner": "the learner: more learner GPUs, fewer tokens in prompts, or no gradient checkpointing if it fits",
+    "controller": "the controller: larger calls (batch or group verifiers) share its cost per sample",
+    "publication": "publication of weights: LoRA (adapters are small), a faster network, or --staleness 1",
+}
+
+
+def _show_memory(console: Console, site: Site, found: Prediction) -> None:
+    memory, learner = found.memory, found.memory.learner
+    how = f"sharded over {site.learners.count}" if memory.sharded else "a whole copy"
+    table = Table("of a GPU that learns", how, title="memory", title_justify="left", title_style="bold")
+    rows = {
+        "weights": learner.weights,
+        "reference": learner.reference,
+        "optimiser": learner.optimiser,
+        "gradients": learner.gradients,
+        "activations": learner.activations,
+        "logits": learner.logits,
+    }
+    if site.samplers is None:
+        rows["sampler's weights"] = memory.sampler_weights
+    for name, size in rows.items():
+        table.add_row(name, amount(size))
+    table.add_section()
+    verdict = "[green]fits[/green]" if memory.fits else "[red]does not fit[/red]"
+    table.add_row("in all", f"{amount(memory.wanted)} of {amount(memory.room)}: {verdict}")
+    table.add_row("rows a sampler has cache for", f"{memory.rows:,} (with {amount(memory.sampler_weights)} of weights)")
+    console.print(table)
+    if not memory.fits:
+        console.print(
+            "[yellow]model.gradient_checkpointing = true, a smaller optimiser.microbatch_tokens, optimiser.name = "
+            "adamw_8bit, \\[model.lora] or more GPUs make it smaller; the times below are as if it fitted.[/yellow]"
+        )
+
+
+def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> None:
+    outcome, pipeline = found.outcome, found.pipeline
+    table = Table("phase", "seconds", "busy", "by", title="a step", title_justify="left", title_style="bold")
+    replicas = f"{site.replicas:,} replicas of {site.tensor} on {site.sampling}, {pipeline.rows} rows each"
+    checks = f"{site.cores:,} cores, after the last sample"
+    ranks = f"{site.learners}: scoring {found.score:.3g}, update {found.update:.3g}, traffic {found.traffic:.3g}"
+    sent = f"{amount(found.published)} to {site.sampling.nodes:,} nodes{', by a tree' if site.tree else ''}"
+    for phase, by in {"samplers": replicas, "verifiers": checks, "learner": ranks, "publication": sent}.items():
+        table.add_row(phase, f"{outcome.phases[phase]:.3g}", f"{outcome.busy[phase]:.0%}", by)
+    table.add_row("controller", "", f"{outcome.busy['controller']:.0%}", f"{1e3 * site.controller:.2g} ms a sample")
+    table.add_section()
+    tokens = work.samples * work.length.mean / outcome.step
+    overlapped = "in turns" if site.samplers is None else f"overlapped, at most {outcome.stale} behind"
+    table.add_row("[bold]step[/bold]", f"[bold]{outcome.step:.3g}[/bold]", "", f"{overlapped}; {tokens:,.0f} tokens/s")
+    console.print(table)
+
+
+def assumptions(work: Run, site: Site, found: Prediction) -> list[str]:
+    """What the figures stand on."""
+    has, kind = site.efficiency, site.sampling.kind
+    lengths = f"99% below {work.length.p99:,.0f}" if work.length.p99 else "all alike (--tokens-p99)"
+    checks = f"99% below {site.check.p99:.3g} s" if site.check.p99 else "all alike (--check-p99)"
+    sheet = f"{kind.name} {kind.flops / 1e12:,.0f} TFLOP/s bfloat16, {kind.bandwidth / 1e12:.3g} TB/s"
+    reached = f"{has.sampling_flops:.0%} (sampling), {has.learning_flops:.0%} (learning) and {has.bandwidth:.0%}"
+    return [
+        f"data sheets: {sheet}; of these {reached} are reached",
+        "2 operations a token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
+        f"completions of {work.length.mean:,.0f} tokens, {lengths}; checks of {site.check.mean:.3g} s, {checks}",
+        f"prompts run once for {found.pipeline.piece} samples; the learner runs prompts and completions whole",
+        f"weights travel at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s beside their work",
+        "python -m benchmarks plan holds memory and step times to real runs on a CPU; docs/scaling.md has the limits",
+    ]
+
+
+def _speed(site: Site) -> float:
+    kind = site.learners.kind
+    return (kind.link if site.learners.nodes == 1 else kind.network) * site.efficiency.bandwidth / GIGA

@@ -1,0 +1,114 @@
+"""Machines: accelerators by their data sheets, and how they are joined."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from steelyard.errors import ConfigError
+
+GIGA, TERA = 1e9, 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """What a data sheet says, in bytes, bytes a second and operations a second (dense bfloat16)."""
+
+    name: str
+    memory: float
+    bandwidth: float
+    flops: float
+    link: float
+    """To the others of its node, one direction."""
+    node: int = 8
+    """How many stand in a node."""
+    network: float = 50 * GIGA
+    """To other nodes, each accelerator's share, one direction: a 400 Gbit/s card each."""
+
+
+def _sheet(name: str, memory: float, bandwidth: float, flops: float, link: float, **more: float) -> Accelerator:
+    """GB, TB/s, TFLOP/s and GB/s, as data sheets have them."""
+    network = more.get("network", 50) * GIGA
+    node = int(more.get("node", 8))
+    return Accelerator(name, memory * GIGA, bandwidth * TERA, flops * TERA, link * GIGA, node, network)
+
+
+ACCELERATORS = {
+    sheet.name: sheet
+    for sheet in (
+        _sheet("a100-40", 40, 1.555, 312, 300, network=25),
+        _sheet("a100", 80, 2.039, 312, 300, network=25),
+        _sheet("h100", 80, 3.35, 989, 450),
+        _sheet("h200", 141, 4.8, 989, 450),
+        _sheet("b200", 180, 8.0, 2250, 900),
+        _sheet("mi300x", 192, 5.3, 1307, 448),
+        _sheet("l40s", 48, 0.864, 362, 32, network=12.5),
+        _sheet("rtx4090", 24, 1.008, 165, 32, network=3),
+    )
+}
+"""Dense bfloat16 of the data sheets, without sparsity; half of a link's two-way bandwidth. Networks are what such nodes
+usually have, and are no property of the accelerator.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """So many accelerators of one kind."""
+
+    count: int
+    kind: Accelerator
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.count // self.kind.node)
+
+    def __str__(self) -> str:
+        return f"{self.count}x{self.kind.name}"
+
+
+def parse_machines(text: str, known: Mapping[str, Accelerator] = ACCELERATORS) -> Machines:
+    """``8xh100``."""
+    match = re.fullmatch(r"([1-9]\d*)x([\w.-]+)", text.lower())
+    if match is None or match[2] not in known:
+        raise ConfigError(f"{text!r} is no list of machines: write 8xh100, with one of {', '.join(known)}")
+    return Machines(int(match[1]), known[match[2]])
+
+
+UNITS = {
+    "memory_gb": GIGA,
+    "bandwidth_gbs": GIGA,
+    "tflops": TERA,
+    "link_gbs": GIGA,
+    "node": 1,
+    "network_gbs": GIGA,
+}
+
+
+def read_accelerators(path: Path) -> dict[str, Accelerator]:
+    """Accelerators of your own beside the known ones: a TOML table each, with the keys of ``UNITS``."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    return {**ACCELERATORS, **{name.lower(): _own(path, name, table) for name, table in tables.items()}}
+
+
+def _own(path: Path, name: str, table: Mapping[str, float]) -> Accelerator:
+    needed = set(UNITS) - {"node", "network_gbs"}
+    if not isinstance(table, dict) or not needed <= set(table) <= set(UNITS):
+        raise ConfigError(f"{path}: [{name}] must have {', '.join(sorted(needed))} and may have node, network_gbs")
+    value = {key: number * UNITS[key] for key, number in table.items()}
+    more: dict[str, float] = {key: value[f"{key}_gbs"] for key in ("network",) if f"{key}_gbs" in value}
+    node = int(value.get("node", 8))
+    return Accelerator(
+        name.lower(),
+        value["memory_gb"],
+        value["bandwidth_gbs"],
+        value["tflops"],
+        value["link_gbs"],
+        node,
+        **more,
+    )

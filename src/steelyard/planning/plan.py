@@ -1,0 +1,278 @@
+"""From a run and its machines to what fits, how long a step takes, and what holds it up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from steelyard.planning.hardware import GIGA, Machines
+from steelyard.planning.memory import (
+    Batch,
+    Footprint,
+    Training,
+    base_bytes,
+    comfortable_chunk,
+    comfortable_tokens,
+    footprint,
+)
+from steelyard.planning.rates import Efficiency, Rates, learning_rates, sampling_rates
+from steelyard.planning.shape import Shape
+from steelyard.planning.simulation import Outcome, Pipeline, Spread, simulate
+from steelyard.planning.work import decode, prefill, score, update
+
+SAMPLER_SHARE = 0.9
+"""Of an accelerator's memory that the sampling engine takes."""
+CONTROLLER = 0.5e-3
+"""Seconds of the controller for a sample, both ways; ``python -m benchmarks scaling`` measures it."""
+ENOUGH = 1.02
+"""Cores are enough when a step takes no more than this times what it takes with a core for every sample."""
+
+
+QUICK_CHECK = Spread(0.1)
+USUAL = Efficiency()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is done in a step."""
+
+    shape: Shape
+    training: Training
+    tasks: int
+    group: int
+    prompt: int
+    length: Spread
+    updates: int = 1
+    """Optimiser steps on a rollout; with more than one the old log-probs are computed too."""
+    epochs: int = 1
+    max_rows: int = 256
+    microbatch: int | None = None
+
+    @property
+    def samples(self) -> int:
+        return self.tasks * self.group
+
+    @property
+    def sequence(self) -> int:
+        return self.prompt + math.ceil(self.length.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where it is done."""
+
+    learners: Machines
+    samplers: Machines | None = None
+    """None: the same accelerators sample and learn, in turns."""
+    tensor: int = 1
+    """Accelerators of a sampler replica (tensor parallel)."""
+    cores: int = 64
+    """For checking."""
+    check: Spread = QUICK_CHECK
+    staleness: int = 0
+    controller: float = CONTROLLER
+    publish: float = 5 * GIGA
+    """Bytes a second from node to node, and from a node's memory into its engine."""
+    tree: bool = True
+    """Nodes that have the weights pass them on; otherwise the learner sends them to one node after the other."""
+    efficiency: Efficiency = USUAL
+
+    @property
+    def sampling(self) -> Machines:
+        return self.samplers or self.learners
+
+    @property
+    def replicas(self) -> int:
+        return max(self.sampling.count // self.tensor, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One accelerator of each kind."""
+
+    learner: Footprint
+    sharded: bool
+    """Whether the ranks share weights and optimiser (FSDP) or each has its own."""
+    sampler_weights: float
+    rows: int
+    """Sequences that a replica has cache for."""
+    wanted: float
+    """What has to fit on a learner's accelerator, the sampler's weights with it if it is there too."""
+    room: float
+
+    @property
+    def fits(self) -> bool:
+        return self.wanted <= self.room and self.rows >= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A plan, worked out."""
+
+    memory: Memory
+    pipeline: Pipeline
+    outcome: Outcome
+    score: float
+    """Seconds of the learner before the update."""
+    update: float
+    traffic: float
+    """Seconds of traffic between the learner's ranks, hidden as far as they are shorter than its work."""
+    published: float
+    """Bytes."""
+
+
+def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
+    memory = plan_memory(run, site)
+    scoring, updating, traffic = learning(run, site, memory)
+    published = published_bytes(run)
+    pipeline = replace(
+        sampling(run, site, max(memory.rows, 1)),
+        learn=max(scoring + updating, traffic),
+        publish=publication(published, site),
+    )
+    return Prediction(memory, pipeline, simulate(pipeline, steps), scoring, updating, traffic, published)
+
+
+def plan_memory(run: Run, site: Site) -> Memory:
+    """Whole copies on every rank if they fit, otherwise shards; what is left beside a sampler is KV cache."""
+    ranks, room = site.learners.count, site.learners.kind.memory
+    together = site.samplers is None
+    own = base_bytes(run.shape, replace(run.training, base=None)) / site.tensor
+    beside = own if together else 0.0
+    one = footprint(run.shape, run.training, _batch(run, room))
+    divided = footprint(run.shape, run.training, _batch(run, room), ranks=ranks)
+    sharded = ranks > 1 and one.update + beside > ROOMY * room
+    learner = divided if sharded else one
+    free = SAMPLER_SHARE * site.sampling.kind.memory - own - (learner.update if together else 0.0)
+    piece = min(run.group, max(run.samples // site.replicas, 1))
+    row = run.training.weight * run.shape.cached * (run.prompt / piece + run.length.mean)
+    rows = min(run.max_rows, int(max(free, 0.0) * site.tensor // row))
+    return Memory(learner, sharded, own, rows, learner.update + beside, room)
+
+
+ROOMY = 0.75
+"""Share of the memory up to which whole copies are preferred to shards."""
+
+
+def _batch(run: Run, room: float) -> Batch:
+    return Batch(
+        rows=0,
+        length=run.sequence,
+        microbatch=microbatch(run, room),
+        chunk=comfortable_chunk(run.shape.vocabulary, cpu=False),
+    )
+
+
+def microbatch(run: Run, room: float) -> int:
+    """Tokens of a pass: what was asked for, or what suits the memory, and one sequence at least."""
+    tokens = run.microbatch or comfortable_tokens(
+        run.shape.width,
+        run.shape.layers,
+        adapted=bool(run.training.rank),
+        weight=int(run.training.weight),
+        memory=int(room),
+    )
+    return max(tokens // run.sequence, 1) * run.sequence
+
+
+def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]:
+    """Seconds of scoring and of the update, and of the traffic between ranks that runs beside both.
+
+    Sharded weights are gathered for every pass, forward and backward, and gradients scattered; whole copies exchange
+    the gradients of what is trained, once a step.
+    """
+    ranks, kind = site.learners.count, site.learners.kind
+    rates = learning_rates(kind, ranks, site.efficiency)
+    scoring, updating = learner_seconds(run, rates, passes=0)
+    tokens = run.samples * run.sequence
+    passes = math.ceil(tokens / ranks / microbatch(run, kind.memory))
+    speed = (kind.link if site.learners.nodes == 1 else kind.network) * site.efficiency.bandwidth
+    trained = run.training.trained_weight * run.training.trained(run.shape)
+    moved = 2 * trained * run.updates
+    if memory.sharded:
+        whole = base_bytes(run.shape, run.training)
+        forwards = run.training.reference + (run.updates > 1)
+        moved += passes * whole * (2 * run.epochs + forwards)
+    return scoring, updating, moved * (ranks - 1) / ranks / speed
+
+
+def learner_seconds(run: Run, rates: Rates, passes: float) -> tuple[float, float]:
+    """Seconds of scoring (reference, and old log-probs where needed) and of the update."""
+    sequence, decisions = run.sequence, math.ceil(run.length.mean)
+    scored = score(run.shape, run.training, run.samples, sequence, decisions, passes / 2)
+    learnt = update(run.shape, run.training, run.samples, sequence, decisions, passes)
+    forwards = run.training.reference + (run.updates > 1)
+    moved = replace(learnt, state=0.0).times(run.epochs) + replace(learnt.times(0), state=learnt.state * run.updates)
+    return rates.seconds(scored.times(forwards)), rates.seconds(moved)
+
+
+def sampling(run: Run, site: Site, rows: int) -> Pipeline:
+    """The pipeline but for the learner. A row reads its own cache, at its average length."""
+    rates = sampling_rates(site.sampling.kind, site.tensor, site.efficiency)
+    context = run.prompt + run.length.mean / 2
+    return pipeline_of(run, rates, context, rows, site)
+
+
+def pipeline_of(run: Run, rates: Rates, context: float, rows: int, site: Site) -> Pipeline:
+    sampled = replace(run.training, rank=0, base=None)  # adapters are merged, or served as cheaply
+    empty = rates.seconds(decode(run.shape, sampled, 0, context))
+    one = rates.seconds(decode(run.shape, sampled, 1, context))
+    kind = site.sampling.kind
+    exchanged = 2 * run.shape.layers * run.training.weight * run.shape.width * (site.tensor > 1) / kind.link
+    return Pipeline(
+        tasks=run.tasks,
+        group=run.group,
+        replicas=site.replicas,
+        rows=rows,
+        length=run.length,
+        prefill=rates.seconds(prefill(run.shape, sampled, 1, run.prompt)),
+        decode=empty + (site.tensor > 1) * 2 * run.shape.layers * EXCHANGE,
+        decode_row=one - empty + exchanged,
+        cores=site.cores,
+        check=site.check,
+        controller=site.controller,
+        learn=0.0,
+        publish=0.0,
+        staleness=0 if site.samplers is None else site.staleness,
+    )
+
+
+EXCHANGE = 10e-6
+"""Seconds of an exchange between the accelerators of a replica, two a layer."""
+
+
+def published_bytes(run: Run) -> float:
+    """All weights, or the adapter alone."""
+    if run.training.rank:
+        return run.training.trained_weight * run.training.trained(run.shape)
+    return base_bytes(run.shape, run.training)
+
+
+def publication(size: float, site: Site) -> float:
+    """Gathered by the learner, sent to every node with samplers, and taken up there.
+
+    By a tree ceil(log2(nodes + 1)) sendings follow one another, otherwise as many as there are nodes.
+    """
+    nodes = site.sampling.nodes
+    sendings = math.ceil(math.log2(nodes + 1)) if site.tree else nodes
+    hops = 0 if site.samplers is None and nodes == 1 else sendings
+    return (1 + hops) * size / site.publish
+
+
+def cores_needed(pipeline: Pipeline, steps: int = 4) -> int:
+    """The fewest verifier cores with which a step takes no longer than with one for every sample (2% are granted)."""
+    most = pipeline.samples * (pipeline.staleness + 1)
+    free = simulate(replace(pipeline, cores=most), steps).step
+
+    def enough(cores: int) -> bool:
+        return simulate(replace(pipeline, cores=cores), steps).step <= ENOUGH * free
+
+    low = max(1, int(pipeline.check.mean * pipeline.samples / free / ENOUGH))
+    low = min(low, most)
+    high = low
+    while high < most and not enough(high):
+        low, high = high, min(2 * high, most)
+    while high - low > max(1, high // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,142 @@
+"""The shape of a decoder: what of a model decides about memory and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.errors import PolicyError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A causal transformer, without its weights."""
+
+    layers: int
+    width: int
+    feed_forward: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    vocabulary: int
+    parameters: int
+    linear: int
+    """Of these in the linear layers inside, which LoRA adapts and which can be quantised."""
+    borders: int
+    """Sum of inputs + outputs over those layers: LoRA of rank r has r times as many parameters."""
+
+    @property
+    def cached(self) -> int:
+        """Numbers in the KV cache for one token."""
+        return 2 * self.layers * self.kv_heads * self.head_width
+
+    @property
+    def multiplied(self) -> int:
+        """Parameters that every token is multiplied with: the linear layers and the output layer."""
+        return self.linear + self.vocabulary * self.width
+
+
+def decoder(
+    *,
+    layers: int,
+    width: int,
+    feed_forward: int,
+    heads: int,
+    kv_heads: int,
+    vocabulary: int,
+    head_width: int | None = None,
+    tied: bool = True,
+    bias: bool = False,
+) -> Shape:
+    """A gated decoder (Llama, Qwen, SmolLM): attention with grouped keys, a feed-forward layer of three matrices.
+
+    ``bias``: queries, keys and values have one.
+    """
+    head = head_width or width // heads
+    inner, outer = heads * head, kv_heads * head
+    linear = 2 * width * inner + 2 * width * outer + 3 * width * feed_forward
+    borders = 2 * (width + inner) + 2 * (width + outer) + 3 * (width + feed_forward)
+    small = 2 * width + (inner + 2 * outer if bias else 0)
+    embeddings = vocabulary * width * (1 if tied else 2)
+    return Shape(
+        layers=layers,
+        width=width,
+        feed_forward=feed_forward,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_width=head,
+        vocabulary=vocabulary,
+        parameters=embeddings + layers * (linear + small) + width,
+        linear=layers * linear,
+        borders=layers * borders,
+    )
+
+
+KNOWN = {
+    "smollm2-135m": decoder(layers=30, width=576, feed_forward=1536, heads=9, kv_heads=3, vocabulary=49152),
+    "qwen2.5-0.5b": decoder(
+        layers=24, width=896, feed_forward=4864, heads=14, kv_heads=2, vocabulary=151936, bias=True
+    ),
+    "qwen2.5-7b": decoder(
+        layers=28, width=3584, feed_forward=18944, heads=28, kv_heads=4, vocabulary=152064, tied=False, bias=True
+    ),
+    "qwen2.5-14b": decoder(
+        layers=48, width=5120, feed_forward=13824, heads=40, kv_heads=8, vocabulary=152064, tied=False, bias=True
+    ),
+    "qwen2.5-32b": decoder(
+        layers=64, width=5120, feed_forward=27648, heads=40, kv_heads=8, vocabulary=152064, tied=False, bias=True
+    ),
+    "llama-3.1-8b": decoder(
+        layers=32, width=4096, feed_forward=14336, heads=32, kv_heads=8, vocabulary=128256, tied=False
+    ),
+    "llama-3.1-70b": decoder(
+        layers=80, width=8192, feed_forward=28672, heads=64, kv_heads=8, vocabulary=128256, tied=False
+    ),
+}
+"""Shapes of well-known models, from their published configurations, so that planning needs no hub."""
+
+
+SPECIAL = 3
+"""Tokens that every closed vocabulary has beside its own: padding, beginning and end."""
+
+
+def feed_forward_width(width: int) -> int:
+    """Eight thirds of the width, in multiples of 32."""
+    return -(-8 * width // 3 // 32) * 32
+
+
+def find_shape(name: str) -> Shape:
+    """The shape of a model in the table (``qwen2.5-14b``, also ``Qwen/Qwen2.5-14B-Instruct``), or by hub id or folder."""
+    short = name.rpartition("/")[2].lower().removesuffix("-instruct")
+    return KNOWN[short] if short in KNOWN else read_shape(name)
+
+
+def read_shape(path: str) -> Shape:
+    """The shape of a model by hub id or folder: only its configuration is read, no weights."""
+    import torch
+    from torch import nn
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(path)
+        with torch.device("meta"):
+            model: Any = AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"the size of {path!r} cannot be read: {error} (known without a hub: {', '.join(KNOWN)})"
+        ) from error
+    head = model.get_output_embeddings()
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer is not head]
+    text: Any = config.get_text_config()
+    return Shape(
+        layers=text.num_hidden_layers,
+        width=text.hidden_size,
+        feed_forward=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        heads=text.num_attention_heads,
+        kv_heads=getattr(text, "num_key_value_heads", None) or text.num_attention_heads,
+        head_width=getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+        vocabulary=text.vocab_size,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        linear=sum(layer.weight.numel() for layer in linear),
+        borders=sum(layer.in_features + layer.out_features for layer in linear),
+    )

@@ -1,0 +1,24 @@
+"""What the machine has, and the table of extras against the package's own."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from steelyard.commands.machine import CORE, EXTRAS, available_memory, missing
+
+
+def test_the_table_of_extras_is_that_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"dev"}
+    for name, extra in EXTRAS.items():
+        named = {requirement.partition(">")[0].partition("=")[0] for requirement in extras[name]}
+        assert set(extra.packages) == {package for package in named if not package.startswith("steelyard[")}
+    assert {requirement.partition(">")[0] for requirement in project["dependencies"]} == set(CORE) - {"steelyard"}
+
+
+def test_this_machine_is_looked_at() -> None:
+    memory = available_memory()
+    assert memory is None or memory > 0
+    assert missing(EXTRAS["data"].__class__(("no-such-package",), "")) == ["no-such-package"]

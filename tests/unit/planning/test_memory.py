@@ -1,0 +1,90 @@
+"""Memory by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from steelyard.planning.memory import (
+    Batch,
+    Footprint,
+    Need,
+    Training,
+    activation_bytes,
+    comfortable_chunk,
+    comfortable_tokens,
+    footprint,
+    layer_activations,
+    needs,
+)
+from steelyard.planning.shape import Shape, decoder
+
+SHAPE = Shape(1, 1, 1, 1, 1, 1, 1, parameters=1000, linear=800, borders=10)
+DECODER = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)
+
+
+def test_full_training_is_weights_reference_gradients_and_adam() -> None:
+    single, eight_bit, half = needs(SHAPE)[:3]
+    assert (single.rollout, single.update) == (
+        (2 * 4 + 8) * 1000,
+        (2 * 4 + 8 + 4) * 1000,
+    )
+    assert single.update - eight_bit.update == 6 * 1000
+    assert (half.rollout, half.update) == (single.rollout / 2, single.update / 2)
+
+
+def test_without_kl_there_is_no_reference() -> None:
+    assert footprint(SHAPE, Training(4, reference=False)).peak == (4 + 8 + 4) * 1000
+
+
+def test_lora_pays_for_the_adapter_alone_and_quantises_the_inside() -> None:
+    half, eight_bit, four_bit = needs(SHAPE, rank=2)[3:]
+    adapter = 2 * 10
+    assert half.update == 2 * 1000 + (4 + 4 + 8) * adapter
+    assert half.update - half.rollout == 4 * adapter
+    assert half.rollout - eight_bit.rollout == 800
+    assert half.rollout - four_bit.rollout == 1200
+
+
+@pytest.mark.parametrize(("memory", "verdict"), [(1000, "fits"), (900, "tight"), (799, "no")])
+def test_a_fifth_is_left_for_activations(memory: int, verdict: str) -> None:
+    need = Need("some way", Footprint(weights=800, reference=0, optimiser=0, gradients=0))
+    assert need.fits(memory) == verdict
+
+
+def test_ranks_share_what_stays_and_gather_two_layers() -> None:
+    whole, part = footprint(DECODER, Training(2)), footprint(DECODER, Training(2), ranks=4)
+    assert part.optimiser == whole.optimiser / 4
+    assert part.gradients == whole.gradients / 4
+    assert part.reference == whole.reference / 4
+    assert part.weights == whole.weights / 4 + 2 * 2 * DECODER.linear / 3
+
+
+def test_a_layer_keeps_what_its_backward_pass_needs() -> None:
+    norms, attention, feed_forward = 2 * 8 * 4, 4 * 8 * 4, 3 * 20 * 4
+    inputs = (4 * 8 + 20) * 4
+    assert layer_activations(DECODER, Training(4), 5) == norms + attention + feed_forward + inputs
+    kept = layer_activations(DECODER, Training(2), 5)
+    assert layer_activations(DECODER, Training(2, eager=True), 5) - kept == (4 + 2) * 2 * 5
+    assert activation_bytes(DECODER, Training(2), 5) == 4 * kept
+    assert activation_bytes(DECODER, Training(2, checkpointing=True), 5) == 3 * 2 * 8 + 2 * kept
+
+
+def test_an_adapter_keeps_inputs_in_float32() -> None:
+    assert layer_activations(DECODER, Training(2, 4), 5) > layer_activations(DECODER, Training(2), 5)
+
+
+def test_rollout_and_update_do_not_happen_at_once() -> None:
+    batch = Batch(rows=100_000, length=8, microbatch=16, chunk=4)
+    found = footprint(DECODER, Training(4), batch)
+    assert found.cache == 100_000 * 8 * 4 * DECODER.cached
+    assert found.peak == found.rollout == found.kept + found.cache
+    assert footprint(DECODER, Training(4), Batch(1, 8, 16, 4)).peak == found.update
+
+
+def test_microbatches_and_chunks_stay_within_their_budget() -> None:
+    assert comfortable_tokens(576, 30, adapted=False, weight=2) == 400 * 2**20 // (55 * 576 * 30 * 2)
+    assert comfortable_tokens(576, 30, adapted=True, weight=2) == 400 * 2**20 // (90 * 576 * 30 * 2)
+    assert comfortable_tokens(8192, 80, adapted=True, weight=2) == 96
+    assert comfortable_chunk(49152, cpu=True) == 128
+    assert comfortable_chunk(50, cpu=True) == 1024
+    assert comfortable_chunk(152064, cpu=False) == 256 * 2**20 // (4 * 152064)
