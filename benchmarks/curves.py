@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.result import Cell, shortest
 
 WIDTH, HEIGHT, MARGIN, GAP = 260, 170, 44, 24
-COLOURS = ("#1b6ca8", "#d1495b", "#2a9d4a", "#7a5195")
+COLOURS = ("#1b6ca8", "#d1495b", "#2a9d4a", "#7a5195", "#c77d0a", "#3d3d3d", "#00a2a2")
 
 
 def panels(rows: Sequence[Mapping[str, Cell]], by: str, x: str, ys: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""One configuration of the ``plan`` benchmark in this process: seconds of its phases and peak memory, as JSON.
+"""Configurations of the ``plan`` benchmark in this process: seconds of their phases and peak memory, as JSON.
 
-``python -m benchmarks.plan_side CASE_JSON``. Torch has as many threads as the process has cores. On one core the seconds
-are processor time, which other work on the machine does not lengthen; a checker that waits is then waited for on top.
+``python -m benchmarks.plan_side CASES_JSON``. Torch has as many threads as the process has cores. On one core the
+seconds are processor time, which other work on the machine hardly lengthens; steps whose checker waits are timed by the
+clock on the wall.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Case:
     layers: int = 4
     width: int = 128
     rows: int = 32
-    """Samples a step, all of them decoded at once and of one group."""
+    """Samples a step, all of one group."""
+    wave: int = 0
+    """How many of them are decoded at once; 0: all."""
     prompt: int = 12
     tokens: int = 48
     rank: int = 0
@@ -82,7 +85,12 @@ def tables(case: Case, scratch: str) -> dict[str, Any]:
     return {
         "run": {"folder": scratch, "steps": case.steps, "supplied": ["tasks", "verifier"]},
         "model": model,
-        "sampling": {"tasks_per_step": 1, "group_size": case.rows, "max_new_tokens": case.tokens},
+        "sampling": {
+            "tasks_per_step": 1,
+            "group_size": case.rows,
+            "max_new_tokens": case.tokens,
+            "max_rows": case.wave or case.rows,
+        },
         "loss": {"kl": {"coefficient": case.kl}},
         "optimiser": {"name": "adamw_fused"},
         "verify": {"pool": "processes", "workers": case.workers} if case.workers else {"pool": "inline"},
@@ -160,4 +168,4 @@ def _timed(function: Any, name: str, spent: dict[str, float], now: Callable[[], 
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(Case(**json.loads(sys.argv[1])))))
+    print(json.dumps([run(Case(**case)) for case in json.loads(sys.argv[1])]))

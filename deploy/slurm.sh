@@ -26,12 +26,14 @@ if [ -n "${STEELYARD_ENV:-}" ]; then
 fi
 
 # Only who has the token may talk to this cluster. It is made for this job alone, and read by its owner alone.
+umask 077
 own=$(mktemp -d "$PWD/.steelyard-${SLURM_JOB_ID}-XXXXXX")
 trap 'rm -rf "$own"' EXIT
 python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$own/token"
+umask 022
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$own/token"
 
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+read -r head < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 address="$head:$((20000 + SLURM_JOB_ID % 20000))"
 
 # 300 s before the time is up SLURM sends TERM to this script, which runs on the first node, where the run is too: the run

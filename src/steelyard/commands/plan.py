@@ -14,11 +14,12 @@ from rich.table import Table
 from steelyard import config as configs
 from steelyard.commands.screen import amount, positive, stdout
 from steelyard.config import Config
+from steelyard.domains import make_domain
 from steelyard.errors import ConfigError
 from steelyard.planning.hardware import ACCELERATORS, GIGA, Machines, parse_machines, read_accelerators
-from steelyard.planning.memory import Training
+from steelyard.planning.memory import Training, base_bytes
 from steelyard.planning.plan import Prediction, Run, Site, cores_needed, predict
-from steelyard.planning.shape import KNOWN, Shape, decoder, find_shape
+from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
 from steelyard.planning.simulation import Spread
 
 LARGE = 20_000
@@ -103,22 +104,16 @@ def _shape(config: Config) -> Shape:
     scratch = config.model.scratch
     if scratch is None:
         return find_shape(config.model.path or "")
-    if scratch.vocabulary is None:
-        from steelyard.compose.supplied import build_domain
-
-        domain = build_domain(config)
-        words = len(domain.vocabulary() or ()) if domain is not None else 0
-    else:
-        words = len(scratch.vocabulary)
-    from steelyard.planning.shape import SPECIAL, feed_forward_width
-
+    words = scratch.vocabulary
+    if words is None and config.domain is not None:
+        words = make_domain(config.domain.name, **config.domain.options).vocabulary()
     return decoder(
         layers=scratch.layers,
         width=scratch.width,
         feed_forward=scratch.feed_forward or feed_forward_width(scratch.width),
         heads=scratch.heads,
         kv_heads=scratch.kv_heads,
-        vocabulary=words + SPECIAL,
+        vocabulary=len(words or ()) + SPECIAL,
         tied=scratch.tie_embeddings,
     )
 
@@ -142,8 +137,6 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
 
 def fewest(work: Run, site: Site) -> int:
     """The smallest power of two of GPUs on which a replica's weights leave at least as much room for its cache."""
-    from steelyard.planning.memory import base_bytes
-
     whole = base_bytes(work.shape, replace(work.training, base=None))
     tensor = 1
     while 2 * whole / tensor > 0.9 * site.sampling.kind.memory and 2 * tensor <= site.sampling.count:
@@ -185,7 +178,7 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
 
 BOTTLENECKS = {
     "samplers": "sampling: more sampler GPUs, shorter completions, or constraints that force tokens",
-    "verifiers": "checking: more cores, a verdict cache, or a tighter time limit",
+    "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or more --staleness for a few slow ones",
     "learner": "the learner: more learner GPUs, fewer tokens in prompts, or no gradient checkpointing if it fits",
     "controller": "the controller: larger calls (batch or group verifiers) share its cost per sample",
     "publication": "publication of weights: LoRA (adapters are small), a faster network, or --staleness 1",
@@ -249,8 +242,8 @@ def assumptions(work: Run, site: Site, found: Prediction) -> list[str]:
         "2 operations a token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
         f"completions of {work.length.mean:,.0f} tokens, {lengths}; checks of {site.check.mean:.3g} s, {checks}",
         f"prompts run once for {found.pipeline.piece} samples; the learner runs prompts and completions whole",
-        f"weights travel at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s beside their work",
-        "python -m benchmarks plan holds memory and step times to real runs on a CPU; docs/scaling.md has the limits",
+        f"weights travel at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s while they work",
+        "python -m benchmarks plan holds memory and step times to real runs on a CPU; see docs/scaling.md",
     ]
 
 

@@ -18,7 +18,7 @@ from steelyard.planning.memory import (
 from steelyard.planning.rates import Efficiency, Rates, learning_rates, sampling_rates
 from steelyard.planning.shape import Shape
 from steelyard.planning.simulation import Outcome, Pipeline, Spread, simulate
-from steelyard.planning.work import decode, prefill, score, update
+from steelyard.planning.work import Work, decode, prefill, score, update
 
 SAMPLER_SHARE = 0.9
 """Of an accelerator's memory that the sampling engine takes."""
@@ -183,7 +183,7 @@ def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]
     """
     ranks, kind = site.learners.count, site.learners.kind
     rates = learning_rates(kind, ranks, site.efficiency)
-    scoring, updating = learner_seconds(run, rates, passes=0)
+    scoring, updating = learner_seconds(run, rates, (0, 0))
     tokens = run.samples * run.sequence
     passes = math.ceil(tokens / ranks / microbatch(run, kind.memory))
     speed = (kind.link if site.learners.nodes == 1 else kind.network) * site.efficiency.bandwidth
@@ -196,14 +196,19 @@ def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]
     return scoring, updating, moved * (ranks - 1) / ranks / speed
 
 
-def learner_seconds(run: Run, rates: Rates, passes: float) -> tuple[float, float]:
-    """Seconds of scoring (reference, and old log-probs where needed) and of the update."""
+def learner_seconds(run: Run, rates: Rates, passes: tuple[float, float]) -> tuple[float, float]:
+    """Seconds of scoring (reference, and old log-probs where needed) and of the update, in so many passes each."""
+    scored, learnt = learner_work(run, passes)
+    return rates.seconds(scored), rates.seconds(learnt)
+
+
+def learner_work(run: Run, passes: tuple[float, float]) -> tuple[Work, Work]:
     sequence, decisions = run.sequence, math.ceil(run.length.mean)
-    scored = score(run.shape, run.training, run.samples, sequence, decisions, passes / 2)
-    learnt = update(run.shape, run.training, run.samples, sequence, decisions, passes)
+    scored = score(run.shape, run.training, run.samples, sequence, decisions, passes[0])
+    learnt = update(run.shape, run.training, run.samples, sequence, decisions, passes[1])
     forwards = run.training.reference + (run.updates > 1)
-    moved = replace(learnt, state=0.0).times(run.epochs) + replace(learnt.times(0), state=learnt.state * run.updates)
-    return rates.seconds(scored.times(forwards)), rates.seconds(moved)
+    stepped = Work(state=learnt.state * run.updates)
+    return scored.times(forwards), replace(learnt, state=0.0).times(run.epochs) + stepped
 
 
 def sampling(run: Run, site: Site, rows: int) -> Pipeline:

@@ -106,7 +106,7 @@ def feed_forward_width(width: int) -> int:
 
 
 def find_shape(name: str) -> Shape:
-    """The shape of a model in the table (``qwen2.5-14b``, also ``Qwen/Qwen2.5-14B-Instruct``), or by hub id or folder."""
+    """The shape of a model by its name in the table (or ``Qwen/Qwen2.5-14B-Instruct``), hub id or folder."""
     short = name.rpartition("/")[2].lower().removesuffix("-instruct")
     return KNOWN[short] if short in KNOWN else read_shape(name)
 

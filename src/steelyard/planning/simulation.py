@@ -1,11 +1,11 @@
 """A discrete-event simulation of a run: samplers, verifier cores, controller, learner and publication of weights.
 
 A step's samples wait in one queue, in pieces of one group. Replicas pull pieces from it when they have rows to spare,
-run the prompt of a piece once, and write all their rows at one pace: a pass gives every row a token and takes longer the
-more rows there are (continuous batching). A finished sample goes through the controller to the verifier cores (first
-come, first served), and its verdict back through the controller. When a step's last verdict is in, the learner works,
-then the weights are published. Sampling of step k may begin when version k - staleness is there: 0 is the synchronous
-loop.
+run the prompt of a piece once, and write all their rows at one pace: a pass gives every row a token and takes longer
+the more rows there are (continuous batching). A finished sample goes through the controller to the verifier cores
+(first come, first served), and its verdict back through the controller. When a step's last verdict is in, the learner
+works, then the weights are published. Sampling of step k may begin when version k - staleness is there: 0 is the
+synchronous loop.
 
 What a sample is (its length, how long it takes to check) depends on its step and number alone, so that two simulations
 of different hardware see the same samples.

@@ -21,8 +21,12 @@ SCONTROL = """#!/usr/bin/env bash
 [ "$*" = "show hostnames node[1-2]" ] && printf 'node1\\nnode2\\n'
 """
 RAY = """#!/usr/bin/env bash
-{ echo "mode $RAY_AUTH_MODE"; echo "bits $(stat -c %a "$RAY_AUTH_TOKEN_PATH")"; echo "token $(cat "$RAY_AUTH_TOKEN_PATH")"
-  echo "args $*"; } >>"$OUT"
+{
+    echo "mode $RAY_AUTH_MODE"
+    echo "bits $(stat -c %a "$RAY_AUTH_TOKEN_PATH")"
+    echo "token $(cat "$RAY_AUTH_TOKEN_PATH")"
+    echo "args $*"
+} >>"$OUT"
 while [ "$1" != -- ]; do shift; done
 shift
 exec "$@"

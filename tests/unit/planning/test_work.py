@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from steelyard.planning.hardware import ACCELERATORS
 from steelyard.planning.memory import Training
 from steelyard.planning.rates import Efficiency, Rates, fit, learning_rates, sampling_rates
-from steelyard.planning.hardware import ACCELERATORS
 from steelyard.planning.shape import KNOWN, decoder
 from steelyard.planning.work import CALLS, Work, decode, prefill, score, update
 

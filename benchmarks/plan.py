@@ -1,0 +1,223 @@
+"""``steelyard plan`` against real runs: step time within 20% and peak memory within 15% of what it predicts.
+
+Rates of the sampler and of the learner are fitted to some configurations, and what they predict of *others* (other
+depths, widths, numbers of samples, lengths, ranks, vocabularies, checkers that wait) is held to their measured steps.
+Memory is predicted from shapes alone and held to the peak of a fresh process, less what it held after its imports.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.plan_side import Case, cores
+from benchmarks.process import measured
+from benchmarks.result import Cell, Figure, Result
+from steelyard.planning.memory import Batch, Training, footprint
+from steelyard.planning.plan import Run, learner_seconds, learner_work
+from steelyard.planning.rates import Rates, fit
+from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width
+from steelyard.planning.simulation import Pipeline, Spread, simulate
+from steelyard.planning.work import Work, decode, prefill
+
+SMOLLM = "smollm2-135m"
+TIME_BAR, MEMORY_BAR = 0.2, 0.15
+QUICK_TIME_BAR = 0.5
+"""Two short steps of five configurations are too few for the real one."""
+
+CALIBRATION = (
+    Case("c1", layers=2, width=64, rows=16, tokens=32),
+    Case("c2", layers=2, width=128, rows=64, tokens=32),
+    Case("c3", layers=4, width=128, rows=16, tokens=64, kl=0.05),
+    Case("c4", layers=4, width=256, rows=32, tokens=32, kl=0.05),
+    Case("c5", layers=6, width=192, rows=32, tokens=64),
+    Case("c6", layers=4, width=256, rows=64, tokens=96, kl=0.05),
+    Case("c7", layers=2, width=256, rows=16, tokens=32, rank=8),
+    Case("c8", layers=4, width=128, rows=32, tokens=48, rank=16, kl=0.05),
+    Case("c9", layers=2, width=128, rows=32, tokens=32, words=1997),
+)
+PREDICTED = (
+    Case("between", layers=3, width=160, rows=48, tokens=40),
+    Case("deeper", layers=8, width=128, rows=24, tokens=48, kl=0.05),
+    Case("wider", layers=4, width=384, rows=32, tokens=64),
+    Case("more and longer", layers=3, width=192, rows=96, tokens=112, kl=0.05),
+    Case("LoRA", layers=4, width=192, rows=32, tokens=64, rank=32, kl=0.05),
+    Case("larger vocabulary", layers=4, width=128, rows=48, tokens=32, words=997),
+    Case("checked while sampling", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.02, workers=4),
+    Case("slow checks", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.2, workers=4),
+)
+MEMORY = (
+    Case("from scratch, all weights", layers=4, width=512, rows=64, tokens=128, kl=0.05, steps=1),
+    Case("from scratch, LoRA 16", layers=8, width=512, rows=64, tokens=96, rank=16, kl=0.05, steps=1),
+    Case("SmolLM2-135M, all weights", model=SMOLLM, dtype="bfloat16", rows=16, tokens=64, kl=0.05, steps=1),
+    Case("SmolLM2-135M, LoRA 64", model=SMOLLM, dtype="bfloat16", rank=64, rows=16, tokens=64, kl=0.05, steps=1),
+)
+SAMPLING = ("calls", "flops", "cache", "logits", "tokens")
+LEARNING = ("calls", "flops", "activations", "logits", "state")
+Measured = Mapping[str, Any]
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: five configurations to fit, two to predict, and memory from scratch alone."""
+    calibration = [replace(case, steps=2) for case in CALIBRATION[1::2]] if quick else list(CALIBRATION)
+    calibration += [replace(CALIBRATION[6], steps=2)] if quick else []
+    predicted = [replace(case, steps=2) for case in PREDICTED[:1] + PREDICTED[4:5]] if quick else list(PREDICTED)
+    memory = MEMORY[:2] if quick else MEMORY
+    task = progress.add_task("plan", total=2 + len(memory))
+    rates = fitted(calibration, _run(calibration, progress, task))
+    rows = [
+        time_row(case, found, rates) for case, found in zip(predicted, _run(predicted, progress, task), strict=True)
+    ]
+    rows += [memory_row(case, *_run([case], progress, task)) for case in memory]
+    figures = [
+        _largest("step time, predicted against measured", rows, "s a step", QUICK_TIME_BAR if quick else TIME_BAR),
+        _largest("peak memory, predicted against measured", rows, "MiB", MEMORY_BAR),
+    ]
+    return Result("plan", tuple(figures), rows, _note(rates, calibration))
+
+
+def _run(cases: Sequence[Case], progress: Progress, task: Any) -> list[dict[str, Any]]:
+    """A process for all of them, as they come."""
+    progress.update(task, description=f"plan: {cases[0].name}")
+    from benchmarks.smollm import model_folder
+
+    named = [asdict(replace(case, model=str(model_folder()) if case.model else "")) for case in cases]
+    found: Any = measured("benchmarks.plan_side", json.dumps(named))
+    progress.advance(task)
+    return found
+
+
+def _largest(name: str, rows: Sequence[Mapping[str, Cell]], unit: str, bar: float) -> Figure:
+    """The largest relative error among the rows of one unit."""
+    errors = [abs(float(row["error"])) for row in rows if row["unit"] == unit]
+    return Figure(f"{name}, largest error of {len(errors)}", max(errors), "<=", bar, spread=max(errors) - min(errors))
+
+
+def _note(rates: tuple[Rates, Rates], calibration: Sequence[Case]) -> str:
+    clock = "one core, by processor time" if cores() == 1 else f"{cores()} cores"
+    sampler, learner = rates
+    return (
+        f"{clock}; rates from {len(calibration)} other configurations: sampler {_shown(sampler, SAMPLING)}; "
+        f"learner {_shown(learner, LEARNING)} (seconds a unit)."
+    )
+
+
+def _shown(rates: Rates, kinds: Sequence[str]) -> str:
+    return ", ".join(f"{kind} {getattr(rates, kind):.2g}" for kind in kinds)
+
+
+# --- from a case to its prediction -----------------------------------------------------------------------------------
+
+
+def shape_of(case: Case) -> Shape:
+    if case.model:
+        return KNOWN[SMOLLM]
+    return decoder(
+        layers=case.layers,
+        width=case.width,
+        feed_forward=feed_forward_width(case.width),
+        heads=case.heads,
+        kv_heads=max(case.heads // 2, 1),
+        vocabulary=case.words + SPECIAL,
+    )
+
+
+def run_of(case: Case, prompt: int) -> Run:
+    weight = 4 if case.dtype == "float32" else 2
+    training = Training(weight, case.rank, reference=case.kl > 0, eager=weight == 2)
+    return Run(shape_of(case), training, tasks=1, group=case.rows, prompt=prompt, length=Spread(case.tokens))
+
+
+def sampler_work(case: Case, run: Run) -> Work:
+    """All passes of the local sampler, wave by wave."""
+    wave = case.wave or case.rows
+    one = decode(run.shape, run.training, wave, run.prompt + case.tokens / 2).times(case.tokens)
+    return (one + prefill(run.shape, run.training, 1, run.prompt)).times(math.ceil(case.rows / wave))
+
+
+def passes(run: Run, found: Measured) -> tuple[int, int]:
+    """Of scoring, with twice the tokens at once, and of the update."""
+
+    def needed(tokens: int) -> int:
+        return math.ceil(run.samples / max(tokens // run.sequence, 1))
+
+    return needed(2 * found["microbatch"]), needed(found["microbatch"])
+
+
+def fitted(cases: Sequence[Case], found: Sequence[Measured]) -> tuple[Rates, Rates]:
+    """Rates of the sampler and of the learner."""
+    sampled: list[tuple[Work, float]] = []
+    learnt: list[tuple[Work, float]] = []
+    for case, seconds in zip(cases, found, strict=True):
+        run = run_of(case, seconds["prompt"])
+        scoring, updating = learner_work(run, passes(run, seconds))
+        sampled.append((sampler_work(case, run), seconds["sample"]))
+        learnt.append((updating, seconds["update"]))
+        if case.kl:
+            learnt.append((scoring, seconds["score"]))
+    return fit(*zip(*sampled, strict=True), SAMPLING), fit(*zip(*learnt, strict=True), LEARNING)
+
+
+def pipeline_of(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> Pipeline:
+    """One replica, here, that samples and learns in turns."""
+    sampler, learner = rates
+    run = run_of(case, found["prompt"])
+    context = run.prompt + case.tokens / 2
+    none = sampler.seconds(decode(run.shape, run.training, 0, context))
+    one = sampler.seconds(decode(run.shape, run.training, 1, context))
+    return Pipeline(
+        tasks=1,
+        group=case.rows,
+        replicas=1,
+        rows=case.wave or case.rows,
+        length=Spread(case.tokens),
+        prefill=sampler.seconds(prefill(run.shape, run.training, 1, run.prompt)),
+        decode=none,
+        decode_row=one - none,
+        cores=case.workers or case.rows,
+        check=Spread(case.check),
+        controller=0.0,
+        learn=sum(learner_seconds(run, learner, passes(run, found))),
+        publish=0.0,
+    )
+
+
+def time_row(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> dict[str, Cell]:
+    pipeline = pipeline_of(case, found, rates)
+    outcome = simulate(pipeline, 3)
+    phases = {
+        "sample": outcome.phases["samplers"] + outcome.phases["verifiers"],
+        "learn": outcome.phases["learner"],
+    }
+    split = f"{phases['sample']:.3g} + {phases['learn']:.3g}"
+    measured_split = f"{found['sample']:.3g} + {found['score'] + found['update']:.3g}"
+    return _row(case, "s a step", outcome.step, found["step"], f"{split} (measured {measured_split})")
+
+
+def memory_row(case: Case, found: Measured) -> dict[str, Cell]:
+    run = run_of(case, found["prompt"])
+    tokens = min(max(found["microbatch"] // run.sequence, 1), run.samples) * run.sequence
+    batch = Batch(case.rows, run.sequence + 1, tokens, min(found["chunk"], run.samples * case.tokens))
+    needed = footprint(run.shape, run.training, batch)
+    parts = {name: round(getattr(needed, name) / 2**20) for name in asdict(needed)}
+    split = ", ".join(f"{name} {size}" for name, size in parts.items())
+    return _row(case, "MiB", needed.peak / 2**20, found["memory"] / 2**20, split)
+
+
+def _row(case: Case, unit: str, predicted: float, real: float, split: str) -> dict[str, Cell]:
+    size = "135M" if case.model else f"{case.layers} x {case.width}"
+    return {
+        "configuration": case.name,
+        "model": size,
+        "samples x tokens": f"{case.rows} x {case.tokens}",
+        "unit": unit,
+        "predicted": predicted,
+        "measured": real,
+        "error": predicted / real - 1,
+        "predicted as": split,
+    }

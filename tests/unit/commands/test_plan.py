@@ -1,0 +1,98 @@
+"""`steelyard plan`: a node with a 14B model, a cluster of hundreds of GPUs, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steelyard.cli import main
+from steelyard.commands.plan import BOTTLENECKS
+from steelyard.errors import ConfigError
+from steelyard.planning.hardware import ACCELERATORS, parse_machines, read_accelerators
+from steelyard.planning.simulation import Pipeline, Spread, simulate
+
+NODE = (
+    "plan text --model.path qwen2.5-14b --model.gradient_checkpointing true --optimiser.name adamw_8bit "
+    "--sampling.tasks_per_step 8 --sampling.group_size 64 --sampling.max_new_tokens 1200 --prompt-tokens 3440 "
+    "--check-seconds 9 --check-p99 30"
+)
+"""512 samples of 1.2k tokens a step, LoRA 64 on all linear layers."""
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+
+
+def said(capsys: pytest.CaptureFixture[str], line: str) -> str:
+    assert main(line.split()) == 0
+    return capsys.readouterr().out
+
+
+def test_a_14b_model_with_lora_fits_on_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, f"{NODE} --gpus 8xh100 --cores 512")
+    assert "14,770M parameters, 275M trained; 8 x 64 samples a step, 3,440 + 1,200 tokens" in text
+    assert "of 80 GB: fits" in text
+    for part in ("samplers", "verifiers", "learner", "publication", "verifier cores", "bottleneck", "Assumed:"):
+        assert part in text
+    assert "(512 given: enough)" in text
+
+
+def test_without_checkpointing_it_does_not_and_the_way_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, f"{NODE.replace('--model.gradient_checkpointing true', '')} --gpus 8xh100")
+    assert "does not fit" in text
+    assert "model.gradient_checkpointing = true" in text
+
+
+def test_a_cluster_overlaps_and_wants_thousands_of_cores(capsys: pytest.CaptureFixture[str]) -> None:
+    scaled = NODE.replace("tasks_per_step 8", "tasks_per_step 64")
+    text = said(capsys, f"{scaled} --learners 64xh100 --samplers 64xh100 --cores 4000 --staleness 1")
+    assert "overlapped, at most 1 behind" in text
+    assert "1.1 GB to 8 nodes, by a tree" in text
+
+
+def test_too_few_cores_are_the_bottleneck(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, f"{NODE} --gpus 8xh100 --cores 8")
+    assert BOTTLENECKS["verifiers"].partition(":")[0] in text
+    assert "(8 given: too few)" in text
+
+
+def test_machines_of_your_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "machines.toml"
+    file.write_text("[mine]\nmemory_gb = 80\nbandwidth_gbs = 3350\ntflops = 989\nlink_gbs = 450\nnetwork_gbs = 50\n")
+    known = read_accelerators(file)
+    assert parse_machines("8xMine", known).kind.bandwidth == ACCELERATORS["h100"].bandwidth
+    ours, theirs = (said(capsys, f"{NODE} {where}") for where in (f"--hardware {file} --gpus 8xmine", "--gpus 8xh100"))
+    assert ours.replace("8xmine", "8xh100").replace("mine 989", "h100 989") == theirs
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--gpus 8xh99", "8xh100"),
+        ("--gpus eight", "8xh100"),
+        ("--samplers 8xh100", "--learners and --samplers"),
+        ("--gpus 1xh100 --tensor 2", "--tensor 2"),
+        ("--hardware nowhere.toml", "nowhere.toml"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    assert main(["plan", "text", "--model.path", "smollm2-135m", *words.split()]) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_a_table_without_its_numbers_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "machines.toml"
+    file.write_text("[mine]\nmemory = 80\n")
+    with pytest.raises(ConfigError, match="bandwidth_gbs"):
+        read_accelerators(file)
+
+
+def test_every_bottleneck_has_an_answer() -> None:
+    outcome = simulate(Pipeline(1, 1, 1, 1, Spread(1), 0.1, 0.1, 0.1, 1, Spread(0.1), 0.1, 0.1, 0.1))
+    assert set(BOTTLENECKS) == set(outcome.busy)
+
+
+def test_a_small_model_from_scratch_is_planned_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "from scratch" in said(capsys, "plan sequences --gpus 1xrtx4090 --cores 8")
