@@ -51,4 +51,8 @@ while kill -0 "$step" 2>/dev/null; do # the signal ends a wait, not the step
     status=0
     wait "$step" || status=$?
 done
+if [ "$status" = 0 ] && [ ! -s "$own/pid" ]; then # symmetric-run ends well even if Ray did not start
+    echo "Ray did not start; the reason is above" >&2
+    status=1
+fi
 exit "$status"

@@ -88,7 +88,8 @@ class Footprint:
 
     @property
     def peak(self) -> float:
-        return max(self.rollout, self.update)
+        """Of a process that does both: an allocator keeps what one phase has left, in pieces the other rarely fits."""
+        return self.update + self.cache
 
 
 def footprint(shape: Shape, training: Training, batch: Batch | None = None, *, ranks: int = 1) -> Footprint:

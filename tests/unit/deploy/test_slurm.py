@@ -89,6 +89,15 @@ def test_a_warning_before_the_time_is_up_reaches_the_run(slurm: dict[str, str], 
     assert Path(slurm["OUT"]).read_text().splitlines()[-1] == "saved"
 
 
+def test_a_ray_that_does_not_start_is_a_failure(slurm: dict[str, str], tmp_path: Path) -> None:
+    """The real one ends with 0 then."""
+    (tmp_path / "tools" / "ray").write_text("#!/usr/bin/env bash\nexit 0\n")
+    command = ["bash", str(SCRIPT), "text"]
+    done = subprocess.run(command, env=slurm, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "Ray did not start" in done.stderr
+
+
 def test_without_a_recipe_it_says_how(slurm: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(["bash", str(SCRIPT)], env=slurm, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -73,12 +73,13 @@ def test_an_adapter_keeps_inputs_in_float32() -> None:
     assert layer_activations(DECODER, Training(2, 4), 5) > layer_activations(DECODER, Training(2), 5)
 
 
-def test_rollout_and_update_do_not_happen_at_once() -> None:
-    batch = Batch(rows=100_000, length=8, microbatch=16, chunk=4)
-    found = footprint(DECODER, Training(4), batch)
-    assert found.cache == 100_000 * 8 * 4 * DECODER.cached
-    assert found.peak == found.rollout == found.kept + found.cache
-    assert footprint(DECODER, Training(4), Batch(1, 8, 16, 4)).peak == found.update
+def test_what_both_phases_need_is_added_up() -> None:
+    found = footprint(DECODER, Training(4), Batch(rows=100, length=8, microbatch=16, chunk=4))
+    assert found.cache == 100 * 8 * 4 * DECODER.cached
+    assert found.rollout == found.kept + found.cache
+    assert found.activations == 16 * activation_bytes(DECODER, Training(4), 8)
+    assert found.logits == 4 * 4 * 4 * 10 + 2 * 4 * 10 * 8
+    assert found.peak == found.kept + found.gradients + found.activations + found.logits + found.cache
 
 
 def test_microbatches_and_chunks_stay_within_their_budget() -> None:

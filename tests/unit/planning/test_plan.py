@@ -1,0 +1,100 @@
+"""A run and its machines joined: memory, traffic, publication, and what the benchmark predicts with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from steelyard.planning.hardware import ACCELERATORS, Machines
+from steelyard.planning.memory import Training
+from steelyard.planning.plan import (
+    Run,
+    Site,
+    learner_work,
+    learning,
+    microbatch,
+    plan_memory,
+    predict,
+    publication,
+    published_bytes,
+)
+from steelyard.planning.shape import KNOWN
+from steelyard.planning.simulation import Spread
+
+H100 = ACCELERATORS["h100"]
+LORA = Run(KNOWN["qwen2.5-14b"], Training(2, 64, state=2, checkpointing=True), 8, 64, 512, Spread(800))
+FULL = replace(LORA, training=Training(2, checkpointing=True))
+NODE = Site(Machines(8, H100), tensor=2)
+CLUSTER = Site(Machines(64, H100), samplers=Machines(192, H100), staleness=1)
+
+
+def test_lora_stands_on_every_gpu_and_all_weights_are_shared_out() -> None:
+    apart = replace(NODE, samplers=Machines(8, H100))
+    assert not plan_memory(LORA, apart).sharded
+    full = plan_memory(FULL, apart)
+    assert full.sharded
+    assert full.fits
+    assert full.learner.optimiser == 2 * 2 * FULL.shape.parameters / 8
+
+
+def test_samplers_beside_the_learner_have_less_cache() -> None:
+    with_it, apart = plan_memory(LORA, NODE), plan_memory(LORA, replace(NODE, samplers=Machines(8, H100)))
+    assert with_it.wanted == with_it.learner.update + with_it.sampler_weights
+    long = replace(LORA, length=Spread(30_000), max_rows=10**6)
+    assert plan_memory(long, NODE).rows < plan_memory(long, replace(NODE, samplers=Machines(8, H100))).rows
+    assert apart.fits
+
+
+def test_a_model_that_is_too_large_does_not_fit() -> None:
+    large = replace(FULL, shape=KNOWN["llama-3.1-70b"])
+    assert not plan_memory(large, NODE).fits
+
+
+def test_a_microbatch_has_whole_sequences() -> None:
+    assert microbatch(LORA, H100.memory) == LORA.sequence
+    assert microbatch(replace(LORA, microbatch=5000), H100.memory) == 3 * LORA.sequence
+
+
+def test_shards_cost_traffic_for_every_pass_and_copies_only_gradients() -> None:
+    apart = replace(NODE, samplers=Machines(8, H100))
+    *_, little = learning(LORA, apart, plan_memory(LORA, apart))
+    trained = 4 * LORA.training.trained(LORA.shape)
+    assert little == pytest.approx(2 * trained * 7 / 8 / (0.7 * H100.link))
+    *_, much = learning(FULL, apart, plan_memory(FULL, apart))
+    passes = math.ceil(512 * FULL.sequence / 8 / microbatch(FULL, H100.memory))
+    gathered = passes * 2 * FULL.shape.parameters * 3 + 2 * 2 * FULL.shape.parameters
+    assert much == pytest.approx(gathered * 7 / 8 / (0.7 * H100.link))
+
+
+def test_several_optimiser_steps_need_old_log_probs_and_move_more_state() -> None:
+    once, thrice = learner_work(LORA, (0, 0)), learner_work(replace(LORA, updates=3), (0, 0))
+    assert thrice[0].flops == 2 * once[0].flops
+    assert thrice[1].state == 3 * once[1].state
+    assert thrice[1].flops == once[1].flops
+    assert learner_work(replace(LORA, updates=2, epochs=2), (0, 0))[1].flops == 2 * once[1].flops
+
+
+def test_weights_go_from_node_to_node() -> None:
+    size = published_bytes(FULL)
+    assert size == 2 * FULL.shape.parameters
+    assert published_bytes(LORA) == 4 * 64 * LORA.shape.borders
+    assert publication(size, NODE) == size / NODE.publish
+    assert publication(size, CLUSTER) == (1 + 5) * size / CLUSTER.publish
+    assert publication(size, replace(CLUSTER, tree=False)) == (1 + 24) * size / CLUSTER.publish
+
+
+def test_machines_of_their_own_overlap() -> None:
+    run = replace(LORA, tasks=64)
+    overlapped = predict(run, CLUSTER).outcome
+    in_turn = predict(run, replace(CLUSTER, staleness=0)).outcome
+    assert overlapped.step < in_turn.step
+    assert overlapped.stale == 1
+    assert in_turn.stale == 0
+
+
+def test_twice_the_learners_halve_its_time() -> None:
+    one = predict(LORA, replace(NODE, samplers=Machines(8, H100)))
+    two = predict(LORA, replace(NODE, learners=Machines(16, H100), samplers=Machines(8, H100)))
+    assert two.update == pytest.approx(one.update / 2)
