@@ -63,6 +63,7 @@ MEMORY = (
 SAMPLING = ("calls", "flops", "cache", "logits", "tokens")
 LEARNING = ("calls", "flops", "activations", "logits", "state")
 Measured = Mapping[str, Any]
+Timed = tuple[Work, float]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -126,7 +127,7 @@ def shape_of(case: Case) -> Shape:
         width=case.width,
         feed_forward=feed_forward_width(case.width),
         heads=case.heads,
-        kv_heads=max(case.heads // 2, 1),
+        kv_heads=case.kv_heads,
         vocabulary=case.words + SPECIAL,
     )
 
@@ -155,8 +156,8 @@ def passes(run: Run, found: Measured) -> tuple[int, int]:
 
 def fitted(cases: Sequence[Case], found: Sequence[Measured]) -> tuple[Rates, Rates]:
     """Rates of the sampler and of the learner."""
-    sampled: list[tuple[Work, float]] = []
-    learnt: list[tuple[Work, float]] = []
+    sampled: list[Timed] = []
+    learnt: list[Timed] = []
     for case, seconds in zip(cases, found, strict=True):
         run = run_of(case, seconds["prompt"])
         scoring, updating = learner_work(run, passes(run, seconds))
@@ -164,7 +165,11 @@ def fitted(cases: Sequence[Case], found: Sequence[Measured]) -> tuple[Rates, Rat
         learnt.append((updating, seconds["update"]))
         if case.kl:
             learnt.append((scoring, seconds["score"]))
-    return fit(*zip(*sampled, strict=True), SAMPLING), fit(*zip(*learnt, strict=True), LEARNING)
+    return _fit(sampled, SAMPLING), _fit(learnt, LEARNING)
+
+
+def _fit(timed: Sequence[Timed], kinds: Sequence[str]) -> Rates:
+    return fit([work for work, _ in timed], [seconds for _, seconds in timed], kinds)
 
 
 def pipeline_of(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> Pipeline:

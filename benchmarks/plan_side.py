@@ -53,6 +53,10 @@ class Case:
     def heads(self) -> int:
         return max(self.width // 32, 1)
 
+    @property
+    def kv_heads(self) -> int:
+        return self.heads // 2 if self.heads % 2 == 0 else 1
+
 
 TINY = Case("tiny", layers=1, width=32, rows=4, tokens=4, kl=0.05, steps=1)
 """A step of it loads all that is loaded late, so that it is not counted as memory of the step."""
@@ -84,7 +88,7 @@ def tables(case: Case, scratch: str) -> dict[str, Any]:
             "layers": case.layers,
             "width": case.width,
             "heads": case.heads,
-            "kv_heads": max(case.heads // 2, 1),
+            "kv_heads": case.kv_heads,
             "max_length": case.prompt + case.tokens + 8,
             "vocabulary": [f"w{number}" for number in range(case.words)],
         }

@@ -134,7 +134,7 @@ def row(design: str, gpus: int, found: Prediction) -> dict[str, Cell]:
 
 def controller_seconds(count: int) -> float:
     """Processor seconds of the loop for a sample, with nothing to wait for: hand it on, take its verdict, credit it."""
-    from steelyard.sampling.base import Decoding
+    from steelyard.sampling.base import Decoding, SampleRequest
     from steelyard.training.credit import Credit
     from steelyard.training.phases import collect, requests_for
     from steelyard.verification import as_verifier
@@ -148,7 +148,7 @@ def controller_seconds(count: int) -> float:
     class Ready:
         """Samples that are made already."""
 
-        def sample(self, *_: object) -> Iterator[Sample]:
+        def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
             return iter(samples)
 
         def publish(self, version: int) -> None: ...
