@@ -37,7 +37,7 @@ CALIBRATION = (
     Case("c3", layers=4, width=128, rows=16, tokens=64, kl=0.05),
     Case("c4", layers=4, width=256, rows=32, tokens=32, kl=0.05),
     Case("c5", layers=6, width=192, rows=32, tokens=64),
-    Case("c6", layers=4, width=256, rows=64, tokens=96, kl=0.05),
+    Case("c6", layers=4, width=256, rows=64, tokens=64, kl=0.05),
     Case("c7", layers=2, width=256, rows=16, tokens=32, rank=8),
     Case("c8", layers=4, width=128, rows=32, tokens=48, rank=16, kl=0.05),
     Case("c9", layers=2, width=128, rows=32, tokens=32, words=1997),
@@ -46,7 +46,7 @@ PREDICTED = (
     Case("between", layers=3, width=160, rows=48, tokens=40),
     Case("deeper", layers=8, width=128, rows=24, tokens=48, kl=0.05),
     Case("wider", layers=4, width=384, rows=32, tokens=64),
-    Case("more and longer", layers=3, width=192, rows=96, tokens=112, kl=0.05),
+    Case("more and longer", layers=3, width=192, rows=80, tokens=96, kl=0.05),
     Case("LoRA", layers=4, width=192, rows=32, tokens=64, rank=32, kl=0.05),
     Case("larger vocabulary", layers=4, width=128, rows=48, tokens=32, words=997),
     Case("checks that work", layers=4, width=128, rows=64, tokens=48, check=0.004),
@@ -73,11 +73,10 @@ def measure(quick: bool, progress: Progress) -> Result:
     known = [case for case in PREDICTED if not case.workers or cores() > 1]
     predicted = [replace(case, steps=2) for case in (known[0], known[4])] if quick else known
     memory = MEMORY[:2] if quick else MEMORY
-    task = progress.add_task("plan", total=2 + len(memory))
-    rates = fitted(calibration, _run(calibration, progress, task))
-    rows = [
-        time_row(case, found, rates) for case, found in zip(predicted, _run(predicted, progress, task), strict=True)
-    ]
+    task = progress.add_task("plan", total=1 + len(memory))
+    timed = _run([*calibration, *predicted], progress, task)
+    rates = fitted(calibration, timed[: len(calibration)])
+    rows = [time_row(case, found, rates) for case, found in zip(predicted, timed[len(calibration) :], strict=True)]
     rows += [memory_row(case, *_run([case], progress, task)) for case in memory]
     figures = [
         _largest("step time, predicted against measured", rows, "s a step", QUICK_TIME_BAR if quick else TIME_BAR),
@@ -87,7 +86,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def _run(cases: Sequence[Case], progress: Progress, task: Any) -> list[dict[str, Any]]:
-    """A process for all of them, as they come."""
+    """In one process, in turns."""
     progress.update(task, description=f"plan: {cases[0].name}")
     from benchmarks.smollm import model_folder
 

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,66 +120,82 @@ def clock() -> float:
     return time.process_time() if cores() == 1 else time.perf_counter()
 
 
-def run(case: Case) -> dict[str, Any]:
-    """One step to warm up and ``case.steps`` measured ones, of which the fastest counts."""
+class Running:
+    """A case at work: its trainer, and what each of its steps took."""
+
+    def __init__(self, case: Case, scratch: str) -> None:
+        from steelyard import config as configs
+        from steelyard.compose import Supplied, build_trainer
+        from steelyard.data.sources import as_source
+        from steelyard.policies.causal import CausalPolicy
+
+        class Endless(CausalPolicy):
+            """Nothing ends a sample but its limit."""
+
+            end_ids = ()  # type: ignore[assignment]
+
+        self.case = case
+        self.words = "the " * case.prompt if case.model else " ".join(f"w{n % case.words}" for n in range(case.prompt))
+        source = as_source([{"prompt": self.words, "seconds": case.check, "waits": case.workers > 0}], shuffle=False)
+        config = configs.build(tables(case, scratch), source="benchmark")
+        self.trainer = build_trainer(config, Supplied(tasks=source, verifier=check))
+        self.trainer.policy.__class__ = Endless
+        self.now = time.perf_counter if case.workers else clock
+        self.spent = {"score": 0.0, "update": 0.0}
+        self.trainer.learner.score = self._timed(self.trainer.learner.score, "score")
+        self.trainer.learner.update = self._timed(self.trainer.learner.update, "update")
+        self.found: list[dict[str, float]] = []
+
+    def step(self) -> None:
+        self.spent.update(score=0.0, update=0.0)
+        began = self.now()
+        self.trainer.train_step()
+        step = self.now() - began
+        self.found.append({**self.spent, "step": step, "sample": step - self.spent["score"] - self.spent["update"]})
+
+    def _timed(self, function: Any, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            began = self.now()
+            try:
+                return function(*arguments)
+            finally:
+                self.spent[name] += self.now() - began
+
+        return call
+
+    def result(self) -> dict[str, float]:
+        """The fastest step but for the first, which warms up, and what of the run the prediction starts from."""
+        later = self.found[1:]
+        fastest = min(later, key=lambda step: step["step"])
+        return {
+            **fastest,
+            "spread": max(step["step"] for step in later) - fastest["step"],
+            "prompt": len(self.trainer.policy.encode(self.words)),
+            "microbatch": self.trainer.learner.rule.microbatch_tokens,
+            "chunk": self.trainer.policy.chunk,
+        }
+
+
+def run(cases: Sequence[Case]) -> list[dict[str, float]]:
+    """The cases take turns, a step each, so that a machine that slows down slows all of them."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 
-    from steelyard import config as configs
-    from steelyard.compose import Supplied, build_trainer
-    from steelyard.data.sources import as_source
-    from steelyard.policies.causal import CausalPolicy
-
-    class Endless(CausalPolicy):
-        """Nothing ends a sample but its limit."""
-
-        end_ids = ()  # type: ignore[assignment]
-
     baseline = resident_memory()
-    prompt = " ".join(f"w{number % case.words}" for number in range(case.prompt))
-    words = prompt if not case.model else "the " * case.prompt
-    source = as_source([{"prompt": words, "seconds": case.check, "waits": case.workers > 0}], shuffle=False)
     with tempfile.TemporaryDirectory() as scratch:
-        supplied = Supplied(tasks=source, verifier=check)
-        trainer = build_trainer(configs.build(tables(case, scratch), source="benchmark"), supplied)
-        trainer.policy.__class__ = Endless
-        now = time.perf_counter if case.workers else clock
-        spent = {"score": 0.0, "update": 0.0}
-        trainer.learner.score = _timed(trainer.learner.score, "score", spent, now)
-        trainer.learner.update = _timed(trainer.learner.update, "update", spent, now)
-        found: list[dict[str, float]] = []
+        running: list[Running] = []
         try:
-            for _ in range(case.steps + 1):
-                spent.update(score=0.0, update=0.0)
-                began = now()
-                trainer.train_step()
-                step = now() - began
-                found.append({**spent, "step": step, "sample": step - spent["score"] - spent["update"]})
+            running.extend(Running(case, f"{scratch}/{number}") for number, case in enumerate(cases))
+            for _ in range(1 + max(case.steps for case in cases)):
+                for one in running:
+                    one.step()
+            return [{**one.result(), "memory": peak_memory() - baseline} for one in running]
         finally:
-            trainer.pool.close()
-        facts = {
-            "prompt": len(trainer.policy.encode(words)),
-            "microbatch": trainer.learner.rule.microbatch_tokens,
-            "chunk": trainer.policy.chunk,
-        }
-    later = found[1:]
-    fastest = min(later, key=lambda step: step["step"])
-    spread = max(step["step"] for step in later) - fastest["step"]
-    return {**fastest, "spread": spread, **facts, "memory": peak_memory() - baseline, "imports": baseline}
-
-
-def _timed(function: Any, name: str, spent: dict[str, float], now: Callable[[], float]) -> Any:
-    def call(*arguments: Any) -> Any:
-        began = now()
-        try:
-            return function(*arguments)
-        finally:
-            spent[name] += now() - began
-
-    return call
+            for one in running:
+                one.trainer.pool.close()
 
 
 if __name__ == "__main__":
     asked = [Case(**case) for case in json.loads(sys.argv[1])]
-    run(replace(TINY, rank=asked[0].rank, dtype=asked[0].dtype))
-    print(json.dumps([run(case) for case in asked]))
+    run([replace(TINY, rank=asked[0].rank, dtype=asked[0].dtype)])
+    print(json.dumps(run(asked)))
