@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("machines, as 8xh100", f"known: {', '.join(ACCELERATORS)}")
     where.add_argument("--gpus", metavar="MACHINES", help="these sample and learn in turns (8xh100)")
     where.add_argument("--learners", metavar="MACHINES", help="or: these learn,")
-    where.add_argument("--samplers", metavar="MACHINES", help="and these sample meanwhile")
+    where.add_argument("--samplers", metavar="MACHINES", help="and these sample, meanwhile with sampling.staleness")
     where.add_argument("--hardware", metavar="FILE", help="TOML with machines of your own, a table each")
     where.add_argument("--tensor", type=positive, metavar="N", help="GPUs of a sampler replica (as few as it fits on)")
     where.add_argument("--cores", type=positive, default=64, metavar="N", help="cores that check (64)")
@@ -47,9 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--check-seconds", type=_number, default=0.1, metavar="X", help="of a core to check a sample, mean (0.1)"
     )
     what.add_argument("--check-p99", type=_number, metavar="X", help="of the slowest hundredth of checks")
-    what.add_argument(
-        "--staleness", type=int, choices=range(9), default=1, metavar="N", help="steps that samplers may be ahead (1)"
-    )
     parser.epilog = f"Models known without a hub, as --model.path: {', '.join(KNOWN)}."
 
 
@@ -130,7 +127,7 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
         samplers=samplers,
         cores=arguments.cores,
         check=Spread(arguments.check_seconds, arguments.check_p99, seconds),
-        staleness=arguments.staleness if samplers is not None else 0,
+        staleness=config.sampling.staleness,
         publish=arguments.publish_gbs * GIGA,
     )
 
@@ -178,10 +175,10 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
 
 BOTTLENECKS = {
     "samplers": "sampling: more sampler GPUs, shorter completions, or constraints that force tokens",
-    "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or more --staleness for a few slow ones",
+    "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or sampling.staleness for a few slow ones",
     "learner": "the learner: more learner GPUs, fewer tokens in prompts, or no gradient checkpointing if it fits",
     "controller": "the controller: larger calls (batch or group verifiers) share its cost per sample",
-    "publication": "publication of weights: LoRA (adapters are small), a faster network, or --staleness 1",
+    "publication": "publication of weights: LoRA (adapters are small), a faster network, or sampling.staleness = 1",
 }
 
 

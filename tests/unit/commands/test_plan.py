@@ -47,7 +47,7 @@ def test_without_checkpointing_it_does_not_and_the_way_out_is_told(capsys: pytes
 
 def test_a_cluster_overlaps_and_wants_thousands_of_cores(capsys: pytest.CaptureFixture[str]) -> None:
     scaled = NODE.replace("tasks_per_step 8", "tasks_per_step 64")
-    text = said(capsys, f"{scaled} --learners 64xh100 --samplers 64xh100 --cores 4000 --staleness 1")
+    text = said(capsys, f"{scaled} --learners 64xh100 --samplers 64xh100 --cores 4000 --sampling.staleness 1")
     assert "overlapped, at most 1 behind" in text
     assert "1.1 GB to 8 nodes, by a tree" in text
 
