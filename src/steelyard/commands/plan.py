@@ -19,6 +19,7 @@ from steelyard.errors import ConfigError
 from steelyard.planning.hardware import ACCELERATORS, GIGA, Machines, parse_machines, read_accelerators
 from steelyard.planning.memory import Training, base_bytes
 from steelyard.planning.plan import Prediction, Run, Site, cores_needed, predict
+from steelyard.planning.rates import Efficiency
 from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
 from steelyard.planning.simulation import Spread
 
@@ -39,6 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--tensor", type=positive, metavar="N", help="GPUs of a sampler replica (as few as it fits on)")
     where.add_argument("--cores", type=positive, default=64, metavar="N", help="cores that check (64)")
     where.add_argument("--publish-gbs", type=_number, default=5.0, metavar="X", help="GB/s of weights to samplers (5)")
+    where.add_argument(
+        "--reached",
+        type=_shares,
+        default=Efficiency(),
+        metavar="S,L,B",
+        help="shares of the data sheets: operations when sampling, when learning, and bandwidth (0.5,0.4,0.7)",
+    )
     what = parser.add_argument_group("the work")
     what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="of a prompt (256)")
     what.add_argument("--tokens", type=positive, metavar="N", help="of a completion, on average (the longest allowed)")
@@ -129,6 +137,7 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
         check=Spread(arguments.check_seconds, arguments.check_p99, seconds),
         staleness=config.sampling.staleness,
         publish=arguments.publish_gbs * GIGA,
+        efficiency=arguments.reached,
     )
 
 
@@ -149,6 +158,16 @@ def _number(text: str) -> float:
     if not value >= 0 or math.isinf(value):
         raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
     return value
+
+
+def _shares(text: str) -> Efficiency:
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = []
+    if len(shares) != 3 or not all(0 < share <= 1 for share in shares):
+        raise argparse.ArgumentTypeError(f"{text} is not three shares between 0 and 1, such as 0.5,0.4,0.7")
+    return Efficiency(*shares)
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------
@@ -175,7 +194,7 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
 
 BOTTLENECKS = {
     "samplers": "sampling: more sampler GPUs, shorter completions, or constraints that force tokens",
-    "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or sampling.staleness for a few slow ones",
+    "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or sampling.staleness if few are slow",
     "learner": "the learner: more learner GPUs, fewer tokens in prompts, or no gradient checkpointing if it fits",
     "controller": "the controller: larger calls (batch or group verifiers) share its cost per sample",
     "publication": "publication of weights: LoRA (adapters are small), a faster network, or sampling.staleness = 1",

@@ -82,6 +82,19 @@ def test_what_cannot_be_planned_is_refused(capsys: pytest.CaptureFixture[str], w
     assert said in capsys.readouterr().err
 
 
+def test_what_your_machines_reach_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    usual = said(capsys, f"{NODE} --gpus 8xh100 --cores 512")
+    assert said(capsys, f"{NODE} --gpus 8xh100 --cores 512 --reached 0.5,0.4,0.7") == usual
+    assert "60% (sampling), 30% (learning) and 80%" in said(capsys, f"{NODE} --gpus 8xh100 --reached 0.6,0.3,0.8")
+
+
+@pytest.mark.parametrize("shares", ["0.5", "0.5,0.4,2", "a,b,c"])
+def test_shares_are_three_numbers(capsys: pytest.CaptureFixture[str], shares: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "text", "--reached", shares])
+    assert "three shares" in capsys.readouterr().err
+
+
 def test_a_table_without_its_numbers_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "machines.toml"
     file.write_text("[mine]\nmemory = 80\n")
