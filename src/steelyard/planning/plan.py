@@ -22,6 +22,10 @@ from steelyard.planning.work import Work, decode, prefill, score, update
 
 SAMPLER_SHARE = 0.9
 """Of an accelerator's memory that the sampling engine takes."""
+ROOMY = 0.75
+"""Share of the memory up to which whole copies are preferred to shards."""
+EXCHANGE = 10e-6
+"""Seconds of an exchange between the accelerators of a replica, two a layer."""
 CONTROLLER = 0.5e-3
 """Seconds of the controller for a sample, both ways; ``python -m benchmarks scaling`` measures it."""
 ENOUGH = 1.02
@@ -150,10 +154,6 @@ def plan_memory(run: Run, site: Site) -> Memory:
     return Memory(learner, sharded, own, rows, learner.update + beside, room)
 
 
-ROOMY = 0.75
-"""Share of the memory up to which whole copies are preferred to shards."""
-
-
 def _batch(run: Run, room: float) -> Batch:
     return Batch(
         rows=0,
@@ -212,27 +212,22 @@ def learner_work(run: Run, passes: tuple[float, float]) -> tuple[Work, Work]:
 
 
 def sampling(run: Run, site: Site, rows: int) -> Pipeline:
-    """The pipeline but for the learner. A row reads its own cache, at its average length."""
-    rates = sampling_rates(site.sampling.kind, site.tensor, site.efficiency)
+    """The pipeline but for the learner. Adapters are merged, or served as cheaply; a row reads its own cache."""
+    kind, shape = site.sampling.kind, run.shape
+    rates = sampling_rates(kind, site.tensor, site.efficiency)
+    sampled = replace(run.training, rank=0, base=None)
     context = run.prompt + run.length.mean / 2
-    return pipeline_of(run, rates, context, rows, site)
-
-
-def pipeline_of(run: Run, rates: Rates, context: float, rows: int, site: Site) -> Pipeline:
-    sampled = replace(run.training, rank=0, base=None)  # adapters are merged, or served as cheaply
-    empty = rates.seconds(decode(run.shape, sampled, 0, context))
-    one = rates.seconds(decode(run.shape, sampled, 1, context))
-    kind = site.sampling.kind
-    exchanged = 2 * run.shape.layers * run.training.weight * run.shape.width * (site.tensor > 1) / kind.link
+    none, one = (rates.seconds(decode(shape, sampled, count, context)) for count in (0, 1))
+    exchanges = 2 * shape.layers if site.tensor > 1 else 0
     return Pipeline(
         tasks=run.tasks,
         group=run.group,
         replicas=site.replicas,
         rows=rows,
         length=run.length,
-        prefill=rates.seconds(prefill(run.shape, sampled, 1, run.prompt)),
-        decode=empty + (site.tensor > 1) * 2 * run.shape.layers * EXCHANGE,
-        decode_row=one - empty + exchanged,
+        prefill=rates.seconds(prefill(shape, sampled, 1, run.prompt)),
+        decode=none + exchanges * EXCHANGE,
+        decode_row=one - none + exchanges * sampled.weight * shape.width / kind.link,
         cores=site.cores,
         check=site.check,
         controller=site.controller,
@@ -240,10 +235,6 @@ def pipeline_of(run: Run, rates: Rates, context: float, rows: int, site: Site) -
         publish=0.0,
         staleness=0 if site.samplers is None else site.staleness,
     )
-
-
-EXCHANGE = 10e-6
-"""Seconds of an exchange between the accelerators of a replica, two a layer."""
 
 
 def published_bytes(run: Run) -> float:
