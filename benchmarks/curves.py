@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from benchmarks.result import Cell, shortest
 
@@ -14,9 +15,10 @@ def panels(rows: Sequence[Mapping[str, Cell]], by: str, x: str, ys: Sequence[str
     """One panel for each column ``y`` over ``x``, a line for each value of the column ``by``."""
     names = list(dict.fromkeys(str(row[by]) for row in rows))
     parts = [_panel(rows, by, x, y, names, index * (WIDTH + MARGIN + GAP)) for index, y in enumerate(ys)]
+    starts = accumulate((30 + 7 * len(name) for name in names), initial=MARGIN)
     legend = "".join(
-        f'<text x="{MARGIN + 140 * i}" y="{HEIGHT + 78}" fill="{COLOURS[i]}">— {name}</text>'
-        for i, name in enumerate(names)
+        f'<text x="{start}" y="{HEIGHT + 78}" fill="{colour}">— {name}</text>'
+        for start, colour, name in zip(starts, COLOURS, names, strict=False)
     )
     width = len(ys) * (WIDTH + MARGIN + GAP)
     return (

@@ -144,7 +144,9 @@ def layer_activations(shape: Shape, training: Training, length: int) -> float:
     Two norms (computed in float32) keep their input; attention its queries, keys, values and result; the feed-forward
     layer its gate, its activated gate, its other half and their product. A matrix that is trained keeps its input; one
     with an adapter keeps it in float32, once for each matrix if the model's own precision is another, and the r numbers
-    between A and B. Eager attention keeps the scores of all tokens before, in float32 and in the model's precision.
+    between A and B; the output of B and its scaled copy, in float32, come and go between what stays and leave holes of
+    their size, which an allocator rarely fills, so they count too (measured, not derived). Eager attention keeps the
+    scores of all tokens before, in float32 and in the model's precision.
     """
     size, width, wide = training.weight, shape.width, shape.feed_forward
     inner = shape.heads * shape.head_width
@@ -153,12 +155,10 @@ def layer_activations(shape: Shape, training: Training, length: int) -> float:
     gated = size * 3 * wide
     scores = (4 + size) * shape.heads * length if training.eager else 0
     if not training.rank:
-        inputs = size * (2 * 2 * width + wide)
-    elif size == 4:
-        inputs = 4 * (2 * width + wide) + 4 * 7 * training.rank
-    else:
-        inputs = 4 * (5 * width + inner + wide) + 4 * 7 * training.rank
-    return norms + attention + gated + inputs + scores
+        return norms + attention + gated + scores + size * (2 * 2 * width + wide)
+    inputs = 2 * width + wide if size == 4 else 5 * width + inner + wide
+    outputs = inner + 2 * shape.kv_heads * shape.head_width + 2 * width + 2 * wide
+    return norms + attention + gated + scores + 4 * (inputs + 7 * training.rank + 2 * outputs)
 
 
 def comfortable_tokens(width: int, layers: int, *, adapted: bool, weight: int, memory: int | None = None) -> int:

@@ -70,7 +70,12 @@ def test_a_layer_keeps_what_its_backward_pass_needs() -> None:
 
 
 def test_an_adapter_keeps_inputs_in_float32() -> None:
-    assert layer_activations(DECODER, Training(2, 4), 5) > layer_activations(DECODER, Training(2), 5)
+    norms, attention, feed_forward = 2 * 8 * 4, 4 * 8 * 2, 3 * 20 * 2
+    inputs, outputs = 5 * 8 + 8 + 20, 8 + 2 * 4 + 2 * 8 + 2 * 20
+    expected = norms + attention + feed_forward + 4 * (inputs + 7 * 4 + 2 * outputs)
+    assert layer_activations(DECODER, Training(2, 4), 5) == expected
+    once = layer_activations(DECODER, Training(4, 4), 5)
+    assert once == norms + 2 * (attention + feed_forward) + 4 * (2 * 8 + 20 + 7 * 4 + 2 * outputs)
 
 
 def test_what_both_phases_need_is_added_up() -> None:
