@@ -37,7 +37,7 @@ CHECK = Spread(9.0, 60.0, 60.0)
 """A game's nine seconds, one in a hundred at the time limit."""
 LORA = Training(2, 64, state=2, checkpointing=True)
 FULL = Training(2, checkpointing=True)
-STEPS = 3
+STEPS = 7
 FIRST = "as designed"
 DESIGNS = {
     FIRST: (LORA, {}),

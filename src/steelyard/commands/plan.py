@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     site = replace(site, tensor=arguments.tensor or fewest(work, site))
     if site.tensor > site.sampling.count:
         raise ConfigError(f"--tensor {site.tensor}: there are {site.sampling.count} GPUs that sample")
-    steps = 6 if work.samples < LARGE else 3
+    steps = (6 if work.samples < LARGE else 3) + 2 * site.staleness
     show(stdout(), config, work, site, predict(work, site, steps), steps)
     return 0
 
@@ -182,7 +182,7 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
     )
     _show_memory(console, site, found)
     _show_step(console, work, site, found)
-    cores = cores_needed(found.pipeline, min(steps, 4))
+    cores = cores_needed(found.pipeline, steps)
     enough = "[green]enough[/green]" if cores <= site.cores else "[yellow]too few[/yellow]"
     console.print(
         f"[bold]verifier cores[/bold]  {cores:,} keep the GPUs busy ({site.cores:,} given: {enough}); "

@@ -85,7 +85,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened, over the steps after the first one."""
+    """What happened, after the first steps."""
 
     step: float
     """Seconds from the end of one update to the end of the next."""
@@ -296,8 +296,9 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         steps = [self.done[number] for number in range(self.steps)]
-        later = steps[1:] or steps
-        began = steps[0].updated if len(steps) > 1 else 0.0
+        first = min(self.pipeline.staleness + 1, self.steps - 1)
+        later = steps[first:]
+        began = steps[first - 1].updated if first else 0.0
         capacity = {"samplers": len(self.replicas), "verifiers": self.pipeline.cores}
         total = steps[-1].updated
         full = min(self.pipeline.rows, -(-self.pipeline.samples // len(self.replicas)))
@@ -331,5 +332,7 @@ def _pieces(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
 
 
 def simulate(pipeline: Pipeline, steps: int = 6) -> Outcome:
-    """Run it for so many steps; what is reported leaves out the first, which begins with nothing under way."""
+    """Run it for so many steps. What is reported leaves out the first ones (one more than the staleness): they begin
+    at once with nothing under way, so there should be more than twice as many.
+    """
     return Simulation(pipeline, steps).run()
