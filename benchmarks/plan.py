@@ -57,6 +57,7 @@ PREDICTED = (
 MEMORY = (
     Case("from scratch, all weights", layers=4, width=512, rows=16, tokens=64, kl=0.05, steps=1),
     Case("from scratch, LoRA 16", layers=8, width=512, rows=16, tokens=64, rank=16, kl=0.05, steps=1),
+    Case("from scratch, LoRA 32", layers=6, width=384, rows=16, tokens=64, rank=32, kl=0.05, steps=1),
     Case("SmolLM2-135M, all weights", model=SMOLLM, dtype="bfloat16", rows=16, tokens=64, kl=0.05, steps=1),
     Case("SmolLM2-135M, LoRA 64", model=SMOLLM, dtype="bfloat16", rank=64, rows=16, tokens=64, kl=0.05, steps=1),
 )

@@ -53,7 +53,7 @@ def test_every_case_is_a_configuration(case: Case) -> None:
 def test_no_case_is_fitted_and_predicted() -> None:
     assert not {replace(case, name="") for case in CALIBRATION} & {replace(case, name="") for case in PREDICTED}
     assert len([case for case in PREDICTED if not case.workers]) >= 6
-    assert len(MEMORY) == 4
+    assert len(MEMORY) >= 4
 
 
 @pytest.mark.parametrize("case", [case for case in PREDICTED if not case.workers], ids=lambda case: case.name)
@@ -75,5 +75,5 @@ def test_waiting_checks_hide_behind_sampling_if_they_are_quick() -> None:
 def test_memory_is_held_to_what_was_measured() -> None:
     row = memory_row(MEMORY[0], {**made(MEMORY[0]), "memory": 400 * 2**20})
     assert row["error"] == pytest.approx(float(row["predicted"]) / 400 - 1)
-    assert shape_of(MEMORY[2]).parameters == pytest.approx(134.5e6, rel=1e-3)
+    assert shape_of(MEMORY[-1]).parameters == pytest.approx(134.5e6, rel=1e-3)
     assert set(SAMPLING) | set(LEARNING) == {"calls", "flops", "cache", "logits", "tokens", "activations", "state"}
