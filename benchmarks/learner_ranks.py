@@ -52,11 +52,14 @@ QUICK = [Case("fsdp", False, "8-bit AdamW"), Case("fsdp", True, "AdamW"), Case("
 
 @dataclass(frozen=True)
 class Outcome:
-    """Distances as shares of the change in one process; the rest counts tensors that are not bitwise the same."""
+    """What two ranks, resumed, on one rank and exported, have in common with one process."""
 
     distance: float
+    """Share of the change in one process; the larger of that after five steps on two ranks and of that between two
+    ranks and one rank that took up the checkpoint of two."""
     metrics: float
     resumed: int
+    """From here on: tensors that are not bitwise the same."""
     on_one: int
     exported: int
     idle: int
