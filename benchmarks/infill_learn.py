@@ -283,8 +283,8 @@ SMALL: dict[str, Any] = {
     "judge.warmup_steps": 5,
     "sampling.tasks_per_step": 8,
     "sampling.group_size": 8,
-    "optimiser.lr": 1e-3,
-    "run.steps": 30,
+    "optimiser.lr": 1.5e-3,
+    "run.steps": 40,
 }
 """The quick form's sizes."""
 
@@ -299,7 +299,7 @@ def _quick(progress: Progress) -> Result:
         try:
             judged = build_evaluator(config, trainer.sampler, trainer.pool, tasks_of_split(config, "held_out", 100))
             before = judged.run()
-            train(trainer, 1.0, lambda _, text: progress.update(task, description=text))
+            train(trainer, MINUTES, lambda _, text: progress.update(task, description=text))
             after = judged.run()
         finally:
             trainer.pool.close()

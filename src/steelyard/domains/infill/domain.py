@@ -85,7 +85,8 @@ class Infill:
         return Program(dict(self.weights), self.longest)
 
     def vocabulary(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*SPECIAL_TOKENS, *PLAIN, *self.characters)))
+        """The special tokens of every policy, and characters; a masked one has its mask besides."""
+        return tuple(dict.fromkeys((*SPECIAL_TOKENS[:3], *PLAIN, *self.characters)))
 
     def size(self, split: Split) -> int | None:
         return None if split == "train" else len(self._texts[split])
