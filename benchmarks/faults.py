@@ -20,7 +20,7 @@ from benchmarks.left_behind import descendants, settle_down, zombies
 from benchmarks.misbehaving import EXPECTED, FINE, LIMITS, REWARD
 from benchmarks.process import resident_memory
 from benchmarks.result import Cell, Figure, Result
-from steelyard.types import Verdict
+from steelyard.types import HOLE, Verdict
 from steelyard.verification import Pool, ProcessPool, as_verifier
 from steelyard.verification.processes.descendants import adopt_orphans
 
@@ -40,7 +40,10 @@ def measure(quick: bool, progress: Progress) -> Result:
         *in_processes(QUICK_ITEMS if quick else ITEMS, progress, rows),
         *on_ray(QUICK_RAY_ITEMS if quick else RAY_ITEMS, progress, rows),
         *in_batches(progress),
-        *training(progress),
+        *training(progress, "training", {}, list("bcde")),
+        *training(
+            progress, "fill-in", {"kind": "masked"}, [f"{letter} {HOLE} {HOLE} {HOLE} {HOLE}" for letter in "bcde"]
+        ),
     ]
     return Result("faults", tuple(figures), rows)
 
@@ -100,15 +103,15 @@ def in_batches(progress: Progress) -> list[Figure]:
     return [Figure("in batches: items with a wrong verdict", wrong, "<=", 0)]
 
 
-def training(progress: Progress) -> list[Figure]:
+def training(progress: Progress, name: str, model: dict[str, Any], tasks: list[str]) -> list[Figure]:
     """Ten steps against such a verifier: the run ends, and the policy says more of what is rewarded."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 
-    task = progress.add_task("training", total=STEPS)
+    task = progress.add_task(name, total=STEPS)
     with tempfile.TemporaryDirectory() as folder:
-        config = configs.build(_tables(folder), source="benchmark")
-        trainer = build_trainer(config, Supplied(tasks=list("bcde"), verifier=misbehaving.share_of_a))
+        config = configs.build(_tables(folder, model), source="benchmark")
+        trainer = build_trainer(config, Supplied(tasks=tasks, verifier=misbehaving.share_of_a))
         try:
             rows: list[dict[str, Any]] = []
             for _ in range(STEPS):
@@ -120,10 +123,10 @@ def training(progress: Progress) -> list[Figure]:
     accidents = sum(row.get("pool/workers_lost", 0.0) for row in rows)
     gain = statistics.mean(rewards[-3:]) - statistics.mean(rewards[:3])
     return [
-        Figure("training: steps", len(rows), ">=", STEPS),
-        Figure("training: workers lost on the way", accidents, ">=", 1),
-        Figure("training: gain in reward", gain, ">=", 0.1),
-        Figure("training: processes left after closing", settle_down(0), "<=", 0),
+        Figure(f"{name}: steps", len(rows), ">=", STEPS),
+        Figure(f"{name}: workers lost on the way", accidents, ">=", 1),
+        Figure(f"{name}: gain in reward", gain, ">=", 0.1),
+        Figure(f"{name}: processes left after closing", settle_down(0), "<=", 0),
     ]
 
 
@@ -164,10 +167,11 @@ def _seen(verdict: Verdict) -> misbehaving.Expected:
     return misbehaving.Expected(verdict.status, verdict.cause, verdict.detail)
 
 
-def _tables(folder: str) -> dict[str, Any]:
+def _tables(folder: str, model: dict[str, Any]) -> dict[str, Any]:
     return {
         "run": {"folder": folder, "supplied": ["tasks", "verifier"], "steps": STEPS},
         "model": {
+            **model,
             "device": "cpu",
             "scratch": {"vocabulary": list("abcde"), "layers": 2, "width": 64, "heads": 2, "max_length": 16},
         },

@@ -16,7 +16,7 @@ import numpy as np
 from rich.progress import Progress
 
 from benchmarks.result import Cell, Figure, Result
-from steelyard.types import CutRule, Sample
+from steelyard.types import HOLE, CutRule, Sample
 
 RULES = tuple(
     CutRule(temperature, top_k, top_p, min_p)
@@ -31,17 +31,27 @@ TEXT_PROMPTS = (
     "Name a fruit.",
     "Tell me in one sentence why the sky is blue during the day and why it turns red in the evening.",
 )
+HOLED_PROMPTS = tuple(
+    " ".join(HOLE if place % 3 else word for place, word in enumerate(prompt.split())) for prompt in SCRATCH_PROMPTS
+)
+FILL_STEPS = (1, 3)
 SHARPEN = 2.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
     """Quick: the from-scratch model alone."""
     details: list[dict[str, Cell]] = []
-    task = progress.add_task("from scratch", total=len(RULES) * (1 if quick else 2))
+    task = progress.add_task("from scratch", total=len(RULES) * (len(FILL_STEPS) + (1 if quick else 2)))
     trainer = scratch_trainer()
     scratch = [_row("scratch", rule, trainer, 8, details, progress, task) for rule in RULES]
     figures = [Figure("scratch max |Δ log-prob|", float(np.concatenate(scratch).max()), "<=", 1e-5, "nat")]
     figures += controls(trainer)
+    for steps in FILL_STEPS:
+        progress.update(task, description=f"masked, {steps} steps")
+        filling = masked_trainer(steps)
+        gaps = [_row(f"masked, {steps} steps", rule, filling, 8, details, progress, task) for rule in RULES]
+        name = f"masked in {steps} steps: max |Δ log-prob|"
+        figures.append(Figure(name, float(np.concatenate(gaps).max()), "<=", 1e-5, "nat"))
     if not quick:
         progress.update(task, description="SmolLM2-135M")
         trainer = text_trainer()
@@ -108,13 +118,22 @@ def _with(sample: Sample, **changes: Any) -> Sample:
 
 def scratch_trainer() -> Any:
     """A small transformer whose random weights are enlarged, so that its distributions are far from flat."""
+    return _sharpened(_trainer({"scratch": {"vocabulary": WORDS, "max_length": 128}}, SCRATCH_PROMPTS, 48))
+
+
+def masked_trainer(steps: int) -> Any:
+    """The same for a masked model, which fills two words in three."""
+    model = {"kind": "masked", "scratch": {"vocabulary": WORDS, "max_length": 128}}
+    return _sharpened(_trainer(model, HOLED_PROMPTS, 48, steps), 4 * SHARPEN)
+
+
+def _sharpened(trainer: Any, factor: float = SHARPEN) -> Any:
     import torch
 
-    trainer = _trainer({"scratch": {"vocabulary": WORDS, "max_length": 128}}, SCRATCH_PROMPTS, 48)
     with torch.no_grad():
         for parameter in trainer.policy.model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(SHARPEN)
+                parameter.mul_(factor)
     return trainer
 
 
@@ -125,7 +144,7 @@ def text_trainer() -> Any:
     return _trainer({"path": str(model_folder())}, prompts, 24)
 
 
-def _trainer(model: dict[str, Any], prompts: Sequence[Any], new_tokens: int) -> Any:
+def _trainer(model: dict[str, Any], prompts: Sequence[Any], new_tokens: int, fill_steps: int = 1) -> Any:
     """Two minibatches a step make the learner compute the old log-probs, as it does in training."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
@@ -133,7 +152,7 @@ def _trainer(model: dict[str, Any], prompts: Sequence[Any], new_tokens: int) -> 
     tables = {
         "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
         "model": {**model, "device": "cpu"},
-        "sampling": {"tasks_per_step": len(prompts), "max_new_tokens": new_tokens},
+        "sampling": {"tasks_per_step": len(prompts), "max_new_tokens": new_tokens, "fill_steps": fill_steps},
         "optimiser": {"minibatches": 2},
         "tracking": {"console": False},
     }

@@ -35,6 +35,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "LoRA, adapter off": (LORA, {"carrier": "adapter_off"}),
     "LoRA, EMA adapter": (LORA, {"mode": "ema", "ema_decay": 0.9, "carrier": "adapter"}),
     "LoRA, periodic adapter": (LORA, {"mode": "periodic", "every": 3, "carrier": "adapter"}),
+    "masked in two steps, EMA copy": ({"kind": "masked"}, {"mode": "ema", "ema_decay": 0.9}),
 }
 PRELOAD = ["torch", "transformers", "peft", "steelyard.run", "transformers.models.llama.modeling_llama"]
 
@@ -131,14 +132,19 @@ def live(data: dict[str, Any]) -> None:
 
 
 def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
-    """A tiny policy on the sequences domain, with everything on that has a state."""
+    """A tiny policy on the sequences domain, or if it is masked on fill-in, with everything on that has a state."""
     model, reference = MODES[mode]
-    small = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
+    small: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
+    masked = model.get("kind") == "masked"
+    domain: dict[str, Any] = {"name": "sequences"}
+    if masked:
+        small |= {"max_length": 64, "spaced": False}
+        domain = {"name": "infill", "options": {"longest": 60, "most": 6}}
     return {
         "run": {"folder": str(scratch), "name": name, "steps": steps},
         "model": {"scratch": small, "device": "cpu", "threads": 1, **model},
-        "domain": {"name": "sequences"},
-        "sampling": {"tasks_per_step": 4, "group_size": 4, "max_new_tokens": 4},
+        "domain": domain,
+        "sampling": {"tasks_per_step": 4, "group_size": 4, "max_new_tokens": 8, "fill_steps": 2 if masked else 1},
         "credit": {"refill_dead_groups": 1},
         "loss": {"kl": {"coefficient": 0.05, "adaptive": {"target": 0.01, "horizon": 100}}},
         "reference": reference,

@@ -17,10 +17,12 @@ from steelyard.checkpoint import Store
 from steelyard.constraints.base import pack
 from steelyard.constraints.trail import TrailWriter, members_of
 from steelyard.data import ListSource
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy
+from steelyard.policies.masked import MaskedPolicy
 from steelyard.policies.scratch import Architecture
-from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.base import Decoding, Sampler, SampleRequest
+from steelyard.sampling.fill import FillSampler
 from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import ArtifactTracker, JsonlTracker, Trackers
 from steelyard.training.credit import Credit
@@ -28,7 +30,7 @@ from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollout import LearnerSample
-from steelyard.types import CutRule, Decisions, Sample, SampleKey, SupportTable, Task
+from steelyard.types import HOLE, CutRule, Decisions, Sample, SampleKey, SupportTable, Task
 from steelyard.verification import Blame, Breaker, GuardedPool, InlinePool, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
@@ -36,25 +38,41 @@ WORDS = tuple(str(number) for number in range(13))
 
 SHAPE = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128)
 CPU = PolicyOptions(device="cpu", seed=2)
+KINDS = ("causal", "masked")
+"""The kinds of policies that the core must serve alike."""
 
 
 def tiny_policy(
     *, words: Sequence[str] = WORDS, sharpness: float = 8.0, shape: Architecture = SHAPE, **options: Any
-) -> CausalPolicy:
+) -> Any:
     """A policy whose weights are large enough that its distributions are far from uniform."""
     policy = from_scratch_policy(shape, words, replace(CPU, **options))
+    outer, inner = (3 * sharpness, 32.0) if isinstance(policy, MaskedPolicy) else (sharpness, 4.0)
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():
             if "lora" not in name and parameter.dim() == 2:
-                parameter.mul_(sharpness if "embed" in name or "lm_head" in name else 4.0)
+                parameter.mul_(outer if "embed" in name or "lm_head" in name else inner)
     return policy
 
 
-def tasks(count: int = 3) -> list[Task]:
-    """Prompts of different lengths."""
-    return [
-        Task(f"t{slot}", " ".join(str((slot + place) % 9) for place in range(1 + 2 * slot))) for slot in range(count)
-    ]
+def tasks(count: int = 3, *, holes: bool = False) -> list[Task]:
+    """Prompts of different lengths; with ``holes`` two words in three are to be filled in."""
+    words = [[str((slot + place) % 9) for place in range(1 + 2 * slot)] for slot in range(count)]
+    if holes:
+        words = [[word if place % 3 == 0 else HOLE for place, word in enumerate([*own, "1", "2"])] for own in words]
+    return [Task(f"t{slot}", " ".join(own)) for slot, own in enumerate(words)]
+
+
+def tasks_for(policy: Policy, count: int = 3) -> list[Task]:
+    """Tasks that this kind of policy can do."""
+    return tasks(count, holes=isinstance(policy, MaskedPolicy))
+
+
+def sampler_of(policy: Any, seed: int = 0, steps: int = 2) -> Sampler:
+    """The sampler of this kind of policy; a masked one fills in ``steps``."""
+    if isinstance(policy, MaskedPolicy):
+        return FillSampler(policy, seed=seed, steps=steps)
+    return LocalSampler(policy, seed=seed)
 
 
 def requests(count: int = 4, *, step: int = 0, of: Sequence[Task] | None = None) -> list[SampleRequest]:
@@ -62,11 +80,11 @@ def requests(count: int = 4, *, step: int = 0, of: Sequence[Task] | None = None)
 
 
 def rollout(
-    policy: CausalPolicy, *, count: int = 4, rule: CutRule = CutRule(), length: int = 12, seed: int = 0, step: int = 0
+    policy: Policy, *, count: int = 4, rule: CutRule = CutRule(), length: int = 12, seed: int = 0, step: int = 0
 ) -> list[Sample]:
     """Samples with ragged prompts and lengths, in order of their keys."""
-    sampler = LocalSampler(policy, seed=seed)
-    made = sampler.sample(requests(count, step=step), Decoding(rule, length))
+    sampler = sampler_of(policy, seed)
+    made = sampler.sample(requests(count, step=step, of=tasks_for(policy)), Decoding(rule, length))
     return sorted(made, key=lambda sample: sample.key)
 
 
@@ -121,7 +139,7 @@ def constant(value: float) -> Schedule:
 
 
 def tiny_learner(
-    policy: CausalPolicy,
+    policy: Policy,
     *,
     objective: Objective | None = None,
     optimiser: str = "adamw",
@@ -153,7 +171,7 @@ def tiny_learner(
     )
 
 
-def weights_of(policy: CausalPolicy) -> dict[str, torch.Tensor]:
+def weights_of(policy: Policy) -> dict[str, torch.Tensor]:
     """A copy of all weights."""
     return {name: p.detach().clone() for name, p in policy.model.named_parameters()}
 
@@ -183,7 +201,7 @@ def digit_share(task: Task, text: str) -> float:
 def tiny_trainer(
     folder: Path,
     *,
-    policy: CausalPolicy | None = None,
+    policy: Policy | None = None,
     verifier: Any = digit_share,
     source: Any = None,
     evaluator: Any = None,
@@ -197,8 +215,8 @@ def tiny_trainer(
     settings = {"steps": 3, "tasks_per_step": 2, "group_size": 4, "decoding": Decoding(max_new_tokens=6)} | plan
     return Trainer(
         policy=policy,
-        source=ListSource(tasks(4), shuffle=False) if source is None else source,
-        sampler=LocalSampler(policy, seed=0),
+        source=ListSource(tasks_for(policy, 4), shuffle=False) if source is None else source,
+        sampler=sampler_of(policy),
         pool=GuardedPool(
             InlinePool(as_verifier(verifier), blame),
             Breaker(window=settings["tasks_per_step"] * settings["group_size"]),

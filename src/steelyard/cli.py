@@ -21,6 +21,7 @@ COMMANDS = {
     "init": ("init", "write a small checker with its TOML and tasks, to start from"),
     "check": ("check", "try a checker on a few samples of the base model, before training"),
     "warmstart": ("warmstart", "supervised training on a domain's examples, to start from"),
+    "judge": ("judge", "train a model that tells real things from made ones, as part of a reward"),
     "train": ("train", "train a recipe or a TOML file, or go on with a run"),
     "eval": ("evaluate", "reward, success and pass@k of a run or a model on held-out tasks"),
     "sample": ("sample", "see what a run or a model makes, and what the checker says of it"),

@@ -26,6 +26,9 @@ Message = Mapping[str, str]
 Prompt = str | tuple[Message, ...]
 """A plain string, or chat messages that go through the model's own template."""
 
+HOLE = "\N{WHITE SQUARE}"
+"""In a prompt for a policy that fills in: one token that is to be filled."""
+
 FinishReason = Literal["stop", "length"]
 VerdictStatus = Literal["scored", "rejected", "unscored"]
 
@@ -129,7 +132,8 @@ class Sample:
 
     key: SampleKey
     token_ids: IntArray
-    """Prompt and completion, no padding."""
+    """Prompt and completion, no padding. For fill-in the prompt is the trace: the inputs of the forward passes, each as
+    long as the completion."""
     prompt_length: int
     text: str
     """The completion as text, special tokens left out."""

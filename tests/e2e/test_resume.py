@@ -23,6 +23,10 @@ STEPS = 5
 KL = {"kl": {"coefficient": 0.05}}
 LORA = {"lora": {"rank": 2, "alpha": 8}}
 SCRATCH = {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
+MASKED: dict[str, dict[str, Any]] = {
+    "model": {"kind": "masked", "scratch": {**SCRATCH, "max_length": 64, "spaced": False}},
+    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+}
 
 RUNS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -63,6 +67,26 @@ RUNS: dict[str, dict[str, Any]] = {
     "float16 with loss scaling": {"model": {"autocast": "float16"}},
     "8-bit AdamW": {"optimiser": {"name": "adamw_8bit"}, "model": {"scratch": {**SCRATCH, "width": 64}}},
     "fused AdamW": {"optimiser": {"name": "adamw_fused"}},
+    "masked": {**MASKED},
+    "masked, three steps, EMA, several updates, cuts, evaluation": {
+        **MASKED,
+        "loss": KL,
+        "reference": {"mode": "ema", "ema_decay": 0.8},
+        "sampling": {"fill_steps": 3, "temperature": 0.9, "top_p": 0.95},
+        "optimiser": {"epochs": 2, "minibatches": 2},
+        "evaluate": {"every": 2, "tasks": 3},
+    },
+    "masked, lora, second adapter": {
+        **MASKED,
+        "loss": KL,
+        "model": {**MASKED["model"], **LORA},
+        "reference": {"carrier": "adapter"},
+    },
+    "masked, warm start and judge": {
+        **MASKED,
+        "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
+        "judge": {"examples": 16, "batch": 8, "warmup_steps": 1},
+    },
 }
 
 
@@ -78,7 +102,7 @@ def config_of(tables: dict[str, Any], folder: Path, **checkpoint: Any) -> config
         "evaluate": {"every": 0},
     }
     for name, table in tables.items():
-        plain[name] = {**plain.get(name, {}), **table}
+        plain[name] = {**({} if name == "domain" else plain.get(name, {})), **table}
     return configs.build(plain, source="test")
 
 

@@ -22,7 +22,7 @@ from steelyard.cluster.connection import LOCAL, Connection
 from steelyard.cluster.rank import BuildLearner, LearnerRank
 from steelyard.cluster.ranks import Sharding
 from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.policies.sharding import Which
 from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
 from steelyard.training.rollout import LearnerSample
@@ -41,7 +41,7 @@ class RankGroup:
     ``mirror`` is a policy in this process that samples and finds supports; it gets the weights after every step.
     """
 
-    def __init__(self, rule: UpdateRule, *, kl_in_reward: bool = False, mirror: CausalPolicy | None = None) -> None:
+    def __init__(self, rule: UpdateRule, *, kl_in_reward: bool = False, mirror: Policy | None = None) -> None:
         self.rule, self.kl_in_reward, self.mirror = rule, kl_in_reward, mirror
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
@@ -126,7 +126,7 @@ class LearnerGroup(RankGroup):
         kl_in_reward: bool = False,
         sharding: Sharding = "fsdp",
         offload: bool = False,
-        mirror: CausalPolicy | None = None,
+        mirror: Policy | None = None,
         address: str = LOCAL,
         gpus: bool = False,
         seconds: float = 1800.0,

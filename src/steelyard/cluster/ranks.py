@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.policies.reference import Reference
 from steelyard.policies.sharding import replicate, shard
 from steelyard.training.ranks import Ranks
@@ -34,7 +34,7 @@ class GroupRanks(Ranks):
     def grouped(self) -> bool:
         return True
 
-    def shard(self, policy: CausalPolicy, reference: Reference | None) -> None:
+    def shard(self, policy: Policy, reference: Reference | None) -> None:
         if self.sharding == "ddp":
             self._replica = replicate(policy)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import get_args
 
 from rich.console import Console
@@ -11,14 +12,18 @@ from rich.rule import Rule
 from rich.text import Text
 
 from steelyard.commands.groups import UNJUDGED, sample_groups
-from steelyard.commands.screen import positive, stdout
-from steelyard.commands.target import add_target, resolve
-from steelyard.commands.things import json_object
-from steelyard.domains.base import Split
+from steelyard.commands.screen import positive, stdout, tell
+from steelyard.commands.target import Target, add_target, resolve
+from steelyard.commands.things import json_object, write_file
+from steelyard.domains.base import Pieced, Split
+from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.shown import printable, prompt_text
 from steelyard.types import Group, Prompt, Task, Verdict
+
+STYLES = {"given": "", "right": "bold green", "made": "bold yellow"}
+"""What was there, what is as in the original, and what is the policy's own."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
     parser.add_argument("--prompt", metavar="TEXT", help="a prompt of yours instead of tasks")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message")
+    parser.add_argument("--page", metavar="FILE", help="of a run that fills in: write what it showed as .html instead")
     parser.add_argument("--spec", metavar="JSON", help="with --prompt: the columns that the checker needs")
 
 
@@ -36,11 +42,14 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     if own is None and "tasks" in target.config.run.supplied:
         raise ConfigError(f"{arguments.target} is no run: give a --prompt, or a --recipe with tasks")
+    domain = _pieced(target)
+    if arguments.page is not None:
+        return _write_page(target, domain, Path(arguments.page))
     tasks = [] if own is None else [own]
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks)
     console = stdout()
     for group in groups:
-        _show(console, opened.label, group)
+        _show(console, opened.label, group, domain)
     if own is not None and arguments.spec is None and _wants_columns(groups):
         hint = """The checker wants columns that a prompt alone does not have: --spec '{"answer": "…"}'"""
         console.print(hint, style="dim", markup=False)
@@ -61,10 +70,31 @@ def _wants_columns(groups: Sequence[Group]) -> bool:
     return all(verdict.cause == "exception" for verdict in verdicts)
 
 
-def _show(console: Console, label: str, group: Group) -> None:
+def _pieced(target: Target) -> Pieced | None:
+    """The domain, if it can tell what the policy made from what was there."""
+    table = target.config.domain
+    domain = None if table is None else make_domain(table.name, **table.options)
+    return domain if isinstance(domain, Pieced) else None
+
+
+def _write_page(target: Target, domain: Pieced | None, path: Path) -> int:
+    from steelyard.commands.page import page, read_shown
+
+    if target.run is None or domain is None:
+        raise ConfigError("--page shows what a run filled in while it trained: give a run of a domain that fills in")
+    write_file(path, page(f"{target.run}: fills over training", read_shown(target.run), domain).encode())
+    tell(f"wrote {path}")
+    return 0
+
+
+def _show(console: Console, label: str, group: Group, domain: Pieced | None) -> None:
+    """The prompt and its samples; fills are ranked, with the policy's own part in colour."""
     console.print(Rule(Text(f"{label} · task {group.task.id}", style="bold"), align="left"))
     console.print(Text(printable(prompt_text(group.task.prompt)), style="dim"))
-    for number, (sample, verdict) in enumerate(zip(group.samples, group.verdicts, strict=True), start=1):
+    judged = list(zip(group.samples, group.verdicts, strict=True))
+    if domain is not None:
+        judged.sort(key=lambda pair: (not pair[1].counts, -pair[1].reward, pair[0].key))
+    for number, (sample, verdict) in enumerate(judged, start=1):
         head = Text(f"\n{number}  ", style="bold")
         if verdict.cause != UNJUDGED:
             colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
@@ -72,7 +102,13 @@ def _show(console: Console, label: str, group: Group) -> None:
         if sample.finish == "length":
             head.append("  (cut off at the length limit)", style="dim")
         console.print(head)
-        console.print(Text(printable(sample.text) or "(empty)"))
+        console.print(_text(group.task, sample.text, domain))
+
+
+def _text(task: Task, text: str, domain: Pieced | None) -> Text:
+    if domain is None or not text:
+        return Text(printable(text) or "(empty)")
+    return Text.assemble(*((printable(piece.text), STYLES[piece.kind]) for piece in domain.pieces(task, text)))
 
 
 def _one_line(verdict: Verdict) -> str:

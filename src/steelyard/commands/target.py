@@ -17,7 +17,7 @@ from steelyard.errors import CheckpointError, ConfigError
 from steelyard.folders import NAMED_BY, read_run
 
 if TYPE_CHECKING:
-    from steelyard.policies.causal import CausalPolicy
+    from steelyard.policies.base import Policy
 
 START = "start"
 
@@ -35,7 +35,7 @@ class Target:
 class Opened(NamedTuple):
     """A model with its weights."""
 
-    policy: CausalPolicy
+    policy: Policy
     label: str
     """What to call it."""
     step: int | None

@@ -20,17 +20,18 @@ from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.constraint import build_constraint, check_budgets
+from steelyard.compose.judge import own_judge, require_judge
 from steelyard.compose.pictures import build_picture
-from steelyard.compose.sampling import build_sampler
+from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
-from steelyard.compose.warmstart import beginning_with, clear_own, copy_warm_start, make_warm_start, own_folder
+from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, make_warm_start, own_folder
 from steelyard.config import Config, ScheduleConfig
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
 from steelyard.errors import CheckpointError, ConfigError
 from steelyard.folders import require_free, run_folder
 from steelyard.policies.adapters import Lora
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
 from steelyard.policies.scratch import Architecture
@@ -84,9 +85,9 @@ IMPORTANCE_CAP = 2.0
 # --- policy ----------------------------------------------------------------------------------------------------------
 
 
-def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
+def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
     """The policy at the start of the run, with its constraint."""
-    policy = supplied.model if isinstance(supplied.model, CausalPolicy) else build_model(config)
+    policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config)
     constraint = build_constraint(config, policy, supplied)
     policy.constraint = policy.constraint if constraint is None else constraint
     return policy
@@ -94,25 +95,33 @@ def build_policy(config: Config, supplied: Supplied = NOTHING) -> CausalPolicy:
 
 def begun(config: Config) -> Config:
     """The configuration that the first step begins from: after a [warmstart], which is made unless it is there, its
-    model is what came out of it.
+    model is what came out of it. A [judge] is trained against that model.
     """
+    started = _after_warm_start(config)
+    if config.judge is not None and not own_judge(config).is_dir():
+        require_judge(started, build_policy(started))
+    return started
+
+
+def _after_warm_start(config: Config) -> Config:
     warmstart = config.warmstart
     if warmstart is None:
         return config
     own = own_folder(config)
     if not own.is_dir() and warmstart.folder is not None:
-        copy_warm_start(Path(warmstart.folder), own)
+        copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
     elif not own.is_dir():
         make_warm_start(config, warmstart, build_policy(config), own)
     return beginning_with(config, own)
 
 
-def build_model(config: Config) -> CausalPolicy:
+def build_model(config: Config) -> Policy:
     """The policy that the configuration names, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
     model, lora = config.model, config.model.lora
     options = PolicyOptions(
+        kind=model.kind,
         dtype=model.dtype,
         autocast=model.autocast,
         device=model.device,
@@ -137,7 +146,7 @@ def build_model(config: Config) -> CausalPolicy:
     return from_scratch_policy(Architecture(**shape), words, options, spaced=scratch.spaced)
 
 
-def build_reference_of(config: Config, policy: CausalPolicy) -> Reference | None:
+def build_reference_of(config: Config, policy: Policy) -> Reference | None:
     """The reference, if KL is used at all."""
     kl, reference = config.loss.kl, config.reference
     if not kl.coefficient.ever_positive and kl.adaptive is None:
@@ -263,7 +272,7 @@ def schedule(table: ScheduleConfig, steps: int) -> Schedule:
     return Schedule(table.kind, table.start, table.end or 0.0, table.steps or steps, table.warmup)
 
 
-def build_rule(config: Config, policy: CausalPolicy) -> UpdateRule:
+def build_rule(config: Config, policy: Policy) -> UpdateRule:
     optimiser, loss = config.optimiser, config.loss
     return UpdateRule(
         epochs=optimiser.epochs,
@@ -277,9 +286,7 @@ def build_rule(config: Config, policy: CausalPolicy) -> UpdateRule:
     )
 
 
-def build_learner(
-    config: Config, policy: CausalPolicy, quarantine: Path | None = None, ranks: Ranks = ALONE
-) -> Learner:
+def build_learner(config: Config, policy: Policy, quarantine: Path | None = None, ranks: Ranks = ALONE) -> Learner:
     """The learner with its reference, optimiser and objective, by itself or as one of several ranks."""
     loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
     reference, rule = build_reference_of(config, policy), build_rule(config, policy)
@@ -315,19 +322,13 @@ def build_learner(
     )
 
 
-def build_any_learner(config: Config, policy: CausalPolicy, quarantine: Path) -> AnyLearner:
+def build_any_learner(config: Config, policy: Policy, quarantine: Path) -> AnyLearner:
     """The learner in this process, or with [cluster.learners] a group of ranks whose weights ``policy`` mirrors."""
     if config.cluster.learners is None:
         return build_learner(config, policy, quarantine)
     from steelyard.compose.ranks import build_learner_group
 
     return build_learner_group(config, policy, quarantine)
-
-
-def build_decoding(config: Config) -> Decoding:
-    sampling = config.sampling
-    rule = CutRule(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
-    return Decoding(rule, sampling.max_new_tokens, sampling.supports)
 
 
 def build_evaluator(
@@ -416,7 +417,8 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
     require_free(folder)
-    clear_own(config)
+    clear_own(own_folder(config), config.warmstart)
+    clear_own(own_judge(config), config.judge)
     trainer = build_trainer(begun(config), supplied)
     folder.mkdir(parents=True, exist_ok=True)
     about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}

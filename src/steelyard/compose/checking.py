@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
+from steelyard.compose.judge import with_judge
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError, VerifierError
@@ -121,7 +122,7 @@ def _checker(config: Config, supplied: Supplied) -> Verifier:
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
-        return domain.verifier()
+        return with_judge(domain.verifier(), config)
     if verify.verifier is not None:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)

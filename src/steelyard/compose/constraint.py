@@ -15,13 +15,18 @@ from steelyard.constraints.base import Constraint
 from steelyard.constraints.grammar import GrammarConstraint, PerTask
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.errors import ConfigError, VerifierError
+from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.types import Task
 from steelyard.verification import load_function
 
 
-def build_constraint(config: Config, policy: CausalPolicy, supplied: Supplied = NOTHING) -> Constraint | None:
-    """What samples must look like: handed over, named by the configuration, or the domain's own automaton."""
+def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> Constraint | None:
+    """What samples must look like: handed over, named by the configuration, or the domain's own automaton; a policy
+    that does not write from left to right has none.
+    """
+    if not isinstance(policy, CausalPolicy):
+        return None
     table, given = config.constraint, supplied.constraint
     if isinstance(given, Constraint):
         return given

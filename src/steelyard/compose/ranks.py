@@ -9,7 +9,7 @@ from steelyard import compose
 from steelyard.cluster.learners import LearnerGroup
 from steelyard.config import Config
 from steelyard.errors import ConfigError
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.quiet import quiet_engines
 from steelyard.training.learner import Learner
 from steelyard.training.ranks import Ranks
@@ -22,7 +22,7 @@ def build_rank(config: Config, quarantine: Path, ranks: Ranks) -> Learner:
         return compose.build_learner(config, policy, quarantine if ranks.rank == 0 else None, ranks)
 
 
-def build_learner_group(config: Config, policy: CausalPolicy, quarantine: Path) -> LearnerGroup:
+def build_learner_group(config: Config, policy: Policy, quarantine: Path) -> LearnerGroup:
     """The group of [cluster.learners]; ``policy`` samples in this process and mirrors the weights."""
     learners = config.cluster.learners
     if learners is None:

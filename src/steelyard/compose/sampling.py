@@ -1,4 +1,4 @@
-"""The sampler that the configuration names, with the policy's weights."""
+"""The sampler that the configuration names, with the policy's weights, and how it draws."""
 
 from __future__ import annotations
 
@@ -13,15 +13,44 @@ from peft import PeftModel
 from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.constraints.base import Constraint
+from steelyard.errors import ConfigError
 from steelyard.policies import adapters
+from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.codec import Codec
-from steelyard.sampling.base import Sampler
+from steelyard.policies.masked import MaskedPolicy
+from steelyard.sampling.base import Decoding, Sampler
+from steelyard.sampling.fill import FillSampler
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.twin import TwinSampler
+from steelyard.types import CutRule
 
 
-def build_sampler(config: Config, policy: CausalPolicy) -> Sampler:
+def build_decoding(config: Config) -> Decoding:
+    sampling = config.sampling
+    rule = CutRule(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+    return Decoding(rule, sampling.max_new_tokens, sampling.supports)
+
+
+def build_sampler(config: Config, policy: Policy) -> Sampler:
+    """The sampler for the kind of policy."""
+    if isinstance(policy, MaskedPolicy):
+        return _fill_sampler(config, policy)
+    if isinstance(policy, CausalPolicy):
+        return _causal_sampler(config, policy)
+    raise ConfigError(f"there is no sampler for {type(policy).__name__}")
+
+
+def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
+    sampling = config.sampling
+    if sampling.fill_order == "confidence":
+        raise ConfigError("sampling.fill_order = 'confidence': the order must not depend on the model")
+    return FillSampler(
+        policy, seed=config.run.seed, steps=sampling.fill_steps, order=sampling.fill_order, max_rows=sampling.max_rows
+    )
+
+
+def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
     """vLLM beside the policy, or the policy itself; a twin of it if sampling goes on while the policy learns."""
     sampling = config.sampling
     if sampling.engine == "local":

@@ -14,11 +14,11 @@ from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.compose.supplied import build_domain
-from steelyard.config import Config, WarmstartConfig
+from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.domains.base import Exemplary
 from steelyard.errors import ConfigError
 from steelyard.folders import run_folder
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.tracking.bars import counting
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.optimisers import build_optimiser
@@ -33,22 +33,21 @@ def own_folder(config: Config) -> Path:
     return run_folder(config) / "warmstart"
 
 
-def clear_own(config: Config) -> None:
+def clear_own(own: Path, table: WarmstartConfig | JudgeConfig | None) -> None:
     """Before a new run: what an attempt that never became a run left there may have had other settings."""
-    warmstart, own = config.warmstart, own_folder(config)
-    if warmstart is not None and (warmstart.folder is None or Path(warmstart.folder).resolve() != own.resolve()):
+    if table is not None and (table.folder is None or Path(table.folder).resolve() != own.resolve()):
         shutil.rmtree(own, ignore_errors=True)
 
 
-def copy_warm_start(named: Path, own: Path) -> None:
-    """The warm start that is named becomes the run's own, which can then be moved and resumed by itself."""
+def copy_model(named: Path, own: Path, key: str, command: str) -> None:
+    """A model that is named becomes the run's own, which can then be moved and resumed by itself."""
     if not any((named / file).is_file() for file in ("config.json", "adapter_config.json")):
         what = "is no model folder" if named.is_dir() else "is not there"
-        raise ConfigError(f"warmstart.folder: {named} {what}; make it with `steelyard warmstart`, or leave it out")
-    _beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
+        raise ConfigError(f"{key}: {named} {what}; make it with `{command}`, or leave it out")
+    written_beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
 
 
-def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: CausalPolicy, folder: Path) -> float:
+def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path) -> float:
     """Train ``policy``, which is fresh, on the domain's examples, and save it; gives the loss in nats a token, over the
     last tenth.
     """
@@ -65,7 +64,7 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: CausalPo
         for metrics in warm_start(learner, examples, steps=steps, batch=warmstart.batch):
             losses.append(loss_of(metrics))
             advance(f"{losses[-1]:.3f} nat a token")
-    _beside(folder, policy.save_pretrained)
+    written_beside(folder, policy.save_pretrained)
     return statistics.mean(losses[-max(1, steps // 10) :])
 
 
@@ -80,7 +79,7 @@ def beginning_with(config: Config, folder: Path) -> Config:
     return configs.build(data, source="warmstart")
 
 
-def _beside(folder: Path, write: Callable[[Path], object]) -> None:
+def written_beside(folder: Path, write: Callable[[Path], object]) -> None:
     """Written beside its place and then moved into it, so that what is there is whole."""
     beside = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(beside, ignore_errors=True)
@@ -89,7 +88,7 @@ def _beside(folder: Path, write: Callable[[Path], object]) -> None:
     beside.rename(folder)
 
 
-def _learner(config: Config, warmstart: WarmstartConfig, policy: CausalPolicy, steps: int) -> Learner:
+def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: int) -> Learner:
     """Only the learning rate is the warm start's own; the rest is the run's."""
     optimiser = config.optimiser
     nothing = Schedule("constant", 0.0)

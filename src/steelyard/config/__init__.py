@@ -9,6 +9,7 @@ from __future__ import annotations
 from steelyard.config.base import ScheduleConfig
 from steelyard.config.cluster import ClusterConfig, SamplersConfig
 from steelyard.config.constraint import ConstraintConfig
+from steelyard.config.judge import JudgeConfig
 from steelyard.config.loading import build, dump, load, read_recipe, recipes
 from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
 from steelyard.config.model import LoraConfig, ModelConfig, ReferenceConfig, ScratchConfig
@@ -30,6 +31,7 @@ __all__ = [
     "DomainConfig",
     "EntropyConfig",
     "EvaluateConfig",
+    "JudgeConfig",
     "Key",
     "KlConfig",
     "LengthPenaltyConfig",

@@ -12,7 +12,9 @@ from steelyard.config.base import Section
 class ScratchConfig(Section):
     """A small transformer with random weights and a vocabulary of its own."""
 
-    architecture: Literal["llama"] = Field(default="llama", description="Architecture, as transformers names it.")
+    architecture: Literal["llama", "modernbert"] | None = Field(
+        default=None, description="Architecture, as transformers names it; empty: llama, for kind masked modernbert."
+    )
     layers: int = Field(default=4, description="Transformer blocks.", ge=1)
     width: int = Field(default=256, description="Hidden width.", ge=8)
     heads: int = Field(default=4, description="Attention heads.", ge=1)
@@ -45,7 +47,10 @@ class LoraConfig(Section):
 
 
 class ModelConfig(Section):
-    path: str | None = Field(default=None, description="Hub id or folder of a causal language model.", min_length=1)
+    kind: Literal["causal", "masked"] = Field(
+        default="causal", description="A causal language model writes on, a masked one fills holes in a text."
+    )
+    path: str | None = Field(default=None, description="Hub id or folder of a language model.", min_length=1)
     scratch: ScratchConfig | None = Field(default=None, description="Train a small model from random weights instead.")
     dtype: Literal["float32", "bfloat16", "float16"] = Field(default="float32", description="Type of the weights.")
     autocast: Literal["bfloat16", "float16"] | None = Field(

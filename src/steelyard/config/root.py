@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, model_validator
 from steelyard.config.base import Section
 from steelyard.config.cluster import ClusterConfig
 from steelyard.config.constraint import ConstraintConfig
+from steelyard.config.judge import JudgeConfig
 from steelyard.config.loss import LossConfig, OptimiserConfig
 from steelyard.config.model import ModelConfig, ReferenceConfig
 from steelyard.config.problems import config_error
@@ -29,6 +30,10 @@ class Config(Section):
     domain: DomainConfig | None = Field(default=None, description="A domain, instead of tasks and verifier.")
     warmstart: WarmstartConfig | None = Field(
         default=None, description="Supervised training on the domain's examples before the first step."
+    )
+    judge: JudgeConfig | None = Field(
+        default=None,
+        description="A model that learns to tell real things from made ones, and judges beside the domain.",
     )
     verify: VerifyConfig = Field(default=VerifyConfig(), description="Who checks the samples.")
     constraint: ConstraintConfig | None = Field(default=None, description="What every sample must look like.")

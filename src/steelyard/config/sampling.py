@@ -40,7 +40,9 @@ class VllmConfig(Section):
 class SamplingConfig(Section):
     tasks_per_step: int = Field(default=8, description="Tasks drawn per step.", ge=1)
     group_size: int = Field(default=16, description="Samples per task.", ge=1)
-    max_new_tokens: int = Field(default=64, description="Longest completion, in tokens.", ge=1)
+    max_new_tokens: int = Field(
+        default=64, description="Longest completion, in tokens; of a masked model the most holes of a text.", ge=1
+    )
     temperature: float = Field(default=1.0, description="Divides the logits.", ge=0)
     top_k: int = Field(default=0, description="Keep the k most likely tokens; 0 keeps all.", ge=0)
     top_p: float = Field(
@@ -57,6 +59,12 @@ class SamplingConfig(Section):
         default=0,
         description="Sample ahead of the learner, at most so many versions behind; 0: in turn, with exact resume.",
         ge=0,
+    )
+    fill_steps: int = Field(
+        default=1, description="Of a masked model: forward passes in which the holes are filled, part by part.", ge=1
+    )
+    fill_order: Literal["random", "left_to_right", "confidence"] = Field(
+        default="random", description="Of a masked model, with several steps: which holes come first."
     )
     max_rows: int = Field(default=256, description="Sequences decoded at once.", ge=1)
     engine: Literal["local", "vllm"] = Field(

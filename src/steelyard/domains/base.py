@@ -57,6 +57,21 @@ class Exemplary(Protocol):
         ...
 
 
+class Piece(NamedTuple):
+    """A run of what a policy made."""
+
+    text: str
+    kind: Literal["given", "right", "made"]
+    """It was there before, it is what somebody would have put there, or it is the policy's own."""
+
+
+@runtime_checkable
+class Pieced(Protocol):
+    """A domain in whose texts the policy's own part can be told from what was there."""
+
+    def pieces(self, task: Task, text: str) -> list[Piece]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """A thing to look at, as a file holds it (``Workshop.plain``)."""

@@ -15,6 +15,7 @@ from steelyard.errors import ConfigError
 GROUP = "steelyard.domains"
 BUILT_IN = {
     "bricks": "steelyard.domains.bricks.domain:Bricks",
+    "infill": "steelyard.domains.infill:Infill",
     "sequences": "steelyard.domains.sequences:Sequences",
 }
 

@@ -26,22 +26,22 @@ class Lora:
     alpha: float = 32
     targets: str | Sequence[str] = "all-linear"
 
-    def peft_config(self) -> LoraConfig:
+    def peft_config(self, *, causal: bool = True) -> LoraConfig:
         targets = self.targets if isinstance(self.targets, str) else list(self.targets)
         return LoraConfig(
             r=self.rank,
             lora_alpha=self.alpha,  # pyright: ignore[reportArgumentType] - a fraction is fine
             target_modules=targets,
             lora_dropout=0.0,
-            task_type=TaskType.CAUSAL_LM,
+            task_type=TaskType.CAUSAL_LM if causal else None,
         )
 
 
-def add_adapter(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
+def add_adapter(model: PreTrainedModel, lora: Lora, seed: int, *, causal: bool = True) -> PeftModel:
     """A fresh adapter drawn from ``seed``; its B is 0, so the model starts as its base."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return get_peft_model(model, lora.peft_config())
+        return get_peft_model(model, lora.peft_config(causal=causal))
 
 
 def open_adapter(model: PreTrainedModel, folder: Path | str) -> PeftModel:

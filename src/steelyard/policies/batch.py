@@ -45,7 +45,7 @@ class Batch:
     """Rows to run through the model and the decisions to score on them."""
 
     input_ids: Tensor
-    """``[B, T]``, padded on the right: a causal model needs no attention mask for that."""
+    """``[B, T]``, padded on the right: a causal model needs no attention mask for that, others have ``length_B``."""
     length_B: Tensor
     row_N: Tensor
     column_N: Tensor
@@ -92,6 +92,39 @@ def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
         column_N=torch.from_numpy(position_N - 1),
         token_N=torch.from_numpy(token_N),
         sample_N=torch.from_numpy(row_N.copy()),
+        temperature_N=torch.from_numpy(temperature_N).to(torch.float32),
+        supports=collate_supports(samples),
+    )
+
+
+def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
+    """Rows of a masked model: the inputs of the samples' forward passes, equal ones once. The distribution of a token
+    is read off at its own place.
+    """
+    if not samples:
+        raise PolicyError("cannot collate an empty list of samples")
+    numbers: dict[bytes, int] = {}
+    rows: list[np.ndarray] = []
+    row_N: list[int] = []
+    for sample in samples:
+        width, own = len(sample.completion_ids), dict[int, int]()
+        for forward in sample.decisions.forward_N.tolist():
+            if forward not in own:
+                row = sample.token_ids[forward * width : (forward + 1) * width]
+                own[forward] = numbers.setdefault(row.tobytes(), len(rows))
+                rows += [row] * (own[forward] == len(rows))
+            row_N.append(own[forward])
+    counts = [len(sample.decisions) for sample in samples]
+    column_N = np.concatenate([sample.decisions.position_N - sample.prompt_length for sample in samples])
+    token_N = np.concatenate([sample.token_ids[sample.decisions.position_N] for sample in samples]).astype(np.int64)
+    temperature_N = np.repeat([sample.decisions.rule.temperature for sample in samples], counts)
+    return Batch(
+        input_ids=pad_rows(rows, pad_id),
+        length_B=torch.tensor([len(row) for row in rows]),
+        row_N=torch.tensor(row_N),
+        column_N=torch.from_numpy(column_N.astype(np.int64)),
+        token_N=torch.from_numpy(token_N),
+        sample_N=torch.from_numpy(np.repeat(np.arange(len(samples)), counts)),
         temperature_N=torch.from_numpy(temperature_N).to(torch.float32),
         supports=collate_supports(samples),
     )

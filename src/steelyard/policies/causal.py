@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
-from steelyard.planning.memory import comfortable_chunk, comfortable_tokens
-from steelyard.policies import adapters, cuts, device, weights
+from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch, collate_causal
 from steelyard.policies.codec import Codec
-from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
-from steelyard.types import CutRule, Prompt, Sample
-
-Pass = Callable[..., Any]
-"""``(work, *arguments) -> work(*arguments)``, with all weights at hand meanwhile."""
+from steelyard.types import Decisions, Prompt, Sample, SampleKey, Task
 
 
-def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    """A pass of a model whose weights are all in this process."""
-    return work(*arguments)
-
-
-class CausalPolicy:
+class CausalPolicy(Policy):
     """Any ``AutoModelForCausalLM``, plain or with a PEFT adapter.
 
     The body (everything up to the last hidden state) and the head (hidden state to logits) are called apart, so that
@@ -44,36 +32,10 @@ class CausalPolicy:
         chunk: int | None = None,
         attention: tuple[str, str] | None = None,
     ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.autocast_dtype = autocast
-        self.attention = attention
-        """Attention kernels for sampling and for scoring and updates; None: leave the model's own."""
-        self.constraint: Constraint | None = None
-        """What samples must look like. It is part of the policy: sampled under it, and scored on the same supports."""
-        self.one_pass: Pass = at_once
-        """Runs body and head as one forward pass; a sharded model gathers its weights around it."""
-        self.give_back: Callable[[], None] = lambda: None
-        self.runs_on: torch.device | None = None
-        """Where it computes, if its weights rest elsewhere."""
-        base = adapters.base_model(model)
-        self.body: nn.Module = base.get_decoder()
-        self._output: Any = base.get_output_embeddings()
-        self._config = base.config
-        self._base = base
-        self.chunk = chunk or self._comfortable_chunk()
-        silence_dropout(model)
+        super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention)
+        self.body = self._base.get_decoder()
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
         self._check_head()
-
-    @property
-    def base(self) -> Any:
-        """The transformers model, under an adapter or not."""
-        return self._base
-
-    @property
-    def device(self) -> torch.device:
-        return self._output.weight.device if self.runs_on is None else self.runs_on
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -89,25 +51,6 @@ class CausalPolicy:
         return self._any_end() if own is None else int(own)
 
     @property
-    def vocabulary(self) -> int:
-        """How many logits there are; a model may have more than its tokenizer has tokens."""
-        return self._output.weight.shape[0]
-
-    @property
-    def attention_kernel(self) -> str:
-        """The attention implementation in use now, as transformers names it."""
-        return self._config._attn_implementation
-
-    @property
-    def needs_loss_scaling(self) -> bool:
-        """Whether gradients pass through float16, in which small ones vanish."""
-        return torch.float16 in (self.autocast_dtype, self._output.weight.dtype)
-
-    def precision(self):
-        """Context of mixed precision, or nothing."""
-        return device.autocast(self.device, self.autocast_dtype)
-
-    @property
     def codec(self) -> Codec:
         """The policy's texts and ids, without its weights."""
         return Codec(self.tokenizer, self.end_ids, self.vocabulary)
@@ -120,30 +63,17 @@ class CausalPolicy:
         """Token ids of a completion with its end, as the policy would have to write it."""
         return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
 
-    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
-
-    def token_starts(self, sample: Sample) -> np.ndarray:
-        """Offset in ``sample.text`` at which the token of each decision starts."""
-        ids = sample.completion_ids
-        offsets = sample.decisions.position_N - sample.prompt_length
-        return np.asarray([len(self.decode(ids[:offset])) for offset in offsets], np.int64)
+    def given(self, task: Task, text: str, key: SampleKey) -> Sample:
+        """The text as if the policy had drawn every token of it, the end included, from the whole vocabulary."""
+        prompt, answer = self.encode(task.prompt), self.encode_answer(text)
+        token_ids = np.concatenate([prompt, answer])
+        position_N = np.arange(len(prompt), len(token_ids), dtype=np.int32)
+        forward_N = np.arange(len(answer), dtype=np.int32)
+        decisions = Decisions(position_N, forward_N, np.zeros(len(answer), np.float32))
+        return Sample(key, token_ids, len(prompt), text, "stop", decisions)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         return collate_causal(samples, self.pad_id).to(self.device)
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states, with the scaling or soft cap some architectures apply to them."""
-        with self.precision():
-            logits = self._output(hidden)
-        config = self._config
-        if (scale := getattr(config, "logit_scale", None)) is not None:
-            logits = logits * scale
-        if (divisor := getattr(config, "logits_scaling", None)) is not None:
-            logits = logits / divisor
-        if (cap := getattr(config, "final_logit_softcapping", None)) is not None:
-            logits = torch.tanh(logits / cap) * cap
-        return logits
 
     def hidden(self, batch: Batch) -> Tensor:
         """Last hidden state at every decision, ``[N, D]``."""
@@ -151,77 +81,6 @@ class CausalPolicy:
             states_BTD = self.body(input_ids=batch.input_ids, use_cache=False).last_hidden_state
         flat_N = batch.row_N * batch.input_ids.shape[1] + batch.column_N
         return states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, flat_N)
-
-    def evaluate(self, batch: Batch, reference: Any = None) -> Scores:
-        """Log-prob and entropy of every decision on its support, and the exact KL to ``reference`` if given."""
-        return Scores(*self.one_pass(self._evaluate, batch, reference))
-
-    def _evaluate(self, batch: Batch, reference: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The scores as plain tensors, which is what sharding looks for in the output of a pass."""
-        reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
-        hidden_ND = self.hidden(batch)
-        job = ScoringJob(batch, self.head, self.chunk, reference_head, reference_hidden_ND)
-        scores = score_decisions(job, hidden_ND, list(self._output.parameters()))
-        return scores.logp_N, scores.entropy_N, scores.kl_N
-
-    @torch.no_grad()
-    def kept(self, batch: Batch, rule: CutRule) -> list[Bits]:
-        """What the rule keeps at every decision with the weights as they are now, the drawn token always included."""
-        hidden_ND, found = self.hidden(batch), list[Bits]()
-        for at in range(0, batch.decisions, self.chunk):
-            rows = slice(at, at + self.chunk)
-            blocked_CV = None if batch.supports is None else batch.supports.blocked(rows, self.vocabulary)
-            scaled_CV = cuts.scaled(self.head(hidden_ND[rows]), rule, blocked_CV)
-            _, token_CK, keep_CK = cuts.kept(scaled_CV, rule)
-            kept_CV = torch.zeros_like(scaled_CV, dtype=torch.bool).scatter_(-1, token_CK, keep_CK)
-            kept_CV.scatter_(-1, batch.token_N[rows, None], True)
-            found += list(np.packbits(kept_CV.cpu().numpy(), axis=-1, bitorder="little"))
-        return found
-
-    def _comfortable_chunk(self) -> int:
-        return comfortable_chunk(self.vocabulary, cpu=self.device.type == "cpu")
-
-    def comfortable_tokens(self) -> int:
-        """How many tokens to run forward and backward at once."""
-        config = self._config
-        return comfortable_tokens(
-            config.hidden_size,
-            config.num_hidden_layers,
-            adapted=self._base is not self.model,
-            weight=self._output.weight.element_size(),
-            memory=device.memory(self.device) if self.device.type == "cuda" else None,
-        )
-
-    def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
-
-    def train(self, mode: bool = True) -> None:
-        """Dropout is silenced; the mode matters only to gradient checkpointing, which works in train mode alone.
-
-        Scoring and updates share one attention kernel, so that old and current log-probs differ by the weights alone.
-        """
-        self.model.train(mode)
-        if self.attention is not None:
-            self._base.set_attn_implementation(self.attention[1])
-
-    def sample_mode(self) -> None:
-        """Ready to decode, with the attention kernel that is fastest for it."""
-        self.model.train(False)
-        if self.attention is not None:
-            self._base.set_attn_implementation(self.attention[0])
-
-    def settle(self) -> None:
-        """Give back what passes have gathered from other ranks."""
-        self.give_back()
-
-    def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
-        """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter), of ``tensors`` if given."""
-        given = {} if tensors is None else {"state_dict": dict(tensors)}
-        self.model.save_pretrained(folder, **adapters.save_options(self.model), **given)
-        self.tokenizer.save_pretrained(folder)
-
-    def load_weights(self, folder: Path) -> None:
-        weights.load_into(self.model, folder)
 
     def _any_end(self) -> int:
         ends = self.end_ids
@@ -236,18 +95,4 @@ class CausalPolicy:
         with self.precision():
             whole = self.model(input_ids=ids, use_cache=False).logits[0]
             apart = self.head(self.body(input_ids=ids, use_cache=False).last_hidden_state[0])
-        if not torch.allclose(whole.float(), apart.float(), rtol=1e-2, atol=1e-2):
-            raise PolicyError(
-                f"{self._config.model_type}: this architecture changes its logits in a way Steelyard does not know "
-                f"(largest difference {(whole - apart).abs().max():.3g}); please report it"
-            )
-
-
-def silence_dropout(model: nn.Module) -> None:
-    """Set every dropout probability to 0: sampling and scoring must be the same function."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        probabilities = [name for name, value in vars(module).items() if "drop" in name and isinstance(value, float)]
-        for name in probabilities:
-            setattr(module, name, 0.0)
+        self.require_agreement(whole, apart)

@@ -41,6 +41,8 @@ class Judge:
     """It runs beside the policy: in processes of its own each would hold a copy of the model."""
     device: str = "auto"
     dtype: str = "float32"
+    reads_prompt: bool = True
+    """Whether it reads the prompt before the sample; a filled text stands for itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.path.rstrip("/").rsplit("/", 1)[-1])
@@ -134,6 +136,8 @@ class ClassifierJudge(Judge):
 
     def _ids(self, item: Item) -> list[int]:
         prompt, text = item.task.prompt, item.sample.text
+        if not self.reads_prompt:
+            return self.tokenizer.encode(text)
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt + text)
         return self.template_ids([*prompt, {"role": "assistant", "content": text}], answer_next=False)
@@ -169,12 +173,19 @@ class LikelihoodJudge(Judge):
 
     def _prompt_ids(self, item: Item) -> list[int]:
         prompt = item.task.prompt
+        if not self.reads_prompt:
+            return self._beginning()
         if not isinstance(prompt, str):
             return self.template_ids(prompt, answer_next=True)
         ids = self.tokenizer.encode(prompt)
         if not ids:
             raise PolicyError(f"task {item.task.id}: the judge {self.path} makes no token of its prompt")
         return ids
+
+    def _beginning(self) -> list[int]:
+        if self.tokenizer.bos_token_id is None:
+            raise PolicyError(f"the judge {self.path} has no beginning token to read a text from without its prompt")
+        return [self.tokenizer.bos_token_id]
 
     def _own_ids(self, item: Item) -> list[int]:
         ids, end = self.tokenizer.encode(item.sample.text, add_special_tokens=False), self.tokenizer.eos_token_id

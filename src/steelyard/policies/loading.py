@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from steelyard.errors import MissingExtraError, PolicyError
 from steelyard.policies import adapters
 from steelyard.policies.adapters import Lora
+from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.device import choose_device, choose_dtype
-from steelyard.policies.scratch import Architecture, closed_vocabulary_tokenizer, scratch_model
+from steelyard.policies.masked import MaskedPolicy
+from steelyard.policies.scratch import (
+    Architecture,
+    closed_vocabulary_tokenizer,
+    scratch_masked_model,
+    scratch_model,
+)
+
+Kind = Literal["causal", "masked"]
+CLASSES: dict[Kind, tuple[Any, type[Policy]]] = {
+    "causal": (AutoModelForCausalLM, CausalPolicy),
+    "masked": (AutoModelForMaskedLM, MaskedPolicy),
+}
+"""What opens a folder, and the policy around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
     """What is the same for pretrained and from-scratch policies."""
 
+    kind: Kind = "causal"
     dtype: str = "float32"
     autocast: str | None = None
     device: str = "auto"
@@ -35,15 +50,15 @@ class PolicyOptions:
     seed: int = 0
 
 
-def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
-    """Any ``AutoModelForCausalLM`` by hub id or folder."""
+def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
+    """Any ``AutoModelForCausalLM``, or of kind masked ``AutoModelForMaskedLM``, by hub id or folder."""
     device = choose_device(options.device)
     loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
     if options.quantize is not None:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
-        model: Any = AutoModelForCausalLM.from_pretrained(path, **loading)
+        model: Any = CLASSES[options.kind][0].from_pretrained(path, **loading)
     except OSError as error:
         raise PolicyError(f"model.path {path!r} cannot be loaded: {error}") from error
     if options.quantize is None:
@@ -54,16 +69,17 @@ def pretrained_policy(path: str, options: PolicyOptions) -> CausalPolicy:
 
 def from_scratch_policy(
     architecture: Architecture, words: Sequence[str], options: PolicyOptions, *, spaced: bool = True
-) -> CausalPolicy:
+) -> Policy:
     """A small model with a closed vocabulary, of words or (not ``spaced``) of characters."""
-    tokenizer = closed_vocabulary_tokenizer(words, spaced=spaced)
-    model = scratch_model(architecture, tokenizer, options.seed).to(choose_device(options.device))
+    tokenizer = closed_vocabulary_tokenizer(words, spaced=spaced, masks=options.kind == "masked")
+    build = scratch_masked_model if options.kind == "masked" else scratch_model
+    model = build(architecture, tokenizer, options.seed).to(choose_device(options.device))
     for parameter in model.parameters():  # buffers (rotary frequencies) stay float32, as from_pretrained has them
         parameter.data = parameter.data.to(choose_dtype(options.dtype))
     return _policy(model, tokenizer, options)
 
 
-def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> CausalPolicy:
+def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
     attention = choose_attention(options.attention, model)
     model.set_attn_implementation(attention[1])
     if options.gradient_checkpointing:
@@ -71,9 +87,9 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> CausalPolicy:
     if options.adapter is not None:
         model = adapters.open_adapter(model, options.adapter)
     elif options.lora is not None:
-        model = adapters.add_adapter(model, options.lora, options.seed)
+        model = adapters.add_adapter(model, options.lora, options.seed, causal=options.kind == "causal")
     autocast = None if options.autocast is None else choose_dtype(options.autocast)
-    return CausalPolicy(model, tokenizer, autocast=autocast, chunk=options.chunk, attention=attention)
+    return CLASSES[options.kind][1](model, tokenizer, autocast=autocast, chunk=options.chunk, attention=attention)
 
 
 def _keep_differentiable(model: Any) -> None:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from steelyard.errors import CheckpointError, PolicyError
 from steelyard.policies import adapters
+from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch
-from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.logprobs import Head, ScoringJob, score_decisions
 from steelyard.policies.weights import fingerprint
 
@@ -74,13 +74,13 @@ class Reference(Protocol):
     def load_tensors(self, tensors: Tensors) -> None: ...
     def fingerprint(self) -> str: ...
     def keep_fingerprint(self) -> None: ...
-    def own_policy(self) -> CausalPolicy | None: ...
+    def own_policy(self) -> Policy | None: ...
 
 
 class _Carried:
     """Shared part of the carriers: scoring, renewal and state."""
 
-    def __init__(self, policy: CausalPolicy, renewal: Renewal = static) -> None:
+    def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         self.policy = policy
         self.renewal = renewal
         self._fingerprint: str | None = None
@@ -111,7 +111,7 @@ class _Carried:
         hidden_ND, head = self.distribution(batch)
         return score_decisions(ScoringJob(batch, head, self.policy.chunk, whole=False), hidden_ND, []).logp_N
 
-    def own_policy(self) -> CausalPolicy | None:
+    def own_policy(self) -> Policy | None:
         """The second model, if there is one; it is sharded like the policy's."""
         return None
 
@@ -150,12 +150,10 @@ class _Carried:
 class CopyReference(_Carried):
     """A frozen copy of the model, on the policy's device or kept on the CPU."""
 
-    def __init__(self, policy: CausalPolicy, renewal: Renewal = static, device: torch.device | None = None) -> None:
+    def __init__(self, policy: Policy, renewal: Renewal = static, device: torch.device | None = None) -> None:
         super().__init__(policy, renewal)
         model = copy.deepcopy(policy.model).requires_grad_(False).eval()
-        self._copy = CausalPolicy(
-            model.to(device or policy.device), policy.tokenizer, autocast=policy.autocast_dtype, chunk=policy.chunk
-        )
+        self._copy = policy.beside(model.to(device or policy.device))
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> tuple[Tensor, Head]:
@@ -167,7 +165,7 @@ class CopyReference(_Carried):
     def logp(self, batch: Batch) -> Tensor:
         return self._logp(batch)
 
-    def own_policy(self) -> CausalPolicy | None:
+    def own_policy(self) -> Policy | None:
         return self._copy
 
     def weights(self) -> Tensors:
@@ -190,7 +188,7 @@ class AdapterOffReference(_Carried):
 class AdapterReference(_Carried):
     """A second, frozen adapter beside the trained one."""
 
-    def __init__(self, policy: CausalPolicy, renewal: Renewal = static) -> None:
+    def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         super().__init__(policy, renewal)
         adapters.add_frozen_copy(policy.model)
 
@@ -204,9 +202,7 @@ class AdapterReference(_Carried):
         return adapters.adapter_tensors(self.policy.model, adapters.TRAINED)
 
 
-def build_reference(
-    policy: CausalPolicy, carrier: str, renewal: Renewal, device: torch.device | None = None
-) -> Reference:
+def build_reference(policy: Policy, carrier: str, renewal: Renewal, device: torch.device | None = None) -> Reference:
     """``carrier`` is one of copy, adapter_off, adapter."""
     if carrier == "copy":
         return CopyReference(policy, renewal, device)

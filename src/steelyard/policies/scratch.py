@@ -8,18 +8,26 @@ from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    LlamaConfig,
+    ModernBertConfig,
+    PreTrainedTokenizerFast,
+)
 
 from steelyard.errors import PolicyError
 from steelyard.planning.shape import feed_forward_width
 
-PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
+PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
 SPECIAL_TOKENS = (PAD, BOS, EOS)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Size of a from-scratch causal transformer (Llama blocks with grouped-query attention)."""
+    """Size of a from-scratch transformer: causal (Llama blocks with grouped-query attention) or masked (ModernBERT
+    blocks, every layer over the whole text, without ``kv_heads``).
+    """
 
     layers: int = 4
     width: int = 256
@@ -35,14 +43,17 @@ class Architecture:
         return self.feed_forward or feed_forward_width(self.width)
 
 
-def closed_vocabulary_tokenizer(words: Sequence[str], *, spaced: bool = True) -> PreTrainedTokenizerFast:
-    """A tokenizer of whole words split at white space, or of single characters written without any between them;
-    what is outside the vocabulary is an error to encode.
+def closed_vocabulary_tokenizer(
+    words: Sequence[str], *, spaced: bool = True, masks: bool = False
+) -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words split at white space, or of single characters written without any between them, and
+    with a mask token if ``masks``; what is outside the vocabulary is an error to encode.
     """
-    tokens = [*SPECIAL_TOKENS, *(word for word in words if word not in SPECIAL_TOKENS)]
+    special = (*SPECIAL_TOKENS, MASK) if masks else SPECIAL_TOKENS
+    tokens = [*special, *(word for word in words if word not in special)]
     if len(set(tokens)) != len(tokens):
         raise PolicyError("model.scratch.vocabulary has duplicates; list each token once")
-    own = tokens[len(SPECIAL_TOKENS) :]
+    own = tokens[len(special) :]
     bad = [token for token in own if not token or any(character.isspace() for character in token)]
     if spaced and bad:
         raise PolicyError(f"tokens must not be empty or contain white space: {bad[:5]}")
@@ -55,7 +66,8 @@ def closed_vocabulary_tokenizer(words: Sequence[str], *, spaced: bool = True) ->
     else:
         core.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         core.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=core, pad_token=PAD, bos_token=BOS, eos_token=EOS)
+    names = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS} | ({"mask_token": MASK} if masks else {})
+    return PreTrainedTokenizerFast(tokenizer_object=core, **names)
 
 
 def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
@@ -76,3 +88,26 @@ def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(config)
+
+
+def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
+    """A ModernBERT of the given size, as :func:`scratch_model`."""
+    config = ModernBertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=architecture.width,
+        intermediate_size=architecture.feed_forward_width,
+        num_hidden_layers=architecture.layers,
+        num_attention_heads=architecture.heads,
+        max_position_embeddings=architecture.max_length,
+        tie_word_embeddings=architecture.tie_embeddings,
+        layer_types=["full_attention"] * architecture.layers,
+        classifier_pooling="mean",
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        cls_token_id=None,
+        sep_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModelForMaskedLM.from_config(config)

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from steelyard.errors import PolicyError
 from steelyard.policies.adapters import TRAINED
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 
 Named = list[tuple[str, Tensor]]
 Which = Literal["merged", "all", "trained"]
@@ -38,7 +38,7 @@ class OnePass(nn.Module):
         return work(*arguments)
 
 
-def shard(policy: CausalPolicy, mesh: DeviceMesh, *, offload: bool = False) -> None:
+def shard(policy: Policy, mesh: DeviceMesh, *, offload: bool = False) -> None:
     """Divide every weight among the ranks of the mesh by its first dimension (FSDP2).
 
     Weights are gathered and computed with in their own number format, or under the policy's autocast, exactly as in one
@@ -61,21 +61,21 @@ def shard(policy: CausalPolicy, mesh: DeviceMesh, *, offload: bool = False) -> N
     policy.settle()  # so that an optimiser finds the parts that this rank holds
 
 
-def replicate(policy: CausalPolicy) -> DistributedDataParallel:
+def replicate(policy: Policy) -> DistributedDataParallel:
     """Keep the weights equal on all ranks (DDP), beginning with those of rank 0."""
     module = DistributedDataParallel(OnePass(policy.model), forward_sync_buffers=False, gradient_as_bucket_view=True)
     policy.one_pass = module
     return module
 
 
-def layers_of(policy: CausalPolicy) -> list[nn.Module]:
+def layers_of(policy: Policy) -> list[nn.Module]:
     """The blocks that transformers says must stay in one piece; sharding has given them a class of their own."""
     kinds = set(getattr(policy.base, "_no_split_modules", None) or ())
     return [module for module in policy.base.modules() if kinds & {kind.__name__ for kind in type(module).__mro__}]
 
 
 @torch.no_grad()
-def portions(policy: CausalPolicy, which: Which, *, wanted: bool = True) -> Iterator[Named]:
+def portions(policy: Policy, which: Which, *, wanted: bool = True) -> Iterator[Named]:
     """Weights whole and on the CPU, a layer at a time, by name; every rank must walk through them together, and those
     that do not want them get empty portions.
 
@@ -117,7 +117,7 @@ def _plain(modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensor]]
                 yield f"{path}.{name}" if path else name, parameter
 
 
-def _merged(policy: CausalPolicy, modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensor]]:
+def _merged(policy: Policy, modules: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensor]]:
     adapted = {path: module for path, module in modules if isinstance(module, BaseTunerLayer)}
     prefix = "" if policy.base is policy.model else "base_model.model."
     for name, parameter in _plain(modules):

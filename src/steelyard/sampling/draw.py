@@ -27,6 +27,12 @@ class Draw:
     """Kept tokens, the most likely first, when a cut was applied; row b's support is ``kept_BK[b, :count_B[b]]``."""
     count_B: Tensor | None = None
 
+    def kept(self) -> list[np.ndarray | None]:
+        """The tokens that a cut has left in each row; None where there was no cut."""
+        if self.kept_BK is None or self.count_B is None:
+            return [None] * len(self.token_B)
+        return list(kept_sets(self.kept_BK, self.count_B))
+
 
 def draw(logits_BV: Tensor, rule: CutRule, uniform_B: Tensor, blocked_BV: Tensor | None = None) -> Draw:
     """Draw from softmax(logits / temperature) on what is not blocked, cut by the rule and renormalised."""

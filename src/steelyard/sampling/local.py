@@ -20,7 +20,7 @@ from steelyard.policies.batch import pad_rows
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.cache import Columns, spread_prompts
-from steelyard.sampling.draw import Draw, draw, kept_sets
+from steelyard.sampling.draw import draw
 from steelyard.sampling.randomness import stream, uniform
 from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
@@ -195,7 +195,7 @@ class _Wave:
         uniform_B = torch.from_numpy(uniform(self.stream_B[ready], written)).to(hidden_BD.device)
         drawn = draw(self.policy.head(hidden_BD), self.decoding.rule, uniform_B, self._blocked(rows))
         tokens, logps = drawn.token_B.tolist(), drawn.logp_B.tolist()
-        for row, token, logp, kept in zip(rows, tokens, logps, _kept(drawn, len(rows)), strict=True):
+        for row, token, logp, kept in zip(rows, tokens, logps, drawn.kept(), strict=True):
             row.take(token, logp, kept)
 
     def _blocked(self, rows: Sequence[Row]) -> Tensor | None:
@@ -219,10 +219,3 @@ class _Wave:
         self.end_B, self.padding_B = self.end_B[kept], self.padding_B[kept]
         self.rows, self.stream_B = [self.rows[place] for place in kept], self.stream_B[kept]
         self.yielded = [False] * len(kept)
-
-
-def _kept(drawn: Draw, rows: int) -> Sequence[np.ndarray | None]:
-    """The tokens that a cut has left in each row; None: there was no cut."""
-    if drawn.kept_BK is None or drawn.count_B is None:
-        return [None] * rows
-    return kept_sets(drawn.kept_BK, drawn.count_B)

@@ -19,8 +19,8 @@ from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveO
 from steelyard.algorithms.schedules import Schedule
 from steelyard.checkpoint import Checkpoint, Tree, Writer
 from steelyard.errors import CheckpointError, TrainingError
+from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch
-from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.reference import Reference
 from steelyard.training.ranks import ALONE, Ranks
 from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
@@ -99,7 +99,7 @@ class Learner:
 
     def __init__(
         self,
-        policy: CausalPolicy,
+        policy: Policy,
         optimiser: torch.optim.Optimizer,
         objective: Objective,
         coefficients: Coefficients,

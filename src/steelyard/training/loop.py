@@ -18,7 +18,7 @@ import numpy as np
 
 from steelyard.checkpoint import Checkpoint, Store
 from steelyard.data.base import Source
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Trackers, choose_shown
 from steelyard.training.ahead import Ahead
@@ -52,7 +52,7 @@ class Plan:
 class Trainer:
     """One run. Build it with ``steelyard.compose``, or by hand from parts of your own."""
 
-    policy: CausalPolicy
+    policy: Policy
     source: Source
     sampler: Sampler
     pool: Pool

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.policies.reference import Reference
 
 
@@ -27,7 +27,7 @@ class Ranks:
         """Whether this is a rank of a group, be it of one; its state is then saved by the group."""
         return False
 
-    def shard(self, policy: CausalPolicy, reference: Reference | None) -> None:
+    def shard(self, policy: Policy, reference: Reference | None) -> None:
         """Divide weights among the ranks, before an optimiser takes hold of them."""
 
     def sum(self, tensor: Tensor) -> Tensor:

@@ -15,12 +15,12 @@ import numpy as np
 from steelyard.constraints.base import Bits
 from steelyard.constraints.trail import TrailWriter, replayed
 from steelyard.errors import TrainingError
-from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.base import Policy
 from steelyard.training.rollout import by_length
 from steelyard.types import CutRule, Group, Sample
 
 
-def with_supports(policy: CausalPolicy, groups: Sequence[Group], tokens: int) -> list[Group]:
+def with_supports(policy: Policy, groups: Sequence[Group], tokens: int) -> list[Group]:
     """Groups whose samples all carry their supports; ``tokens`` padded tokens are run at once."""
     samples = [sample for group in groups for sample in group.samples]
     if not any(sample.decisions.left_out for sample in samples):
@@ -29,7 +29,7 @@ def with_supports(policy: CausalPolicy, groups: Sequence[Group], tokens: int) ->
     return [replace(group, samples=tuple(next(found) for _ in group.samples)) for group in groups]
 
 
-def find_supports(policy: CausalPolicy, samples: Sequence[Sample], tokens: int) -> list[Sample]:
+def find_supports(policy: Policy, samples: Sequence[Sample], tokens: int) -> list[Sample]:
     """The samples, each with its supports."""
     found = [_follow(policy, sample) if sample.decisions.left_out else sample for sample in samples]
     open_cuts: dict[CutRule, list[int]] = {}
@@ -47,7 +47,7 @@ def find_supports(policy: CausalPolicy, samples: Sequence[Sample], tokens: int) 
     return found
 
 
-def _follow(policy: CausalPolicy, sample: Sample) -> Sample:
+def _follow(policy: Policy, sample: Sample) -> Sample:
     """With what the constraint allowed, before any cut."""
     replay = sample.decisions.replay
     if replay is None:
@@ -57,7 +57,7 @@ def _follow(policy: CausalPolicy, sample: Sample) -> Sample:
     return _stored(sample, replayed(policy.constraint, replay, sample), policy)
 
 
-def _stored(sample: Sample, sets: Sequence[Bits | None], policy: CausalPolicy) -> Sample:
+def _stored(sample: Sample, sets: Sequence[Bits | None], policy: Policy) -> Sample:
     trail = TrailWriter(policy.vocabulary)
     index_N = np.asarray([-1 if bits is None else trail.add(bits) for bits in sets], np.int32)
     decisions = replace(sample.decisions, support_N=index_N, supports=trail.table(), left_out=False, replay=None)

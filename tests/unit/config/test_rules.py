@@ -11,11 +11,24 @@ OWN_TASKS = ["--domain", "none", "--tasks.prompts", '["a"]', "--verify.verifier"
 KL = ["--loss.kl.coefficient=0.1"]
 PINNED = {
     "text": [],
+    "infill": [],
     "sequences": ["--sampling.group_size=16", "--sampling.max_new_tokens=16", "--loss.aggregation=sequence_mean"],
 }
 """Values of the recipes that the cases below count on."""
 
 REFUSED: dict[str, list[tuple[list[str], str]]] = {
+    "infill": [
+        (["--sampling.fill_order=confidence"], "the model would choose which holes come first"),
+        (["--sampling.supports=replayed"], "the supports of a masked model are stored"),
+        (["--sampling.staleness=1"], "a masked model does not sample ahead of the learner"),
+        (["--sampling.engine=vllm", "--model.scratch=none", "--model.path=x"], "only the policy itself fills in"),
+        (["--model.scratch.architecture=llama"], "is not what kind = 'masked' is made of"),
+        (["--model.kind=causal"], "begins with the body of a model of kind = 'masked'"),
+        (["--model.kind=causal", "--judge=none", "--sampling.fill_steps=2"], "only kind = 'masked' fills in steps"),
+        (["--constraint", '{kind = "regex", source = "a"}'], "constraints are followed from left to right"),
+        (["--domain=none", "--warmstart=none", "--tasks.prompts", '["a"]', "--verify.verifier", "m:f",
+          "--evaluate.every=0", "--model.scratch.vocabulary", '["a"]'], "learns from the examples of a [domain]"),
+    ],
     "text": [
         (["--model.path", "none"], "model: no model: set model.path (hub id or folder) or the table model.scratch"),
         (["--model.scratch.vocabulary", '["a"]'], "model.path and model.scratch are given"),
@@ -125,6 +138,11 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
 }  # fmt: skip
 
 ACCEPTED: dict[str, list[list[str]]] = {
+    "infill": [
+        ["--sampling.fill_steps=3", "--sampling.fill_order=left_to_right"],
+        ["--model.scratch.architecture=modernbert"],
+        ["--judge=none"],
+    ],
     "text": [
         ["--model.dtype=float16"],
         ["--model.dtype=float32", "--model.autocast=float16", "--model.lora=none"],

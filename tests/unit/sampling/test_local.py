@@ -17,7 +17,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.types import CutRule, Sample, SampleKey, Task
-from tests.tiny import requests, rollout, sample_of, support_sets, tasks, tiny_policy
+from tests.tiny import KINDS, requests, rollout, sample_of, support_sets, tasks, tiny_policy
 
 LENGTH = 12
 RULES = [CutRule(*values) for values in itertools.product((1.0, 0.7, 1.6), (0, 1, 5), (1.0, 0.8), (0.0, 0.1))]
@@ -28,7 +28,12 @@ def policy() -> CausalPolicy:
     return tiny_policy()
 
 
-def largest_gap(policy: CausalPolicy, samples: list[Sample]) -> float:
+@pytest.fixture(scope="module")
+def policies(policy: CausalPolicy) -> dict[str, Any]:
+    return {"causal": policy, "masked": tiny_policy(kind="masked")}
+
+
+def largest_gap(policy: Any, samples: list[Sample]) -> float:
     """max |log-prob of the learner - log-prob of the sampler|."""
     policy.train(True)
     decided = [sample for sample in samples if len(sample.decisions)]
@@ -60,11 +65,12 @@ def forward_shapes(policy: CausalPolicy) -> Iterator[list[tuple[int, ...]]]:
 # --- parity ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_the_learner_finds_the_samplers_log_probs(policy: CausalPolicy, rule: CutRule) -> None:
-    samples = rollout(policy, rule=rule, length=LENGTH)
+def test_the_learner_finds_the_samplers_log_probs(kind: str, policies: dict[str, Any], rule: CutRule) -> None:
+    samples = rollout(policies[kind], rule=rule, length=LENGTH)
     assert len({sample.prompt_length for sample in samples}) == 3, "ragged prompts"
-    assert largest_gap(policy, samples) < 1e-5
+    assert largest_gap(policies[kind], samples) < 1e-5
 
 
 def test_the_batch_of_the_parity_test_is_ragged(policy: CausalPolicy) -> None:

@@ -26,6 +26,7 @@ from steelyard.policies.reference import CopyReference
 from steelyard.training.rollout import LearnerSample, load_samples
 from steelyard.types import CutRule
 from tests.tiny import (
+    KINDS,
     SHAPE,
     constant,
     gradients_of,
@@ -41,6 +42,8 @@ from tests.tiny import (
 SURROGATES = ("ppo_clip", "gspo", "cispo", "reinforce")
 AGGREGATIONS = ("sequence_mean", "token_mean", "constant")
 RULE = CutRule(0.8, 8, 0.95)
+NOISE = {"causal": 1e-12, "masked": 1e-7}
+"""Rounding in float64; ModernBERT turns its queries and keys in float32 whatever the weights are."""
 
 
 def moved_away(items: Sequence[LearnerSample], seed: int = 1) -> list[LearnerSample]:
@@ -73,9 +76,10 @@ def cosine(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
 # --- the gradient ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "aggregation"), list(itertools.product(SURROGATES, AGGREGATIONS)))
-def test_the_gradient_does_not_depend_on_microbatches(name: str, aggregation: str) -> None:
-    policy = tiny_policy(dtype="float64")
+def test_the_gradient_does_not_depend_on_microbatches(kind: str, name: str, aggregation: str) -> None:
+    policy = tiny_policy(dtype="float64", kind=kind)
     items = moved_away(with_advantages(rollout(policy, count=3, rule=RULE)))
     objective = Objective(surrogate(name), "k3_unbiased", 2.0)
     found = [
@@ -96,7 +100,7 @@ def test_the_gradient_does_not_depend_on_microbatches(name: str, aggregation: st
     scale = max(float(gradient.abs().max()) for gradient in found[0].values())
     assert scale > 1e-3
     for gradients in found[1:]:
-        assert largest_difference(found[0], gradients) < 1e-12 * max(scale, 1.0)
+        assert largest_difference(found[0], gradients) < NOISE[kind] * max(scale, 1.0)
 
 
 def test_float32_microbatches_agree_to_rounding() -> None:

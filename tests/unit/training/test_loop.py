@@ -28,7 +28,7 @@ from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import Group, Task, Verdict
 from steelyard.verification import Blame, InlinePool, Item, as_verifier
-from tests.tiny import digit_share, rollout, tasks, tiny_policy, tiny_trainer, weights_of
+from tests.tiny import KINDS, digit_share, rollout, tasks, tiny_policy, tiny_trainer, weights_of
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -38,8 +38,9 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 # --- a step ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_logs_every_step_and_saves_the_last(tmp_path: Path) -> None:
-    trainer = tiny_trainer(tmp_path, steps=5, save_every=2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_logs_every_step_and_saves_the_last(kind: str, tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, policy=tiny_policy(kind=kind), steps=5, save_every=2)
     before = weights_of(trainer.policy)
     trainer.train()
     rows = rows_of(tmp_path)

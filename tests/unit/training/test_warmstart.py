@@ -14,7 +14,7 @@ from steelyard.algorithms.surrogates import surrogate
 from steelyard.policies.causal import CausalPolicy
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.optimisers import build_optimiser
-from steelyard.training.warmstart import given_sample, loss_of, warm_start
+from steelyard.training.warmstart import loss_of, warm_start
 from steelyard.types import SampleKey, Task
 from tests.tiny import tiny_policy
 
@@ -33,7 +33,7 @@ def learner_of(policy: CausalPolicy, lr: float) -> Learner:
 
 def test_an_example_is_a_sample_whose_every_token_was_decided() -> None:
     policy = tiny_policy()
-    sample = given_sample(policy, EXAMPLES[0], SampleKey(0, 0, 0, 0))
+    sample = policy.given(*EXAMPLES[0], SampleKey(0, 0, 0, 0))
     assert policy.decode(sample.completion_ids) == "3 4 5"
     assert sample.token_ids[-1] == policy.end_id
     assert sample.prompt_length == 2

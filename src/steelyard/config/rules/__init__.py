@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from steelyard.config.problems import Problem
-from steelyard.config.rules import constraint, credit, engines, inputs, learning
+from steelyard.config.rules import constraint, credit, engines, filling, inputs, learning
 
 if TYPE_CHECKING:
     from steelyard.config.root import Config
@@ -18,6 +18,12 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.model_source,
     inputs.scratch_shape,
     inputs.warm_start,
+    filling.architecture,
+    filling.judge,
+    filling.order,
+    filling.engines,
+    filling.supports,
+    filling.constraint,
     inputs.precision,
     inputs.task_source,
     inputs.task_options,

@@ -35,7 +35,7 @@ def scratch_shape(config: Config) -> Iterator[Problem]:
     if scratch.vocabulary is None and config.domain is None:
         reason = "is required without a [domain], which would bring its own"
         yield Problem("model.scratch.vocabulary", None, reason)
-    if scratch.max_length <= config.sampling.max_new_tokens:
+    if config.model.kind == "causal" and scratch.max_length <= config.sampling.max_new_tokens:
         reason = f"leaves no room for a prompt beside sampling.max_new_tokens ({config.sampling.max_new_tokens})"
         yield Problem("model.scratch.max_length", scratch.max_length, reason)
 

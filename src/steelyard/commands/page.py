@@ -1,0 +1,63 @@
+"""What a run showed while it trained, as one page of HTML: the input, and what the policy made of it, step by step."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steelyard.domains.base import Piece, Pieced
+from steelyard.errors import DataError
+from steelyard.tracking.artifacts import verdict_line
+from steelyard.tracking.shown import printable
+from steelyard.types import Task, Verdict
+
+STYLE = """
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; color: #222; }
+h2 { border-bottom: 1px solid #ddd; margin: 2rem 0 .5rem; font-size: 1.05rem; }
+.row { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
+figure { margin: 0; border: 1px solid #ddd; border-left: 4px solid #c77; border-radius: 4px; padding: .5rem .75rem; }
+figure.good { border-left-color: #6a6; }
+figcaption { color: #666; font-size: .85rem; }
+pre { margin: .4rem 0 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
+.right { background: #d5efd5; } .made { background: #ffe2b8; } .given { color: #555; }
+"""
+LEGEND = '<p><span class="right">as in the original</span> <span class="made">filled otherwise</span></p>'
+
+
+def read_shown(run: Path) -> list[dict[str, Any]]:
+    """The samples that a run kept for people to see, in the order of its steps."""
+    files = sorted((run / "artifacts").glob("samples-*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    if not rows:
+        raise DataError(f"{run} has shown no samples yet; tracking.samples_every says how often it does")
+    return rows
+
+
+def page(title: str, rows: Iterable[Mapping[str, Any]], domain: Pieced) -> str:
+    """A section a step, a card a sample."""
+    by_step: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_step.setdefault(int(row["step"]), []).append(row)
+    sections = [
+        f'<h2>step {step}</h2>\n<div class="row">\n{"".join(_card(row, domain) for row in own)}</div>'
+        for step, own in sorted(by_step.items())
+    ]
+    head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>'
+    opening = f"{head}\n<style>{STYLE}</style>\n<h1>{html.escape(title)}</h1>\n{LEGEND}"
+    return "\n".join([opening, *sections, "</html>\n"])
+
+
+def _card(row: Mapping[str, Any], domain: Pieced) -> str:
+    verdict = Verdict.from_json(row["verdict"])
+    task = Task(row["task_id"], row["prompt"], row.get("spec", {}))
+    filled = "".join(map(_span, domain.pieces(task, str(row["text"]))))
+    words = html.escape(f"{row['label']} · {row['task_id']} · {printable(verdict_line(verdict))}")
+    good = ' class="good"' if verdict.success else ""
+    return f"<figure{good}><figcaption>{words}</figcaption><pre>{filled}</pre></figure>\n"
+
+
+def _span(piece: Piece) -> str:
+    return f'<span class="{piece.kind}">{html.escape(printable(piece.text))}</span>'

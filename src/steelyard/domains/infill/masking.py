@@ -1,0 +1,87 @@
+"""Where the holes of a text are: at random, in spans, or sticky. Each is a function of a random generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.errors import ConfigError
+from steelyard.types import HOLE
+
+Places = NDArray[np.int64]
+Pattern = Literal["random", "span", "sticky"]
+
+
+def at_random(length: int, ratio: float, _run: float, rng: np.random.Generator) -> Places:
+    """A share ``ratio`` of all places, any as likely as any other."""
+    return rng.permutation(length)[: round(ratio * length)]
+
+
+def in_spans(length: int, ratio: float, run: float, rng: np.random.Generator) -> Places:
+    """Spans of geometric length, ``run`` on average, until a share ``ratio`` is reached; spans may touch."""
+    wanted, hidden = round(ratio * length), np.zeros(length, np.bool_)
+    while (missing := wanted - int(hidden.sum())) > 0:
+        start = int(rng.integers(length))
+        size = min(int(rng.geometric(1.0 / run)), missing)
+        hidden[start : start + size] = True
+    return np.flatnonzero(hidden)
+
+
+def sticky(length: int, ratio: float, run: float, rng: np.random.Generator) -> Places:
+    """A chain of two states: a hole goes on with probability 1 - 1/run, and begins so often that a share ``ratio`` of
+    places are holes on average.
+    """
+    begins, ends = ratio / (run * (1.0 - ratio)), 1.0 / run
+    hidden, inside = np.zeros(length, np.bool_), rng.random() < ratio
+    for place, draw in enumerate(rng.random(length)):
+        hidden[place] = inside
+        inside = draw >= ends if inside else draw < begins
+    return np.flatnonzero(hidden)
+
+
+PATTERNS: dict[Pattern, Callable[[int, float, float, np.random.Generator], Places]] = {
+    "random": at_random,
+    "span": in_spans,
+    "sticky": sticky,
+}
+
+
+@dataclass(frozen=True)
+class Masking:
+    """How a text gets its holes: at least one, at most ``most``; the ratio is drawn between two bounds."""
+
+    pattern: Pattern = "span"
+    ratio: tuple[float, float] = (0.2, 0.2)
+    run: float = 6.0
+    """Average length of a span, or of a sticky run."""
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        low, high = self.ratio
+        if self.pattern not in PATTERNS:
+            raise ConfigError(f"infill: masking={self.pattern!r}; there are: {', '.join(PATTERNS)}")
+        if not 0 < low <= high < 1:
+            raise ConfigError(f"infill: ratio={list(self.ratio)}; it is a share, or two between which it is drawn")
+        if self.run < 1 or self.most < 1 or (self.pattern == "sticky" and high > self.run / (1.0 + self.run)):
+            raise ConfigError(
+                f"infill: run={self.run}, most={self.most}, ratio={list(self.ratio)} cannot be had together"
+            )
+
+    def places(self, length: int, rng: np.random.Generator) -> Places:
+        """Where the holes of a text of that length are, in rising order."""
+        ratio = float(rng.uniform(*self.ratio))
+        found = PATTERNS[self.pattern](length, ratio, self.run, rng)
+        if not len(found):
+            found = rng.integers(length, size=1)
+        return np.sort(found)[: self.most]
+
+
+def with_holes(text: str, places: Places) -> str:
+    """The text with a hole at each of the places."""
+    characters = np.asarray(list(text))
+    characters[places] = HOLE
+    return "".join(characters.tolist())

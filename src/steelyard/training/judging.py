@@ -1,0 +1,49 @@
+"""Training a judge: a sequence classifier with one label learns to tell real texts from made ones.
+
+The loss is the binary cross-entropy of its logit, 1 for real and 0 for made; the score of a text is then the sigmoid of
+the logit, the probability that it is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from steelyard.algorithms.schedules import Schedule
+from steelyard.errors import TrainingError
+
+Pairs = tuple[Sequence[str], Sequence[str]]
+"""(real, made) texts."""
+
+
+def logits_of(model: Any, tokenizer: Any, texts: Sequence[str]) -> Tensor:
+    """One number a text, padded on the right."""
+    rows = [tokenizer.encode(text) for text in texts]
+    width = max(map(len, rows))
+    ids_BT = torch.tensor([[*row, *[tokenizer.pad_token_id] * (width - len(row))] for row in rows])
+    mask_BT = torch.arange(width)[None, :] < torch.tensor([len(row) for row in rows])[:, None]
+    return model(input_ids=ids_BT.to(model.device), attention_mask=mask_BT.to(model.device).long()).logits[:, 0].float()
+
+
+def train_judge(model: Any, tokenizer: Any, pairs: Iterable[Pairs], lr: Schedule) -> Iterator[tuple[float, float]]:
+    """An update on each batch of pairs; yields its loss and the share of texts told right before the update."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.01)
+    model.train()
+    for step, (real, made) in enumerate(pairs):
+        target_B = torch.tensor([1.0] * len(real) + [0.0] * len(made), device=model.device)
+        logit_B = logits_of(model, tokenizer, [*real, *made])
+        loss = binary_cross_entropy_with_logits(logit_B, target_B)
+        if not torch.isfinite(loss):
+            raise TrainingError(f"the judge's loss is {float(loss.detach())} at update {step}; lower judge.lr")
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimiser.param_groups:
+            group["lr"] = lr.value(step)
+        optimiser.step()
+        yield float(loss.detach()), float(((logit_B > 0) == (target_B > 0)).float().mean())
+    model.eval()

@@ -1,0 +1,195 @@
+"""The infill domain: texts by document, holes by pattern, and what the program says of a fill."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from steelyard.domains import make_domain
+from steelyard.domains.base import Pieced
+from steelyard.domains.infill import Infill
+from steelyard.domains.infill.corpus import chunks, functions, split_of, stream, texts
+from steelyard.domains.infill.domain import pieces
+from steelyard.domains.infill.masking import Masking, with_holes
+from steelyard.domains.infill.reward import Program, parses, tokenizes
+from steelyard.errors import ConfigError, DataError
+from steelyard.types import HOLE, Task
+
+CODE = """\
+import os
+
+class A:
+    def one(self, x):
+        return x + 1
+
+    async def two(self):
+
+        pass
+
+def odd(
+):
+    pass
+
+def three(): return 3
+"""
+
+
+@pytest.fixture(scope="module")
+def domain() -> Infill:
+    return Infill()
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def test_functions_are_whole_and_at_the_margin() -> None:
+    found = dict(functions(CODE, 100))
+    assert found == {
+        4: "def one(self, x):\n    return x + 1\n",
+        7: "async def two(self):\n\n    pass\n",
+        15: "def three(): return 3\n",
+    }
+    assert [text for _, text in functions(CODE, 25)] == ["def three(): return 3\n"]
+
+
+def test_chunks_are_whole_lines() -> None:
+    content = "aaa\nbbb\n" + "c" * 20 + "\nddd\n"
+    assert list(chunks(content, 8)) == [(1, "aaa\nbbb\n"), (4, "ddd\n")]
+    assert list(chunks(content, 5)) == [(1, "aaa\n"), (2, "bbb\n"), (4, "ddd\n")]
+
+
+def test_a_document_is_in_one_split_and_a_text_comes_once(domain: Infill) -> None:
+    found = domain._texts
+    assert all(len(own) > 100 for own in found.values())
+    for split, own in found.items():
+        assert {split_of(text.place.rpartition(":")[0]) for text in own} == {split}
+        assert all(40 <= len(text.text) <= 256 and parses(text.text) for text in own[:200])
+    together = [text.text for own in found.values() for text in own]
+    assert len(together) == len(set(together))
+
+
+def test_any_folder_of_text_will_do_and_it_is_read_as_it_comes(tmp_path: Path, domain: Infill) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.txt").write_text(f"the text of number {number} is here\n" * 2, encoding="utf-8")
+    (tmp_path / "same.txt").write_text("the text of number 3 is here\n" * 2, encoding="utf-8")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "odd.txt").write_text("déjà vu, déjà vu, déjà vu, déjà vu\n", encoding="utf-8")
+    own = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0})
+    assert sum(len(part) for part in own._texts.values()) == 30
+    accents = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0}, shortest=30, characters="éà")
+    assert "é" in accents.vocabulary()
+    assert any("déjà" in text.text for part in accents._texts.values() for text in part)
+    first = next(
+        stream(str(tmp_path), "chunk", texts.__wrapped__.__globals__["Sizes"](1, 99, frozenset(map(chr, range(128)))))
+    )
+    assert first.place == "0.txt:1"
+    for wrong in (tmp_path / "0.txt", tmp_path / "nowhere"):
+        with pytest.raises(DataError, match="folder"):
+            Infill(files=str(wrong), unit="chunk").task("train", 0)
+    (tmp_path / "few").mkdir()
+    with pytest.raises(DataError, match="too few files"):
+        Infill(files=str(tmp_path / "few"), unit="chunk").task("train", 0)
+
+
+# --- holes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", ["random", "span", "sticky"])
+def test_the_share_of_holes_is_the_ratio(pattern: str) -> None:
+    how, rng = Masking(pattern, (0.3, 0.3), run=5.0, most=1000), np.random.default_rng(0)  # type: ignore[arg-type]
+    found = [how.places(200, rng) for _ in range(300)]
+    assert np.mean([len(places) / 200 for places in found]) == pytest.approx(0.3, abs=0.015)
+    assert all((np.diff(places) > 0).all() for places in found)
+    runs = [len(places) / (1 + int((np.diff(places) > 1).sum())) for places in found if len(places)]
+    expected = {"random": 1 / 0.7, "span": 5.0, "sticky": 5.0}[pattern]
+    assert np.mean(runs) == pytest.approx(expected, rel=0.25)
+
+
+def test_a_ratio_may_be_drawn_and_there_is_a_hole_and_a_limit() -> None:
+    rng = np.random.default_rng(0)
+    shares = [len(Masking("random", (0.1, 0.5), most=99).places(100, rng)) / 100 for _ in range(300)]
+    assert 0.1 <= min(shares) < 0.15 < 0.45 < max(shares) <= 0.5
+    assert len(Masking("sticky", (0.001, 0.001), most=99).places(20, rng)) == 1
+    assert len(Masking("random", (0.5, 0.5), most=7).places(100, rng)) == 7
+    assert with_holes("abcd", np.asarray([1, 3])) == f"a{HOLE}c{HOLE}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"masking": "x"}, {"ratio": 0.0}, {"ratio": [0.5, 0.2]}, {"ratio": [0.1, 0.2, 0.3]}, {"run": 0.5}, {"unit": "x"},
+     {"weights": {"x": 1.0}}, {"weights": {}}, {"shortest": 9, "longest": 8}, {"characters": HOLE}],
+)  # fmt: skip
+def test_options_that_cannot_work_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="infill"):
+        make_domain("infill", **options)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_a_function_of_split_and_index(domain: Infill) -> None:
+    again = Infill()
+    for split in ("train", "validation", "held_out"):
+        assert [domain.task(split, index) for index in range(5)] == [again.task(split, index) for index in range(5)]
+    task = domain.task("held_out", 0)
+    assert len(str(task.prompt)) == len(task.spec["text"])
+    assert task.difficulty == str(task.prompt).count(HOLE) == pytest.approx(0.2 * len(task.spec["text"]), abs=1)
+    assert Infill(seed=1).task("held_out", 0) != task
+    count = len(domain._texts["train"])
+    texts_of_epoch = {domain.task("train", index).spec["text"] for index in range(0, count, 97)}
+    assert len(texts_of_epoch) == len(range(0, count, 97))
+    assert domain.size("train") is None
+    assert domain.size("held_out") == len(domain._texts["held_out"])
+
+
+def test_examples_are_training_texts_with_other_holes(domain: Infill) -> None:
+    found = list(itertools.islice(domain.examples(seed=0), 20))
+    own = {text.text for text in domain._texts["train"]}
+    for task, text in found:
+        assert text in own
+        assert all(hole in (HOLE, true) for hole, true in zip(str(task.prompt), text, strict=True))
+    assert [task.prompt for task, _ in found] != [
+        task.prompt for task, _ in itertools.islice(domain.examples(seed=1), 20)
+    ]
+
+
+# --- what the program says -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "parse"),
+    [("def f(): pass\n", True, True), ("def f( pass\n", False, False), ("x y z\n", True, False), ("'a\n", False, False),
+     ("a\0b", True, False), ("(" * 250, False, False), ('"\\d"\n', True, True)],
+)  # fmt: skip
+def test_what_tokenizes_and_what_parses(text: str, token: bool, parse: bool) -> None:
+    assert parses(text) is parse
+    if "\0" not in text:
+        assert tokenizes(text) is token
+
+
+def test_the_reward_is_the_weighted_sum_of_its_parts() -> None:
+    task = Task("t", f"x = {HOLE}{HOLE}\n", {"text": "x = 12\n"})
+    found = Program()(task, "x = 1+\n")
+    assert found.parts == {"tokenizes": 1.0, "parses": 0.0, "recovered": 0.5, "exact": 0.0}
+    assert (found.reward, found.success) == (0.25, False)
+    assert Program()(task, "x = 12\n").reward == 1.0
+    assert Program({"recovered": 2.0})(task, "x = 19\n").reward == 1.0
+    assert Program({"recovered": 2.0})(task, "x = 12\n").success
+    assert "parses" not in Program({"exact": 1.0})(task, "x = 19\n").parts
+    assert Program().verifier().version != Program({"exact": 1.0}).verifier().version
+
+
+def test_pieces_tell_what_was_given_from_what_was_made(domain: Infill) -> None:
+    assert isinstance(domain, Pieced)
+    assert pieces(f"a{HOLE}{HOLE}d{HOLE}", "abcde", "abxde") == [
+        ("a", "given"),
+        ("b", "right"),
+        ("x", "made"),
+        ("d", "given"),
+        ("e", "right"),
+    ]
+    assert pieces(f"a {HOLE} c", "a b c", "a whole c") == [("a ", "given"), ("whole", "made"), (" c", "given")]
+    assert pieces(f"a {HOLE} c", "a b c", "no") == [("no", "made")]

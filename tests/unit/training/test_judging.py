@@ -1,0 +1,124 @@
+"""A judge learns to tell real texts from made ones, and then scores alone what was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from steelyard import compose
+from steelyard import config as configs
+from steelyard.algorithms.schedules import Schedule
+from steelyard.compose.judge import make_judge, own_judge
+from steelyard.errors import ConfigError, TrainingError
+from steelyard.policies.judge import ClassifierJudge
+from steelyard.policies.scratch import closed_vocabulary_tokenizer
+from steelyard.training.judging import logits_of, train_judge
+from steelyard.types import Task
+from steelyard.verification import Item, WeightedVerifier
+from tests.tiny import sample_of
+
+TABLES: dict[str, Any] = {
+    "model": {
+        "kind": "masked",
+        "device": "cpu",
+        "scratch": {"layers": 1, "width": 32, "heads": 2, "max_length": 64, "spaced": False},
+    },
+    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+    "sampling": {"tasks_per_step": 2, "group_size": 4},
+    "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
+    "judge": {"examples": 16, "batch": 8, "warmup_steps": 1, "weight": 0.5},
+    "tracking": {"console": False},
+}
+
+
+def classifier(seed: int = 0) -> tuple[Any, Any]:
+    from transformers import ModernBertConfig, ModernBertForSequenceClassification
+
+    tokenizer = closed_vocabulary_tokenizer(list("abc"), spaced=False, masks=True)
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = ModernBertConfig(
+        vocab_size=len(tokenizer),
+        pad_token_id=0,
+        num_labels=1,
+        classifier_pooling="mean",
+        max_position_embeddings=32,
+        **sizes,
+    )
+    return ModernBertForSequenceClassification(config), tokenizer
+
+
+def config_of(folder: Path, **tables: Any) -> configs.Config:
+    return configs.build({**TABLES, "run": {"folder": str(folder), "name": "run", "steps": 1}, **tables}, source="test")
+
+
+def test_a_text_is_scored_the_same_whatever_stands_beside_it() -> None:
+    model, tokenizer = classifier()
+    model.eval()
+    with torch.no_grad():
+        together = logits_of(model, tokenizer, ["ab", "abcabcabc"])
+        alone = torch.cat([logits_of(model, tokenizer, [text]) for text in ("ab", "abcabcabc")])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_it_learns_what_is_real() -> None:
+    model, tokenizer = classifier()
+    pairs = [(["abab", "ababab", "abababab"], ["abba", "aabbab", "babbaaab"])] * 60
+    found = list(train_judge(model, tokenizer, pairs, Schedule("constant", 3e-3)))
+    assert found[0][0] == pytest.approx(0.69, abs=0.2)
+    assert found[-1][0] < 0.1
+    assert found[-1][1] == 1.0
+
+
+def test_a_loss_that_is_no_number_stops_it() -> None:
+    model, tokenizer = classifier()
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    with pytest.raises(TrainingError, match=r"judge\.lr"):
+        list(train_judge(model, tokenizer, [(["a"], ["b"])], Schedule("constant", 1e-3)))
+
+
+def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with pytest.raises(ConfigError, match="trains its judge when it starts"):
+        compose.build_verifier(config)
+    trainer = compose.start_run(config)
+    metrics = trainer.train_step()
+    trainer.pool.close()
+    assert {"parts/judge/mean", "parts/program/parses/mean"} <= metrics.keys()
+    expected = metrics["parts/program/mean"] + 0.5 * metrics["parts/judge/mean"]  # type: ignore[operator]
+    assert metrics["reward/mean"] == pytest.approx(expected)
+    verifier = compose.build_verifier(config)
+    assert isinstance(verifier, WeightedVerifier)
+    assert [part.decides for part in verifier.parts] == [True, False]
+    judge = ClassifierJudge(str(own_judge(config)), reads_prompt=False, device="cpu")
+    items = [Item(Task("t", prompt, {}), sample_of([1, 2], text="x = 1\n"), 1) for prompt in ("a", "something else")]
+    one, other = judge.scores(items)
+    assert one == other, "it does not read the prompt"
+
+
+def test_judges_of_two_seeds_differ_and_of_one_do_not(tmp_path: Path) -> None:
+    tables = {name: table for name, table in TABLES.items() if name != "warmstart"}
+    config = configs.build({**tables, "run": {"folder": str(tmp_path)}}, source="test")
+    policy = compose.build_policy(config)
+    weights: list[torch.Tensor] = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        make_judge(config, configs.JudgeConfig(examples=8, batch=4, seed=seed), policy, tmp_path / name)
+        weights.append(ClassifierJudge(str(tmp_path / name), device="cpu").model.classifier.weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_a_judge_that_is_named_becomes_the_runs_own(tmp_path: Path) -> None:
+    first = config_of(tmp_path / "first")
+    compose.begun(first)
+    named = {**TABLES["judge"], "folder": str(own_judge(first))}
+    second = config_of(tmp_path / "second", judge=named)
+    compose.begun(second)
+    files = [sorted((own_judge(config) / "model.safetensors").read_bytes()) for config in (first, second)]
+    assert files[0] == files[1]
+    with pytest.raises(ConfigError, match="steelyard judge train"):
+        compose.begun(config_of(tmp_path / "third", judge={"folder": str(tmp_path / "nowhere")}))
