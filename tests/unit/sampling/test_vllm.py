@@ -19,6 +19,7 @@ from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import Constraint, members
 from steelyard.constraints.examples.brackets import Brackets
 from steelyard.errors import PolicyError
+from steelyard.folders import run_folder
 from steelyard.policies import adapters
 from steelyard.policies.adapters import Lora, plain_tensors
 from steelyard.policies.causal import CausalPolicy
@@ -245,7 +246,7 @@ def test_a_served_adapter_is_swapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) -> None:
     tables = {
-        "run": {"folder": str(tmp_path / "run"), "steps": 3},
+        "run": {"folder": str(tmp_path), "steps": 3},
         "model": {
             "scratch": {"layers": 1, "width": 64, "heads": 2, "kv_heads": 1, "max_length": 64},
             "device": "cpu",
@@ -257,12 +258,13 @@ def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) 
         "evaluate": {"every": 0},
         "tracking": {"console": False},
     }
-    trainer: Any = build_trainer(configs.build(tables, source="test"))
+    config = configs.build(tables, source="test")
+    trainer: Any = build_trainer(config)
     try:
         trainer.train()
-        rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     finally:
         trainer.sampler.engine.close()
+    rows = [json.loads(line) for line in (run_folder(config) / "metrics.jsonl").read_text().splitlines()]
     assert trainer.learner.objective.importance_cap == 2.0
     assert trainer.sampler.version == 3
     apart = [row["importance/log_abs_max"] for row in rows]
