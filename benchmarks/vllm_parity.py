@@ -67,7 +67,7 @@ class _Study:
         self.kind, self.count, self.tokens = kind, count, tokens
         rows = [{"prompt": ({"role": "user", "content": prompt},)} for prompt in TEXT_PROMPTS]
         supplied = Supplied(tasks=rows, verifier=_any_reward)
-        self.trainer = build_trainer(configs.build(_tables(kind, tokens, None), source="vllm-parity"), supplied)
+        self.trainer: Any = build_trainer(configs.build(_tables(kind, tokens, None), source="vllm-parity"), supplied)
         self.constraints: dict[str | None, Any] = {None: None}
         for name in ("JSON schema", "automaton"):
             config = configs.build(_tables(kind, tokens, name), source="vllm-parity")

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 from rich.progress import Progress
 
@@ -92,13 +93,13 @@ class _Side:
             finally:
                 spent += time.perf_counter() - start
 
-        self.sampler.constraint, RowMasks.apply = self.constraint, timed
-        try:
+        self.sampler.constraint = self.constraint
+        with patch.object(RowMasks, "apply", timed):
             start = time.perf_counter()
             speed = self.ours(CutRule(), 0)
-            return speed, 1 - spent / (time.perf_counter() - start)
-        finally:
-            self.sampler.constraint, RowMasks.apply = None, apply
+            taken = time.perf_counter() - start
+        self.sampler.constraint = None
+        return speed, 1 - spent / taken
 
     def _alternate(self, number: int, ours: Callable[[], float], bare: Callable[[], float]) -> tuple[float, float]:
         if number % 2:

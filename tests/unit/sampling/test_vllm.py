@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from steelyard import config as configs
+from steelyard.compose import build_trainer
 from steelyard.compose.sampling import AdapterFolder, shape_of
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import Constraint, members
 from steelyard.constraints.examples.brackets import Brackets
 from steelyard.errors import PolicyError
+from steelyard.folders import run_folder
 from steelyard.policies import adapters
 from steelyard.policies.adapters import Lora, plain_tensors
 from steelyard.policies.causal import CausalPolicy
@@ -237,6 +241,35 @@ def test_a_served_adapter_is_swapped(tmp_path: Path) -> None:
                 assert gap(policy, samples) > CHANGED
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) -> None:
+    tables = {
+        "run": {"folder": str(tmp_path), "steps": 3},
+        "model": {
+            "scratch": {"layers": 1, "width": 64, "heads": 2, "kv_heads": 1, "max_length": 64},
+            "device": "cpu",
+        },
+        "domain": {"name": "sequences"},
+        "sampling": {"max_new_tokens": 6, "tasks_per_step": 2, "group_size": 4, "staleness": staleness}
+        | {"engine": "vllm", "vllm": {"cache_gib": 0.05}},
+        "optimiser": {"lr": 0.01},
+        "evaluate": {"every": 0},
+        "tracking": {"console": False},
+    }
+    config = configs.build(tables, source="test")
+    trainer: Any = build_trainer(config)
+    try:
+        trainer.train()
+    finally:
+        trainer.sampler.engine.close()
+    rows = [json.loads(line) for line in (run_folder(config) / "metrics.jsonl").read_text().splitlines()]
+    assert trainer.learner.objective.importance_cap == 2.0
+    assert trainer.sampler.version == 3
+    apart = [row["importance/log_abs_max"] for row in rows]
+    assert len(apart) == 3
+    assert (max(apart) < EXACT) == (staleness == 0)
 
 
 def test_a_stream_that_is_closed_early_leaves_nothing_behind(engine: Engine, policy: CausalPolicy) -> None:
