@@ -1,0 +1,83 @@
+"""A whole run on a local Ray cluster: learner ranks, a vLLM replica and a Ray pool, of which parts are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
+
+from steelyard import config as configs
+from steelyard.compose import NOTHING
+from steelyard.run import run
+from steelyard.tracking import read_metrics
+
+STEPS = 6
+ON_CLUSTER = {
+    "model.scratch.width": 128,
+    "model.device": "cpu",
+    "sampling.engine": "vllm",
+    "sampling.vllm.cache_gib": 0.25,
+    "sampling.tasks_per_step": 8,
+    "cluster.samplers.replicas": 1,
+    "cluster.samplers.cpus": 0.5,
+    "cluster.learners.ranks": 2,
+    "verify.pool": "ray",
+    "verify.workers": 1,
+    "evaluate.every": 0,
+    "checkpoint.every": 1,
+    "tracking.console": False,
+}
+
+
+def processes(name: str) -> list[int]:
+    """Ray's actors of a class; Ray writes it into the command line."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if command.startswith(f"ray::{name}".encode()):
+                found.append(int(entry.name))
+    return found
+
+
+def kill_in_turn(folder: Path, names: list[str], killed: list[str]) -> None:
+    """After every step that is logged, one process of the next class."""
+    for name in names:
+        before = len(rows(folder))
+        while len(rows(folder)) == before or not (found := processes(name)):
+            time.sleep(0.1)
+        os.kill(found[0], signal.SIGKILL)
+        killed.append(name)
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    path = folder / "metrics.jsonl"
+    return read_metrics(path) if path.exists() else []
+
+
+def test_a_run_on_a_cluster_survives_the_loss_of_its_parts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = configs.load("sequences", {"run.folder": str(tmp_path), "run.steps": STEPS, **ON_CLUSTER})
+    folder, killed = tmp_path / config.run.name, list[str]()
+    names = ["SamplerStation", "LearnerRank", "Station"]
+    threading.Thread(target=kill_in_turn, args=(folder, names, killed), daemon=True).start()
+    trainer = run(config, NOTHING, resume=False)
+    assert killed == names
+    assert trainer.step == STEPS
+    found = rows(folder)
+    assert [row["step"] for row in found] == list(range(1, STEPS + 1)), "no step is missing and none is there twice"
+    assert all(row["samples"] == 8 * config.sampling.group_size for row in found)
+    assert all(float(str(row["importance/log_abs_max"])) < 1e-3 for row in found), (
+        "every sampler had the newest weights"
+    )
+    for event in ("a sampler was lost", "the learner group is over: rank"):
+        assert any(event in record.message for record in caplog.records), event
