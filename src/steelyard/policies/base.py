@@ -16,7 +16,7 @@ from steelyard.planning.memory import comfortable_chunk, comfortable_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
-from steelyard.types import CutRule, Sample, SampleKey, Task
+from steelyard.types import CutRule, Prompt, Sample, SampleKey, Task
 
 Pass = Callable[..., Any]
 """``(work, *arguments) -> work(*arguments)``, with all weights at hand meanwhile."""
@@ -30,8 +30,9 @@ def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
 class Policy:
     """A model, plain or with a PEFT adapter, whose logits are computed for decisions alone, a chunk at a time.
 
-    A kind of policy says how samples become rows of a forward pass (``collate``), what the hidden state of a decision
-    is (``hidden``), and how a given answer becomes a sample (``given``).
+    A kind of policy says how a prompt becomes tokens (``encode``), how samples become rows of a forward pass
+    (``collate``), what the hidden state of a decision is (``hidden``), and how a given answer becomes a sample
+    (``given``).
     """
 
     body: nn.Module
@@ -66,6 +67,10 @@ class Policy:
         silence_dropout(model)
 
     # --- what a kind of policy says -------------------------------------------------------------------------------
+
+    def encode(self, prompt: Prompt) -> np.ndarray:
+        """Token ids of a prompt."""
+        raise NotImplementedError
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         raise NotImplementedError
