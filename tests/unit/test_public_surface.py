@@ -29,6 +29,7 @@ SURFACE = {
         "ConfigError",
         "DataError",
         "Invalid",
+        "LostLearnerError",
         "MissingExtraError",
         "PolicyError",
         "SandboxError",

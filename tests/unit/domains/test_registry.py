@@ -32,7 +32,7 @@ def test_a_built_in_name_cannot_be_taken_over(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("sequence", "did you mean 'sequences'"), ("zzz", "there are: bricks, sequences")]
+    ("name", "hint"), [("sequence", "did you mean 'sequences'"), ("zzz", "there are: bricks, infill, sequences")]
 )
 def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):

@@ -48,12 +48,30 @@ def make_policy(**options: Any) -> CausalPolicy:
     return tiny_policy(words=WORDS, shape=SHAPE, sharpness=3.0, **options)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
+SHARED: list[Engine] = []
+"""The engine of most tests, while it is open; a process has one at a time."""
+
+
+@pytest.fixture
+def engine() -> Engine:
     """Fewer places than samples, so that requests come, go and move within the batch."""
-    opened = open_engine(shape_of(make_policy().model), EngineOptions(cache_gib=0.05, max_rows=5))
-    yield opened
-    opened.close()
+    if not SHARED:
+        SHARED.append(open_engine(shape_of(make_policy().model), EngineOptions(cache_gib=0.05, max_rows=5)))
+    return SHARED[0]
+
+
+@pytest.fixture
+def alone() -> None:
+    """For tests with an engine of their own."""
+    while SHARED:
+        SHARED.pop().close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closing() -> Iterator[None]:
+    yield
+    while SHARED:
+        SHARED.pop().close()
 
 
 @pytest.fixture
@@ -187,6 +205,7 @@ def test_a_prefix_cache_that_is_kept_would_be_seen(engine: Engine, monkeypatch: 
     engine._forget()
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_tied_head_is_renewed_and_one_that_is_not_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a model so large that vLLM repacks the head; a small one it uses as it is."""
     words, shape = [*WORDS, *(f"x{number}" for number in range(200))], replace(SHAPE, width=128, heads=4)
@@ -220,6 +239,7 @@ def test_a_merged_adapter_is_sampled_from(engine: Engine) -> None:
         assert gap(policy, samples) > CHANGED
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_served_adapter_is_swapped(tmp_path: Path) -> None:
     policy = make_policy(lora=Lora(rank=4, alpha=8))
     rank = adapters.rank_of(policy.model)
@@ -243,6 +263,7 @@ def test_a_served_adapter_is_swapped(tmp_path: Path) -> None:
         engine.close()
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) -> None:
     tables = {
