@@ -28,8 +28,6 @@ from steelyard.planning.work import Work, decode, prefill
 
 SMOLLM = "smollm2-135m"
 TIME_BAR, MEMORY_BAR = 0.2, 0.15
-QUICK_TIME_BAR = 0.5
-"""Two short steps of five configurations are too few for the real one."""
 
 CALIBRATION = (
     Case("c1", layers=2, width=64, rows=16, tokens=32),
@@ -68,22 +66,22 @@ Timed = tuple[Work, float]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: five configurations to fit, two to predict, and memory from scratch alone."""
-    calibration = [replace(case, steps=2) for case in CALIBRATION[1::2]] if quick else list(CALIBRATION)
-    calibration += [replace(CALIBRATION[6], steps=2)] if quick else []
-    known = [case for case in PREDICTED if not case.workers or cores() > 1]
-    predicted = [replace(case, steps=2) for case in (known[0], known[4])] if quick else known
-    memory = MEMORY[:2] if quick else MEMORY
-    task = progress.add_task("plan", total=1 + len(memory))
-    timed = _run([*calibration, *predicted], progress, task)
-    rates = fitted(calibration, timed[: len(calibration)])
-    rows = [time_row(case, found, rates) for case, found in zip(predicted, timed[len(calibration) :], strict=True)]
-    rows += [memory_row(case, *_run([case], progress, task)) for case in memory]
-    figures = [
-        _largest("step time, predicted against measured", rows, "s a step", QUICK_TIME_BAR if quick else TIME_BAR),
-        _largest("peak memory, predicted against measured", rows, "MiB", MEMORY_BAR),
-    ]
-    return Result("plan", tuple(figures), rows, _note(rates, calibration))
+    """Quick: memory from scratch alone; times need more configurations than a minute has room for."""
+    task = progress.add_task("plan", total=2 if quick else 1 + len(MEMORY))
+    if quick:
+        rows = [memory_row(case, *_run([case], progress, task)) for case in MEMORY[:2]]
+        return Result("plan", (_memory_error(rows),), rows)
+    predicted = [case for case in PREDICTED if not case.workers or cores() > 1]
+    timed = _run([*CALIBRATION, *predicted], progress, task)
+    rates = fitted(CALIBRATION, timed[: len(CALIBRATION)])
+    rows = [time_row(case, found, rates) for case, found in zip(predicted, timed[len(CALIBRATION) :], strict=True)]
+    rows += [memory_row(case, *_run([case], progress, task)) for case in MEMORY]
+    time_error = _largest("step time, predicted against measured", rows, "s a step", TIME_BAR)
+    return Result("plan", (time_error, _memory_error(rows)), rows, _note(rates, CALIBRATION))
+
+
+def _memory_error(rows: Sequence[Mapping[str, Cell]]) -> Figure:
+    return _largest("peak memory, predicted against measured", rows, "MiB", MEMORY_BAR)
 
 
 def _run(cases: Sequence[Case], progress: Progress, task: Any) -> list[dict[str, Any]]:

@@ -101,6 +101,7 @@ class _Study:
 
     def close(self) -> None:
         self.trainer.sampler.engine.close()
+        self.trainer.pool.close()
 
     def _draw(self, step: int, rule: CutRule, constraint: Any) -> list[Sample]:
         from steelyard.sampling.base import Decoding
