@@ -187,6 +187,8 @@ class RaySampler:
 
     def _replace(self, replica: _Replica, error: Exception) -> None:
         reason = (str(error).strip() or repr(error)).splitlines()[0]
+        if getattr(error, "actor_init_failed", False):
+            raise TrainingError(f"no sampler starts: {str(error).strip()}") from error
         self._lost_in_a_row += 1
         self.lost += 1
         if self._lost_in_a_row > STARTS_IN_VAIN:
