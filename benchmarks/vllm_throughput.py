@@ -22,13 +22,15 @@ from benchmarks.parity import TEXT_PROMPTS
 from benchmarks.result import Cell, Figure, Result
 from steelyard.types import CutRule
 
-BAR = 0.95
+BAR, QUICK_BAR = 0.95, 0.8
+"""The quick form has two short rounds, and their noise."""
 RULES = {"free": CutRule(), "top-p 0.95": CutRule(top_p=0.95)}
 
 
 def measure(quick: bool, progress: Progress) -> Result:
     """Quick: one pair of rounds, shorter samples."""
     rounds, count, tokens = (2, 8, 24) if quick else (5, 16, 64)
+    least = QUICK_BAR if quick else BAR
     bar = progress.add_task("vLLM starts", total=rounds * len(RULES) + 1)
     side = _Side(count, tokens)
     details: list[dict[str, Cell]] = []
@@ -42,12 +44,12 @@ def measure(quick: bool, progress: Progress) -> Result:
             progress.advance(bar)
         ratios = [ours / bare for ours, bare in pairs]
         spread = max(ratios) - min(ratios)
-        figures.append(Figure(f"{name}: ours / bare", statistics.median(ratios), ">=", BAR, spread=spread))
+        figures.append(Figure(f"{name}: ours / bare", statistics.median(ratios), ">=", least, spread=spread))
         details.append(_row(name, pairs))
     progress.update(bar, description="JSON schema")
     speed, outside = side.constrained()
     progress.advance(bar)
-    figures.append(Figure("JSON schema: share of the time outside our masks", outside, ">=", BAR))
+    figures.append(Figure("JSON schema: share of the time outside our masks", outside, ">=", least))
     details.append({"drawn": "JSON schema", "ours tokens/s": round(speed, 1), "bare tokens/s": "", "ratio": ""})
     side.close()
     return Result("vllm-throughput", tuple(figures), details)
