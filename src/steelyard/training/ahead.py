@@ -156,7 +156,7 @@ class Ahead:
         self.source.load_state_dict(state)
 
     def close(self) -> None:
-        """Stop sampling; what is under way is dropped. The next :meth:`take` begins anew."""
+        """Stop sampling, for good; what is under way is dropped."""
         with self._news:
             self._closing = True
             self._news.notify_all()

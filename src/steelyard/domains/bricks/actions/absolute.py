@@ -6,13 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.constraints.automaton import Automaton
-from steelyard.domains.bricks.actions.base import Bounds, Saying, along
-from steelyard.domains.bricks.actions.places import ALL, Places
+from steelyard.domains.bricks.actions.base import Bounds, Saying, WordAutomaton, along
+from steelyard.domains.bricks.actions.places import ALL
 from steelyard.domains.bricks.actions.words import NUMBER, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
-from steelyard.types import Task
 
 FORM = "x8 y8 z0 2x4"
 PIECE = re.compile(rf"x{NUMBER} y{NUMBER} z{NUMBER} {NUMBER}x{NUMBER}", re.ASCII)
@@ -45,20 +43,10 @@ class Absolute(Bounds):
         return word_ends(text)
 
 
-class AbsoluteAutomaton(Automaton[Saying]):
+class AbsoluteAutomaton(WordAutomaton):
     """A word may come if at least one brick that begins with it can be placed."""
 
     stretch = WORDS - 1
-
-    def __init__(self, space: Absolute) -> None:
-        self.space = space
-        self.places = Places(space.world, may_float=space.may_float)
-
-    def alphabet(self) -> tuple[str, ...]:
-        return self.space.vocabulary()
-
-    def start(self, task: Task) -> Saying:
-        return Saying(())
 
     def moves(self, state: Saying) -> Mapping[str, Saying]:
         bricks, said = state
@@ -70,9 +58,6 @@ class AbsoluteAutomaton(Automaton[Saying]):
             ways = (dimensions[way] for way in along(open_, 0))
             return {f"{h}x{w}": Saying((*bricks, Brick(h, w, *said))) for h, w in ways}
         return {f"{'xyz'[len(said)]}{number}": Saying(bricks, (*said, number)) for number in along(open_, 1)}
-
-    def may_end(self, state: Saying) -> bool:
-        return bool(state.bricks) and not state.said
 
     def shortest_end(self, state: Saying) -> int:
         """Every brick that was begun can be finished."""

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.constraints.automaton import Automaton
-from steelyard.domains.bricks.actions.places import Bricks
+from steelyard.domains.bricks.actions.places import Bricks, Places
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.domains.bricks.text import Reading
 from steelyard.errors import ConstraintError
+from steelyard.types import Task
 
 
 class ActionSpace(Protocol):
@@ -67,6 +68,25 @@ class Saying(NamedTuple):
 
     bricks: Bricks
     said: tuple[int, ...] = ()
+
+
+class WordAutomaton(Automaton[Saying]):
+    """What automata over the words of a closed vocabulary share: they begin with nothing said, and may end between two
+    bricks.
+    """
+
+    def __init__(self, space: ActionSpace) -> None:
+        self.space = space
+        self.places = Places(space.world, may_float=space.may_float)
+
+    def alphabet(self) -> tuple[str, ...]:
+        return self.space.vocabulary() or ()
+
+    def start(self, task: Task) -> Saying:
+        return Saying(())
+
+    def may_end(self, state: Saying) -> bool:
+        return bool(state.bricks) and not state.said
 
 
 class Corners(Mapping[str, Saying]):

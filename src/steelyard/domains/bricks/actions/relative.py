@@ -15,13 +15,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.constraints.automaton import Automaton
-from steelyard.domains.bricks.actions.base import Bounds, Corners, Saying, along
-from steelyard.domains.bricks.actions.places import ALL, Bricks, Places
+from steelyard.domains.bricks.actions.base import Bounds, Corners, Saying, WordAutomaton, along
+from steelyard.domains.bricks.actions.places import ALL, Bricks
 from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
-from steelyard.types import Task
 
 FORM = "z0 8,8 2x4 or z1 +4+0 2x4"
 FIRST = re.compile(rf"z{NUMBER} {NUMBER},{NUMBER} {NUMBER}x{NUMBER}", re.ASCII)
@@ -58,20 +56,10 @@ class Relative(Bounds):
         return word_ends(text)
 
 
-class RelativeAutomaton(Automaton[Saying]):
+class RelativeAutomaton(WordAutomaton):
     """A word may come if at least one brick that begins with it can be placed. ``said`` is as much of z, x, y as is."""
 
     stretch = WORDS - 1
-
-    def __init__(self, space: Relative) -> None:
-        self.space = space
-        self.places = Places(space.world, may_float=space.may_float)
-
-    def alphabet(self) -> tuple[str, ...]:
-        return self.space.vocabulary()
-
-    def start(self, task: Task) -> Saying:
-        return Saying(())
 
     def moves(self, state: Saying) -> Mapping[str, Saying]:
         bricks, said = state
@@ -82,9 +70,6 @@ class RelativeAutomaton(Automaton[Saying]):
         if len(said) == 1:
             return self._places(bricks, said[0])
         return dict(self._parts(bricks, said))
-
-    def may_end(self, state: Saying) -> bool:
-        return bool(state.bricks) and not state.said
 
     def shortest_end(self, state: Saying) -> int:
         """Every brick that was begun can be finished."""
