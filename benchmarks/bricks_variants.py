@@ -1,8 +1,8 @@
 """Ways to say bricks against each other, group_norm against max_at_k, with and without the purpose in the reward.
 
-Each run has a quarter of the time of ``bricks-learn``, one seed, and the recipe with one thing changed. Without the
-purpose, and the success that contains it, what is left of the reward is standing, hanging together and using bricks: it
-ends in heaps.
+Each run has a quarter of the time of ``bricks-learn``, one seed, and the recipe with one thing changed. Those that say
+bricks alike begin from one warm start. Without the purpose, and the success that contains it, what is left of the
+reward is standing, hanging together and using bricks: it ends in heaps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, learn, sheet
+from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, configured, learn, sheet
 from benchmarks.result import Cell, Figure, Result
 
 SEED = 0
@@ -46,18 +46,27 @@ def measure(quick: bool, progress: Progress) -> Result:
     small: dict[str, Any] = QUICK if quick else {}
     bar = progress.add_task("variants", total=len(VARIANTS) * minutes)
     rows: list[dict[str, Cell]] = []
-    for number, (name, changes) in enumerate(VARIANTS.items()):
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, (name, changes) in enumerate(VARIANTS.items()):
 
-        def tell(spent: float, text: str, name: str = name, number: int = number) -> None:
-            progress.update(bar, completed=number * minutes + min(spent, minutes), description=f"{name}: {text}")
+            def tell(spent: float, text: str, name: str = name, number: int = number) -> None:
+                progress.update(bar, completed=number * minutes + min(spent, minutes), description=f"{name}: {text}")
 
-        with tempfile.TemporaryDirectory() as scratch:
-            run = learn(SEED, scratch, {**changes, **small}, minutes, tell)
-        rows.append(row(name, run))
-        progress.console.print(f"{name}: {rows[-1]}")
-        if name == "no purpose" and not quick:
-            (PICTURES / "bricks-heaps.png").write_bytes(sheet(run.space, run.after.groups))
+            folder = f"{scratch}/{number}"
+            run = learn(SEED, folder, {**changes, **small, **start(changes, scratch)}, minutes, tell)
+            rows.append(row(name, run))
+            progress.console.print(f"{name}: {rows[-1]}")
+            if name == "no purpose" and not quick:
+                (PICTURES / "bricks-heaps.png").write_bytes(sheet(run.space, run.after.groups))
     return Result("bricks-variants", figures(rows, quick=quick), rows)
+
+
+def start(changes: dict[str, Any], scratch: str) -> dict[str, Any]:
+    """The warm start of the first run, for all that say bricks as it does."""
+    from steelyard.compose.warmstart import own_folder
+
+    first = own_folder(configured(SEED, f"{scratch}/0", {}))
+    return {"warmstart.folder": str(first)} if first.is_dir() and "domain.options.action" not in changes else {}
 
 
 def row(name: str, run: Any) -> dict[str, Cell]:
