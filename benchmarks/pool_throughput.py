@@ -19,7 +19,7 @@ from steelyard.verification import Item, Pool, ProcessPool, as_verifier
 WORKERS = 2
 TINY, QUICK_TINY = 20_000, 3_000
 SLOW, QUICK_SLOW = 120, 40
-ROUNDS, QUICK_ROUNDS = 5, 2
+ROUNDS = 5
 WORK_SECONDS = 0.05
 
 
@@ -37,15 +37,14 @@ def fifty_milliseconds(_task: Task, _text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Each pair alternates in one run. Quick: fewer items, two rounds."""
-    rounds = QUICK_ROUNDS if quick else ROUNDS
+    """Each pair alternates in one run. Quick: fewer items."""
     items = [misbehaving.item(number, "some text") for number in range(QUICK_TINY if quick else TINY)]
     slow = items[: QUICK_SLOW if quick else SLOW]
     rows: list[dict[str, Cell]] = []
     figures = [
-        _compared("tiny", items, tiny, ours_and_executor, rounds, 0.8, progress, rows),
-        _compared("50 ms of work", slow, fifty_milliseconds, ours_and_bare_processes, rounds, 0.95, progress, rows),
-        _compared("tiny on Ray", items, tiny, ours_and_bare_actors, rounds, 0.8, progress, rows),
+        _compared("tiny", items, tiny, ours_and_executor, 0.8, progress, rows),
+        _compared("50 ms of work", slow, fifty_milliseconds, ours_and_bare_processes, 0.95, progress, rows),
+        _compared("tiny on Ray", items, tiny, ours_and_bare_actors, 0.8, progress, rows),
     ]
     return Result("pool-throughput", tuple(figures), rows)
 
@@ -59,16 +58,15 @@ def _compared(
     items: list[Item],
     function: Callable[[Task, str], float],
     sides: Callable[[list[Item], Callable[[Task, str], float]], Rates],
-    rounds: int,
     bar: float,
     progress: Progress,
     rows: list[dict[str, Cell]],
 ) -> Figure:
-    task = progress.add_task(name, total=2 * rounds)
+    task = progress.add_task(name, total=2 * ROUNDS)
     ours, other, close = sides(items, function)
     ratios: list[float] = []
     try:
-        for number in range(rounds):
+        for number in range(ROUNDS):
             rate, bare = ours(), other()
             progress.advance(task, 2)
             ratios.append(rate / bare)
