@@ -160,7 +160,8 @@ class Policy:
             blocked_CV = None if batch.supports is None else batch.supports.blocked(rows, self.vocabulary)
             scaled_CV = cuts.scaled(self.head(hidden_ND[rows]), rule, blocked_CV)
             _, token_CK, keep_CK = cuts.kept(scaled_CV, rule)
-            kept_CV = torch.zeros_like(scaled_CV, dtype=torch.bool).scatter_(-1, token_CK, keep_CK)
+            kept_CV = torch.zeros_like(scaled_CV, dtype=torch.bool)
+            kept_CV[keep_CK.nonzero()[:, 0], token_CK[keep_CK]] = True
             kept_CV.scatter_(-1, batch.token_N[rows, None], True)
             found += list(np.packbits(kept_CV.cpu().numpy(), axis=-1, bitorder="little"))
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from steelyard.types import CutRule
 
@@ -20,9 +21,10 @@ def scaled(logits: Tensor, rule: CutRule, blocked: Tensor | None = None) -> Tens
 
 
 def kept(scaled_BV: Tensor, rule: CutRule) -> tuple[Tensor, Tensor, Tensor]:
-    """The most likely tokens in falling order, their ids, and which of them the rule keeps (a prefix of each row).
+    """The most likely tokens in falling order, their ids, and which of them the rule keeps (a prefix of each row; what
+    follows it may be padding).
 
-    A few hundred candidates nearly always hold everything that top-p and min-p keep; when a row wants more, all of
+    A few hundred candidates nearly always hold everything that top-p and min-p keep; of a row that wants more, all of
     the vocabulary is sorted. A token of minus infinity, which a constraint blocked, is never kept.
     """
     vocabulary = scaled_BV.shape[-1]
@@ -32,10 +34,22 @@ def kept(scaled_BV: Tensor, rule: CutRule) -> tuple[Tensor, Tensor, Tensor]:
     total_B1 = scaled_BV.logsumexp(-1, keepdim=True)
     top = scaled_BV.topk(min(CANDIDATES, vocabulary), dim=-1)
     keep_BK = _kept_prefix(top.values, rule, total_B1)
-    if keep_BK.shape[-1] < vocabulary and bool(keep_BK[:, -1].any()):
-        top = scaled_BV.sort(dim=-1, descending=True, stable=True)
-        keep_BK = _kept_prefix(top.values, rule, total_B1)
-    return top.values, top.indices, keep_BK
+    wide_W = keep_BK[:, -1].nonzero()[:, 0]
+    if keep_BK.shape[-1] == vocabulary or not len(wide_W):
+        return top.values, top.indices, keep_BK
+    wide = scaled_BV[wide_W].sort(dim=-1, descending=True, stable=True)
+    keep_WV = _kept_prefix(wide.values, rule, total_B1[wide_W])
+    widest = int(keep_WV.sum(-1).max())
+    both = ((top.values, wide.values), (top.indices, wide.indices), (keep_BK, keep_WV))
+    value_BK, token_BK, keep_BK = (_widened(narrow, wide_W, full, widest) for narrow, full in both)
+    return value_BK, token_BK, keep_BK
+
+
+def _widened(narrow_BK: Tensor, wide_W: Tensor, full_WV: Tensor, width: int) -> Tensor:
+    """The candidates of all rows, as many as the widest row keeps: what follows those of a narrow row is not kept."""
+    wider_BK = functional.pad(narrow_BK, (0, max(0, width - narrow_BK.shape[-1])))
+    wider_BK[wide_W] = full_WV[:, : wider_BK.shape[-1]]
+    return wider_BK
 
 
 def _kept_prefix(sorted_BK: Tensor, rule: CutRule, total_B1: Tensor) -> Tensor:

@@ -87,11 +87,12 @@ class RowMasks(LogitsProcessor):
         blocked_RV = _blocked(drafts, logits_RV)
         if rule.cuts:
             _, token_RK, keep_RK = kept(scaled(logits_RV, rule, blocked_RV), rule)
-            kept_RV = torch.zeros_like(logits_RV, dtype=torch.bool).scatter_(-1, token_RK, keep_RK)
-            blocked_RV = ~kept_RV
             for draft, found in zip(drafts, kept_sets(token_RK, keep_RK.sum(-1)), strict=True):
                 draft.kept = found
-        if blocked_RV is not None:
+            row_N, token_N = keep_RK.nonzero()[:, 0], token_RK[keep_RK]
+            logits_BV[place_R] = -torch.inf
+            logits_BV[place_R[row_N], token_N] = logits_RV[row_N, token_N]
+        elif blocked_RV is not None:
             logits_BV[place_R] = logits_RV.masked_fill(blocked_RV, -torch.inf)
 
 
