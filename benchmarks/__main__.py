@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.report:
         report.PAGE.parent.mkdir(exist_ok=True)
         report.PAGE.write_text(report.generate(), encoding="utf-8")
-        for name, content in (report.pictures() | report.pages_with_tables()).items():
+        for name, content in (report.pictures() | report.pages_with_results()).items():
             (report.PAGE.parent / name).write_text(content, encoding="utf-8")
         print(f"wrote {report.PAGE.relative_to(report.ROOT)}")
         return 0

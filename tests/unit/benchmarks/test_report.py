@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.report import PAGE, generate, pages_with_tables, pictures
+from benchmarks.report import PAGE, generate, pages_with_results, pictures
 from benchmarks.result import Figure, Result, record
 
 
@@ -16,14 +16,14 @@ def test_the_committed_pictures_are_the_generated_ones():
 
 
 def test_the_committed_tables_are_the_generated_ones():
-    for name, page in pages_with_tables().items():
+    for name, page in pages_with_results().items():
         assert (PAGE.parent / name).read_text(encoding="utf-8") == page, "run: python -m benchmarks --report"
 
 
 def test_a_table_that_is_out_of_date_is_replaced_and_the_text_around_it_stays(tmp_path):
     kept = record(Result("sandbox", (Figure("n", 1, ">=", 1),), ({"escape": "by night"},)), quick=False, seconds=3)
     (tmp_path / "sandbox.json").write_text(kept.to_json())
-    page, text = pages_with_tables(tmp_path)["sandbox.md"], (PAGE.parent / "sandbox.md").read_text(encoding="utf-8")
+    page, text = pages_with_results(tmp_path)["sandbox.md"], (PAGE.parent / "sandbox.md").read_text(encoding="utf-8")
     assert "| by night |" in page
     assert page.partition("<!-- ")[0] == text.partition("<!-- ")[0]
     assert page.rpartition("<!-- end -->")[2] == text.rpartition("<!-- end -->")[2]
