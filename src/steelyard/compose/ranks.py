@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from steelyard import compose
 from steelyard.cluster.learners import LearnerGroup
+from steelyard.compose.learning import build_learner, build_rule
+from steelyard.compose.policy import build_model
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.policies.base import Policy
@@ -18,8 +19,8 @@ from steelyard.training.ranks import Ranks
 def build_rank(config: Config, quarantine: Path, ranks: Ranks) -> Learner:
     """The learner of one rank, in its process. Rank 0 keeps batches that cannot be learnt from."""
     with quiet_engines():
-        policy = compose.build_model(config)
-        return compose.build_learner(config, policy, quarantine if ranks.rank == 0 else None, ranks)
+        policy = build_model(config)
+        return build_learner(config, policy, quarantine if ranks.rank == 0 else None, ranks)
 
 
 def build_learner_group(config: Config, policy: Policy, quarantine: Path) -> LearnerGroup:
@@ -30,7 +31,7 @@ def build_learner_group(config: Config, policy: Policy, quarantine: Path) -> Lea
     kl = config.loss.kl
     return LearnerGroup(
         partial(build_rank, config, quarantine.absolute()),
-        compose.build_rule(config, policy),
+        build_rule(config, policy),
         ranks=learners.ranks,
         kl_in_reward=kl.active and kl.placement == "reward",
         sharding=learners.sharding,

@@ -1,0 +1,78 @@
+"""The policy and its reference."""
+
+from __future__ import annotations
+
+import torch
+
+from steelyard.compose.constraint import build_constraint
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.config import Config
+from steelyard.errors import ConfigError
+from steelyard.policies.adapters import Lora
+from steelyard.policies.base import Policy
+from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
+from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
+from steelyard.policies.scratch import Architecture
+
+
+def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
+    """The policy at the start of the run, with its constraint."""
+    policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config)
+    constraint = build_constraint(config, policy, supplied)
+    policy.constraint = policy.constraint if constraint is None else constraint
+    return policy
+
+
+def build_model(config: Config) -> Policy:
+    """The policy that the configuration names, without a constraint."""
+    if config.model.threads is not None:
+        torch.set_num_threads(config.model.threads)
+    model, lora = config.model, config.model.lora
+    options = PolicyOptions(
+        kind=model.kind,
+        dtype=model.dtype,
+        autocast=model.autocast,
+        device=model.device,
+        attention=model.attention,
+        gradient_checkpointing=model.gradient_checkpointing,
+        quantize=model.quantize,
+        chunk=model.chunk_tokens,
+        trust_remote_code=model.trust_remote_code,
+        lora=None if lora is None else Lora(lora.rank, lora.alpha, lora.targets),
+        adapter=None if lora is None else lora.adapter,
+        seed=config.run.seed,
+    )
+    if model.path is not None:
+        return pretrained_policy(model.path, options)
+    if model.scratch is None:
+        raise ConfigError("model: give either path or scratch")
+    scratch, domain = model.scratch, build_domain(config)
+    words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
+    if words is None:
+        raise ConfigError("model.scratch.vocabulary is empty and there is no domain with a vocabulary of its own")
+    shape = scratch.model_dump(exclude={"architecture", "vocabulary", "spaced"})
+    return from_scratch_policy(Architecture(**shape), words, options, spaced=scratch.spaced)
+
+
+def build_reference_of(config: Config, policy: Policy) -> Reference | None:
+    """The reference, if KL is used at all."""
+    kl, reference = config.loss.kl, config.reference
+    if not kl.coefficient.ever_positive and kl.adaptive is None:
+        return None
+    renewal: Renewal = static
+    if reference.mode == "ema" and reference.ema_decay is not None:
+        renewal = Ema(reference.ema_decay)
+    if reference.mode == "periodic" and reference.every is not None:
+        renewal = Periodic(reference.every)
+    device = torch.device("cpu") if reference.device == "cpu" else None
+    return build_reference(policy, _carrier(config), renewal, device)
+
+
+def _carrier(config: Config) -> str:
+    """``auto``: a copy without LoRA or off the device; the adapter switched off if it was fresh; else a second one."""
+    reference, lora = config.reference, config.model.lora
+    if reference.carrier != "auto":
+        return reference.carrier
+    if lora is None or reference.device == "cpu":
+        return "copy"
+    return "adapter_off" if reference.mode == "static" and lora.adapter is None else "adapter"

@@ -1,0 +1,196 @@
+"""A whole run: its trainer at the start or at a checkpoint, with all that watches it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from steelyard import config as configs
+from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
+from steelyard.compose.checking import build_pool, build_verifier
+from steelyard.compose.constraint import check_budgets
+from steelyard.compose.judge import own_judge, require_judge
+from steelyard.compose.learning import build_any_learner, build_credit
+from steelyard.compose.pictures import build_picture
+from steelyard.compose.policy import build_policy
+from steelyard.compose.sampling import build_decoding, build_sampler
+from steelyard.compose.supplied import NOTHING, Supplied
+from steelyard.compose.tasks import build_tasks
+from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, make_warm_start, own_folder
+from steelyard.config import Config
+from steelyard.errors import CheckpointError
+from steelyard.folders import require_free, run_folder
+from steelyard.sampling.base import Decoding, Sampler
+from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
+from steelyard.training.ahead import Ahead
+from steelyard.training.evaluation import Evaluator
+from steelyard.training.loop import Plan, Trainer
+from steelyard.types import CutRule, Task
+from steelyard.verification import Pool
+
+
+def begun(config: Config) -> Config:
+    """The configuration that the first step begins from: after a [warmstart], which is made unless it is there, its
+    model is what came out of it. A [judge] is trained against that model.
+    """
+    started = _after_warm_start(config)
+    if config.judge is not None and not own_judge(config).is_dir():
+        require_judge(started, build_policy(started))
+    return started
+
+
+def _after_warm_start(config: Config) -> Config:
+    warmstart = config.warmstart
+    if warmstart is None:
+        return config
+    own = own_folder(config)
+    if not own.is_dir() and warmstart.folder is not None:
+        copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
+    elif not own.is_dir():
+        make_warm_start(config, warmstart, build_policy(config), own)
+    return beginning_with(config, own)
+
+
+def build_evaluator(
+    config: Config,
+    sampler: Sampler,
+    pool: Pool,
+    tasks: list[Task],
+    *,
+    samples: int | None = None,
+    ks: Sequence[int] | None = None,
+) -> Evaluator:
+    """The evaluation that the configuration describes; ``samples`` and ``ks`` stand in for its own."""
+    evaluate, decoding = config.evaluate, build_decoding(config)
+    rule = decoding.rule
+    if evaluate.temperature is not None:
+        rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
+    decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
+    count = samples or evaluate.samples
+    return Evaluator(sampler, pool, tasks, decoding, samples=count, ks=ks or evaluate.ks)
+
+
+def build_trackers(config: Config, folder: Path) -> Trackers:
+    tracking = config.tracking
+    trackers: list[Tracker] = [
+        JsonlTracker(folder / "metrics.jsonl"),
+        ArtifactTracker(folder / "artifacts", build_picture(config)),
+    ]
+    if tracking.console:
+        trackers.append(ConsoleTracker(config.run.steps, title=config.run.name))
+    if tracking.tensorboard:
+        from steelyard.tracking.tensorboard import TensorBoardTracker
+
+        trackers.append(TensorBoardTracker(folder / "tensorboard"))
+    if tracking.wandb:
+        from steelyard.tracking.wandb import WandbTracker
+
+        plain = config.model_dump(mode="json")
+        trackers.append(WandbTracker(folder, project=tracking.wandb_project, name=config.run.name, config=plain))
+    return Trackers(trackers)
+
+
+def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+    """All objects of a run, at its start; nothing is written yet but by trackers when they log."""
+    folder, sampling = run_folder(config), config.sampling
+    policy = build_policy(config, supplied)
+    source, held_out = build_tasks(config, supplied)
+    check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
+    pool = build_pool(config, build_verifier(config, supplied))
+    sampler = build_sampler(config, policy)
+    evaluating = bool(config.evaluate.every and held_out)
+    evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
+    checkpoint = config.checkpoint
+    best = checkpoint.best_metric or ("eval/success" if evaluator is not None else "reward/mean")
+    plan = Plan(
+        steps=config.run.steps,
+        tasks_per_step=sampling.tasks_per_step,
+        group_size=sampling.group_size,
+        decoding=build_decoding(config),
+        refill_dead_groups=config.credit.refill_dead_groups,
+        evaluate_every=config.evaluate.every if evaluator is not None else 0,
+        save_every=checkpoint.every,
+        show_every=config.tracking.samples_every,
+        best_metric=best,
+    )
+    credit = build_credit(config)
+    ahead = Ahead(source, sampler, pool, credit, plan, staleness=sampling.staleness) if sampling.staleness else None
+    return Trainer(
+        policy=policy,
+        source=source,
+        sampler=sampler,
+        pool=pool,
+        credit=credit,
+        learner=build_any_learner(config, policy, folder / "artifacts"),
+        tracker=build_trackers(config, folder),
+        store=Store(folder / "checkpoints", keep_last=checkpoint.keep_last, best_mode=checkpoint.best_mode),
+        plan=plan,
+        evaluator=evaluator,
+        ahead=ahead,
+    )
+
+
+def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+    """A new run in a folder of its own."""
+    folder = run_folder(config)
+    require_free(folder)
+    clear_own(own_folder(config), config.warmstart)
+    clear_own(own_judge(config), config.judge)
+    trainer = build_trainer(begun(config), supplied)
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
+    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / "config.toml").write_text(configs.dump(config), encoding="utf-8")
+    trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
+    return trainer
+
+
+def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+    """A run taken up at its newest whole checkpoint, or from its start if none was written yet."""
+    trainer = build_trainer(begun(config), supplied)
+    checkpoint = trainer.store.latest()
+    if checkpoint is None and trainer.store.skipped:
+        raise CheckpointError(
+            f"no checkpoint of {run_folder(config)} is whole ({'; '.join(trainer.store.skipped)}); to begin anew, "
+            "choose another run.folder or remove this one"
+        )
+    if checkpoint is None:
+        trainer.tracker.rewind(-1)
+    else:
+        trainer.restore(checkpoint)
+    return trainer
+
+
+def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", "min"] = "max") -> Checkpoint:
+    """``latest``, ``best``, or a step number of a run."""
+    store = Store(run / "checkpoints", best_mode=best_mode)
+    if which.isdigit():
+        if int(which) not in store.steps():
+            raise CheckpointError(f"{run} has no checkpoint of step {which}; it has {_listed(store.steps())}")
+        return open_checkpoint(store.folder / f"step-{int(which):08d}")
+    if which not in ("latest", "best"):
+        raise CheckpointError(
+            f"there is no checkpoint {which!r}: use latest, best, or a step of {_listed(store.steps())}"
+        )
+    found = store.best() if which == "best" else store.latest()
+    if found is None:
+        raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
+    return found
+
+
+def _listed(steps: list[int]) -> str:
+    return ", ".join(map(str, steps)) or "none"
+
+
+def _versions() -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for package in ("steelyard", "torch", "transformers", "peft", "safetensors", "numpy", "bitsandbytes"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,71 @@
+"""Where tasks come from, by split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steelyard import config as configs
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.config import Config
+from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
+from steelyard.domains.base import Split
+from steelyard.errors import ConfigError
+from steelyard.types import Task
+
+
+def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
+    """Where training tasks come from, and the tasks for evaluation (may be empty)."""
+    seed, wanted = config.run.seed, config.evaluate.tasks
+    domain = build_domain(config)
+    if domain is not None:
+        return domain_source(domain, "train", seed=seed), domain_tasks(domain, "validation", wanted)
+    held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
+    tasks = config.tasks
+    if isinstance(supplied.tasks, Source):
+        if tasks is not None and tasks.held_out:
+            raise ConfigError(
+                "tasks.held_out cannot divide a Source, which draws its tasks itself; hand over eval_tasks instead"
+            )
+        return supplied.tasks, held_out[:wanted]
+    rows, listed = divided_tasks(tasks, supplied.tasks)
+    return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
+
+
+def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
+    """(training, held-out) tasks, listed by the [tasks] table or ``given``; the second is empty unless asked for."""
+    if tasks is None:
+        if given is None:
+            raise ConfigError("there are no tasks: give [tasks] or [domain]")
+        return as_tasks(given), []
+    rows = _listed_tasks(tasks) if given is None else as_tasks(given, prompt_column=tasks.prompt_column)
+    if tasks.eval_file is not None:
+        return rows, load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
+    if tasks.held_out:
+        return split(rows, tasks.held_out if tasks.held_out < 1 else int(tasks.held_out), seed=0)
+    return rows, []
+
+
+def tasks_of_split(config: Config, name: Split, count: int | None = None) -> list[Task]:
+    """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
+    domain = build_domain(config)
+    if domain is not None:
+        if not (found := domain_tasks(domain, name, count)):
+            raise ConfigError(f"the domain {domain.name!r} has no task in the split {name!r} with these options")
+        return found
+    training, held_out = divided_tasks(config.tasks)
+    found = training if name == "train" else held_out
+    if not found:
+        raise ConfigError(
+            "no tasks are held out: set tasks.held_out (a number or a share) or tasks.eval_file, "
+            "or take the training tasks with --split train"
+        )
+    return found[:count]
+
+
+def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
+    if tasks.prompts is not None:
+        return as_tasks(tasks.prompts[: tasks.limit])
+    where = tasks.file if tasks.file is not None else f"hf:{tasks.dataset}"
+    return load_tasks(
+        where, prompt_column=tasks.prompt_column, split=tasks.split, subset=tasks.subset, limit=tasks.limit
+    )
