@@ -309,7 +309,7 @@ def test_a_task_can_bring_its_own_grammar(small: TokenTable) -> None:
 
 
 def test_compiled_grammars_are_kept_up_to_a_number(small: TokenTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.constraints.grammar.COMPILED_AT_ONCE", 2)
+    monkeypatch.setattr("steelyard.constraints.grammar.constraint.COMPILED_AT_ONCE", 2)
     constraint = grammar(small, "regex", PerTask("pattern"))
     tasks = [Task(str(number), "", {"pattern": "a" * (number + 1)}) for number in range(3)]
     first = constraint._of(tasks[0])

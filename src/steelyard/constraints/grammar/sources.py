@@ -1,0 +1,95 @@
+"""What a grammar is written as: checked, and put into the engine's Lark dialect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from steelyard.constraints import bounds
+from steelyard.constraints.grammar.tokens import import_engine
+from steelyard.errors import ConstraintError
+
+Kind = Literal["json_schema", "regex", "lark", "choices"]
+KINDS: tuple[Kind, ...] = ("json_schema", "regex", "lark", "choices")
+HINTS: dict[Kind, str] = {
+    "json_schema": "oneOf works only for parts that exclude one another (else say anyOf), $ref only inside the schema",
+    "regex": "the syntax is Rust's: no look-around, no back-references, \\z for \\Z",
+    "lark": "see docs/syntax.md of llguidance for its dialect",
+    "choices": "choices are texts",
+}
+
+
+def parsed(kind: Kind, source: object) -> object:
+    """The source as plain data, refused where it is nothing of its kind."""
+    if kind == "json_schema":
+        if isinstance(source, str):
+            try:
+                source = json.loads(source)
+            except ValueError as error:
+                raise ConstraintError(f"the JSON schema is no JSON: {error}") from None
+        return bounds.json_schema.check(source)
+    if kind == "choices":
+        if isinstance(source, str) or not isinstance(source, Sequence):
+            raise ConstraintError(f"choices are a list of texts, not {source!r}")
+        choices = list(cast("Sequence[object]", source))
+        if not choices or not all(isinstance(choice, str) for choice in choices):
+            raise ConstraintError(f"choices are a list of at least one text, not {source!r}")
+        return choices
+    if not isinstance(source, str):
+        raise ConstraintError(f"a {kind} grammar is a text, not {source!r}")
+    if kind == "lark":
+        _refuse_special_tokens(source)
+    return source
+
+
+def _refuse_special_tokens(grammar: str) -> None:
+    try:
+        special = bounds.lark.special_tokens(grammar)
+    except bounds.CannotTell:
+        return
+    if special:
+        raise ConstraintError(f"special tokens in a grammar ({', '.join(special)}) are never sampled; write text")
+
+
+def free_text(kind: Kind, source: Any) -> str:
+    """The grammar in the engine's Lark dialect, without bounds."""
+    if kind == "json_schema":
+        return json_text(source)
+    if kind == "regex":
+        return regex_text(source, None)
+    if kind == "choices":
+        return "start: CHOICE\nCHOICE: " + " | ".join(map(_lark_string, source))
+    return source
+
+
+def _lark_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def json_text(schema: Mapping[str, Any]) -> str:
+    settings = {
+        "whitespace_flexible": False,
+        "item_separator": ",",
+        "key_separator": ":",
+        "coerce_one_of": False,
+        "lenient": False,
+        "json_allowed_escapes": bounds.json_schema.ESCAPES,
+    }
+    return "start: %json " + json.dumps({**schema, "x-guidance": settings})
+
+
+def regex_text(pattern: str, most: int | None) -> str:
+    """The pattern, and if ``most`` is given what it has in common with all texts of at most so many bytes."""
+    written = import_engine().regex_to_lark(pattern, "dws")
+    if most is None:
+        return f"start: /{written}/"
+    return (
+        '%llguidance {"allow_invalid_utf8": true}\n'  # so that the bytes of a text can be counted
+        f"start: TEXT\nTEXT: /(?u:{written})/ & /(?s-u:.){{0,{most}}}/"
+    )
+
+
+def excerpt(source: object, length: int = 120) -> str:
+    text = source if isinstance(source, str) else json.dumps(source, ensure_ascii=False)
+    return repr(text if len(text) <= length else text[:length] + "…")

@@ -1,0 +1,96 @@
+"""A tokenizer as the engine reads it, and the engine itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from steelyard.constraints.base import pack
+from steelyard.errors import ConstraintError, MissingExtraError
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+
+def import_engine() -> Any:
+    try:
+        import llguidance
+    except ImportError:
+        raise MissingExtraError("text grammars", "grammars") from None
+    return llguidance
+
+
+class TokenTable:
+    """A tokenizer as the engine needs it. Building one takes a second for a real vocabulary, so it can be shared."""
+
+    def __init__(self, tokenizer: object, *, end_id: int, vocabulary: int) -> None:
+        """``tokenizer``: a fast Hugging Face one, or the bytes of each token (None: special), cut greedily then."""
+        if not 0 <= end_id < vocabulary:
+            raise ConstraintError(f"the end token {end_id} is not in a vocabulary of {vocabulary}")
+        self.end_id = end_id
+        self.vocabulary = vocabulary
+        self.engine, special = _engine_tokenizer(tokenizer, end_id)
+        known = self.engine.vocab_size
+        if known > vocabulary:
+            raise ConstraintError(f"the tokenizer has {known} tokens, the model's vocabulary only {vocabulary}")
+        barred = special | {end_id}
+        plain = [token for token in range(known) if token not in barred and not self.engine.is_special_token(token)]
+        self.plain = pack(plain, vocabulary)
+        """The tokens that stand for text."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokenizer's own tokens for a text."""
+        return self.engine.tokenize_str(text)
+
+
+class _HasBackend(Protocol):
+    """A fast tokenizer of Hugging Face, as far as it is used."""
+
+    backend_tokenizer: Any
+    all_special_ids: Sequence[int]
+
+
+class _Bytes:
+    """A closed vocabulary for the engine: the longest token that fits is taken at each place."""
+
+    bos_token_id = None
+
+    def __init__(self, tokens: Sequence[bytes | None], end_id: int) -> None:
+        self.eos_token_id = end_id
+        self.special_token_ids = [token for token, text in enumerate(tokens) if not text or token == end_id]
+        self.tokens = [
+            b"" if token in set(self.special_token_ids) else text or b"" for token, text in enumerate(tokens)
+        ]
+        self.numbers = {text: token for token, text in reversed(list(enumerate(self.tokens))) if text}
+        self.longest = max(map(len, self.numbers), default=0)
+
+    def __call__(self, text: bytes) -> list[int]:
+        """Tokens of a text as far as there are any."""
+        found: list[int] = []
+        while text:
+            sizes = range(min(self.longest, len(text)), 0, -1)
+            size = next((size for size in sizes if text[:size] in self.numbers), None)
+            if size is None:
+                break
+            found.append(self.numbers[text[:size]])
+            text = text[size:]
+        return found
+
+
+def _engine_tokenizer(tokenizer: object, end_id: int) -> tuple[LLTokenizer, set[int]]:
+    """The engine's tokenizer, and the tokens known to be special."""
+    engine = import_engine()
+    if isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str):
+        table = _Bytes(cast("Sequence[bytes | None]", tokenizer), end_id)
+        return engine.LLTokenizer(engine.TokenizerWrapper(table)), set(table.special_token_ids)
+    backend = cast("_HasBackend", tokenizer).backend_tokenizer if hasattr(tokenizer, "backend_tokenizer") else tokenizer
+    if not hasattr(backend, "to_str"):
+        raise ConstraintError(
+            f"text grammars need a fast Hugging Face tokenizer or each token's bytes, not {type(tokenizer).__name__}"
+        )
+    backend = copy(cast("Any", backend))
+    backend.no_padding()
+    backend.no_truncation()
+    special = {int(token) for token in getattr(tokenizer, "all_special_ids", ())}
+    return engine.LLTokenizer(backend.to_str(), eos_token=end_id), special
