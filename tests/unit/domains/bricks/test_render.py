@@ -17,7 +17,7 @@ from steelyard.domains.bricks.parts import STANDARD, Part
 from steelyard.domains.bricks.render import Card, Scene, colours, contact_sheet, draw, film, png, svg
 from steelyard.domains.bricks.render.isometric import COS, LAYER, SIN, UNIT, project
 from steelyard.domains.bricks.render.order import painting_order
-from steelyard.domains.bricks.render.scene import Ellipse, Polygon
+from steelyard.domains.bricks.render.scene import Ellipse, Label, Polygon
 from steelyard.errors import MissingExtraError
 
 ONE = Structure((Brick(2, 4, 0, 0, 0),))
@@ -186,6 +186,14 @@ def test_a_long_film_has_few_frames() -> None:
     Image = pytest.importorskip("PIL.Image")
     row = Structure(tuple(Brick(1, 1, x, y, 0) for x in range(0, 20, 2) for y in range(0, 20, 1)))
     assert Image.open(io.BytesIO(film(row, scale=0.1))).n_frames == 100
+
+
+def test_a_caption_that_is_wider_than_its_cell_is_broken_between_words() -> None:
+    long = "table length=6 width=8 height=3 free=60 load=100"
+    one, both = contact_sheet([Card(TWO, "a tower")]), contact_sheet([Card(TWO, f"{long}\nreward 1.00")])
+    lines = [shape.text for shape in both.shapes if isinstance(shape, Label)]
+    assert lines == ["table length=6 width=8 height=3", "free=60 load=100", "reward 1.00"]
+    assert both.size[1] > one.size[1]
 
 
 def test_a_contact_sheet_has_all_cards_inside() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Structure
 
 CELL, GAP, LINE = 220.0, 12.0, 15.0
+LETTERS = 34
+"""Of a caption, beside one another under a cell."""
 GOOD, BAD = (46, 139, 87), (190, 60, 60)
 
 
@@ -33,7 +36,7 @@ def contact_sheet(cards: Sequence[Card], *, columns: int = 0, by: ColourBy = "pa
     if not cards:
         raise ValueError("a contact sheet needs at least one card")
     columns = columns or min(len(cards), math.ceil(math.sqrt(2 * len(cards))))
-    text = LINE * max(card.caption.count("\n") + 1 for card in cards) + 8
+    text = LINE * max(len(_lines(card.caption)) for card in cards) + 8
     head = 30.0 if title else 0.0
     shapes: list[Shape] = [Label((GAP, 24), title, 17.0, colours.INK)] if title else []
     for number, card in enumerate(cards):
@@ -55,6 +58,11 @@ def _cell(card: Card, left: float, top: float, by: ColourBy) -> list[Shape]:
         under = top + CELL + 1
         bar = ((left, under), (left + CELL, under), (left + CELL, under + 3), (left, under + 3))
         shapes.append(Polygon(bar, GOOD if card.good else BAD))
-    for number, line in enumerate(card.caption.split("\n"), 1):
+    for number, line in enumerate(_lines(card.caption), 1):
         shapes.append(Label((left, top + CELL + 3 + LINE * number), line, 12.0, colours.INK))
     return shapes
+
+
+def _lines(caption: str) -> list[str]:
+    """The lines of a caption, those that are wider than a cell broken between words."""
+    return [part for line in caption.split("\n") for part in textwrap.wrap(line, LETTERS) or [""]]
