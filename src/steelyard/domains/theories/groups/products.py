@@ -1,0 +1,64 @@
+"""Products of SU(n) representations, by adding weights to a highest weight and reflecting back (Klimyk, Racah, Speiser).
+
+A factor may be taken with a power k: the character χ(g^k) instead of χ(g). That is what counting symmetric products
+needs: the trace of a permutation of equal factors is the product of χ(g^k) over its cycles of length k.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+
+from steelyard.domains.theories.groups.representation import Label, cached
+
+Content = tuple[tuple[Label, int], ...]
+
+
+def decompose(n: int, labels: Sequence[Label]) -> dict[Label, int]:
+    """Which irreducible representations a product has, and how often."""
+    return dict(_product(n, tuple(sorted((label, 1) for label in labels))))
+
+
+def singlets(n: int, labels: Sequence[Label], powers: Sequence[int] | None = None) -> int:
+    """How many singlets of SU(n) a product has; with ``powers`` the singlets in Π χ_i(g^k_i), which may be negative."""
+    factors = sorted(zip(labels, powers or (1,) * len(labels), strict=True))
+    return _singlets(n, tuple(factors))
+
+
+@lru_cache(maxsize=1 << 16)
+def _singlets(n: int, factors: tuple[tuple[Label, int], ...]) -> int:
+    if sum(power * cached(n, label).n_ality for label, power in factors) % n:
+        return 0
+    return dict(_product(n, factors)).get((0,) * (n - 1), 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def _product(n: int, factors: tuple[tuple[Label, int], ...]) -> Content:
+    if not factors:
+        return (((0,) * (n - 1), 1),)
+    (label, power), rest = factors[-1], factors[:-1]
+    shifts = Counter(tuple(power * w for w in weight) for weight in cached(n, label).weights)
+    found: Counter[Label] = Counter()
+    for highest, times in _product(n, rest):
+        for shift, multiplicity in shifts.items():
+            reached, sign = _reflect(tuple(a + b for a, b in zip(highest, shift, strict=True)))
+            found[reached] += sign * times * multiplicity
+    return tuple(sorted((label, times) for label, times in found.items() if times))
+
+
+@lru_cache(maxsize=1 << 16)
+def _reflect(weight: Label) -> tuple[Label, int]:
+    """The dominant weight that the Weyl group brings it to (about -ρ), and the sign; sign 0 on a wall."""
+    rows = [0]
+    for step in reversed(weight):
+        rows.append(rows[-1] + step + 1)
+    sign = 1
+    for i in range(len(rows)):
+        for j in range(i + 1, len(rows)):
+            if rows[i] == rows[j]:
+                return weight, 0
+            if rows[i] > rows[j]:
+                sign = -sign
+    rows.sort(reverse=True)
+    return tuple(a - b - 1 for a, b in zip(rows, rows[1:], strict=False)), sign

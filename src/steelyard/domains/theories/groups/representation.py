@@ -1,0 +1,164 @@
+"""Irreducible representations of SU(n) by their Dynkin label.
+
+The basis is that of Gelfand and Tsetlin: a state is a triangle of numbers whose top row is the partition of the label
+and whose rows interlace. Index and cubic anomaly follow from the charges of the states under
+h = diag(1, …, 1, -(n - 1)):  T = Σ q² / (2 Σ_fund q²),  A = Σ q³ / Σ_fund q³.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import product
+from math import prod
+
+Label = tuple[int, ...]
+Pattern = tuple[tuple[int, ...], ...]
+"""The rows of a triangle, the longest first."""
+
+MOST_STATES = 20_000
+"""States are listed; more than this is a mistake."""
+
+
+@dataclass(frozen=True)
+class Representation:
+    """The irreducible representation of SU(n) with this Dynkin label."""
+
+    n: int
+    label: Label
+
+    def __post_init__(self) -> None:
+        if self.n < 2 or len(self.label) != self.n - 1 or min(self.label) < 0:
+            raise ValueError(
+                f"{self.label} is no Dynkin label of SU({self.n}): it takes {self.n - 1} numbers from 0 on"
+            )
+
+    @cached_property
+    def dimension(self) -> int:
+        """Weyl's formula: Π over i < j of (λ_i - λ_j + j - i) / (j - i)."""
+        rows = partition(self.label)
+        pairs = [(i, j) for i in range(self.n) for j in range(i + 1, self.n)]
+        return prod(rows[i] - rows[j] + j - i for i, j in pairs) // prod(j - i for i, j in pairs)
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The basis, the highest weight first."""
+        if self.dimension > MOST_STATES:
+            raise ValueError(f"SU({self.n}) {self.label} has {self.dimension} states, more than {MOST_STATES}")
+        triangles = _triangles((partition(self.label),))
+        return tuple(sorted(triangles, key=lambda pattern: (_content(pattern), pattern), reverse=True))
+
+    @cached_property
+    def weights(self) -> tuple[tuple[int, ...], ...]:
+        """The weight of each state of the basis, in the basis of the Dynkin labels."""
+        contents = map(_content, self.patterns)
+        return tuple(tuple(a - b for a, b in zip(content, content[1:], strict=False)) for content in contents)
+
+    @cached_property
+    def index(self) -> Fraction:
+        """The Dynkin index T, 1/2 for the fundamental."""
+        charges = self._charges
+        return Fraction(sum(q * q for q in charges), 2 * self.n * (self.n - 1))
+
+    @cached_property
+    def anomaly(self) -> Fraction:
+        """The cubic anomaly A, 1 for the fundamental; 0 for all of SU(2)."""
+        if self.n == 2:
+            return Fraction(0)
+        return Fraction(sum(q**3 for q in self._charges), (self.n - 1) - (self.n - 1) ** 3)
+
+    @property
+    def conjugate(self) -> Representation:
+        return cached(self.n, self.label[::-1])
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is its own conjugate, be it real or pseudoreal."""
+        return self.label == self.label[::-1]
+
+    @property
+    def n_ality(self) -> int:
+        """Its charge under the centre Z_n."""
+        return sum(k * a for k, a in enumerate(self.label, 1)) % self.n
+
+    @property
+    def is_barred(self) -> bool:
+        """Of a representation and its conjugate, the one with the negative anomaly is written with a bar; where both
+        have none, the one with the lesser label.
+        """
+        return (self.anomaly, self.label) < (self.conjugate.anomaly, self.label[::-1])
+
+    @cached_property
+    def primes(self) -> int:
+        """How many representations of the same dimension have a lesser index."""
+        own = self.conjugate if self.is_barred else self
+        return _of_dimension(self.n, self.dimension).index(own.label)
+
+    @property
+    def name(self) -> str:
+        """As physicists write it: ``3``, ``3̄``, ``15'``."""
+        overline = "\N{COMBINING OVERLINE}" if self.is_barred else ""
+        return "".join(digit + overline for digit in str(self.dimension)) + "'" * self.primes
+
+    @property
+    def _charges(self) -> list[int]:
+        """Of each state under diag(1, …, 1, -(n - 1))."""
+        boxes = sum(partition(self.label))
+        return [boxes - self.n * _content(pattern)[-1] for pattern in self.patterns]
+
+
+def representation(n: int, dimension: int, *, bar: bool = False, primes: int = 0) -> Representation:
+    """The representation of this dimension; of several, that with the ``primes``-th lowest index."""
+    found = _of_dimension(n, dimension)
+    if primes >= len(found):
+        raise ValueError(f"SU({n}) has {len(found)} representations of dimension {dimension}, not {primes + 1}")
+    plain = cached(n, found[primes])
+    return plain.conjugate if bar else plain
+
+
+@lru_cache(maxsize=4096)
+def cached(n: int, label: Label) -> Representation:
+    """The representation with this label, the same object each time."""
+    return Representation(n, label)
+
+
+def partition(label: Label) -> tuple[int, ...]:
+    """The lengths of the rows of the Young diagram, the last of them 0."""
+    rows = [0]
+    for step in reversed(label):
+        rows.append(rows[-1] + step)
+    return tuple(reversed(rows))
+
+
+def _triangles(rows: Pattern) -> Iterator[Pattern]:
+    above = rows[-1]
+    if len(above) == 1:
+        yield rows
+        return
+    for row in product(*(range(low, high + 1) for high, low in zip(above, above[1:], strict=False))):
+        yield from _triangles((*rows, row))
+
+
+def _content(pattern: Pattern) -> tuple[int, ...]:
+    """How many boxes of the tableau hold 1, 2, …, n."""
+    sums = [0, *(sum(row) for row in reversed(pattern))]
+    return tuple(b - a for a, b in zip(sums, sums[1:], strict=False))
+
+
+@lru_cache(maxsize=4096)
+def _of_dimension(n: int, dimension: int) -> list[Label]:
+    """The labels without a bar that have this dimension, the lowest index first."""
+    found: list[Label] = []
+
+    def search(label: Label, position: int) -> None:
+        size = cached(n, label).dimension
+        if size == dimension and not cached(n, label).is_barred:
+            found.append(label)
+        if size < dimension:  # a larger entry means a larger dimension
+            for k in range(position, n - 1):
+                search((*label[:k], label[k] + 1, *label[k + 1 :]), k)
+
+    search((0,) * (n - 1), 0)
+    return sorted(found, key=lambda label: (cached(n, label).index, label))
