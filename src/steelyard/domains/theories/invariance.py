@@ -9,7 +9,6 @@ count as symmetric, in gauge indices and generations together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from functools import lru_cache
 from itertools import permutations, product
 from math import prod
@@ -101,9 +100,7 @@ def _structures(
         flavours = prod(generations[cycle[0]] for cycle in _cycles(permutation))
         total += flavours * _traced(sizes, legs, permutation)
         count += 1
-    average = Fraction(total, count)
-    assert average.denominator == 1 and average >= 0
-    return int(average)
+    return total // count
 
 
 def _traced(sizes: tuple[int, ...], legs: tuple[Charges, ...], permutation: Permutation) -> int:
@@ -126,9 +123,9 @@ def _like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
     places = [[i for i, number in enumerate(alike) if number == kind] for kind in dict.fromkeys(alike)]
     found: list[Permutation] = []
     for orders in product(*(permutations(group) for group in places)):
-        moved = dict(
-            pair for group, order in zip(places, orders, strict=True) for pair in zip(group, order, strict=True)
-        )
+        moved: dict[int, int] = {}
+        for group, order in zip(places, orders, strict=True):
+            moved.update(zip(group, order, strict=True))
         found.append(tuple(moved[i] for i in range(len(alike))))
     return tuple(found)
 
@@ -137,12 +134,11 @@ def _like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
 def _cycles(permutation: Permutation) -> tuple[tuple[int, ...], ...]:
     left, found = set(range(len(permutation))), list[tuple[int, ...]]()
     while left:
-        start = at = min(left)
+        at = min(left)
         cycle: list[int] = []
         while at in left:
             left.discard(at)
             cycle.append(at)
             at = permutation[at]
-        assert at == start
         found.append(tuple(cycle))
     return tuple(found)

@@ -106,8 +106,9 @@ class Leg(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A product of fields, with its Hermitian conjugate added. Its fermion legs are left-handed Weyl spinors: a
-    left-handed field as it is, a right-handed one conjugated. The parameter is in GeV to the power 4 - dimension.
+    """A product of fields with a parameter, in GeV to the power 4 - dimension; its Hermitian conjugate is added where
+    that is another term. Fermion legs are left-handed Weyl spinors: a left-handed field as it is, a right-handed one
+    conjugated. Where the legs can be contracted in several ways, each way comes with the same parameter.
     """
 
     legs: tuple[Leg, ...]

@@ -1,4 +1,4 @@
-"""Products of SU(n) representations, by adding weights to a highest weight and reflecting back (Klimyk, Racah, Speiser).
+"""Products of SU(n) representations, by weights added to a highest weight and reflecting back (Racah, Speiser).
 
 A factor may be taken with a power k: the character χ(g^k) instead of χ(g). That is what counting symmetric products
 needs: the trace of a permutation of equal factors is the product of χ(g^k) over its cycles of length k.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from steelyard.domains.theories.groups.representation import Label, cached
 
@@ -61,4 +62,4 @@ def _reflect(weight: Label) -> tuple[Label, int]:
             if rows[i] > rows[j]:
                 sign = -sign
     rows.sort(reverse=True)
-    return tuple(a - b - 1 for a, b in zip(rows, rows[1:], strict=False)), sign
+    return tuple(a - b - 1 for a, b in pairwise(rows)), sign

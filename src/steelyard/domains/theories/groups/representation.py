@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 Label = tuple[int, ...]
@@ -32,7 +32,7 @@ class Representation:
     def __post_init__(self) -> None:
         if self.n < 2 or len(self.label) != self.n - 1 or min(self.label) < 0:
             raise ValueError(
-                f"{self.label} is no Dynkin label of SU({self.n}): it takes {self.n - 1} numbers from 0 on"
+                f"{self.label} is no label of SU({self.n}): {self.n - 1} numbers, none negative"
             )
 
     @cached_property
@@ -54,7 +54,7 @@ class Representation:
     def weights(self) -> tuple[tuple[int, ...], ...]:
         """The weight of each state of the basis, in the basis of the Dynkin labels."""
         contents = map(_content, self.patterns)
-        return tuple(tuple(a - b for a, b in zip(content, content[1:], strict=False)) for content in contents)
+        return tuple(tuple(a - b for a, b in pairwise(content)) for content in contents)
 
     @cached_property
     def index(self) -> Fraction:
@@ -137,14 +137,14 @@ def _triangles(rows: Pattern) -> Iterator[Pattern]:
     if len(above) == 1:
         yield rows
         return
-    for row in product(*(range(low, high + 1) for high, low in zip(above, above[1:], strict=False))):
+    for row in product(*(range(low, high + 1) for high, low in pairwise(above))):
         yield from _triangles((*rows, row))
 
 
 def _content(pattern: Pattern) -> tuple[int, ...]:
     """How many boxes of the tableau hold 1, 2, …, n."""
     sums = [0, *(sum(row) for row in reversed(pattern))]
-    return tuple(b - a for a, b in zip(sums, sums[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(sums))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,132 @@
+"""Explicit invariant tensors of SU(n) for products of two, three and four legs.
+
+A term Σ c_{ij…} φ_i χ_j … does not change if the coefficients c, as a vector in the product of the dual spaces, are a
+singlet. The legs are parted in two: for each irreducible R in the dual of the first part and R* in that of the second
+there is one singlet Σ_Λ f(ξ_Λ) g(ξ^Λ), with f: R → first and g: R* → second the maps that commute with the group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.domains.theories.groups.generators import Matrix, Module, module
+from steelyard.domains.theories.groups.products import decompose
+from steelyard.domains.theories.groups.rational import Vector, add, null_space, solve
+from steelyard.domains.theories.groups.representation import Label
+
+Index = tuple[int, ...]
+"""One state of every leg."""
+
+
+class Tensor(NamedTuple):
+    """A tensor by its entries that are not 0, in the orthonormal bases of its legs."""
+
+    index_NL: NDArray[np.int64]
+    value_N: NDArray[np.float64]
+
+
+class SpecialLeg(NamedTuple):
+    """A field under one SU(n), or its conjugate (then by the components of the conjugated field)."""
+
+    label: Label
+    conjugate: bool = False
+
+
+@lru_cache(maxsize=4096)
+def tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Tensor, ...]:
+    """All independent invariants, each with 1 as its largest entry."""
+    return tuple(_orthonormal(n, legs, vector) for vector in exact(n, legs))
+
+
+@lru_cache(maxsize=4096)
+def exact(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], ...]:
+    """All independent invariants in the bases of :func:`module`, in which they are rational."""
+    forms = tuple(module(n, leg.label, dual=not leg.conjugate) for leg in legs)
+    cut = (len(legs) + 1) // 2
+    first = [leg.label if leg.conjugate else leg.label[::-1] for leg in legs[:cut]]
+    found: list[Vector[Index]] = []
+    for label in sorted(decompose(n, first)):
+        ins = _embeddings(module(n, label), forms[:cut])
+        outs = _embeddings(module(n, label, dual=True), forms[cut:]) if ins else []
+        found += [_paired(f, g) for f, g in product(ins, outs)]
+    return tuple(found)
+
+
+def change(factors: Sequence[Module], vector: Vector[Index], which: Sequence[Matrix]) -> Vector[Index]:
+    """A vector of a product under one generator, ``which`` holding its matrix on every factor."""
+    found: Vector[Index] = {}
+    for index, value in vector.items():
+        for leg in range(len(factors)):
+            for row, entry in which[leg][index[leg]]:
+                add(found, {(*index[:leg], row, *index[leg + 1 :]): entry}, value)
+    return found
+
+
+def _embeddings(target: Module, factors: tuple[Module, ...]) -> list[list[Vector[Index]]]:
+    """The independent maps from an irreducible representation into a product: the image of every state."""
+    if not factors:
+        return [[{(): Fraction(1)}]] if target.dimension == 1 else []
+    indices = list(_of_weight(factors, target.weights[target.top]))
+    equations: dict[tuple[int, Index], Vector[int]] = defaultdict(dict)
+    for column, index in enumerate(indices):
+        for k in range(len(target.raising)):
+            image = change(factors, {index: Fraction(1)}, [factor.raising[k] for factor in factors])
+            for reached, value in image.items():
+                equations[k, reached][column] = value
+    highest = null_space(equations.values(), len(indices))
+    return [_descend(target, factors, {indices[i]: x for i, x in vector.items()}) for vector in highest]
+
+
+def _descend(target: Module, factors: tuple[Module, ...], top: Vector[Index]) -> list[Vector[Index]]:
+    """The image of every state, given that of the highest: F_k ξ = Σ b ξ′ is an equation for the ξ′ one step below."""
+    images: dict[int, Vector[Index]] = {target.top: top}
+    level = [target.top]
+    while level:
+        equations: list[tuple[Vector[int], Vector[Index]]] = []
+        for state in level:
+            for k, matrix in enumerate(target.lowering):
+                if matrix[state]:
+                    lowered = change(factors, images[state], [factor.lowering[k] for factor in factors])
+                    equations.append((dict(matrix[state]), lowered))
+        below = solve(equations)
+        images |= below
+        level = list(below)
+    return [images[state] for state in range(target.dimension)]
+
+
+def _of_weight(factors: tuple[Module, ...], weight: Label) -> Iterator[Index]:
+    """The states of a product that have this weight."""
+    if len(factors) == 1:
+        yield from ((i,) for i, own in enumerate(factors[0].weights) if own == weight)
+        return
+    for i, own in enumerate(factors[0].weights):
+        rest = tuple(a - b for a, b in zip(weight, own, strict=True))
+        yield from ((i, *index) for index in _of_weight(factors[1:], rest))
+
+
+def _paired(f: list[Vector[Index]], g: list[Vector[Index]]) -> Vector[Index]:
+    found: Vector[Index] = {}
+    for one, other in zip(f, g, strict=True):
+        for left, value in one.items():
+            add(found, {left + right: entry for right, entry in other.items()}, value)
+    return found
+
+
+def _orthonormal(n: int, legs: tuple[SpecialLeg, ...], vector: Vector[Index]) -> Tensor:
+    """With φ = |ξ| φ′ the components φ′ of a plain leg turn into φ / |ξ|; those of a conjugate leg are dual."""
+    indices = sorted(vector)
+    index_NL = np.array(indices, np.int64).reshape(len(indices), len(legs))
+    value_N = np.array([float(vector[index]) for index in indices])
+    for leg, (label, conjugate) in enumerate(legs):
+        size_D = np.sqrt(np.array([float(norm) for norm in module(n, label).norms]))[index_NL[:, leg]]
+        value_N = value_N * size_D if conjugate else value_N / size_D
+    largest = np.argmax(np.abs(value_N) > np.abs(value_N).max() * (1 - 1e-9))
+    return Tensor(index_NL, value_N / value_N[largest])
