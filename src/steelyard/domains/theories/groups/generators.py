@@ -71,7 +71,7 @@ def module(n: int, label: Label, *, dual: bool = False) -> Module:
 @lru_cache(maxsize=256)
 def hermitian(n: int, label: Label) -> NDArray[np.complex128]:
     """The n² - 1 Hermitian generators [a, row, column] in the orthonormal basis, tr T_a T_b = T δ_ab."""
-    units = _matrix_units(n, label)
+    units = matrix_units(n, label)
     found: list[NDArray[np.complex128]] = []
     for i in range(n):
         for j in range(i + 1, n):
@@ -88,7 +88,8 @@ def cartan(n: int, label: Label) -> NDArray[np.float64]:
     return np.array([matrix.diagonal().real for matrix in hermitian(n, label)[size:]]).reshape(n - 1, -1)
 
 
-def _matrix_units(n: int, label: Label) -> dict[tuple[int, int], NDArray[np.float64]]:
+@lru_cache(maxsize=256)
+def matrix_units(n: int, label: Label) -> dict[tuple[int, int], NDArray[np.float64]]:
     """E_ij for i ≠ j, orthonormal basis, from E_{i,i+1} by commutators."""
     exact = module(n, label)
     size_D = np.sqrt(np.array([float(norm) for norm in exact.norms]))

@@ -23,6 +23,21 @@ def add(to: Vector[Index], vector: Vector[Index], times: Fraction) -> None:
 
 def null_space(rows: Iterable[Vector[int]], columns: int) -> list[Vector[int]]:
     """A basis of the vectors that every row is orthogonal to, by elimination; each has a 1 where the others have 0."""
+    pivots = _pivots(rows)
+    free = [column for column in range(columns) if column not in pivots]
+    return [
+        {column: Fraction(1)} | {lead: -row[column] for lead, row in pivots.items() if column in row} for column in free
+    ]
+
+
+def reduced(rows: Iterable[Vector[int]]) -> list[Vector[int]]:
+    """A basis of what the rows span in which each begins with a 1 at a column that the others lack."""
+    pivots = _pivots(rows)
+    return [pivots[lead] for lead in sorted(pivots)]
+
+
+def _pivots(rows: Iterable[Vector[int]]) -> dict[int, Vector[int]]:
+    """The reduced rows by the column each begins with."""
     pivots: dict[int, Vector[int]] = {}
     for given in rows:
         row = dict(given)
@@ -38,10 +53,7 @@ def null_space(rows: Iterable[Vector[int]], columns: int) -> list[Vector[int]]:
             if lead in other:
                 add(other, row, -other[lead])
         pivots[lead] = row
-    free = [column for column in range(columns) if column not in pivots]
-    return [
-        {column: Fraction(1)} | {lead: -row[column] for lead, row in pivots.items() if column in row} for column in free
-    ]
+    return pivots
 
 
 def solve(equations: Iterable[tuple[Vector[Index], Vector[Other]]]) -> dict[Index, Vector[Other]]:

@@ -31,9 +31,7 @@ class Representation:
 
     def __post_init__(self) -> None:
         if self.n < 2 or len(self.label) != self.n - 1 or min(self.label) < 0:
-            raise ValueError(
-                f"{self.label} is no label of SU({self.n}): {self.n - 1} numbers, none negative"
-            )
+            raise ValueError(f"{self.label} is no label of SU({self.n}): {self.n - 1} numbers, none negative")
 
     @cached_property
     def dimension(self) -> int:

@@ -1,0 +1,194 @@
+"""The mass matrices of fermions and scalars in the vacuum, in components, and their eigenvalues charge by charge.
+
+Fermions: L = -½ ψᵀ M ψ over all left-handed Weyl states, masses are the singular values of M. One parameter stands for
+a unit matrix in generations (for the entries ±1 of an antisymmetric matrix where the contraction is antisymmetric).
+
+Scalars: with Φ = (φ, φ*), V = ½ Φ† H Φ + …, masses squared are the eigenvalues of H off the Goldstone directions. In
+fields with a vacuum expectation value v the mass parameter of φ†φ is what makes v an extremum along itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.domains.theories.breaking import rotations, states, vacuum_of, vacuum_vector
+from steelyard.domains.theories.couplings import dimensions, term_tensors
+from steelyard.domains.theories.groups.invariants import Tensor
+from steelyard.domains.theories.theory import Field, Leg, Term, Theory
+
+Array = NDArray[np.float64]
+NOISE = 1e-12
+"""Masses below this part of the largest in their matrix are 0: beneath it is rounding."""
+
+
+class Slot(NamedTuple):
+    """One state of a basis: a component of a field, or of its conjugate."""
+
+    field: int
+    component: int
+    conjugate: bool
+
+
+class Matrix(NamedTuple):
+    """A mass matrix with the states it is written in."""
+
+    slots: list[Slot]
+    matrix_SS: Array
+
+
+def component_count(theory: Theory, field: Field) -> int:
+    """How many states one generation of a field has."""
+    return prod(dimensions(theory.gauge, field.labels))
+
+
+def vacuum(theory: Theory) -> dict[str, Array]:
+    """⟨φ⟩ of every scalar that has one."""
+    found: dict[str, Array] = {}
+    names = list(dict.fromkeys(vev.field for vev in theory.vevs))
+    for name, (acts, values) in zip(names, vacuum_of(theory), strict=True):
+        found[name] = vacuum_vector(theory.gauge, acts.labels, values)
+    return found
+
+
+def fermion_matrix(theory: Theory) -> Matrix:
+    """M over the left-handed states of all fermions: field by field, generation by generation."""
+    slots: list[Slot] = []
+    first: dict[str, int] = {}
+    for number, field in enumerate(theory.fields):
+        if field.fermion:
+            first[field.name] = len(slots)
+            size = component_count(theory, field)
+            slots += [Slot(number, i, field.kind == "right") for _ in range(field.generations) for i in range(size)]
+    matrix_SS = np.zeros((len(slots), len(slots)))
+    values = vacuum(theory)
+    for term in theory.terms:
+        spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
+        if len(spinors) == 2:
+            for tensor in term_tensors(theory, term):
+                _add_fermions(theory, matrix_SS, first, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
+    return Matrix(slots, matrix_SS)
+
+
+def _add_fermions(
+    theory: Theory, matrix_SS: Array, first: dict[str, int], term: Term, spinors: list[int], tensor: Tensor
+) -> None:
+    one, two = (term.legs[i] for i in spinors)
+    fields = [theory.by_name[leg.field] for leg in (one, two)]
+    rows, columns = (component_count(theory, field) for field in fields)
+    mass_RC = np.zeros((rows, columns))
+    np.add.at(mass_RC, tuple(tensor.index_NL[:, spinors].T), tensor.value_N * term.parameter)
+    if not mass_RC.any():
+        return
+    flavour_GG = np.eye(fields[0].generations, fields[1].generations)
+    full = np.kron(flavour_GG, mass_RC)
+    if one == two:
+        antisymmetric_GG = np.triu(np.ones_like(flavour_GG), 1)
+        antisymmetric_GG -= antisymmetric_GG.T
+        full = np.kron(flavour_GG, mass_RC + mass_RC.T) + np.kron(antisymmetric_GG, mass_RC - mass_RC.T)
+        full /= 4
+    a, b = first[one.field], first[two.field]
+    matrix_SS[a : a + full.shape[0], b : b + full.shape[1]] += full
+    matrix_SS[b : b + full.shape[1], a : a + full.shape[0]] += full.T
+
+
+def _at_vacuum(tensor: Tensor, legs: Sequence[Leg], free: Sequence[int], values: dict[str, Array]) -> Tensor:
+    """A tensor with every leg but the free ones in the vacuum; the indices of those no longer matter."""
+    value_N = tensor.value_N
+    for i, leg in enumerate(legs):
+        if i not in free:
+            if leg.field not in values:
+                return Tensor(tensor.index_NL[:0], value_N[:0])
+            value_N = value_N * values[leg.field][tensor.index_NL[:, i]]
+    kept_N = value_N != 0
+    return Tensor(tensor.index_NL[kept_N], value_N[kept_N])
+
+
+def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
+    """H over Φ = (φ, φ*), and what is left of ∂V/∂φ in the vacuum, 0 where that is an extremum."""
+    scalars = [(number, field) for number, field in enumerate(theory.fields) if not field.fermion]
+    first: dict[str, int] = {}
+    slots: list[Slot] = []
+    for number, field in scalars:
+        first[field.name] = len(slots)
+        slots += [Slot(number, i, conjugate=False) for i in range(component_count(theory, field))]
+    half = len(slots)
+    slots += [Slot(slot.field, slot.component, conjugate=True) for slot in slots]
+    values = vacuum(theory)
+    second_SS, first_S = np.zeros((2 * half, 2 * half)), np.zeros(2 * half)
+    for term in theory.terms:
+        if not _sets_vacuum(theory, term, values):
+            for legs, tensor, parameter in _potential(theory, term):
+                place = [first[leg.field] + half * leg.conjugate for leg in legs]
+                for p in range(len(legs)):
+                    rest = _at_vacuum(tensor, legs, [p], values)
+                    np.add.at(first_S, place[p] + rest.index_NL[:, p], rest.value_N * parameter)
+                for p, q in permutations(range(len(legs)), 2):
+                    rest = _at_vacuum(tensor, legs, [p, q], values)
+                    at = place[p] + rest.index_NL[:, p], place[q] + rest.index_NL[:, q]
+                    np.add.at(second_SS, at, rest.value_N * parameter)
+    for name, value_D in values.items():
+        own = np.arange(first[name], first[name] + len(value_D))
+        squared = -(value_D @ first_S[own]) / (value_D @ value_D)
+        second_SS[own, own + half] += squared
+        second_SS[own + half, own] += squared
+        first_S[own] += squared * value_D
+        first_S[own + half] += squared * value_D
+    return Matrix(slots, np.roll(second_SS, half, axis=0)), first_S[:half]
+
+
+def _sets_vacuum(theory: Theory, term: Term, values: dict[str, Array]) -> bool:
+    """Whether it is φ†φ of a field whose vacuum expectation value is given, or has fermions."""
+    if any(theory.by_name[leg.field].fermion for leg in term.legs):
+        return True
+    return len(term.legs) == 2 and term.legs[0].field in values and term.legs[0] == _conjugate(term.legs[1])
+
+
+def _potential(theory: Theory, term: Term) -> Iterator[tuple[tuple[Leg, ...], Tensor, float]]:
+    """A term and its Hermitian conjugate, half of each if they are the same."""
+    mirrored = tuple(map(_conjugate, term.legs))
+    parameter = term.parameter / (2 if Counter(mirrored) == Counter(term.legs) else 1)
+    for tensor in term_tensors(theory, term):
+        yield term.legs, tensor, parameter
+        yield mirrored, tensor, parameter
+
+
+def _conjugate(leg: Leg) -> Leg:
+    return Leg(leg.field, not leg.conjugate)
+
+
+def goldstones(theory: Theory, slots: Sequence[Slot]) -> Array:
+    """The directions of Φ that gauge transformations turn the vacuum into, as columns: (X v, -Xᵀ v)."""
+    values = vacuum(theory)
+    half = len(slots) // 2
+    columns: list[Array] = []
+    numbers = {field.name: number for number, field in enumerate(theory.fields)}
+    start = {slot.field: i for i, slot in reversed(list(enumerate(slots[:half])))}
+    turned: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(2 * half))
+    for name, value_D in values.items():
+        field = theory.by_name[name]
+        own = np.arange(start[numbers[name]], start[numbers[name]] + len(value_D))
+        for factor, label in enumerate(field.labels):
+            if any(label):
+                for (i, j), unit_DD in rotations(theory.gauge, factor, field.labels).items():
+                    turned[factor, i, j][own] = unit_DD @ value_D
+                    turned[factor, i, j][own + half] = -unit_DD.T @ value_D
+        for row, scale_D in enumerate(_diagonal(theory, field)):
+            turned[-1, row, row][own] = scale_D * value_D
+            turned[-1, row, row][own + half] = -scale_D * value_D
+    columns = [column for column in turned.values() if column.any()]
+    return np.array(columns).reshape(len(columns), 2 * half).T
+
+
+def _diagonal(theory: Theory, field: Field) -> Array:
+    """Every U(1) charge and every weight of the components of a field, as rows."""
+    size = component_count(theory, field)
+    rows = [[float(charge)] * size for charge in field.charges]
+    weights = [[w for weight in state for w in weight] for state in states(theory.gauge, field.labels)]
+    return np.array([*rows, *zip(*weights, strict=True)], np.float64).reshape(-1, size)
