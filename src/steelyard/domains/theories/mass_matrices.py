@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.domains.theories.breaking import rotations, states, vacuum_of, vacuum_vector
 from steelyard.domains.theories.couplings import dimensions, term_tensors
 from steelyard.domains.theories.groups.invariants import Tensor
 from steelyard.domains.theories.theory import Field, Leg, Term, Theory
+from steelyard.domains.theories.vacuum import rotations, states, vacuum_of, vacuum_vector
 
 Array = NDArray[np.float64]
 NOISE = 1e-12
-"""Masses below this part of the largest in their matrix are 0: beneath it is rounding."""
+"""Masses (squared, of scalars) below this part of the largest of their charge are 0: beneath it is rounding."""
 
 
 class Slot(NamedTuple):

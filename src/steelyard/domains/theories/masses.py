@@ -12,11 +12,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from steelyard.domains.theories.breaking import Unbroken, states, unbroken
+from steelyard.domains.theories.breaking import unbroken
 from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.mass_matrices import scalar_matrix
 from steelyard.domains.theories.modes import Mode, fermion_modes, scalar_modes
 from steelyard.domains.theories.theory import Gauge, Special, Theory
+from steelyard.domains.theories.vacuum import Unbroken, states
 
 Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from steelyard.domains.theories.breaking import Unbroken, states
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.mass_matrices import NOISE, Array, Matrix, Slot, fermion_matrix, goldstones
 from steelyard.domains.theories.theory import Gauge, Theory
+from steelyard.domains.theories.vacuum import Unbroken, states
 
 RANK = 1e-6
 """Lengths below this part of the largest are 0."""
@@ -41,14 +41,13 @@ class Mode(NamedTuple):
 def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
     """Left-handed states: a massive one with charges comes with its conjugate, a massless one may come alone."""
     slots, matrix_SS = fermion_matrix(theory)
-    noise = NOISE * np.abs(matrix_SS).max(initial=0.0)
     groups = _by_key(theory, left, slots)
     for key, rows in groups.items():
         columns = groups.get(key.conjugate, [])
         if key < key.conjugate and columns:
             continue
         u_RR, mass_K, v_CC = np.linalg.svd(matrix_SS[np.ix_(rows, columns)])
-        mass_K[mass_K < noise] = 0.0
+        mass_K[mass_K < NOISE * mass_K.max(initial=0.0)] = 0.0
         masses = [*mass_K.tolist(), *[0.0] * max(len(rows), len(columns))]
         for i in range(len(rows)):
             yield Mode(key, masses[i], _shares(theory, slots, rows, u_RR[:, i]))
@@ -61,7 +60,6 @@ def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mod
     """Scalars and their conjugates, without Goldstone modes."""
     slots, matrix_SS = matrix
     gauge_SG = goldstones(theory, slots) if theory.vevs else np.zeros((len(slots), 0))
-    noise = NOISE * np.abs(matrix_SS).max(initial=0.0)
     for key, rows in _by_key(theory, left, slots).items():
         turned_RG = gauge_SG[rows]
         turned_RG = turned_RG[:, np.abs(turned_RG).max(axis=0, initial=0.0) > 0]
@@ -69,6 +67,7 @@ def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mod
         eaten = int((size_K > RANK * size_K.max(initial=0.0)).sum())
         free_RF = u_RR[:, eaten:]
         squared_F, vector_FF = np.linalg.eigh(free_RF.T @ matrix_SS[np.ix_(rows, rows)] @ free_RF)
+        noise = NOISE * np.abs(matrix_SS[rows]).max(initial=0.0)
         for squared, vector_R in zip(squared_F.tolist(), (free_RF @ vector_FF).T, strict=True):
             mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
             yield Mode(key, mass, _shares(theory, slots, rows, vector_R))

@@ -96,7 +96,7 @@ class Representation:
 
     @property
     def name(self) -> str:
-        """As physicists write it: ``3``, ``3̄``, ``15'``."""
+        """As physicists write it: ``3``, ``3̅``, ``15'``."""
         overline = "\N{COMBINING OVERLINE}" if self.is_barred else ""
         return "".join(digit + overline for digit in str(self.dimension)) + "'" * self.primes
 
