@@ -24,8 +24,8 @@ from steelyard.domains.theories.theory import Field, Leg, Term, Theory
 from steelyard.domains.theories.vacuum import rotations, states, vacuum_of, vacuum_vector
 
 Array = NDArray[np.float64]
-NOISE = 1e-12
-"""Masses (squared, of scalars) below this part of the largest of their charge are 0: beneath it is rounding."""
+NOISE = 1e-14
+"""Masses (squared, of scalars) below this part of the largest that they mix with are 0: beneath it is rounding."""
 
 
 class Slot(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from steelyard.domains.theories.breaking import unbroken
 from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.mass_matrices import scalar_matrix
-from steelyard.domains.theories.modes import Mode, fermion_modes, scalar_modes
+from steelyard.domains.theories.modes import Key, Mode, fermion_modes, scalar_modes
 from steelyard.domains.theories.theory import Gauge, Special, Theory
 from steelyard.domains.theories.vacuum import Unbroken, states
 
@@ -170,9 +170,12 @@ def _triplet_charge(state: State) -> Fraction:
 
 def _multiplets(modes: Iterable[Mode]) -> Iterator[Multiplet]:
     """The irreducible multiplets that mass eigenstates make up."""
-    by_charge: dict[tuple[Fraction, ...], list[Mode]] = defaultdict(list)
+    by_key: dict[Key, list[Mode]] = defaultdict(list)
     for mode in modes:
-        by_charge[mode.key.charges].append(mode)
+        by_key[mode.key].append(mode)
+    by_charge: dict[tuple[Fraction, ...], list[Mode]] = defaultdict(list)
+    for key, own in by_key.items():
+        by_charge[key.charges] += own
     for charges, own in by_charge.items():
         for cluster in _clusters(sorted(own, key=lambda mode: mode.mass)):
             mass = cluster[-1].mass

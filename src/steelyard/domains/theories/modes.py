@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,15 +20,35 @@ RANK = 1e-6
 """Lengths below this part of the largest are 0."""
 
 
-class Key(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Key:
     """What tells unbroken states apart: their charges, and their weights under every unbroken SU(k)."""
 
     charges: tuple[Fraction, ...]
     weights: tuple[Label, ...]
 
-    @property
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Key) and self._sides == other._sides)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
     def conjugate(self) -> Key:
         return Key(tuple(-q for q in self.charges), tuple(tuple(-w for w in weight) for weight in self.weights))
+
+    @cached_property
+    def leads(self) -> bool:
+        """Whether it comes before its conjugate; both or neither for one that is its own conjugate."""
+        return self._sides >= self.conjugate._sides
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Fraction, ...], tuple[Label, ...]]:
+        return self.charges, self.weights
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._sides)
 
 
 class Mode(NamedTuple):
@@ -42,35 +63,80 @@ def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
     """Left-handed states: a massive one with charges comes with its conjugate, a massless one may come alone."""
     slots, matrix_SS = fermion_matrix(theory)
     groups = _by_key(theory, left, slots)
-    for key, rows in groups.items():
-        columns = groups.get(key.conjugate, [])
-        if key < key.conjugate and columns:
+    for key, own in groups.items():
+        others = groups.get(key.conjugate, [])
+        if others and not key.leads:
             continue
-        u_RR, mass_K, v_CC = np.linalg.svd(matrix_SS[np.ix_(rows, columns)])
-        mass_K[mass_K < NOISE * mass_K.max(initial=0.0)] = 0.0
-        masses = [*mass_K.tolist(), *[0.0] * max(len(rows), len(columns))]
-        for i in range(len(rows)):
-            yield Mode(key, masses[i], _shares(theory, slots, rows, u_RR[:, i]))
-        if key != key.conjugate:
-            for i in range(len(columns)):
-                yield Mode(key.conjugate, masses[i], _shares(theory, slots, columns, v_CC[i]))
+        for rows, columns in _joined(own, others, matrix_SS):
+            u_RR, mass_K, v_CC = np.linalg.svd(matrix_SS[np.ix_(rows, columns)])
+            mass_K[mass_K < NOISE * mass_K.max(initial=0.0)] = 0.0
+            masses = [*mass_K.tolist(), *[0.0] * max(len(rows), len(columns))]
+            for i in range(len(rows)):
+                yield Mode(key, masses[i], _shares(theory, slots, rows, u_RR[:, i]))
+            if key != key.conjugate:
+                for i in range(len(columns)):
+                    yield Mode(key.conjugate, masses[i], _shares(theory, slots, columns, v_CC[i]))
 
 
 def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mode]:
     """Scalars and their conjugates, without Goldstone modes."""
     slots, matrix_SS = matrix
     gauge_SG = goldstones(theory, slots) if theory.vevs else np.zeros((len(slots), 0))
-    for key, rows in _by_key(theory, left, slots).items():
-        turned_RG = gauge_SG[rows]
-        turned_RG = turned_RG[:, np.abs(turned_RG).max(axis=0, initial=0.0) > 0]
-        u_RR, size_K, _ = np.linalg.svd(turned_RG)
-        eaten = int((size_K > RANK * size_K.max(initial=0.0)).sum())
-        free_RF = u_RR[:, eaten:]
-        squared_F, vector_FF = np.linalg.eigh(free_RF.T @ matrix_SS[np.ix_(rows, rows)] @ free_RF)
-        noise = NOISE * np.abs(matrix_SS[rows]).max(initial=0.0)
-        for squared, vector_R in zip(squared_F.tolist(), (free_RF @ vector_FF).T, strict=True):
-            mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
-            yield Mode(key, mass, _shares(theory, slots, rows, vector_R))
+    mixing_SS = np.abs(matrix_SS) + np.abs(gauge_SG) @ np.abs(gauge_SG).T
+    for key, own in _by_key(theory, left, slots).items():
+        for rows, _ in _joined(own, own, mixing_SS):
+            block_RR = matrix_SS[np.ix_(rows, rows)]
+            free_RF = _physical(gauge_SG[rows], [slots[row].field for row in rows])
+            squared_F, vector_FF = np.linalg.eigh(free_RF.T @ block_RR @ free_RF)
+            noise = NOISE * np.abs(block_RR).max(initial=0.0)
+            for squared, vector_R in zip(squared_F.tolist(), (free_RF @ vector_FF).T, strict=True):
+                mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
+                yield Mode(key, mass, _shares(theory, slots, rows, vector_R))
+
+
+def _joined(rows: list[int], columns: list[int], matrix_SS: Array) -> Iterator[tuple[list[int], list[int]]]:
+    """The rows and columns of a block that entries connect: what does not mix is kept apart, however large."""
+    filled_RC = matrix_SS[np.ix_(rows, columns)] != 0
+    same = rows == columns
+    left_rows, left_columns = set(range(len(rows))), set(range(len(columns)))
+    while left_rows or left_columns:
+        new_rows = {left_rows.pop()} if left_rows else set[int]()
+        new_columns = set[int]() if new_rows else {left_columns.pop()}
+        own_rows, own_columns = set[int](), set[int]()
+        while new_rows or new_columns:
+            if same:
+                new_rows |= new_columns
+                new_columns = set(new_rows)
+            own_rows |= new_rows
+            own_columns |= new_columns
+            reached_columns = {int(c) for r in new_rows for c in np.flatnonzero(filled_RC[r])}
+            reached_rows = {int(r) for c in new_columns for r in np.flatnonzero(filled_RC[:, c])}
+            new_rows, new_columns = reached_rows - own_rows, reached_columns - own_columns
+        left_rows -= own_rows
+        left_columns -= own_columns
+        yield [rows[i] for i in sorted(own_rows)], [columns[i] for i in sorted(own_columns)]
+
+
+def _physical(gauge_RG: Array, fields: Sequence[int]) -> Array:
+    """The directions orthogonal to all Goldstone modes, as columns.
+
+    Fields break the symmetry one after the other, that with the largest vacuum expectation value first, so that a
+    small one is not lost beside a large one.
+    """
+    place = np.array(fields)
+    eaten_RE = np.zeros((len(fields), 0))
+    free_GK = np.eye(gauge_RG.shape[1])
+    size = {field: np.abs(gauge_RG[place == field]).max(initial=0.0) for field in dict.fromkeys(fields)}
+    for field in sorted(size, key=lambda field: -size[field]):
+        if size[field] == 0:
+            break
+        _, size_K, v_KK = np.linalg.svd(gauge_RG[place == field] @ free_GK)
+        rank = int((size_K > RANK * size[field]).sum())
+        turned_RE = gauge_RG @ free_GK @ v_KK[:rank].T
+        turned_RE -= eaten_RE @ (eaten_RE.T @ turned_RE)
+        eaten_RE = np.hstack([eaten_RE, np.linalg.qr(turned_RE)[0]])
+        free_GK = free_GK @ v_KK[rank:].T
+    return np.linalg.svd(eaten_RE)[0][:, eaten_RE.shape[1] :]
 
 
 def _by_key(theory: Theory, left: Unbroken, slots: Sequence[Slot]) -> dict[Key, list[int]]:

@@ -1,0 +1,151 @@
+"""Ground truth for gauge theories: tables of indices and anomalies, classified models, and random theories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from steelyard.domains.theories.groups.representation import Label, cached
+from steelyard.domains.theories.known import FERMIONS, STANDARD, models, standard_model
+from steelyard.domains.theories.notation import label_of, left, right, theory
+from steelyard.domains.theories.theory import Field, Gauge, Special, Theory
+
+TABLE: dict[int, str] = {
+    2: "2: 1/2 0 · 3: 2 0 · 4: 5 0 · 5: 10 0 · 6: 35/2 0",
+    3: "3: 1/2 1 · 6: 5/2 7 · 8: 3 0 · 10: 15/2 27 · 15: 10 14 · 15': 35/2 77 · 27: 27 0",
+    4: "4: 1/2 1 · 6: 1 0 · 10: 3 8 · 15: 4 0",
+    5: "5: 1/2 1 · 10: 3/2 1 · 15: 7/2 9 · 24: 5 0",
+    6: "6: 1/2 1 · 15: 2 2 · 20: 3 0 · 21: 4 10",
+}
+"""Index and cubic anomaly of representations of SU(n)."""
+SPECIAL = {2: ("1", "2", "3", "4"), 3: ("1", "3", "-3", "6", "-6", "8"), 4: ("1", "4", "-4", "6", "10", "15")}
+GENERATIONS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A theory and the conditions that it does not fulfil; none for a theory without anomalies."""
+
+    name: str
+    theory: Theory
+    broken: dict[str, Fraction] = field(default_factory=dict[str, Fraction])
+
+
+def table() -> list[tuple[int, Label, Fraction, Fraction]]:
+    """n, label, T and A of every entry of the tables."""
+    rows: list[tuple[int, Label, Fraction, Fraction]] = []
+    for n, text in TABLE.items():
+        for entry in text.split("·"):
+            name, _, numbers = entry.partition(":")
+            index, anomaly = map(Fraction, numbers.split())
+            rows.append((n, label_of(n, name), index, anomaly))
+    return rows
+
+
+def cases() -> list[Case]:
+    """Known models, which have no anomaly, and some that have."""
+    return [*(Case(name, model) for name, model in models().items()), *_anomalous()]
+
+
+def _anomalous() -> list[Case]:
+    charges = {"L": "-1", "e": "-1", "Q": "1/3", "u": "1/3", "d": "1/3"}
+    b_minus_l = []
+    for sketch in FERMIONS:
+        hypercharge, rest = sketch.acts.split(maxsplit=1)
+        b_minus_l.append(replace(sketch, acts=f"{hypercharge} {charges[sketch.name]} {rest}"))
+    one = Fraction(1)
+    return [
+        Case("B - L without antineutrinos", theory("Y B L:2 c:3", b_minus_l), {"gravity²·B": -3 * one, "B³": -3 * one}),
+        Case("SU(5), 10 alone", theory("G:5", (left("T", "10"),)), {"G³": one}),
+        Case("one doublet", theory("L:2", (left("D", "2"),)), {"Witten L": one}),
+        Case(
+            "Standard Model with one Higgsino",
+            standard_model(left("h", "1/2 2 1")),
+            {"L²·Y": one / 4, "Witten L": one, "gravity²·Y": one, "Y³": one / 4},
+        ),
+        Case(
+            "Standard Model with u of charge 1/3",
+            theory(STANDARD, [replace(s, acts="1/3 1 3") if s.name == "u" else s for s in FERMIONS]),
+            {
+                "c²·Y": 3 * one / 2 * Fraction(1, 3),
+                "gravity²·Y": 3 * one,
+                "Y³": 9 * (Fraction(8, 27) - Fraction(1, 27)),
+            },
+        ),
+        Case("one triplet of SU(3)", theory("c:3", (right("q", "3"),)), {"c³": -one}),
+        Case("one charge", theory("X", (left("a", "2", 2),)), {"gravity²·X": 4 * one, "X³": 16 * one}),
+        Case("two charges", theory("X Z", (left("a", "1 1"), left("b", "-1 1"), left("c", "0 -2"))), _two_charges()),
+    ]
+
+
+def _two_charges() -> dict[str, Fraction]:
+    """Σ x²z = 2 and Σ z³ = -6 for (1, 1), (-1, 1), (0, -2); all other sums vanish."""
+    return {"X²·Z": Fraction(2), "Z³": Fraction(-6)}
+
+
+def random_gauge(rng: random.Random) -> Gauge:
+    abelian = tuple(f"U{i}" for i in range(rng.randint(0, 2)))
+    special = tuple(Special(f"S{i}", rng.choice((2, 2, 3, 3, 4))) for i in range(rng.randint(0 if abelian else 1, 2)))
+    return Gauge(abelian, special)
+
+
+def random_field(rng: random.Random, gauge: Gauge, name: str, kinds: Sequence[str] = ("left", "right")) -> Field:
+    """Charges are integers over 6, one generation for scalars."""
+    labels = tuple(label_of(factor.n, rng.choice(SPECIAL[factor.n])) for factor in gauge.special)
+    charges = tuple(Fraction(rng.randint(-12, 12), 6) for _ in gauge.abelian)
+    kind = rng.choice(kinds)
+    generations = 1 if kind == "scalar" else rng.choice(GENERATIONS)
+    return Field(name, kind, labels, charges, generations)  # pyright: ignore[reportArgumentType]
+
+
+def random_theory(rng: random.Random) -> Theory:
+    """Fields without rhyme or reason; some of the conditions hold by themselves, and now and then all do."""
+    gauge = random_gauge(rng)
+    fields = [random_field(rng, gauge, f"f{i}") for i in range(rng.randint(0, 6))]
+    if rng.random() < 0.5:
+        fields += vector_like_pair(rng, gauge)
+    scalars = [random_field(rng, gauge, f"s{i}", ("scalar",)) for i in range(rng.randint(0, 3))]
+    return Theory(gauge, (*fields, *scalars))
+
+
+def vector_like_pair(rng: random.Random, gauge: Gauge) -> list[Field]:
+    """A field and another with the conjugate left-handed content, by conjugation or by chirality."""
+    one = random_field(rng, gauge, "v")
+    if rng.random() < 0.5:
+        return [one, replace(one, name="w", kind="left" if one.kind == "right" else "right")]
+    conjugate = one.acts.conjugate
+    return [one, replace(one, name="w", labels=conjugate.labels, charges=conjugate.charges)]
+
+
+def conjugated(given: Theory) -> Theory:
+    """Every field replaced by its conjugate."""
+    return Theory(given.gauge, tuple(_conjugated(own) for own in given.fields))
+
+
+def _conjugated(own: Field) -> Field:
+    acts = own.acts.conjugate
+    return replace(own, labels=acts.labels, charges=acts.charges)
+
+
+def scaled(given: Theory, factors: Sequence[Fraction]) -> Theory:
+    """The charges of every U(1) times a factor."""
+    return Theory(
+        given.gauge,
+        tuple(
+            replace(own, charges=tuple(q * factor for q, factor in zip(own.charges, factors, strict=True)))
+            for own in given.fields
+        ),
+    )
+
+
+def states_of(given: Theory) -> int:
+    """How many left-handed states the fermions of a theory have."""
+    total = 0
+    for own in given.fermions:
+        size = own.generations
+        for factor, label in zip(given.gauge.special, own.labels, strict=True):
+            size *= cached(factor.n, label).dimension
+        total += size
+    return total

@@ -1,0 +1,73 @@
+"""Models whose anomalies are known, and sums worked out by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from benchmarks.theory_cases import Case, cases
+from steelyard.domains.theories.anomalies import conditions, is_free
+from steelyard.domains.theories.invariance import flaws
+from steelyard.domains.theories.known import models, standard_model
+from steelyard.domains.theories.notation import left, right, theory
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_ground_truth(case: Case) -> None:
+    broken = {name: anomaly.total for name, anomaly in conditions(case.theory).items() if not anomaly.cancels}
+    assert broken == case.broken
+    assert is_free(case.theory) is (not case.broken)
+    assert flaws(case.theory) == []
+
+
+def test_each_field_of_the_standard_model() -> None:
+    found = conditions(standard_model())
+    assert list(found) == ["c³", "L²·Y", "c²·Y", "gravity²·Y", "Y³", "Witten L"]
+    assert found["c³"].by_field == {"Q": 6, "u": -3, "d": -3}
+    assert found["L²·Y"].by_field == {"L": Fraction(-3, 4), "Q": Fraction(3, 4)}
+    assert found["c²·Y"].by_field == {"Q": Fraction(1, 2), "u": -1, "d": Fraction(1, 2)}
+    assert found["gravity²·Y"].by_field == {"L": -3, "e": 3, "Q": 3, "u": -6, "d": 3}
+    assert found["Y³"].by_field == {
+        "L": Fraction(-3, 4),
+        "e": 3,
+        "Q": Fraction(1, 12),
+        "u": Fraction(-8, 3),
+        "d": Fraction(1, 3),
+    }
+    assert found["Witten L"].by_field == {"L": 3, "Q": 9}
+
+
+def test_every_cross_condition_of_two_charges_is_there() -> None:
+    assert list(conditions(theory("X Z G:4", ()))) == [
+        "G³",
+        "G²·X",
+        "G²·Z",
+        "gravity²·X",
+        "gravity²·Z",
+        "X³",
+        "X²·Z",
+        "X·Z²",
+        "Z³",
+    ]
+
+
+@pytest.mark.parametrize(("dimension", "odd"), [(1, 0), (2, 1), (3, 0), (4, 0), (5, 0), (6, 1), (7, 0), (10, 1)])
+def test_witten_counts_dimensions_two_modulo_four(dimension: int, odd: int) -> None:
+    assert conditions(theory("L:2", (left("D", str(dimension)),)))["Witten L"].total == odd
+
+
+def test_witten_counts_generations_and_other_dimensions() -> None:
+    assert conditions(theory("L:2 c:3", (left("D", "2 1", 3),)))["Witten L"].total == 1
+    assert conditions(theory("L:2 c:3", (left("D", "2 1", 2),)))["Witten L"].total == 0
+    assert conditions(theory("L:2 c:3", (left("D", "2 3"), right("E", "2 1"))))["Witten L"].total == 0
+
+
+def test_a_sextet_weighs_seven_triplets() -> None:
+    free = theory("c:3", (left("S", "6"), right("q", "3", 7)))
+    assert is_free(free)
+    assert conditions(free)["c³"].by_field == {"S": 7, "q": -7}
+
+
+def test_known_models_are_all_different_fields() -> None:
+    assert len(models()) == 19

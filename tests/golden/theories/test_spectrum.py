@@ -1,0 +1,152 @@
+"""Masses, charges and multiplicities against formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import sqrt
+
+import pytest
+
+from steelyard.domains.theories.breaking import electric_charges, unbroken
+from steelyard.domains.theories.known import MODELS, models, standard_model
+from steelyard.domains.theories.masses import State, light_exotics, spectrum
+from steelyard.domains.theories.notation import left, right, scalar, theory
+from steelyard.domains.theories.theory import Theory
+
+THIRD = Fraction(1, 3)
+
+
+def rows(given: Theory) -> dict[tuple[str, ...], State]:
+    return {state.fields: state for state in spectrum(given).states}
+
+
+def test_charges_of_the_standard_model() -> None:
+    assert electric_charges(standard_model()) == {
+        "H": (1, 0),
+        "L": (0, -1),
+        "e": (-1,),
+        "Q": (2 * THIRD,) * 3 + (-THIRD,) * 3,
+        "u": (2 * THIRD,) * 3,
+        "d": (-THIRD,) * 3,
+    }
+
+
+def test_masses_of_the_standard_model() -> None:
+    """m_f = y v / √2, m_h² = 2 λ v²; neutrinos stay massless, Goldstone modes are gone."""
+    found = spectrum(standard_model())
+    assert [(state.fields, state.nature, state.count, state.colour) for state in found.states] == [
+        (("L",), "weyl", 3, 1),
+        (("L", "e"), "dirac", 3, 1),
+        (("Q", "d"), "dirac", 3, 3),
+        (("H",), "real", 1, 1),
+        (("Q", "u"), "dirac", 3, 3),
+    ]
+    v = 246.0
+    masses = [state.mass for state in found.states]
+    assert masses == pytest.approx([0, 0.01 * v / sqrt(2), 0.02 * v / sqrt(2), sqrt(0.2) * v, v / sqrt(2)])
+    assert not any(state.exotic for state in found.states)
+    assert found.tadpole == 0
+
+
+def test_seesaw() -> None:
+    """m² = (M ± √(M² + 4 m_D²))² / 4."""
+    given = standard_model(right("N", "0 1 1", 3), terms=("L N H: 0.1", "N N: 1000"))
+    dirac = 0.1 * 246 / sqrt(2)
+    light = [state for state in spectrum(given).states if state.kind == "fermion" and state.charge == 0]
+    root = sqrt(1000**2 + 4 * dirac**2)
+    assert [state.mass for state in light if state.colour == 1] == pytest.approx([(root - 1000) / 2, (root + 1000) / 2])
+    assert {state.nature for state in light} == {"majorana"}
+
+
+def test_two_higgs_doublets() -> None:
+    """m_±² = m² + ½ λ v² · share of the singlet contraction: both contractions of A†A H†H come with λ."""
+    states = [
+        state for state in spectrum(models()["Standard Model with two Higgs doublets"]).states if "A" in state.fields
+    ]
+    charged, neutral = states
+    assert (charged.charge, charged.nature, charged.count, charged.exotic) == (1, "complex", 1, True)
+    assert (neutral.charge, neutral.nature, neutral.count, neutral.exotic) == (0, "real", 2, False)
+    assert neutral.mass > charged.mass > 1000
+
+
+def test_type_two_seesaw() -> None:
+    """m_D² = μ v² / (√2 v_D), up to the share of v_D."""
+    found = spectrum(models()["type II seesaw"])
+    doubly = next(state for state in found.states if state.charge == 2)
+    assert doubly.mass == pytest.approx(sqrt(10 * 246**2 / sqrt(2) / 1.0), rel=1e-3)
+    assert found.tadpole < 1e-6
+
+
+def test_a_light_exotic_is_found() -> None:
+    charged = standard_model(left("x", "1 1 1"), left("y", "-1 1 1"), terms=("x y: 50",))
+    (state,) = light_exotics(charged)
+    assert (state.mass, abs(state.charge), state.count, state.fields) == (50, 1, 1, ("x", "y"))
+    assert light_exotics(charged, below=40) == ()
+    massless = light_exotics(standard_model(left("x", "5/6 1 1"), left("y", "-5/6 1 1")))
+    assert [(state.mass, abs(state.charge)) for state in massless] == [(0.0, Fraction(5, 6))]
+
+
+def test_a_fourth_generation_is_exotic_and_three_are_not() -> None:
+    given = standard_model()
+    four = replace(given, fields=tuple(replace(f, generations=4) if f.fermion else f for f in given.fields))
+    exotic = [state for state in spectrum(four).states if state.exotic]
+    assert [(state.charge, state.count) for state in exotic] == [(-1, 1), (-THIRD, 1), (2 * THIRD, 1)]
+
+
+def test_neutral_and_hidden_states_are_not_exotic() -> None:
+    given = theory(
+        "Y L:2 c:3 h:2",
+        (scalar("H", "1/2 2 1 1"), left("n", "0 1 1 2", 2), left("q", "1/6 2 3 1")),
+        vevs=[("H", 1, 246.0)],
+    )
+    found = rows(given)
+    assert not found["n",].exotic
+    assert found["n",].dimension == 2
+    assert found["n",].colour == 1
+
+
+def test_charges_of_unified_models() -> None:
+    assert electric_charges(models()["left-right symmetric"])["q"] == (2 * THIRD,) * 3 + (-THIRD,) * 3
+    assert electric_charges(models()["Pati-Salam"])["F"] == (*(2 * THIRD,) * 3, 0, *(-THIRD,) * 3, -1)
+    five = electric_charges(models()["SU(5)"])["F"]
+    assert sorted(five) == [-1, 0, THIRD, THIRD, THIRD]
+    assert len(unbroken(models()["SU(5)"]).charges) == 1
+
+
+def test_bottom_and_tau_are_equal_in_su5() -> None:
+    masses = [(state.mass, state.charge) for state in spectrum(models()["SU(5)"]).states if state.fields == ("F", "T")]
+    assert masses == [(pytest.approx(0.02 * 246 / sqrt(2)), -1), (pytest.approx(0.02 * 246 / sqrt(2)), -THIRD)]
+
+
+def test_an_unbroken_second_charge_is_kept() -> None:
+    left_over = unbroken(models()["U(1) of Lμ - Lτ"])
+    assert len(left_over.charges) == 2
+    assert left_over.charges[0].abelian == (1, 0)
+    assert left_over.charges[1].abelian == (0, 1)
+    assert len(unbroken(models()["U(1) of B - L"]).charges) == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_states_add_up(name: str) -> None:
+    """Fermions: as many states as went in. Scalars: less one for each broken generator."""
+    given = models()[name]
+    found = spectrum(given)
+    weyl = {"dirac": 2, "majorana": 1, "weyl": 1}
+    fermions = sum(s.count * s.dimension * weyl[s.nature] for s in found.states if s.kind == "fermion")
+    real = {"complex": 2, "real": 1}
+    scalars = sum(s.count * s.dimension * real[s.nature] for s in found.states if s.kind == "scalar")
+    charges = electric_charges(given) or {f.name: () for f in given.fields}
+    if all(charges.values()):
+        assert fermions == sum(len(charges[f.name]) * f.generations for f in given.fermions)
+        generators = len(given.gauge.abelian) + sum(factor.n**2 - 1 for factor in given.gauge.special)
+        kept = len(found.unbroken.charges) + sum(len(block.indices) ** 2 - 1 for block in found.unbroken.blocks)
+        assert scalars == 2 * sum(len(charges[f.name]) for f in given.scalars) - (generators - kept)
+
+
+def test_colour_written_as_antitriplets_changes_nothing() -> None:
+    given = standard_model()
+    turned = replace(given, fields=tuple(replace(f, labels=(f.labels[0], f.labels[1][::-1])) for f in given.fields))
+    assert [(s.mass, s.count, s.exotic) for s in spectrum(turned).states] == [
+        (s.mass, s.count, s.exotic) for s in spectrum(given).states
+    ]

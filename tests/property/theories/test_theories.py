@@ -1,0 +1,216 @@
+"""Anomalies do not depend on how a theory is written; singlets do not depend on how they are counted."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.theory_cases import (
+    SPECIAL,
+    conjugated,
+    random_field,
+    random_gauge,
+    random_theory,
+    scaled,
+    states_of,
+    vector_like_pair,
+)
+from steelyard.domains.theories.anomalies import conditions
+from steelyard.domains.theories.couplings import term_tensors
+from steelyard.domains.theories.groups import Representation, decompose, singlets
+from steelyard.domains.theories.invariance import invariants, term_structures
+from steelyard.domains.theories.masses import spectrum
+from steelyard.domains.theories.notation import label_of
+from steelyard.domains.theories.theory import Charges, Field, Gauge, Leg, Special, Term, Theory, Vev
+
+QUICK = settings(max_examples=50, deadline=None)
+seeds = st.integers(0, 2**32)
+factors = st.fractions(min_value=-5, max_value=5, max_denominator=6).filter(bool)
+
+
+def vanishing(theory: Theory) -> dict[str, bool]:
+    return {name: anomaly.cancels for name, anomaly in conditions(theory).items()}
+
+
+def totals(theory: Theory) -> dict[str, Fraction]:
+    return {name: anomaly.total for name, anomaly in conditions(theory).items()}
+
+
+@QUICK
+@given(seeds)
+def test_conjugating_all_fields_changes_signs_only(seed: int) -> None:
+    theory = random_theory(random.Random(seed))
+    other = totals(conjugated(theory))
+    for name, total in totals(theory).items():
+        assert other[name] == (total if name.startswith("Witten") else -total)
+
+
+@QUICK
+@given(seeds)
+def test_the_order_of_fields_does_not_matter(seed: int) -> None:
+    rng = random.Random(seed)
+    theory = random_theory(rng)
+    fields = list(theory.fields)
+    rng.shuffle(fields)
+    assert totals(replace(theory, fields=tuple(fields))) == totals(theory)
+
+
+@QUICK
+@given(seeds, st.lists(factors, min_size=2, max_size=2))
+def test_scaling_charges_keeps_what_vanishes(seed: int, scales: list[Fraction]) -> None:
+    theory = random_theory(random.Random(seed))
+    assert vanishing(scaled(theory, scales[: len(theory.gauge.abelian)])) == vanishing(theory)
+
+
+@QUICK
+@given(seeds)
+def test_vector_like_pairs_never_change_an_anomaly(seed: int) -> None:
+    rng = random.Random(seed)
+    theory = random_theory(rng)
+    bare = replace(theory, fields=tuple(field for field in theory.fields if field.name not in "vw"))
+    pair = vector_like_pair(rng, theory.gauge)
+    assert totals(bare.with_fields(pair)) == totals(bare)
+
+
+@QUICK
+@given(seeds)
+def test_chirality_is_conjugation(seed: int) -> None:
+    """A right-handed field counts as the conjugate left-handed one."""
+    theory = random_theory(random.Random(seed))
+    turned = tuple(
+        replace(field, kind="left", labels=field.left_handed.labels, charges=field.left_handed.charges)
+        if field.fermion
+        else field
+        for field in theory.fields
+    )
+    assert conditions(replace(theory, fields=turned)) == conditions(theory)
+
+
+@QUICK
+@given(seeds)
+def test_generations_are_copies(seed: int) -> None:
+    theory = random_theory(random.Random(seed))
+    copies = tuple(
+        replace(field, name=f"{field.name}-{i}", generations=1)
+        for field in theory.fields
+        for i in range(field.generations)
+    )
+    assert totals(replace(theory, fields=copies)) == totals(theory)
+
+
+labels = st.sampled_from([2, 3, 4]).flatmap(
+    lambda n: st.tuples(st.just(n), st.lists(st.sampled_from(SPECIAL[n]), min_size=1, max_size=4))
+)
+
+
+@QUICK
+@given(labels)
+def test_products_have_the_right_size_and_index(given_: tuple[int, list[str]]) -> None:
+    """Dimensions multiply, indices follow Leibniz, and conjugate products decompose conjugately."""
+    n, texts = given_
+    irreps = [Representation(n, label_of(n, text)) for text in texts]
+    parts = decompose(n, [irrep.label for irrep in irreps])
+    assert min(parts.values()) > 0
+    whole = [Representation(n, label) for label in parts for _ in range(parts[label])]
+    size = 1
+    for irrep in irreps:
+        size *= irrep.dimension
+    assert sum(irrep.dimension for irrep in whole) == size
+    assert sum(irrep.index for irrep in whole) == sum(irrep.index * size / irrep.dimension for irrep in irreps)
+    assert sum(irrep.anomaly for irrep in whole) == sum(irrep.anomaly * size / irrep.dimension for irrep in irreps)
+    assert decompose(n, [irrep.label[::-1] for irrep in irreps]) == {label[::-1]: t for label, t in parts.items()}
+
+
+@QUICK
+@given(labels)
+def test_singlets_by_weights(given_: tuple[int, list[str]]) -> None:
+    """The Weyl integral picks singlets: Σ over weights of the product with the signs of Π (1 - e^α)."""
+    n, texts = given_
+    found = [label_of(n, text) for text in texts[:3]]
+    weights: dict[tuple[int, ...], int] = {(0,) * (n - 1): 1}
+    for label in found:
+        longer: dict[tuple[int, ...], int] = {}
+        for weight, times in weights.items():
+            for other in Representation(n, label).weights:
+                total = tuple(a + b for a, b in zip(weight, other, strict=True))
+                longer[total] = longer.get(total, 0) + times
+        weights = longer
+    signs: dict[tuple[int, ...], int] = {(0,) * (n - 1): 1}
+    for i in range(n):
+        for j in range(i + 1, n):
+            content = [(k == i) - (k == j) for k in range(n)]
+            root = [a - b for a, b in zip(content, content[1:], strict=False)]
+            longer = dict(signs)
+            for weight, sign in signs.items():
+                moved = tuple(a + b for a, b in zip(weight, root, strict=True))
+                longer[moved] = longer.get(moved, 0) - sign
+            signs = longer
+    counted = sum(times * weights.get(tuple(-w for w in weight), 0) for weight, times in signs.items())
+    assert counted == singlets(n, found)
+
+
+@QUICK
+@given(seeds)
+def test_structures_are_as_many_as_tensors(seed: int) -> None:
+    """Counting by characters agrees with writing the contractions down, also of like legs."""
+    rng = random.Random(seed)
+    gauge = Gauge((), tuple(Special(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
+    one, two = (random_field(rng, gauge, name, ("scalar",)) for name in "ab")
+    theory = Theory(gauge, (one, two))
+    legs = tuple(Leg(rng.choice("ab"), rng.random() < 0.5) for _ in range(rng.randint(2, 3)))
+    term = Term(legs, 1.0)
+    assert len(term_tensors(theory, term)) == term_structures(theory, term)
+
+
+@QUICK
+@given(seeds)
+def test_like_fermions(seed: int) -> None:
+    """With g generations a symmetric contraction of two like fermions has g(g + 1)/2 couplings, another g(g - 1)/2."""
+    rng = random.Random(seed)
+    gauge = Gauge((), tuple(Special(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
+    field = replace(random_field(rng, gauge, "f", ("left",)), generations=rng.randint(1, 3))
+    other = random_field(rng, gauge, "s", ("scalar",))
+    theory = Theory(gauge, (field, other))
+    legs = (Leg("f"), Leg("f")) + ((Leg("s", rng.random() < 0.5),) if rng.random() < 0.5 else ())
+    term = Term(legs, 1.0)
+    couplings = 0
+    for tensor in term_tensors(theory, term):
+        swapped = [1, 0, 2][: len(legs)]
+        entries = dict(zip(map(tuple, tensor.index_NL.tolist()), tensor.value_N.tolist(), strict=True))
+        mirrored = dict(zip(map(tuple, tensor.index_NL[:, swapped].tolist()), tensor.value_N.tolist(), strict=True))
+        symmetric = all(np.isclose(mirrored.get(index, 0.0), value) for index, value in entries.items())
+        couplings += field.generations * (field.generations + (1 if symmetric else -1)) // 2
+    assert term_structures(theory, term) == couplings
+
+
+@QUICK
+@given(seeds)
+def test_a_field_and_its_conjugate_always_make_a_singlet(seed: int) -> None:
+    rng = random.Random(seed)
+    gauge = random_gauge(rng)
+    field = random_field(rng, gauge, "f")
+    assert invariants(gauge, [field.acts, field.acts.conjugate]) == 1
+    charged = Charges(field.labels, tuple(q + 1 for q in field.charges))
+    assert invariants(gauge, [charged, field.acts.conjugate]) == (0 if gauge.abelian else 1)
+
+
+@QUICK
+@given(seeds)
+def test_spectra_lose_and_make_no_states(seed: int) -> None:
+    rng = random.Random(seed)
+    gauge = random_gauge(rng)
+    scalar = random_field(rng, gauge, "s", ("scalar",))
+    fields: list[Field] = [scalar, *(random_field(rng, gauge, f"f{i}") for i in range(3))]
+    size = len(
+        list(product(*(Representation(f.n, x).weights for f, x in zip(gauge.special, scalar.labels, strict=True))))
+    )
+    theory = Theory(gauge, tuple(fields), (Vev("s", rng.randrange(size), 100.0),))
+    weyl = {"dirac": 2, "majorana": 1, "weyl": 1}
+    found = [state for state in spectrum(theory).states if state.kind == "fermion"]
+    assert sum(state.count * state.dimension * weyl[state.nature] for state in found) == states_of(theory)
