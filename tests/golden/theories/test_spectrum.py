@@ -60,7 +60,7 @@ def test_seesaw() -> None:
 
 
 def test_two_higgs_doublets() -> None:
-    """m_±² = m² + ½ λ v² · share of the singlet contraction: both contractions of A†A H†H come with λ."""
+    """Both contractions of A†A H†H come with λ; one of them lifts the neutral states above the charged one."""
     states = [
         state for state in spectrum(models()["Standard Model with two Higgs doublets"]).states if "A" in state.fields
     ]

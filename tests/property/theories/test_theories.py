@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from hypothesis import given, settings
@@ -145,7 +145,7 @@ def test_singlets_by_weights(given_: tuple[int, list[str]]) -> None:
     for i in range(n):
         for j in range(i + 1, n):
             content = [(k == i) - (k == j) for k in range(n)]
-            root = [a - b for a, b in zip(content, content[1:], strict=False)]
+            root = [a - b for a, b in pairwise(content)]
             longer = dict(signs)
             for weight, sign in signs.items():
                 moved = tuple(a + b for a, b in zip(weight, root, strict=True))
