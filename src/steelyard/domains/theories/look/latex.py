@@ -1,0 +1,125 @@
+"""A theory in LaTeX: a document that compiles with the packages amsmath and booktabs, or the parts to put into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steelyard.domains.theories.look import words
+from steelyard.domains.theories.look.sheet import Sheet, representation_names, sheet
+from steelyard.domains.theories.theory import Theory
+
+SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"})
+
+
+def document(theory: Theory, *, title: str = "") -> str:
+    """A whole document."""
+    return "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage[utf8]{inputenc}",
+            r"\usepackage{amsmath,booktabs}",
+            r"\begin{document}",
+            body(theory, title=title),
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def body(theory: Theory, *, title: str = "") -> str:
+    """Fields, Lagrangian, anomalies and spectrum."""
+    found = sheet(theory)
+    parts = [
+        rf"\section*{{{escaped(title)}}}" if title else "",
+        rf"\[ {words.gauge_latex(theory.gauge)} \]" if theory.gauge.names else "",
+        fields(found),
+        lagrangian(found) if found.terms else "",
+        anomalies(found),
+        states(found),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def fields(found: Sheet) -> str:
+    """The table of fields."""
+    gauge = found.theory.gauge
+    groups = [rf"$SU({n})_{{{name}}}$" for name, n in gauge.special] + [rf"$U(1)_{{{name}}}$" for name in gauge.abelian]
+    rows = [
+        [
+            f"${words.name_latex(row.name)}$",
+            row.kind,
+            *(f"${words.representation_latex(irrep)}$" for irrep in row.representations),
+            *(f"${words.number_latex(charge)}$" for charge in row.charges),
+            str(row.generations),
+        ]
+        for row in found.fields
+    ]
+    return _tabular(["field", "", *groups, "generations"], rows)
+
+
+def lagrangian(found: Sheet) -> str:
+    """Minus the potential and the mass and Yukawa terms, with their parameters below."""
+    lines = [rf"  &{'' if i == 0 else '+ '}{words.term_latex(row)} \\" for i, row in enumerate(found.terms)]
+    lines[-1] = lines[-1].removesuffix(r" \\")
+    values = r" \quad ".join(
+        f"{words.coupling_latex(row)} = {words.parameter_latex(row.parameter)}" for row in found.terms
+    )
+    return "\n".join(
+        [
+            r"\begin{align*}",
+            r"  -\mathcal{L} \supset",
+            *lines,
+            r"\end{align*}",
+            rf"Parameters (GeV where they have a unit): \( {values} \).",
+        ]
+    )
+
+
+def anomalies(found: Sheet) -> str:
+    """The sums with the contribution of every field."""
+    rows = [
+        [
+            f"${words.condition_latex(row.name)}$",
+            *(f"${words.number_latex(value)}$" if value else "" for value in row.by_field),
+            f"${words.number_latex(row.total)}$",
+        ]
+        for row in found.anomalies
+    ]
+    return _tabular(["", *(f"${words.name_latex(name)}$" for name in found.fermions), "sum"], rows)
+
+
+def states(found: Sheet) -> str:
+    """The spectrum."""
+    rows = [
+        [
+            words.mass_latex(state.mass),
+            words.state_text(state),
+            f"${words.number_latex(state.charge)}$",
+            " ".join(f"${words.representation_latex(irrep)}$" for irrep in representation_names(state)),
+            str(state.count),
+            " ".join(f"${words.name_latex(name)}$" for name in state.fields),
+            "exotic" if state.exotic else "",
+        ]
+        for state in found.spectrum.states
+    ]
+    return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "times", "of", ""], rows)
+
+
+def escaped(text: str) -> str:
+    """Plain text with what LaTeX would take for its own."""
+    return text.translate(SPECIAL)
+
+
+def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" & ".join(row) + r" \\" for row in rows]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{'l' * len(head)}}}",
+            r"\toprule",
+            " & ".join(head) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
