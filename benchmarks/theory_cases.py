@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from steelyard.domains.theories.groups.representation import Label, cached
+from steelyard.domains.theories.invariance import term_structures
 from steelyard.domains.theories.known import FERMIONS, STANDARD, models, standard_model
 from steelyard.domains.theories.notation import label_of, left, right, theory
-from steelyard.domains.theories.theory import Field, Gauge, Special, Theory
+from steelyard.domains.theories.theory import Field, Gauge, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.vacuum import states
 
 TABLE: dict[int, str] = {
     2: "2: 1/2 0 · 3: 2 0 · 4: 5 0 · 5: 10 0 · 6: 35/2 0",
@@ -108,6 +110,27 @@ def random_theory(rng: random.Random) -> Theory:
         fields += vector_like_pair(rng, gauge)
     scalars = [random_field(rng, gauge, f"s{i}", ("scalar",)) for i in range(rng.randint(0, 3))]
     return Theory(gauge, (*fields, *scalars))
+
+
+def with_terms(given: Theory, rng: random.Random, tries: int = 60) -> Theory:
+    """The same with a vacuum expectation value now and then, and with terms that its fields allow."""
+    names = [own.name for own in given.fields]
+    terms: dict[tuple[Leg, ...], Term] = {}
+    for _ in range(tries if names else 0):
+        legs: list[Leg] = []
+        for name in rng.choices(names, k=rng.randint(2, 4)):
+            kind = given.by_name[name].kind
+            legs.append(Leg(name, rng.random() < 0.5 if kind == "scalar" else kind == "right"))
+        term = Term(tuple(sorted(legs)), rng.choice((1.0, 2.0, 5.0)) * 10.0 ** rng.randint(-6, 4))
+        if term_kind(given, term) and term_structures(given, term):
+            mirrored = tuple(sorted(Leg(leg.field, not leg.conjugate) for leg in legs))
+            terms.setdefault(min(term.legs, mirrored) if term_kind(given, Term(mirrored, 1.0)) else term.legs, term)
+    vevs = [
+        Vev(own.name, rng.randrange(len(states(given.gauge, own.labels))), 10.0 ** rng.randint(1, 6))
+        for own in given.scalars
+        if rng.random() < 0.7
+    ]
+    return replace(given, vevs=tuple(vevs), terms=tuple(terms.values()))
 
 
 def vector_like_pair(rng: random.Random, gauge: Gauge) -> list[Field]:

@@ -1,0 +1,85 @@
+"""The syntax of PyR@TE model files: YAML in braces, in which formulas need no quotes and a comma may be missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from steelyard.errors import DataError
+
+OPEN, CLOSE = "([{", ")]}"
+Block = dict[str, str]
+
+
+def without_comments(text: str) -> str:
+    return "\n".join(line.partition("#")[0] for line in text.splitlines())
+
+
+def entries(text: str) -> Block:
+    """The entries ``name: value`` of a file or of what stands between braces; values are texts."""
+    found: Block = {}
+    for entry in _split(text):
+        name, colon, value = _part(entry)
+        if colon:
+            found[name.strip().strip("'\"")] = value.strip()
+        elif entry.strip() not in ("", "---"):
+            raise DataError(f"model file: {entry.strip()!r} has no colon")
+    return found
+
+
+def block(value: str) -> Block:
+    """The entries of a value in braces; none of an empty one."""
+    text = value.strip()
+    if not text:
+        return {}
+    if text[0] != "{" or text[-1] != "}":
+        raise DataError(f"model file: braces are missing around {text[:60]!r}")
+    return entries(text[1:-1])
+
+
+def items(value: str) -> list[str]:
+    """What a list, a pair of braces or a bare value holds."""
+    text = value.strip()
+    if text[:1] in "[{" and text[-1:] in "]}" and text:
+        return [part.strip() for part in _split(text[1:-1]) if part.strip()]
+    return [text]
+
+
+def _split(text: str) -> Iterator[str]:
+    """At commas and line ends outside of all brackets; a line that only goes on is joined to the one before."""
+    depth, start = 0, 0
+    for place, sign in enumerate(text):
+        if sign in OPEN:
+            depth += 1
+        elif sign in CLOSE:
+            depth -= 1
+            if depth < 0:
+                raise DataError(f"model file: {sign!r} closes nothing near {text[max(0, place - 30) : place + 1]!r}")
+        elif sign in ",\n" and depth == 0:
+            if text[start:place].strip():
+                yield text[start:place]
+            start = place + 1
+    if depth:
+        raise DataError("model file: a bracket is never closed")
+    if text[start:].strip():
+        yield text[start:]
+
+
+def _part(entry: str) -> tuple[str, str, str]:
+    """Name and value: at the first colon outside of all brackets."""
+    depth = 0
+    for place, sign in enumerate(entry):
+        depth += (sign in OPEN) - (sign in CLOSE)
+        if sign == ":" and depth == 0:
+            return entry[:place], ":", entry[place + 1 :]
+    return entry, "", ""
+
+
+def names(formula: str) -> Iterator[str]:
+    """The names of a formula, indices left out; a product in brackets to the power k comes k times."""
+    text = re.sub(r"\[[^\]]*\]", " ", formula)
+    while match := re.search(r"\(([^()]*)\)\s*\*\*\s*(\d+)", text):
+        text = text[: match.start()] + " ".join([match[1]] * int(match[2])) + text[match.end() :]
+    while match := re.search(r"(\b[A-Za-z_]\w*)\s*\*\*\s*(\d+)", text):
+        text = text[: match.start()] + " ".join([match[1]] * int(match[2])) + text[match.end() :]
+    yield from re.findall(r"[A-Za-z_]\w*", text)

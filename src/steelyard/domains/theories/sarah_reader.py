@@ -1,0 +1,181 @@
+"""SARAH model files read as theories: groups, fields, Lagrangian and vacuum; values come from ``parameters.m``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import prod
+
+from steelyard.domains.theories.couplings import dimensions
+from steelyard.domains.theories.groups.representation import Label, representation
+from steelyard.domains.theories.sarah_names import ROLES, own_name
+from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.errors import DataError
+
+ROOT = "/Sqrt[2]"
+NAMES = {group: name for name, (_, group, _) in ROLES.items()}
+TERM = re.compile(r"((?:[\w/\\\[\]]+\s+)*)((?:conj\[\w+\]|\w+)(?:\.(?:conj\[\w+\]|\w+))+)")
+VALUE = re.compile(r"\{\s*(\\\[\w+\]|\w+)\s*,\s*\{[^{}]*\bValue\s*->\s*([-+.\d]+(?:\*\^[-+]?\d+)?)")
+
+
+def read(text: str, parameters: str = "") -> Theory:
+    """The theory of a model file. Couplings without a value have 1, vacuum expectation values 246 GeV."""
+    text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
+    rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
+    if not rows["Gauge"]:
+        raise DataError("SARAH: there is no Gauge[[1]]; give the model file, Name.m")
+    sizes = [_size(row[1]) for row in rows["Gauge"]]
+    called = [NAMES.get(row[2], own_name(row[2])) for row in rows["Gauge"]]
+    gauge = Gauge(
+        tuple(name for name, n in zip(called, sizes, strict=True) if n == 1),
+        tuple(Special(name, n) for name, n in zip(called, sizes, strict=True) if n > 1),
+    )
+    fields = [_field(row, sizes, "left") for row in rows["FermionFields"]]
+    fields += [_field(row, sizes, "scalar") for row in rows["ScalarFields"]]
+    bare = Theory(gauge, tuple(fields))
+    values = {name: float(value.replace("*^", "e")) for name, value in VALUE.findall(parameters)}
+    places = _places([*rows["FermionFields"], *rows["ScalarFields"]])
+    return Theory(gauge, bare.fields, tuple(_vevs(bare, text, places, values)), tuple(_terms(bare, text, values)))
+
+
+def _rows(text: str, kind: str) -> list[list[str]]:
+    """The lists that ``kind[[1]]``, ``kind[[2]]``, … are set to, by number."""
+    found: dict[int, list[str]] = {}
+    for match in re.finditer(rf"\b{kind}\[\[(\d+)\]\]\s*=\s*", text):
+        found[int(match[1])] = _list(_braced(text, match.end()))
+    return [found[number] for number in sorted(found)]
+
+
+def _braced(text: str, start: int) -> str:
+    """From an opening brace to the one that closes it."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return text[start : place + 1]
+    raise DataError(f"SARAH: a brace is never closed after {text[start : start + 40]!r}")
+
+
+def _list(text: str) -> list[str]:
+    """The entries of a list in braces."""
+    depth, entry, found = 0, "", list[str]()
+    for sign in text.strip()[1:-1]:
+        depth += (sign in "{[(") - (sign in "}])")
+        if sign == "," and depth == 0:
+            found.append(entry.strip())
+            entry = ""
+        else:
+            entry += sign
+    return [*found, entry.strip()] if entry.strip() else found
+
+
+def _size(kind: str) -> int:
+    match = re.fullmatch(r"(U|SU)\[(\d+)\]", kind.replace(" ", ""))
+    if not match or (match[1] == "U" and match[2] != "1"):
+        raise DataError(f"SARAH: gauge group {kind}; theories have U[1] and SU[n]")
+    return int(match[2]) if match[1] == "SU" else 1
+
+
+def _field(row: list[str], sizes: list[int], kind: Kind) -> Field:
+    name, generations, parts, *numbers = row
+    if len(numbers) < len(sizes):
+        raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers for {len(sizes)} groups")
+    pairs = list(zip(sizes, numbers, strict=False))
+    charges = tuple(Fraction(number.replace(" ", "")) for n, number in pairs if n == 1)
+    labels = tuple(_label(n, number, name) for n, number in pairs if n > 1)
+    if kind == "left" and "conj[" in parts:
+        labels = tuple(label[::-1] for label in labels)
+        return Field(own_name(name), "right", labels, tuple(-charge for charge in charges), int(generations))
+    return Field(own_name(name), kind, labels, charges, int(generations))
+
+
+def _label(n: int, said: str, name: str) -> Label:
+    if said.startswith("{"):
+        label = tuple(int(value) for value in _list(_list(said)[1]))
+        if len(label) != n - 1:
+            raise DataError(f"SARAH: {name}: {said} is no representation of SU({n})")
+        return label
+    dimension = int(said)
+    try:
+        return representation(n, abs(dimension), bar=dimension < 0).label
+    except ValueError as error:
+        raise DataError(f"SARAH: {name}: {error}") from None
+
+
+def _terms(bare: Theory, text: str, values: Mapping[str, float]) -> Iterator[Term]:
+    definition = re.search(r"DEFINITION\[GaugeES\]\[(?:LagrangianInput|Additional)\]\s*=\s*", text)
+    if not definition:
+        return
+    symbols = {field.name: field for field in bare.fields}
+    for entry in _list(_braced(text, definition.end())):
+        lagrangian = _list(entry)[0]
+        match = re.search(rf"\b{lagrangian}\s*=(?!=)(.*?);", text, flags=re.DOTALL)
+        for coefficient, product in TERM.findall(match[1] if match else ""):
+            legs = [_leg(part, symbols) for part in product.split(".")]
+            coupling = [word for word in coefficient.split() if not word[0].isdigit()]
+            value = values.get(coupling[0], 1.0) if coupling else 1.0
+            yield _left_handed(bare, legs, value, product)
+
+
+def _leg(said: str, symbols: Mapping[str, Field]) -> Leg:
+    """A right-handed field stands for its conjugate."""
+    name = said.removeprefix("conj[").removesuffix("]")
+    field = symbols.get(own_name(name))
+    if field is None:
+        raise DataError(f"SARAH: {name} in the Lagrangian is no field")
+    return Leg(field.name, said.startswith("conj[") != (field.kind == "right"))
+
+
+def _left_handed(bare: Theory, legs: list[Leg], value: float, said: str) -> Term:
+    for chosen in (legs, [Leg(leg.field, not leg.conjugate) for leg in legs]):
+        term = Term(tuple(chosen), value)
+        if term_kind(bare, term):
+            return term
+    raise DataError(f"SARAH: {said} is no term of scalars, and none of two left-handed spinors")
+
+
+def _places(rows: list[list[str]]) -> dict[str, tuple[str, int, int]]:
+    """Where each component stands: the field, its place in our order, and how many there are."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for name, _, parts, *_ in rows:
+        names = _flat(parts)
+        for place, part in enumerate(names):
+            found[part] = own_name(name), place, len(names)
+    return found
+
+
+def _flat(parts: str) -> list[str]:
+    """The components of a field in our order: highest weight first, of a triplet as a matrix too."""
+    parts = parts.lstrip("-").removesuffix(ROOT)
+    if not parts.startswith("{"):
+        return [parts.removeprefix("conj[").removesuffix("]")]
+    inner = _list(parts)
+    if _is_triplet(inner):
+        (zero, up), (down, _) = (_list(own) for own in inner)
+        return [name for own in (up, zero, down) for name in _flat(own)]
+    return [name for own in inner for name in _flat(own)]
+
+
+def _is_triplet(inner: list[str]) -> bool:
+    """Whether it is the matrix {{T0/√2, T+}, {T-, -T0/√2}}."""
+    if len(inner) != 2 or not all(own.startswith("{") and own.endswith("}") for own in inner):
+        return False
+    zero, *others = _list(inner[0])
+    return len(others) == 1 and zero.endswith(ROOT)
+
+
+def _vevs(
+    bare: Theory, text: str, places: Mapping[str, tuple[str, int, int]], values: Mapping[str, float]
+) -> Iterator[Vev]:
+    for match in re.finditer(r"DEFINITION\[\w+\]\[VEVs\]\s*=\s*", text):
+        for entry in _list(_braced(text, match.end())):
+            part, value, *_ = _list(entry)
+            symbol = _list(value)[0]
+            if symbol == "0":
+                continue
+            if part not in places:
+                raise DataError(f"SARAH: the vev {symbol} is of {part}, which is no component of a field")
+            name, place, count = places[part]
+            size = prod(dimensions(bare.gauge, bare.by_name[name].labels))
+            yield Vev(name, place * (size // count), values.get(symbol, 246.0))

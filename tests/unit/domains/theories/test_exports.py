@@ -1,0 +1,251 @@
+"""Model files of PyR@TE and SARAH: the published conventions, and all that is written is read back."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.theory_cases import random_theory, with_terms
+from steelyard.domains.theories import pyrate, pyrate_reader, sarah, sarah_reader
+from steelyard.domains.theories.canonical import canonical
+from steelyard.domains.theories.contractions import contractions
+from steelyard.domains.theories.couplings import term_tensors
+from steelyard.domains.theories.known import MODELS, models, standard_model
+from steelyard.domains.theories.model_file import block, entries, items, names, without_comments
+from steelyard.domains.theories.notation import left, right, scalar, theory
+from steelyard.domains.theories.theory import Theory, term_kind
+from steelyard.errors import DataError
+
+PUBLISHED_PYRATE = """
+# YAML 1.1
+---
+Author: somebody
+Name: SM
+Groups: {U1Y: U1, SU2L: SU2, SU3c: SU3}
+
+Fermions: {
+    Q: {Gen: 3, Qnb:{ U1Y: 1/6, SU2L: 2, SU3c: 3}},
+    L: {Gen: 3, Qnb:{ U1Y: -1/2, SU2L: 2}},
+    uR: [3, 2/3, 1, 3],
+    dR: {Gen: 3, Qnb:{ U1Y: -1/3, SU2L: 1, SU3c: 3}},
+    eR: {Gen: 3, Qnb:{ U1Y: -1, SU2L: 1, SU3c: 1}},
+}
+RealScalars: {
+}
+CplxScalars: {
+    H: {RealFields: [Pi, Sigma], Norm: 1/Sqrt(2), Qnb: {U1Y: 1/2, SU2L: 2, SU3c: 1}},
+}
+Potential: {
+Definitions:{
+    Htilde[i] : Eps[i,j]*Hbar[j]
+},
+Yukawas:{
+    Yu : Qbar[i,a] Htilde[i] uR[a],
+    Yd : Qbar[i,a] H[i] dR[a]
+    Ye : Lbar[i] H[i] eR,
+},
+QuarticTerms: {
+    lambda : (Hbar[i] H[i])**2,
+},
+ScalarMasses: {
+    mu : Hbar[i] H[i],
+}
+}
+Vevs: {
+    v: Pi[2]
+}
+Substitutions: {
+    g_U1Y : g1,
+}
+"""
+PUBLISHED_SARAH = """
+Off[General::spell]
+Model`Name = "SM";
+(* Gauge Groups *)
+Gauge[[1]]={B,   U[1], hypercharge, g1,False};
+Gauge[[2]]={WB, SU[2], left,        g2,True};
+Gauge[[3]]={G,  SU[3], color,       g3,False};
+FermionFields[[1]] = {q, 3, {uL, dL},     1/6, 2,  3};
+FermionFields[[2]] = {l, 3, {vL, eL},    -1/2, 2,  1};
+FermionFields[[3]] = {d, 3, conj[dR],     1/3, 1, -3};
+FermionFields[[4]] = {u, 3, conj[uR],    -2/3, 1, -3};
+FermionFields[[5]] = {e, 3, conj[eR],       1, 1,  1};
+ScalarFields[[1]] =  {H, 1, {Hp, H0},     1/2, 2,  1};
+NameOfStates={GaugeES, EWSB};
+DEFINITION[GaugeES][LagrangianInput]= {
+    {LagHC, {AddHC->True}},
+    {LagNoHC,{AddHC->False}}
+};
+LagNoHC = -mu2 conj[H].H - 1/2 \\[Lambda] conj[H].H.conj[H].H;
+LagHC =  -(Yd conj[H].d.q + Ye conj[H].e.l + Yu H.u.q);
+DEFINITION[EWSB][VEVs]=
+{    {H0, {v, 1/Sqrt[2]}, {Ah, \\[ImaginaryI]/Sqrt[2]},{hh, 1/Sqrt[2]}}     };
+"""
+SIZES = {"Yukawas": 3, "QuarticTerms": 4, "TrilinearTerms": 3, "ScalarMasses": 2, "FermionMasses": 2}
+
+
+def unordered(given_: Theory) -> tuple[object, ...]:
+    fields = sorted(given_.fields, key=lambda field: field.name)
+    return given_.gauge, fields, given_.vevs, sorted(given_.terms, key=str)
+
+
+def assert_schema(text: str) -> None:
+    """What PyR@TE asks of a model: known sections, groups for all numbers, no name twice, as many fields as the section
+    says, no free index and none more than twice.
+    """
+    file = entries(without_comments(text))
+    assert {"Name", "Author", "Date", "Groups"} <= set(file)
+    groups = block(file["Groups"])
+    fermions, scalars = block(file["Fermions"]), block(file["ComplexScalars"])
+    real = [part for said in scalars.values() for part in items(block(said)["RealFields"])]
+    every = [*fermions, *scalars, *real]
+    assert len(set(every)) == len(every)
+    for said in (*fermions.values(), *scalars.values()):
+        assert set(block(block(said)["Qnb"])) <= set(groups)
+    potential = block(file["Potential"])
+    defined = block(potential.pop("Definitions", "{}"))
+    assert set(potential) <= set(SIZES)
+    for section, size in SIZES.items():
+        for formula in block(potential.get(section, "")).values():
+            product = items(formula)[0]
+            fields = [name for name in names(product) if name != "Eps" and name not in defined]
+            assert len(fields) == size
+            assert {name.removesuffix("bar") for name in fields} <= {*fermions, *scalars}
+            indices = Counter(index for part in re.findall(r"\[([^\]]*)\]", product) for index in part.split(","))
+            assert set(indices.values()) <= {2}
+            assert not set(indices) & set(every)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_known_models_come_back(name: str) -> None:
+    model = models()[name]
+    text = pyrate.write(model, name="model")
+    assert_schema(text)
+    assert unordered(pyrate_reader.read(text)) == unordered(model)
+    files = sarah.write(model)
+    assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(model)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_theories_come_back(seed: int) -> None:
+    rng = random.Random(seed)
+    made = with_terms(random_theory(rng), rng)
+    text = pyrate.write(made)
+    assert_schema(text)
+    assert canonical(pyrate_reader.read(text)) == canonical(made)
+    files = sarah.write(made)
+    assert canonical(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == canonical(made)
+
+
+def test_the_published_pyrate_model_is_the_standard_model() -> None:
+    found = pyrate_reader.read(PUBLISHED_PYRATE)
+    assert canonical(found) == canonical(standard_model())
+    assert [field.name for field in found.fields] == ["Q", "L", "u", "d", "e", "H"]
+    assert found.vevs[0].component == 1
+
+
+def test_our_pyrate_model_says_what_the_published_one_says() -> None:
+    ours, theirs = (entries(without_comments(text)) for text in (pyrate.write(standard_model()), PUBLISHED_PYRATE))
+    assert block(ours["Groups"]) == block(theirs["Groups"])
+    mine, published = block(ours["Fermions"]), block(theirs["Fermions"])
+    assert set(mine) == set(published) == {"Q", "L", "uR", "dR", "eR"}
+    assert block(block(mine["Q"])["Qnb"]) == block(block(published["Q"])["Qnb"])
+    yukawas = block(block(ours["Potential"])["Yukawas"])
+    assert sorted(yukawas.values()) == ["Eps[i,j]*Qbar[i,k]*uR[k]*Hbar[j]", "Lbar[i]*eR*H[i]", "Qbar[i,j]*dR[j]*H[i]"]
+    assert block(ours["Vevs"]) == {"v1": "HRe[2]"}
+
+
+def test_the_published_sarah_model_is_the_standard_model() -> None:
+    found = sarah_reader.read(PUBLISHED_SARAH)
+    assert canonical(found) == canonical(standard_model())
+    assert found.gauge == standard_model().gauge
+    assert found.vevs == standard_model().vevs
+
+
+def test_our_sarah_model_has_the_rows_of_the_published_one() -> None:
+    def rows(text: str, kind: str) -> set[str]:
+        return {re.sub(r"\s", "", row).lower() for row in re.findall(rf"{kind}\[\[\d+\]\]\s*=(.*);", text)}
+
+    model = sarah.write(standard_model(), name="SM")["SM.m"]
+    for kind in ("Gauge", "FermionFields", "ScalarFields"):
+        assert rows(model, kind) == rows(PUBLISHED_SARAH, kind)
+    assert "LagHC = -(Ye L.e.conj[H] + Yu Q.u.H + Yd Q.d.conj[H]);" in model
+    assert "{{{dL}, {conj[dR]}}, {{DL, Vd}, {DR, Ud}}}" in model
+    assert "{{VB, VWB[3]}, {VP, VZ}, ZZ}" in model
+    assert "{H0, {v, 1/Sqrt[2]}, {Ah, \\[ImaginaryI]/Sqrt[2]}, {hh, 1/Sqrt[2]}}" in model
+
+
+def test_names_that_mean_something_elsewhere() -> None:
+    """A left-handed field that ends in R, a field called like an index, one-letter symbols of Mathematica."""
+    made = theory(
+        "X c:3",
+        (left("aR", "1 3"), right("i", "1 3"), left("D", "2 1"), left("N", "-2 1"), scalar("j", "0 8")),
+        terms=("aR i: 5", "aR i j: 1", "D N: 2"),
+    )
+    text = pyrate.write(made)
+    assert_schema(text)
+    assert unordered(pyrate_reader.read(text)) == unordered(made)
+    files = sarah.write(made)
+    assert "{Df, 1," in files["Theory.m"]
+    assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(made)
+
+
+def test_representations_that_a_dimension_does_not_name() -> None:
+    made = theory("c:3 g:4", (left("a", "15 1"), left("b", "15' 20"), right("s", "-6 20'"), left("t", "10 -20")))
+    assert "SU3c: [4,0], SU4g: [1,1,0]" in pyrate.write(made)
+    assert pyrate_reader.read(pyrate.write(made)) == made
+    assert "{15, {2, 1}}" in sarah.write(made)["Theory.m"]
+    assert sarah_reader.read(sarah.write(made)["Theory.m"]) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("H† H H† H", 1), ("H† H A† A", 2), ("S† S S† S", 1), ("P† P P† P", 2), ("Q L S", 1)]
+)
+def test_contractions_are_as_many_as_tensors(text: str, count: int) -> None:
+    made = standard_model(scalar("A", "1/2 2 1"), scalar("S", "1/3 1 -3"), scalar("P", "1/6 2 3"), terms=(text,))
+    term = made.terms[-1]
+    assert term_kind(made, term)
+    assert len(contractions(made, term)) == len(term_tensors(made, term)) == count
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("Groups: {U1Y: U1,", "Groups: {U1Y: SO10,"), "theories have U1 and SUn"),
+        (("SU2L: 2, SU3c: 3}},\n    L", "SU2L: 2, SU9: 3}},\n    L"), "SU9, which is no group"),
+        (("Yd : Qbar[i,a] H[i] dR[a]", "Yd : Qbar[i,a] X[i] dR[a]"), "X in the potential"),
+        (("Yd : Qbar[i,a] H[i] dR[a]", "Yd : Q[i,a] H[i] dR[a]"), "is no term"),
+        (("RealScalars: {\n", "RealScalars: {\n xi : {SU2L: 3}\n"), "complex scalars only"),
+        (("v: Pi[2]", "v: Ho[2]"), "no real part"),
+        (("SU3c: 3}},\n    L", "SU3c: 7}},\n    L"), "dimension 7"),
+        (("Potential: {", "Potential: {{"), "never closed"),
+        (("Groups: {U1Y: U1, SU2L: SU2, SU3c: SU3}", ""), "no Groups"),
+    ],
+)
+def test_what_is_wrong_with_a_pyrate_model(change: tuple[str, str], said: str) -> None:
+    assert change[0] in PUBLISHED_PYRATE
+    with pytest.raises(DataError, match=re.escape(said)):
+        pyrate_reader.read(PUBLISHED_PYRATE.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("U[1]", "SO[10]"), "theories have U[1] and SU[n]"),
+        (("Yu H.u.q", "Yu X.u.q"), "X in the Lagrangian"),
+        (("Yu H.u.q", "Yu conj[q].u.q"), "is no term"),
+        (("1/2, 2,  1};\nName", "1/2};\nName"), "1 quantum numbers for 3 groups"),
+        (("{H0, {v", "{Hx, {v"), "no component"),
+        (("Gauge[[", "Gage[["), "there is no Gauge"),
+    ],
+)
+def test_what_is_wrong_with_a_sarah_model(change: tuple[str, str], said: str) -> None:
+    assert change[0] in PUBLISHED_SARAH
+    with pytest.raises(DataError, match=re.escape(said)):
+        sarah_reader.read(PUBLISHED_SARAH.replace(*change))
