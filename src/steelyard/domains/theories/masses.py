@@ -155,7 +155,7 @@ def _marked(found: Iterable[State]) -> Iterator[State]:
 
 def _sort(state: State) -> tuple[int, Fraction] | None:
     """Which charged fermion of the Standard Model it could be."""
-    if state.kind == "scalar" or state.dimension != state.colour:
+    if state.nature != "dirac" or state.dimension != state.colour:
         return None
     for sort in ((state.colour, state.charge), (state.colour, -state.charge)):
         if sort in STANDARD_MODEL and (state.colour == 1 or sort[1] == _triplet_charge(state)):

@@ -43,7 +43,8 @@ def body(theory: Theory, *, title: str = "") -> str:
 def fields(found: Sheet) -> str:
     """The table of fields."""
     gauge = found.theory.gauge
-    groups = [rf"$SU({n})_{{{name}}}$" for name, n in gauge.special] + [rf"$U(1)_{{{name}}}$" for name in gauge.abelian]
+    every = [f"${words.factor_latex(factor)}$" for factor in words.factors(gauge)]
+    groups = [*every[len(gauge.abelian) :], *every[: len(gauge.abelian)]]
     rows = [
         [
             f"${words.name_latex(row.name)}$",

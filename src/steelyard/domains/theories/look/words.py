@@ -26,14 +26,22 @@ NATURES = {"dirac": "Dirac", "majorana": "Majorana", "weyl": "Weyl", "complex": 
 
 def gauge_text(gauge: Gauge) -> str:
     """``U(1)_Y × SU(2)_L × SU(3)_c``."""
-    factors = [f"U(1)_{name}" for name in gauge.abelian] + [f"SU({n})_{name}" for name, n in gauge.special]
-    return " × ".join(factors) or "no gauge group"
+    return " × ".join(f"{kind}_{own}" if own else kind for kind, own in factors(gauge)) or "no gauge group"
 
 
 def gauge_latex(gauge: Gauge) -> str:
-    factors = [rf"U(1)_{{{name}}}" for name in gauge.abelian]
-    factors += [rf"SU({n})_{{{name}}}" for name, n in gauge.special]
-    return r" \times ".join(factors)
+    return r" \times ".join(map(factor_latex, factors(gauge)))
+
+
+def factor_latex(factor: tuple[str, str]) -> str:
+    kind, own = factor
+    return rf"{kind}_{{{own}}}" if own else kind
+
+
+def factors(gauge: Gauge) -> list[tuple[str, str]]:
+    """What each factor is, and its own name if that says more: ``SU2`` and ``SU2a`` say nothing and ``a``."""
+    found = [("U(1)", name.removeprefix("U1")) for name in gauge.abelian]
+    return found + [(f"SU({n})", name.removeprefix(f"SU{n}")) for name, n in gauge.special]
 
 
 def number(value: Fraction) -> str:
