@@ -11,7 +11,7 @@ from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.invariance import term_structures
 from steelyard.domains.theories.known import FERMIONS, STANDARD, models, standard_model
 from steelyard.domains.theories.notation import label_of, left, right, theory
-from steelyard.domains.theories.theory import Field, Gauge, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, singlet, term_kind
 from steelyard.domains.theories.vacuum import states
 
 TABLE: dict[int, str] = {
@@ -172,3 +172,69 @@ def states_of(given: Theory) -> int:
             size *= cached(factor.n, label).dimension
         total += size
     return total
+
+
+def renamed(given: Theory, rng: random.Random) -> Theory:
+    """Other names, another order, other values, and a chirality or scalar written the other way round."""
+    names = {field.name: f"n{i}" for i, field in enumerate(given.fields)}
+    turned = {field.name for field in given.fields if rng.random() < 0.5}
+    fields = [
+        _turned(field, names[field.name]) if field.name in turned else _named(field, names) for field in given.fields
+    ]
+    rng.shuffle(fields)
+    vevs = tuple(replace(vev, field=names[vev.field], value=rng.random() + 1) for vev in given.vevs)
+    terms = [
+        Term(tuple(Leg(names[leg.field], leg.conjugate != (leg.field in turned)) for leg in term.legs), rng.random())
+        for term in given.terms
+    ]
+    rng.shuffle(terms)
+    return Theory(given.gauge, tuple(fields), vevs, tuple(terms))
+
+
+def _named(field: Field, names: dict[str, str]) -> Field:
+    return replace(field, name=names[field.name])
+
+
+def _turned(field: Field, name: str) -> Field:
+    other: dict[Kind, Kind] = {"left": "right", "right": "left", "scalar": "scalar"}
+    acts = field.acts.conjugate
+    return replace(field, name=name, kind=other[field.kind], labels=acts.labels, charges=acts.charges)
+
+
+def rebased(given: Theory, rng: random.Random) -> Theory:
+    """Charges under another basis of the U(1)s."""
+    count = len(given.gauge.abelian)
+    matrix = [[Fraction(rng.randint(-3, 3), rng.randint(1, 3)) for _ in range(count)] for _ in range(count)]
+    for i in range(count):
+        matrix[i][i] = Fraction(7 + i)  # the diagonal dominates: invertible
+    fields = tuple(
+        replace(
+            f, charges=tuple(sum((a * q for a, q in zip(row, f.charges, strict=True)), Fraction(0)) for row in matrix)
+        )
+        for f in given.fields
+    )
+    return replace(given, fields=fields)
+
+
+def reordered(given: Theory, rng: random.Random) -> Theory:
+    """Another order of the SU(n), some of them conjugated."""
+    order = list(range(len(given.gauge.special)))
+    rng.shuffle(order)
+    flip = [rng.random() < 0.5 for _ in order]
+    fields = tuple(
+        replace(f, labels=tuple(f.labels[a][::-1] if flip[a] else f.labels[a] for a in order)) for f in given.fields
+    )
+    gauge = Gauge(given.gauge.abelian, tuple(given.gauge.special[a] for a in order))
+    return replace(given, gauge=gauge, fields=fields)
+
+
+def with_singlets(given: Theory, rng: random.Random) -> Theory:
+    nothing = (Fraction(0),) * len(given.gauge.abelian)
+    kinds: tuple[Kind, ...] = ("left", "scalar")
+    return given.with_fields([Field("nothing", rng.choice(kinds), singlet(given.gauge), nothing)])
+
+
+def split(given: Theory, _: random.Random) -> Theory:
+    """Generations as fields of their own."""
+    fields = [replace(f, name=f"{f.name}.{i}", generations=1) for f in given.fields for i in range(f.generations)]
+    return Theory(given.gauge, tuple(fields))

@@ -28,6 +28,7 @@ COMMANDS = {
     "verify": ("verify", "judge a thing from a file, piece by piece, and draw where it fails"),
     "render": ("render", "draw things from files, or what a run makes"),
     "export": ("export", "write a thing from a file for other programs"),
+    "report": ("report", "what many samples come to: how many are really different, and which are new"),
     "plan": ("plan", "will it fit, how long will a step take, and what will hold it up"),
     "doctor": ("doctor", "what is installed, what is missing, and whether a model fits"),
 }

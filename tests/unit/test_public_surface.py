@@ -18,6 +18,8 @@ SURFACE = {
         "Report",
         "Row",
         "Split",
+        "Survey",
+        "Surveyed",
         "Workshop",
         "domain_paths",
         "make_domain",

@@ -25,14 +25,28 @@ OPTIONS = "domain.options."
 
 def open_workshop(where: str, overrides: Sequence[str]) -> Workshop:
     """The workshop of a domain by name, or of a run's domain with the options it has there."""
-    known = domain_paths()
-    if where in known:
-        return _require_workshop(make_domain(where, **_domain_options(overrides)))
+    if where in domain_paths():
+        return _require_workshop(open_domain(where, overrides))
+    return workshop_of_run(_config_of(where, overrides))
+
+
+def open_domain(where: str, overrides: Sequence[str]) -> Domain:
+    """A domain by name, or a run's domain with the options it has there."""
+    if where in domain_paths():
+        return make_domain(where, **_domain_options(overrides))
+    config = _config_of(where, overrides)
+    if config.domain is None:
+        raise ConfigError(f"{config.run.name} has no domain")
+    return make_domain(config.domain.name, **config.domain.options)
+
+
+def _config_of(where: str, overrides: Sequence[str]) -> Config:
     found = run_at(Path(where))
     if found is None:
+        known = domain_paths()
         hint = did_you_mean(where, known)
         raise ConfigError(f"{where} is neither a domain ({', '.join(sorted(known))}) nor a run folder{hint}")
-    return workshop_of_run(read_run(found[0], overrides))
+    return read_run(found[0], overrides)
 
 
 def workshop_of_run(config: Config) -> Workshop:

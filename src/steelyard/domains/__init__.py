@@ -1,6 +1,6 @@
 """Families of tasks with their checkers. Nothing here imports torch."""
 
-from steelyard.domains.base import Domain, Made, Report, Row, Split, Workshop, workshop_of
+from steelyard.domains.base import Domain, Made, Report, Row, Split, Survey, Surveyed, Workshop, workshop_of
 from steelyard.domains.registry import domain_paths, make_domain
 
 __all__ = [
@@ -9,6 +9,8 @@ __all__ = [
     "Report",
     "Row",
     "Split",
+    "Survey",
+    "Surveyed",
     "Workshop",
     "domain_paths",
     "make_domain",

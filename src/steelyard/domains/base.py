@@ -103,6 +103,25 @@ class Report:
     good: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What many things come to: how many are really different, which are new."""
+
+    summary: tuple[str, ...]
+    """A few lines; the first says what it comes to."""
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    page: str
+    """The same in full, as HTML."""
+
+
+@runtime_checkable
+class Surveyed(Protocol):
+    """A domain that can look at many things together."""
+
+    def survey(self, things: Sequence[Made], *, title: str = "") -> Survey: ...
+
+
 class Workshop(Protocol):
     """Where the things of a domain are looked at and taken elsewhere. All texts are as files hold them; what a user
     asks for in vain is a ``ConfigError`` or a ``DataError``.

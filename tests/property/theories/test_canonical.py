@@ -5,86 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_field, random_theory
+from benchmarks.theory_cases import random_field, random_theory, rebased, renamed, reordered, split, with_singlets
 from steelyard.domains.theories.canonical import canonical, chiral_content
 from steelyard.domains.theories.known import MODELS, models, standard_model
 from steelyard.domains.theories.notation import left, right, scalar, theory
-from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Term, Theory, singlet
+from steelyard.domains.theories.theory import Theory
 
 QUICK = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32)
-
-
-def renamed(given_: Theory, rng: random.Random) -> Theory:
-    """Other names, another order, other values, and a chirality or scalar written the other way round."""
-    names = {field.name: f"n{i}" for i, field in enumerate(given_.fields)}
-    turned = {field.name for field in given_.fields if rng.random() < 0.5}
-    fields = [
-        _turned(field, names[field.name]) if field.name in turned else _named(field, names) for field in given_.fields
-    ]
-    rng.shuffle(fields)
-    vevs = tuple(replace(vev, field=names[vev.field], value=rng.random() + 1) for vev in given_.vevs)
-    terms = [
-        Term(tuple(Leg(names[leg.field], leg.conjugate != (leg.field in turned)) for leg in term.legs), rng.random())
-        for term in given_.terms
-    ]
-    rng.shuffle(terms)
-    return Theory(given_.gauge, tuple(fields), vevs, tuple(terms))
-
-
-def _named(field: Field, names: dict[str, str]) -> Field:
-    return replace(field, name=names[field.name])
-
-
-def _turned(field: Field, name: str) -> Field:
-    other: dict[Kind, Kind] = {"left": "right", "right": "left", "scalar": "scalar"}
-    acts = field.acts.conjugate
-    return replace(field, name=name, kind=other[field.kind], labels=acts.labels, charges=acts.charges)
-
-
-def rebased(given_: Theory, rng: random.Random) -> Theory:
-    """Charges under another basis of the U(1)s."""
-    count = len(given_.gauge.abelian)
-    matrix = [[Fraction(rng.randint(-3, 3), rng.randint(1, 3)) for _ in range(count)] for _ in range(count)]
-    for i in range(count):
-        matrix[i][i] = Fraction(7 + i)  # the diagonal dominates: invertible
-    fields = tuple(
-        replace(
-            f, charges=tuple(sum((a * q for a, q in zip(row, f.charges, strict=True)), Fraction(0)) for row in matrix)
-        )
-        for f in given_.fields
-    )
-    return replace(given_, fields=fields)
-
-
-def reordered(given_: Theory, rng: random.Random) -> Theory:
-    """Another order of the SU(n), some of them conjugated."""
-    order = list(range(len(given_.gauge.special)))
-    rng.shuffle(order)
-    flip = [rng.random() < 0.5 for _ in order]
-    fields = tuple(
-        replace(f, labels=tuple(f.labels[a][::-1] if flip[a] else f.labels[a] for a in order)) for f in given_.fields
-    )
-    gauge = Gauge(given_.gauge.abelian, tuple(given_.gauge.special[a] for a in order))
-    return replace(given_, gauge=gauge, fields=fields)
-
-
-def with_singlets(given_: Theory, rng: random.Random) -> Theory:
-    nothing = (Fraction(0),) * len(given_.gauge.abelian)
-    kinds: tuple[Kind, ...] = ("left", "scalar")
-    return given_.with_fields([Field("nothing", rng.choice(kinds), singlet(given_.gauge), nothing)])
-
-
-def split(given_: Theory, rng: random.Random) -> Theory:
-    """Generations as fields of their own."""
-    fields = [replace(f, name=f"{f.name}.{i}", generations=1) for f in given_.fields for i in range(f.generations)]
-    return Theory(given_.gauge, tuple(fields))
 
 
 CHANGES: list[Callable[[Theory, random.Random], Theory]] = [renamed, rebased, reordered, with_singlets, split]

@@ -23,9 +23,13 @@ OVERLINE = "\N{COMBINING OVERLINE}"
 def page(theories: Sequence[tuple[str, Theory]], *, title: str = "") -> str:
     """A whole page for one theory or several, each under its own heading."""
     body = "\n".join(section(theory, title=name) for name, theory in theories)
-    heading = title or (theories[0][0] if theories else "")
+    return whole_page(body, title=title or (theories[0][0] if theories else ""))
+
+
+def whole_page(body: str, *, title: str) -> str:
+    """A page around what it shows."""
     return (
-        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(heading)}</title>'
+        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 

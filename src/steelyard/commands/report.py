@@ -1,0 +1,82 @@
+"""What many samples of a run come to: how many are really different, which are new, and what kinds there are.
+
+Tasks are sampled and judged, or things are read from files, one a line. A table is printed and a page written.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from rich.table import Table
+from rich.text import Text
+
+from steelyard.commands.groups import sample_groups
+from steelyard.commands.screen import positive, stdout, tell
+from steelyard.commands.target import add_target, resolve
+from steelyard.commands.things import WHERE, open_domain, read_thing, write_file
+from steelyard.domains.base import Domain, Made, Split, Survey, Surveyed
+from steelyard.domains.registry import domain_paths, make_domain
+from steelyard.errors import ConfigError
+
+MOST_ROWS = 40
+"""Rows that a terminal shows; the page has all."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_target(parser, WHERE, "a run folder; or a domain, whose files follow")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="things as text, one a line")
+    parser.add_argument("--n", type=positive, default=64, metavar="N", help="of a run: samples a task (64)")
+    parser.add_argument("--tasks", type=positive, default=16, metavar="N", help="of a run: how many tasks (16)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="of a run: which tasks (held_out)")
+    parser.add_argument("--out", metavar="FILE", help="where the page goes (RUN/report.html, or report.html)")
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    if arguments.files:
+        domain = _surveyed(open_domain(arguments.target, overrides))
+        lines = [line for file in arguments.files for line in read_thing(file).splitlines() if line.strip()]
+        things = [Made(line, str(number)) for number, line in enumerate(lines, 1)]
+        return _tell(domain.survey(things, title=arguments.target), Path(arguments.out or "report.html"))
+    if arguments.target in domain_paths():
+        raise ConfigError(f"{arguments.target} is a domain: name files with its things, or a run by its folder")
+    target = resolve(arguments, overrides)
+    if target.config.domain is None:
+        raise ConfigError(f"{target.config.run.name} has no domain that could report on what it makes")
+    domain = _surveyed(make_domain(target.config.domain.name, **target.config.domain.options))
+    if arguments.out is None and target.run is None:
+        raise ConfigError(f"{arguments.target} is no run: say with --out FILE where the page goes")
+    opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks)
+    things = [
+        Made(sample.text, group.task.id, group.task.spec, verdict)
+        for group in groups
+        for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+    ]
+    out = Path(arguments.out) if arguments.out else Path(target.run or ".") / "report.html"
+    return _tell(domain.survey(things, title=opened.label), out)
+
+
+def _surveyed(domain: Domain) -> Surveyed:
+    if not isinstance(domain, Surveyed):
+        raise ConfigError(
+            f"domain {domain.name} has nothing to say of many things together; `steelyard eval RUN` has their figures"
+        )
+    return domain
+
+
+def _tell(survey: Survey, out: Path) -> int:
+    console = stdout()
+    table = Table(*survey.columns)
+    for row in survey.rows[:MOST_ROWS]:
+        table.add_row(*(Text(cell) for cell in row.cells), style="bold" if row.good else "")
+    if survey.rows:
+        console.print(table)
+    if len(survey.rows) > MOST_ROWS:
+        console.print(Text(f"{len(survey.rows) - MOST_ROWS} more are on the page", style="dim"))
+    for number, line in enumerate(survey.summary):
+        console.print(Text(line, style="" if number else "bold"), soft_wrap=True)
+    write_file(out, survey.page.encode())
+    tell(f"wrote {out}")
+    return 0
