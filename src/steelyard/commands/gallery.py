@@ -45,7 +45,7 @@ def write_shelf(
         if thing.text:
             write_file(folder / f"{thing.title}.txt", thing.text.encode())
     sheet = folder / f"sheet.{FORMS[0]}"
-    for form in FORMS:
+    for form in (form for form in FORMS if form in workshop.pictures):
         try:
             write_file(folder / f"sheet.{form}", workshop.look(things, form, by=by, scale=scale, title=title))
         except MissingExtraError as error:

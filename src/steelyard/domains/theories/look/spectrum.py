@@ -22,6 +22,29 @@ MASSLESS = "massless"
 
 def svg(found: Spectrum, *, title: str = "", limit: float = 99.0) -> str:
     """A standalone picture; a dashed line stands at ``limit`` GeV."""
+    return _picture(found, title, limit)[0]
+
+
+def side_by_side(found: Sequence[tuple[str, Spectrum]], *, scale: float = 1.0, title: str = "") -> str:
+    """Several spectra with their titles in one picture, four to a row."""
+    pictures = [_picture(own, name, 99.0) for name, own in found]
+    wide = max(width for _, width, _ in pictures)
+    high = max(height for _, _, height in pictures)
+    top = 30.0 if title else 0.0
+    columns = min(len(pictures), 4)
+    rows = math.ceil(len(pictures) / columns)
+    width, height = columns * wide, top + rows * high
+    size = f'width="{scale * width:g}" height="{scale * height:g}" viewBox="0 0 {width:g} {height:g}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="14">']
+    parts += [f'<text x="16" y="20" fill="#1c1c1c">{escape(title)}</text>'] if title else []
+    for place, (picture, _, _) in enumerate(pictures):
+        row, column = divmod(place, columns)
+        parts.append(picture.replace("<svg ", f'<svg x="{column * wide:g}" y="{top + row * high:g}" ', 1))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _picture(found: Spectrum, title: str, limit: float) -> tuple[str, float, float]:
+    """A picture with its width and height."""
     sectors = sorted({_sector(state) for state in found.states}, key=lambda s: (s[1], -abs(s[0]), s[0]))
     axis = _Axis([abs(state.mass) for state in found.states if state.mass] + [limit])
     width = LEFT + WIDE * max(len(sectors), 2) + 20
@@ -42,7 +65,7 @@ def svg(found: Spectrum, *, title: str = "", limit: float = 99.0) -> str:
         charge, colour = sector
         parts.append(_text(middle, TOP + HIGH + 34, f"Q = {words.number(charge)}", "middle", "#1c1c1c"))
         parts.append(_text(middle, TOP + HIGH + 50, f"colour {colour}", "middle", "#5f5f5f"))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return "\n".join([*parts, "</svg>"]) + "\n", width, height
 
 
 class _Axis:

@@ -1,0 +1,160 @@
+"""The workshop of theories: pictures of spectra, typeset tables, model files for other programs, and reports.
+
+A file may hold a theory in the words of the domain, as a PyR@TE model or as a SARAH model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.domains.base import ColourBy, Made, Report, Row
+from steelyard.domains.theories import look, pyrate, pyrate_reader, sarah, sarah_reader
+from steelyard.domains.theories.invariance import flaws
+from steelyard.domains.theories.look.sheet import Sheet, mass_text, sheet
+from steelyard.domains.theories.look.spectrum import side_by_side
+from steelyard.domains.theories.look.words import gauge_text, number
+from steelyard.domains.theories.masses import spectrum
+from steelyard.domains.theories.theory import Theory
+from steelyard.errors import ConfigError, DataError
+from steelyard.types import Verdict
+
+PICTURES = ("svg", "html", "tex", "txt")
+EXPORTS = ("model", "m", "tex", "html", "txt")
+Judge = Callable[[Theory, Mapping[str, Any]], Verdict]
+
+
+@dataclass(frozen=True)
+class TheoryWorkshop:
+    """``read`` knows the words of the domain; ``judge`` says what a reward would say of a theory made for a task."""
+
+    read: Callable[[str], Theory]
+    judge: Judge | None = None
+
+    @property
+    def pictures(self) -> tuple[str, ...]:
+        return PICTURES
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        return EXPORTS
+
+    def judged_by(self, method: str) -> TheoryWorkshop:
+        raise ConfigError(f"theories are judged in one way, by their conditions; leave --method {method} out")
+
+    def plain(self, text: str) -> str:
+        try:
+            self.theory(text)
+        except DataError:
+            return ""
+        return text.strip() + "\n"
+
+    def theory(self, text: str) -> Theory:
+        """Of a text in any of the three forms."""
+        if re.search(r"^Groups\s*:", text, re.MULTILINE):
+            return pyrate_reader.read(text)
+        if re.search(r"\bGauge\[\[1\]\]", text):
+            return sarah_reader.read(text)
+        return self.read(text)
+
+    def look(
+        self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
+    ) -> bytes:
+        """``svg``: spectra, side by side; ``html``: everything of every theory; ``tex`` and ``txt``: of one."""
+        _require("picture", form, PICTURES)
+        named = [(thing, self._readable(thing)) for thing in things]
+        readable = [(thing, theory) for thing, theory in named if theory is not None]
+        if not readable:
+            raise DataError("there is no theory to draw: give at least one that can be read")
+        if form == "svg":
+            pictures = [(_caption(thing), spectrum(theory)) for thing, theory in readable]
+            return side_by_side(pictures, scale=scale, title=title).encode()
+        if form == "html":
+            return look.page([(_caption(thing), theory) for thing, theory in readable], title=title).encode()
+        thing, theory = readable[0]
+        return (look.document if form == "tex" else look.text)(theory, title=title or thing.title).encode()
+
+    def leave(self, text: str, form: str, *, name: str = "theory") -> dict[str, bytes]:
+        """``model``: PyR@TE; ``m``: SARAH, three files; the rest as :meth:`look` has them."""
+        _require("export", form, EXPORTS)
+        if form not in ("model", "m"):
+            return {f"{name}.{form}": self.look([Made(text, name)], form)}
+        theory = self.theory(text)
+        if problems := flaws(theory):
+            raise DataError(f"{name}: {problems[0]}; `steelyard verify` lists all flaws")
+        if form == "model":
+            return {f"{name}.model": pyrate.write(theory, name=name).encode()}
+        model, *others = sarah.write(theory, name=name).items()
+        return {f"{name}.m": model[1].encode()} | {file: content.encode() for file, content in others}
+
+    def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
+        """A row a condition, with what every fermion gives to it."""
+        try:
+            theory = self.theory(text)
+        except DataError as error:
+            return Report(("condition",), (), (str(error),), ("this is no theory",), good=False)
+        problems = tuple(flaws(theory))
+        if problems:
+            return Report(("condition",), (), problems, ("the theory is not well formed",), good=False)
+        found = sheet(theory)
+        free = not any(row.total for row in found.anomalies)
+        judged = self._judged(theory, spec)
+        return Report(
+            ("condition", *found.fermions, "sum", ""),
+            tuple(_rows(found)),
+            (),
+            (found.verdict, gauge_text(theory.gauge), *_exotics(found), *(line for line, _ in judged)),
+            good=free and all(success for _, success in judged),
+        )
+
+    def _judged(self, theory: Theory, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
+        if self.judge is None:
+            return []
+        verdict = self.judge(theory, spec or {})
+        parts = " · ".join(f"{name} {value:.3g}" for name, value in verdict.parts.items())
+        return [(f"reward {verdict.reward:.4g}: {parts}", verdict.success)]
+
+    def _readable(self, thing: Made) -> Theory | None:
+        try:
+            theory = self.theory(thing.text)
+        except DataError:
+            return None
+        return None if flaws(theory) else theory
+
+
+def _rows(found: Sheet) -> list[Row]:
+    return [
+        Row(
+            (
+                row.name,
+                *(number(value) if value else "·" for value in row.by_field),
+                number(row.total),
+                "cancels" if not row.total else "fails",
+            ),
+            good=not row.total,
+        )
+        for row in found.anomalies
+    ]
+
+
+def _exotics(found: Sheet) -> list[str]:
+    exotic = [state for state in found.spectrum.states if state.exotic]
+    return [
+        f"exotic: {state.count}× {' '.join(state.fields)}, charge {number(state.charge)}, colour {state.colour}, "
+        f"{mass_text(state.mass)}"
+        for state in exotic
+    ]
+
+
+def _caption(thing: Made) -> str:
+    if thing.verdict is None:
+        return thing.title
+    said = "success" if thing.verdict.success else thing.verdict.status
+    return f"{thing.title} · {thing.verdict.reward:.3f} {said}" if thing.verdict.counts else f"{thing.title} · {said}"
+
+
+def _require(what: str, form: str, known: Sequence[str]) -> None:
+    if form not in known:
+        raise ConfigError(f"no {what} of theories is called {form!r}; there are: {', '.join(known)}")

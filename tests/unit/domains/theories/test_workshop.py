@@ -1,0 +1,102 @@
+"""The workshop: what it draws, what it hands to other programs and what it reports, from any of the forms it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from steelyard.domains.base import Made
+from steelyard.domains.theories import pyrate, pyrate_reader, sarah
+from steelyard.domains.theories.canonical import canonical
+from steelyard.domains.theories.known import models, standard_model
+from steelyard.domains.theories.notation import left
+from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.workshop import EXPORTS, TheoryWorkshop
+from steelyard.errors import ConfigError, DataError
+from steelyard.types import Verdict
+
+
+def read(text: str) -> Theory:
+    """Names of known models stand for the words of the domain here."""
+    if text.strip() not in models():
+        raise DataError(f"word 1: {text!r}")
+    return models()[text.strip()]
+
+
+WORKSHOP = TheoryWorkshop(read)
+BROKEN = pyrate.write(standard_model(left("h", "1/2 2 1")))
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_every_export(form: str) -> None:
+    files = WORKSHOP.leave("Standard Model", form, name="sm")
+    assert next(iter(files)) == f"sm.{form}"
+    assert all(files.values())
+
+
+def test_exports_are_read_again() -> None:
+    model = WORKSHOP.leave("Pati-Salam", "model", name="ps")["ps.model"].decode()
+    assert canonical(WORKSHOP.theory(model)) == canonical(models()["Pati-Salam"])
+    files = WORKSHOP.leave("type II seesaw", "m", name="two")
+    assert list(files) == ["two.m", "particles.m", "parameters.m"]
+    assert canonical(WORKSHOP.theory(files["two.m"].decode())) == canonical(models()["type II seesaw"])
+
+
+def test_pictures_of_one_and_of_several() -> None:
+    one = ET.fromstring(WORKSHOP.look([Made("Standard Model", "sm")], "svg"))
+    several = [Made(name, name, verdict=Verdict.scored(0.5, success=False)) for name in list(models())[:5]]
+    sheet = ET.fromstring(WORKSHOP.look([*several, Made("nonsense")], "svg", scale=0.5, title="a run"))
+    assert len(one) == 1
+    assert sum(part.tag.endswith("svg") for part in sheet) == 5
+    assert float(sheet.attrib["width"]) * 2 == float(sheet.attrib["viewBox"].split()[2])
+    assert b"0.500 scored" in WORKSHOP.look(several, "html")
+    assert b"free of anomalies" in WORKSHOP.look([Made("Standard Model")], "txt")
+    assert rb"\begin{tabular}" in WORKSHOP.look([Made("Standard Model")], "tex")
+
+
+def test_a_report_says_which_condition_fails() -> None:
+    good = WORKSHOP.report("Standard Model")
+    assert good.good
+    assert good.summary[0] == "free of anomalies"
+    bad = WORKSHOP.report(BROKEN)
+    assert not bad.good
+    assert [row.cells[0] for row in bad.rows if not row.good] == ["L²·Y", "gravity²·Y", "Y³", "Witten L"]
+    assert bad.columns == ("condition", "L", "e", "Q", "u", "d", "h", "sum", "")
+    assert any(line.startswith("exotic: 1× h, charge 1") for line in bad.summary)
+
+
+def test_a_report_asks_the_judge() -> None:
+    def judge(theory: Theory, spec: Mapping[str, Any]) -> Verdict:
+        return Verdict.scored(-1.0, success=bool(spec), parts={"length": -1.0})
+
+    judged = TheoryWorkshop(read, judge)
+    assert judged.report("Standard Model").summary[-1] == "reward -1: length -1"
+    assert not judged.report("Standard Model").good
+    assert judged.report("Standard Model", {"given": ""}).good
+
+
+def test_what_is_no_theory() -> None:
+    assert WORKSHOP.plain("nonsense") == ""
+    assert WORKSHOP.plain(" Standard Model ") == "Standard Model\n"
+    unread = WORKSHOP.report("nonsense")
+    assert (unread.good, unread.flaws) == (False, ("word 1: 'nonsense'",))
+    charged = pyrate.write(standard_model()).replace("U1Y: 2/3", "U1Y: 5/3")
+    assert canonical(pyrate_reader.read(charged)) != canonical(standard_model())
+    flawed = WORKSHOP.report(charged)
+    assert "Q u† H: not gauge-invariant" in flawed.flaws[0]
+    with pytest.raises(DataError, match="not gauge-invariant"):
+        WORKSHOP.leave(charged, "model")
+    with pytest.raises(DataError, match="no theory to draw"):
+        WORKSHOP.look([Made("nonsense")], "svg")
+    with pytest.raises(ConfigError, match="svg, html, tex, txt"):
+        WORKSHOP.look([Made("Standard Model")], "png")
+    with pytest.raises(ConfigError, match="judged in one way"):
+        WORKSHOP.judged_by("highs")
+
+
+def test_a_sarah_file_is_taken_too() -> None:
+    text = sarah.write(standard_model())["Theory.m"]
+    assert WORKSHOP.report(text).good
