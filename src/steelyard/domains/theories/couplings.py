@@ -88,27 +88,38 @@ def _symmetric(tensor: Tensor, alike: tuple[int, ...], sign: int) -> Tensor:
 
 def _merged(index_NL: NDArray[np.int64], value_N: NDArray[np.float64]) -> Tensor:
     unique_NL, where_N = np.unique(index_NL, axis=0, return_inverse=True)
-    total_N = np.bincount(where_N.reshape(-1), value_N, len(unique_NL))
+    total_N = np.zeros(len(unique_NL))
+    np.add.at(total_N, where_N.reshape(-1), value_N)
     kept_N = np.abs(total_N) > TOLERANCE
     return Tensor(unique_NL[kept_N], total_N[kept_N])
 
 
 def _independent(found: Sequence[Tensor], shape: tuple[int, ...]) -> tuple[Tensor, ...]:
     """A basis of what these span, by elimination, each with 1 as its largest entry."""
-    kept: list[Tensor] = []
+    stride_L = np.array([prod(shape[place + 1 :]) for place in range(len(shape))], np.int64)
+    kept: list[dict[int, float]] = []
     for tensor in found:
-        flat_N = np.ravel_multi_index(tuple(tensor.index_NL.T), shape)
-        values = dict(zip(flat_N.tolist(), tensor.value_N.tolist(), strict=True))
+        values = _by_place(tensor, stride_L)
         for basis in kept:
-            lead = int(np.ravel_multi_index(tuple(basis.index_NL[0]), shape))
-            times = values.get(lead, 0.0) / basis.value_N[0]
-            flat = np.ravel_multi_index(tuple(basis.index_NL.T), shape).tolist()
-            for index, value in zip(flat, basis.value_N.tolist(), strict=True):
-                values[index] = values.get(index, 0.0) - times * value
-        rest = {index: value for index, value in sorted(values.items()) if abs(value) > TOLERANCE}
+            lead = next(iter(basis))
+            times = values.get(lead, 0.0) / basis[lead]
+            for place, value in basis.items():
+                values[place] = values.get(place, 0.0) - times * value
+        rest = {place: value for place, value in sorted(values.items()) if abs(value) > TOLERANCE}
         if rest:
-            value_N = np.array(list(rest.values()))
-            index_NL = np.stack(np.unravel_index(list(rest), shape), axis=1)
-            largest = np.argmax(np.abs(value_N) > np.abs(value_N).max() * (1 - TOLERANCE))
-            kept.append(Tensor(index_NL, value_N / value_N[largest]))
-    return tuple(kept)
+            kept.append(rest)
+    return tuple(_scaled(values, shape) for values in kept)
+
+
+def _by_place(tensor: Tensor, stride_L: NDArray[np.int64]) -> dict[int, float]:
+    """The entries of a tensor by their place in its flat form."""
+    places: list[int] = (tensor.index_NL @ stride_L).tolist()
+    values: list[float] = tensor.value_N.tolist()
+    return dict(zip(places, values, strict=True))
+
+
+def _scaled(values: dict[int, float], shape: tuple[int, ...]) -> Tensor:
+    value_N = np.array(list(values.values()))
+    index_NL = np.stack(np.unravel_index(list(values), shape), axis=1).astype(np.int64)
+    largest = np.argmax(np.abs(value_N) > np.abs(value_N).max() * (1 - TOLERANCE))
+    return Tensor(index_NL, value_N / value_N[largest])

@@ -53,7 +53,7 @@ def theory(
         tuple(name for name, _, n in factors if not n), tuple(Special(name, int(n)) for name, _, n in factors if n)
     )
     made = tuple(_field(sketch, [n for _, _, n in factors]) for sketch in fields)
-    kinds = {field.name: field.kind for field in made}
+    kinds: dict[str, Kind] = {field.name: field.kind for field in made}
     return Theory(
         group,
         made,

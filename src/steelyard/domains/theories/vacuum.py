@@ -103,7 +103,7 @@ def _rotations(
     size = [cached(n, label).dimension for n, label in zip(sizes, labels, strict=True)]
     before, after = np.eye(prod(size[:factor])), np.eye(prod(size[factor + 1 :]))
     units = matrix_units(sizes[factor], labels[factor])
-    return {pair: np.kron(np.kron(before, unit), after) for pair, unit in units.items()}
+    return {pair: np.kron(np.kron(before, unit), after).astype(np.float64) for pair, unit in units.items()}
 
 
 def vacuum_of(theory: Theory) -> Vacuum:

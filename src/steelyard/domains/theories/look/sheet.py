@@ -124,7 +124,7 @@ def _fields(theory: Theory) -> tuple[FieldRow, ...]:
 
 def _terms(theory: Theory) -> list[TermRow]:
     rows: list[TermRow] = []
-    kinds = [term_kind(theory, term) for term in theory.terms]
+    kinds: list[TermKind | None] = [term_kind(theory, term) for term in theory.terms]
     for place, (kind, term) in enumerate(zip(kinds, theory.terms, strict=True)):
         number = kinds[: place + 1].count(kind) if kinds.count(kind) > 1 else 0
         mirrored = sorted(Leg(leg.field, not leg.conjugate) for leg in term.legs)
