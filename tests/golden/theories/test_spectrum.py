@@ -6,10 +6,12 @@ from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
 
+import numpy as np
 import pytest
 
 from steelyard.domains.theories.breaking import electric_charges, unbroken
 from steelyard.domains.theories.known import MODELS, models, standard_model
+from steelyard.domains.theories.mass_matrices import scalar_matrix
 from steelyard.domains.theories.masses import State, light_exotics, spectrum
 from steelyard.domains.theories.notation import left, right, scalar, theory
 from steelyard.domains.theories.theory import Theory
@@ -150,3 +152,22 @@ def test_colour_written_as_antitriplets_changes_nothing() -> None:
     assert [(s.mass, s.count, s.exotic) for s in spectrum(turned).states] == [
         (s.mass, s.count, s.exotic) for s in spectrum(given).states
     ]
+
+
+def test_goldstone_modes_of_comparable_vacua() -> None:
+    """In an extremum they are null vectors: the masses are the roots of the other eigenvalues of the whole matrix."""
+    given = theory(
+        "B L:2 R:2",
+        (scalar("P", "0 2 2"), scalar("D", "2 1 3")),
+        vevs=[("D", 2, 300.0), ("P", 1, 246.0)],
+        terms=("P† P P† P: 0.1", "D† D D† D: 0.2", "P† P D† D: 0.05"),
+    )
+    found = spectrum(given)
+    matrix_SS = scalar_matrix(given)[0].matrix_SS
+    squares = sorted(np.linalg.eigvalsh(matrix_SS).tolist(), key=abs)
+    assert found.tadpole < 1e-6
+    assert np.allclose(squares[:6], 0, atol=1e-6)
+    own = sorted(
+        s.mass * abs(s.mass) for s in found.states for _ in range(s.count * (2 if s.nature == "complex" else 1))
+    )
+    assert own == pytest.approx(sorted(squares[6:]), abs=1e-6)

@@ -133,7 +133,6 @@ def _physical(gauge_RG: Array, fields: Sequence[int]) -> Array:
         _, size_K, v_KK = np.linalg.svd(gauge_RG[place == field] @ free_GK)
         rank = int((size_K > RANK * size[field]).sum())
         turned_RE = gauge_RG @ free_GK @ v_KK[:rank].T
-        turned_RE -= eaten_RE @ (eaten_RE.T @ turned_RE)
         eaten_RE = np.hstack([eaten_RE, np.linalg.qr(turned_RE)[0]])
         free_GK = free_GK @ v_KK[rank:].T
     return np.linalg.svd(eaten_RE)[0][:, eaten_RE.shape[1] :]

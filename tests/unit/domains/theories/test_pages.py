@@ -1,0 +1,26 @@
+"""The code of docs/theories.md runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from steelyard.domains.theories.anomalies import is_free
+from steelyard.domains.theories.known import models
+
+PAGE = Path(__file__).parents[4] / "docs" / "theories.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_examples_run(capsys: Any) -> None:
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE):
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert "free of anomalies" in capsys.readouterr().out
+    assert is_free(names["vectorlike"])
+    assert set(names["files"]) == {"SM.m", "particles.m", "parameters.m"}
+
+
+def test_the_number_of_known_models_is_told() -> None:
+    assert f"the {len(models())} models of `known.py`" in TEXT
