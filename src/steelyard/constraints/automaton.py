@@ -91,6 +91,13 @@ class Automaton(ABC, Generic[State]):
     @abstractmethod
     def may_end(self, state: State) -> bool: ...
 
+    def view(self, state: State) -> Hashable:
+        """The part of the state that decides which symbols may come, how far each leaves the end, and whether it may
+        end here; by default all of it. Where states are many and views few, a constraint over words keeps its sets of
+        tokens by view and asks for ``moves`` each time: make that a mapping that makes states only when asked for.
+        """
+        return state
+
     def shortest_end(self, state: State) -> int:
         """The fewest symbols that lead to a state that may end: 0 for such a state, ``NO_END`` if there is no way.
 
@@ -190,8 +197,8 @@ class AutomatonConstraint(ABC, Generic[State]):
         self.empty.flags.writeable = False
         self._longest = longest
         self._moves: Memo[State, Mapping[str, State]] = Memo(remembered)
-        self._exact: Memo[State, Choices] = Memo(remembered)
-        self._far: Memo[State, Choices] = Memo(remembered)
+        self._exact: Memo[Hashable, Choices] = Memo(remembered)
+        self._far: Memo[Hashable, Choices] = Memo(remembered)
 
     @abstractmethod
     def step(self, state: State, token: int) -> State | None:
@@ -231,10 +238,14 @@ class AutomatonConstraint(ABC, Generic[State]):
 
     def choices(self, state: State, left: int) -> Choices:
         """What may come, right for this budget (and for all others unless the budget is far)."""
-        stretch = self.automaton.stretch
+        stretch, view = self.automaton.stretch, self.view(state)
         if stretch is not None and self.automaton.shortest_end(state) + stretch * self._longest + 2 <= left:
-            return self._far.get(state, self._choices_without_costs)
-        return self._exact.get(state, self._choices)
+            return self._far.get(view, lambda _: self._choices_without_costs(state))
+        return self._exact.get(view, lambda _: self._choices(state))
+
+    def view(self, state: State) -> Hashable:
+        """What ``choices`` of a state depend on: all of it, where a token may be several symbols."""
+        return state
 
     def leads_on(self, state: State) -> bool:
         """Whether an end can be reached."""
@@ -334,8 +345,15 @@ class WordConstraint(AutomatonConstraint[State]):
         if outside:
             raise ConstraintError(f"the token of {outside[0]!r} is not in the vocabulary of {size} tokens")
         super().__init__(automaton, end_id=end_id, vocabulary=size, longest=1, remembered=remembered)
+        self._by_state = type(automaton).view is Automaton.view
         for symbol in automaton.alphabet():
             self._token(symbol)
+
+    def moves(self, state: State) -> Mapping[str, State]:
+        return super().moves(state) if self._by_state else self.automaton.moves(state)
+
+    def view(self, state: State) -> Hashable:
+        return self.automaton.view(state)
 
     def step(self, state: State, token: int) -> State | None:
         word = self._word_of.get(token)
