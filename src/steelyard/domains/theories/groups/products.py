@@ -31,7 +31,9 @@ def singlets(n: int, labels: Sequence[Label], powers: Sequence[int] | None = Non
 def _singlets(n: int, factors: tuple[tuple[Label, int], ...]) -> int:
     if sum(power * cached(n, label).n_ality for label, power in factors) % n:
         return 0
-    return dict(_product(n, factors)).get((0,) * (n - 1), 0)
+    half = len(factors) // 2
+    others = dict(_product(n, factors[half:]))
+    return sum(times * others.get(label[::-1], 0) for label, times in _product(n, factors[:half]))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,0 +1,254 @@
+"""Theories as text and back: every theory has one text for each order of its pieces.
+
+Fields are renamed by kind and place (``F1``, ``S1``). The legs of a term are in the order of their fields, a field
+before its conjugate; since the Hermitian conjugate is added, of a product of scalars and its conjugate the one that
+comes first in that order is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from steelyard.domains.theories.groups.representation import cached
+from steelyard.domains.theories.limits import Limits
+from steelyard.domains.theories.theory import Field, Gauge, Kind, Label, Leg, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.words import (
+    BLOCKS,
+    FERMION,
+    GAUGE,
+    HANDS,
+    INTERACTIONS,
+    LEGS,
+    MULTIPLETS,
+    SCALAR,
+    SIXTHS,
+    SSB,
+    Wording,
+    charge_word,
+    factors_of,
+    gauge_of,
+    group_word,
+    leg_word,
+    number_word,
+    representation_word,
+)
+from steelyard.errors import DataError
+
+WIDEST = Wording(
+    Limits(
+        groups=99,
+        abelian=99,
+        largest=9,
+        dimension=200,
+        charge=600,
+        vevs=99,
+        components=1000,
+        scalars=99,
+        multiplets=200,
+        generations=99,
+        terms=999,
+        vev=(-30, 30),
+        coupling=(-30, 30),
+        mass=(-30, 60),
+    )
+)
+"""What can be read, whatever a grammar lets through."""
+
+
+def write(theory: Theory) -> str:
+    """The text of a theory, a ``DataError`` if it cannot be said: a charge that is no sixth, a number that is not 1, 2
+    or 5 times a power of ten, or two expectation values of one scalar.
+    """
+    theory = renamed(in_order(theory))
+    said = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
+    vevs = {vev.field: vev for vev in theory.vevs}
+    pieces = {field.name: _field_words(theory.gauge, field) for field in theory.fields}
+    said[SSB] = [
+        word
+        for vev in theory.vevs
+        for word in (*pieces[vev.field], f"c{vev.component + 1}", _number(vev.value))
+    ]
+    said[MULTIPLETS] = [word for field in theory.fields if field.name not in vevs for word in pieces[field.name]]
+    said[INTERACTIONS] = [word for term in theory.terms for word in _term_words(theory, term)]
+    return " ".join(word for block in BLOCKS for word in (block, *said[block]))
+
+
+def read(text: str) -> Theory:
+    """The theory of a text; a ``DataError`` names the first word that is out of place."""
+    return _Reader(text.split()).theory()
+
+
+def in_order(theory: Theory) -> Theory:
+    """With the SU(n) factors from the smallest on, as texts have them."""
+    gauge = theory.gauge
+    order = sorted(range(len(gauge.special)), key=lambda place: gauge.special[place].n)
+    fields = tuple(replace(field, labels=tuple(field.labels[a] for a in order)) for field in theory.fields)
+    vevs = tuple(replace(vev, component=_moved(theory, vev, order)) for vev in theory.vevs)
+    special = tuple(gauge.special[a] for a in order)
+    return replace(theory, gauge=replace(gauge, special=special), fields=fields, vevs=vevs)
+
+
+def renamed(theory: Theory) -> Theory:
+    """With the names that texts have; scalars with an expectation value come first. ``gauge`` is renamed too."""
+    with_vev = [vev.field for vev in theory.vevs]
+    if len(set(with_vev)) < len(with_vev):
+        raise DataError(f"two expectation values of one scalar cannot be said: {', '.join(with_vev)}")
+    first = [theory.by_name[name] for name in with_vev]
+    others = [field for field in theory.fields if field.name not in with_vev]
+    names: dict[str, str] = {}
+    for field in (*first, *others):
+        letter = FERMION if field.fermion else SCALAR
+        names[field.name] = f"{letter}{1 + sum(name[0] == letter for name in names.values())}"
+    terms = tuple(
+        replace(term, legs=tuple(Leg(names[leg.field], leg.conjugate) for leg in term.legs)) for term in theory.terms
+    )
+    named = Theory(
+        gauge_of(factors_of(theory.gauge)),
+        tuple(replace(field, name=names[field.name]) for field in (*first, *others)),
+        tuple(replace(vev, field=names[vev.field]) for vev in theory.vevs),
+    )
+    return replace(named, terms=tuple(replace(term, legs=ordered_legs(term.legs)) for term in terms))
+
+
+def ordered_legs(legs: Sequence[Leg]) -> tuple[Leg, ...]:
+    """The one order in which a product is written, and of it and its conjugate the one that is written."""
+    own = tuple(sorted(legs, key=_place))
+    if any(leg.field[0] == FERMION for leg in own):
+        return own
+    other = tuple(sorted((Leg(leg.field, not leg.conjugate) for leg in own), key=_place))
+    return min(own, other, key=lambda product: [_place(leg) for leg in product])
+
+
+def _place(leg: Leg) -> tuple[str, int, bool]:
+    return leg.field[0], int(leg.field[1:]), leg.conjugate
+
+
+def _field_words(gauge: Gauge, field: Field) -> list[str]:
+    sixths = [charge * SIXTHS for charge in field.charges]
+    if odd := [charge for charge in sixths if charge.denominator > 1]:
+        raise DataError(f"{field.name} has the charge {odd[0] / SIXTHS}; charges are said in sixths")
+    labels = zip(gauge.special, field.labels, strict=True)
+    words = [representation_word(factor.n, label) for factor, label in labels]
+    words += [charge_word(int(charge)) for charge in sixths]
+    return [field.name, field.kind, *words, f"x{field.generations}"] if field.fermion else [field.name, *words]
+
+
+def _term_words(theory: Theory, term: Term) -> list[str]:
+    kind = term_kind(theory, term)
+    if kind is None:
+        raise DataError(f"a product of {len(term.legs)} legs that is no term cannot be said")
+    return [kind, *(leg_word(*leg) for leg in term.legs), _number(term.parameter)]
+
+
+def _number(value: float) -> str:
+    power = int(np.floor(np.log10(value) + 1e-9))
+    mantissa = value / 10.0**power
+    if round(mantissa) not in (1, 2, 5) or abs(mantissa - round(mantissa)) > 1e-9:
+        raise DataError(f"{value:g} cannot be said: numbers are 1, 2 or 5 times a power of ten")
+    return number_word(round(mantissa), power)
+
+
+def _moved(theory: Theory, vev: Vev, order: Sequence[int]) -> int:
+    """A component, counted over the factors in another order."""
+    labels = zip(theory.gauge.special, theory.by_name[vev.field].labels, strict=True)
+    sizes = [cached(factor.n, label).dimension for factor, label in labels]
+    if not sizes:
+        return vev.component
+    places = np.unravel_index(vev.component, sizes)
+    return int(np.ravel_multi_index([places[a] for a in order], [sizes[a] for a in order]))
+
+
+class _Reader:
+    """Reads from left to right; every method takes the words of one piece."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words, self.at = words, 0
+        self.fields: list[Field] = []
+
+    def theory(self) -> Theory:
+        self._expect(GAUGE)
+        factors: list[int] = []
+        while self._next() != SSB:
+            factors.append(self._one_of(WIDEST.groups, "a gauge group"))
+            if factors != sorted(factors):
+                raise self._wrong("gauge groups from the smallest on", back=1)
+        if not factors:
+            raise self._wrong("a gauge group")
+        self.factors, self._gauge = tuple(factors), gauge_of(tuple(factors))
+        self._expect(SSB)
+        vevs: list[Vev] = []
+        while self._next() != MULTIPLETS:
+            vevs.append(self._vev())
+        self._expect(MULTIPLETS)
+        while self._next() != INTERACTIONS:
+            self.fields.append(self._field())
+        self._expect(INTERACTIONS)
+        read = Theory(self._gauge, tuple(self.fields), tuple(vevs))
+        terms: list[Term] = []
+        while self.at < len(self.words):
+            terms.append(self._term(read))
+        return replace(read, terms=tuple(terms))
+
+    def _vev(self) -> Vev:
+        name = self._name(SCALAR)
+        self.fields.append(self._scalar(name))
+        component = self._one_of(WIDEST.components, "a component")
+        labels = zip(self._gauge.special, self.fields[-1].labels, strict=True)
+        if component >= prod(cached(factor.n, label).dimension for factor, label in labels):
+            raise self._wrong("a component that the scalar has", back=1)
+        return Vev(name, component, self._one_of(WIDEST.numbers["vev"], "a number"))
+
+    def _field(self) -> Field:
+        if self._next()[:1] != FERMION:
+            return self._scalar(self._name(SCALAR))
+        name = self._name(FERMION)
+        kind: Kind = self._one_of({hand: hand for hand in HANDS}, "left or right")
+        labels, charges = self._charges()
+        return Field(name, kind, labels, charges, self._one_of(WIDEST.generations, "a number of generations"))
+
+    def _scalar(self, name: str) -> Field:
+        return Field(name, "scalar", *self._charges())
+
+    def _charges(self) -> tuple[tuple[Label, ...], tuple[Fraction, ...]]:
+        labels = [self._one_of(WIDEST.labels[n], f"a representation of SU({n})") for n in self.factors if n > 1]
+        sixths = [self._one_of(WIDEST.charges, "a charge") for n in self.factors if n == 1]
+        return tuple(labels), tuple(Fraction(charge, SIXTHS) for charge in sixths)
+
+    def _term(self, theory: Theory) -> Term:
+        kind = self._one_of({kind: kind for kind in LEGS}, "a kind of term")
+        names = {leg_word(field.name, star): Leg(field.name, star) for field in self.fields for star in (False, True)}
+        legs = tuple(self._one_of(names, "a field") for _ in range(LEGS[kind]))
+        term = Term(legs, 1.0)
+        if term_kind(theory, term) != kind or ordered_legs(legs) != legs:
+            raise self._wrong(f"the legs of a {kind} term in their order", back=len(legs))
+        return replace(term, parameter=self._one_of(WIDEST.numbers[kind], "a number"))
+
+    def _name(self, letter: str) -> str:
+        number = 1 + sum(field.fermion == (letter == FERMION) for field in self.fields)
+        self._expect(f"{letter}{number}")
+        return f"{letter}{number}"
+
+    def _next(self) -> str:
+        return self.words[self.at] if self.at < len(self.words) else ""
+
+    def _expect(self, word: str) -> None:
+        if self._next() != word:
+            raise self._wrong(word)
+        self.at += 1
+
+    def _one_of(self, meanings: Mapping[str, Any], what: str) -> Any:
+        if self._next() not in meanings:
+            raise self._wrong(what)
+        self.at += 1
+        return meanings[self.words[self.at - 1]]
+
+    def _wrong(self, wanted: str, *, back: int = 0) -> DataError:
+        place = self.at - back
+        found = f"{self.words[place]!r}" if place < len(self.words) else "the end"
+        return DataError(f"word {place + 1} is {found}; {wanted} should stand there")
