@@ -17,6 +17,7 @@ BUILT_IN = {
     "bricks": "steelyard.domains.bricks.domain:Bricks",
     "infill": "steelyard.domains.infill:Infill",
     "sequences": "steelyard.domains.sequences:Sequences",
+    "theories": "steelyard.domains.theories.domain:Theories",
 }
 
 

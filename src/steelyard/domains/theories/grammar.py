@@ -1,7 +1,7 @@
 """The grammar of theories, as an automaton over the theory built so far.
 
 Read it block by block: ``_gauge``, ``_vevs``, ``_multiplets`` and ``_interactions`` say which words may come between
-two pieces, ``slots`` what a vacuum expectation value or a multiplet is made of. A term may begin only if the fields
+two pieces, ``pieces.slots`` what a vacuum expectation value or a multiplet is made of. A term may begin only if the fields
 allow one that was not said yet, and each of its legs only if such a term goes on with it: what comes out is
 gauge-invariant, and there is no way into a dead end.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from functools import cached_property
 
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.limits import Limits
-from steelyard.domains.theories.terms import Multiplet, Node, possible_terms
+from steelyard.domains.theories.pieces import Content, Given, Saying, State, slots
+from steelyard.domains.theories.terms import Multiplet
 from steelyard.domains.theories.words import (
     ABELIAN,
     FERMION,
@@ -35,53 +35,6 @@ from steelyard.types import Task
 
 
 @dataclass(frozen=True)
-class Content:
-    """The gauge group and the fields so far."""
-
-    factors: tuple[int, ...] = ()
-    """1 for a U(1), n for an SU(n)."""
-    fields: tuple[Multiplet, ...] = ()
-
-    @cached_property
-    def fermions(self) -> int:
-        return sum(field.kind != "scalar" for field in self.fields)
-
-    @property
-    def scalars(self) -> int:
-        return len(self.fields) - self.fermions
-
-    @cached_property
-    def terms(self) -> Node:
-        """All that the fields allow."""
-        return possible_terms(self.factors, self.fields)
-
-
-class Saying(NamedTuple):
-    """Where a text is."""
-
-    content: Content = Content()
-    block: str = ""
-    said: tuple[str, ...] = ()
-    """The words of the piece that was begun."""
-    terms: tuple[tuple[str, ...], ...] = ()
-    """The terms that were said, without their parameters."""
-    lacks_fermion: bool = True
-    """Whether a fermion has still to come."""
-    owed: tuple[str, ...] = ()
-    """The words of terms that come first among the interactions."""
-
-
-class Given(NamedTuple):
-    """The beginning of a text that a task gives: the words that are left of it, and where they lead."""
-
-    words: tuple[str, ...]
-    then: Saying
-
-
-State = Saying | Given
-
-
-@dataclass(frozen=True)
 class TheoryGrammar(Automaton[State]):
     """Every theory within the limits that has a gauge group and a fermion, and no term twice.
 
@@ -91,9 +44,16 @@ class TheoryGrammar(Automaton[State]):
 
     limits: Limits = Limits()
 
-    def __post_init__(self) -> None:
-        longest = max(len(slots((1,) * self.limits.groups, block, SCALAR)) for block in (SSB, MULTIPLETS))
-        object.__setattr__(self, "stretch", max(longest, max(LEGS.values()) + 1))
+    @cached_property
+    def longest_piece(self) -> int:
+        """Words of the longest piece that can be begun."""
+        factors = (1,) * self.limits.groups
+        return max(len(slots(factors, SSB, SCALAR)), len(slots(factors, MULTIPLETS, FERMION)), max(LEGS.values()) + 2)
+
+    @property
+    def stretch(self) -> int:  # type: ignore[override]
+        """A word that begins a piece makes the way to an end longer by what the piece has besides."""
+        return self.longest_piece - 1
 
     @cached_property
     def wording(self) -> Wording:
@@ -298,22 +258,6 @@ class TheoryGrammar(Automaton[State]):
 
 INTERACTIONS_AND_BEFORE = {INTERACTIONS: 0, MULTIPLETS: 1, SSB: 2, GAUGE: 3}
 """How many blocks are still to be opened."""
-
-
-class Slot(NamedTuple):
-    """A part of a piece: what it says and of which factor of the gauge group."""
-
-    name: str
-    n: int = 0
-
-
-@lru_cache(maxsize=4096)
-def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]:
-    """The parts of a scalar or a fermion, its name the first; in ``SSB`` with its expectation value."""
-    charges = [Slot("representation", n) for n in factors if n > 1] + [Slot("charge", n) for n in factors if n == 1]
-    if letter == FERMION:
-        return Slot("name"), Slot("hand"), *charges, Slot("generations")
-    return Slot("name"), *charges, *((Slot("component"), Slot("vev")) if block == SSB else ())
 
 
 class Ways(Mapping[str, State]):

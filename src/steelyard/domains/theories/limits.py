@@ -40,11 +40,11 @@ class Limits:
     """Those with a vacuum expectation value among them."""
     multiplets: int = 15
     """Fermions and scalars together."""
-    generations: int = 4
+    generations: int = 6
     terms: int = 20
     vev: tuple[int, int] = (0, 16)
     """The smallest and the largest power of ten of a vacuum expectation value, in GeV."""
-    coupling: tuple[int, int] = (-6, 0)
+    coupling: tuple[int, int] = (-9, 0)
     """The same of a coupling without dimension (phi4, yukawa)."""
     mass: tuple[int, int] = (-3, 16)
     """The same of a coupling with a dimension (phi2, phi3, mass), in GeV and GeV²."""

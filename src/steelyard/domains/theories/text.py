@@ -7,6 +7,8 @@ comes first in that order is written.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -25,6 +27,7 @@ from steelyard.domains.theories.words import (
     HANDS,
     INTERACTIONS,
     LEGS,
+    MANTISSAS,
     MULTIPLETS,
     SCALAR,
     SIXTHS,
@@ -59,6 +62,7 @@ WIDEST = Wording(
     )
 )
 """What can be read, whatever a grammar lets through."""
+_NAME = re.compile(r"[FS][1-9]\d*")
 
 
 def write(theory: Theory) -> str:
@@ -116,6 +120,28 @@ def renamed(theory: Theory) -> Theory:
     return replace(named, terms=tuple(replace(term, legs=ordered_legs(term.legs)) for term in terms))
 
 
+def rounded(theory: Theory) -> Theory:
+    """With numbers that can be said: the size of each, rounded, and of each scalar its first expectation value."""
+    vevs = {vev.field: vev for vev in reversed(theory.vevs)}
+    return replace(
+        theory,
+        vevs=tuple(replace(vev, value=_nearest(vev.value)) for vev in theory.vevs if vevs[vev.field] is vev),
+        terms=tuple(replace(term, parameter=_nearest(term.parameter)) for term in theory.terms),
+    )
+
+
+def laid_out(text: str) -> str:
+    """A text with a line for each block, each multiplet and each term, as files hold it."""
+    lines: list[str] = []
+    for word in text.split():
+        begins = word in BLOCKS or word in LEGS or (not lines[-1].startswith(tuple(LEGS)) and _NAME.fullmatch(word))
+        if begins or not lines:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return "".join(f"{line}\n" for line in lines)
+
+
 def ordered_legs(legs: Sequence[Leg]) -> tuple[Leg, ...]:
     """The one order in which a product is written, and of it and its conjugate the one that is written."""
     own = tuple(sorted(legs, key=_place))
@@ -147,11 +173,18 @@ def _term_words(theory: Theory, term: Term) -> list[str]:
 
 
 def _number(value: float) -> str:
-    power = int(np.floor(np.log10(value) + 1e-9))
+    power = math.floor(math.log10(value) + 1e-9) if value > 0 else 0
     mantissa = value / 10.0**power
-    if round(mantissa) not in (1, 2, 5) or abs(mantissa - round(mantissa)) > 1e-9:
+    if round(mantissa) not in MANTISSAS or abs(mantissa - round(mantissa)) > 1e-9:
         raise DataError(f"{value:g} cannot be said: numbers are 1, 2 or 5 times a power of ten")
     return number_word(round(mantissa), power)
+
+
+def _nearest(value: float) -> float:
+    """1, 2 or 5 times a power of ten, nearest on a logarithmic scale."""
+    power = math.floor(math.log10(abs(value)))
+    candidates = [float(number_word(mantissa, p)) for p in (power, power + 1) for mantissa in MANTISSAS]
+    return min(candidates, key=lambda candidate: abs(math.log(candidate / abs(value))))
 
 
 def _moved(theory: Theory, vev: Vev, order: Sequence[int]) -> int:

@@ -1,0 +1,127 @@
+"""The theories domain: gauge theories, written word by word, judged by what exact group theory says of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from steelyard.domains.base import Split
+from steelyard.domains.theories.examples import random_theory
+from steelyard.domains.theories.grammar import TheoryGrammar
+from steelyard.domains.theories.limits import Limits, limits_of
+from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, catalogue
+from steelyard.domains.theories.reward import Judge, reward_of
+from steelyard.errors import ConfigError, ConstraintError
+from steelyard.types import Task
+from steelyard.verification import FunctionVerifier
+
+SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
+
+
+@dataclass(frozen=True)
+class Theories:
+    """Training tasks have no end and come from all kinds in turn; validation and held-out have each beginning once."""
+
+    kinds: tuple[str, ...] = ("groups",)
+    """What is given: some of nothing, groups, sector, partial, model."""
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The most of everything, see :class:`~steelyard.domains.theories.limits.Limits`."""
+    reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """See :class:`~steelyard.domains.theories.reward.Reward`."""
+    constrained: bool = True
+    """Let through only theories within the limits. If not, what is none is rejected."""
+    longest_example: int = 120
+    """Words of the longest example of a warm start; what is given may take it further."""
+    seed: int = 0
+    """Decides the order of tasks, not their split."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]
+        if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
+            raise ConfigError(f"theories: kinds={list(self.kinds)}; choose some of {', '.join(BEGINNINGS)}, each once")
+        reward_of(self.reward)
+        for beginnings in self._beginnings["train"].values():
+            try:
+                self.grammar.start(_task(beginnings[0]))
+            except ConstraintError as error:
+                raise ConfigError(
+                    f"theories: {beginnings[0].kind} does not fit into the limits: {error}; raise them, or leave "
+                    f"{beginnings[0].kind!r} out of kinds"
+                ) from None
+
+    @property
+    def name(self) -> str:
+        return "theories"
+
+    @cached_property
+    def bounds(self) -> Limits:
+        return limits_of(self.limits)
+
+    @cached_property
+    def grammar(self) -> TheoryGrammar:
+        return TheoryGrammar(self.bounds)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Special tokens, the kinds, the words of theories."""
+        return (*SPECIAL_TOKENS, *BEGINNINGS, *self.grammar.alphabet())
+
+    def size(self, split: Split) -> int | None:
+        """Every beginning once in validation and held-out; training has no end."""
+        return None if split == "train" else len(self._in_turn[split])
+
+    def task(self, split: Split, index: int) -> Task:
+        """For training in turn from every kind, each kind shuffled anew when it is used up."""
+        if split != "train":
+            return _task(self._in_turn[split][index])
+        by_kind = list(self._beginnings["train"].values())
+        place, kind = divmod(index, len(by_kind))
+        epoch, place = divmod(place, len(by_kind[kind]))
+        order = np.random.default_rng([self.seed, kind, epoch]).permutation(len(by_kind[kind]))
+        return _task(by_kind[kind][order[place]])
+
+    def judge(self) -> Judge:
+        return Judge(self.bounds, reward_of(self.reward))
+
+    def verifier(self) -> FunctionVerifier:
+        return self.judge().verifier()
+
+    def automaton(self) -> TheoryGrammar | None:
+        return self.grammar if self.constrained else None
+
+    def example(self, index: int, *, seed: int = 0) -> tuple[Task, str]:
+        """Training task number ``index`` and a random theory for it: a function of these numbers."""
+        task = self.task("train", index)
+        least = self.grammar.shortest_end(self.grammar.start(task))
+        long = max(self.longest_example, least + len(str(task.spec["given"]).split()))
+        return task, random_theory(self.grammar, task, np.random.default_rng([seed, index]), long=long)
+
+    def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
+        """Training tasks without end, each with a text to begin from."""
+        return (self.example(index, seed=seed) for index in itertools.count())
+
+    @cached_property
+    def _beginnings(self) -> dict[Split, dict[str, list[Beginning]]]:
+        return catalogue(self.kinds, self.bounds)
+
+    @cached_property
+    def _in_turn(self) -> dict[Split, list[Beginning]]:
+        """Kinds in turn, shuffled within; those of a kind with more come last."""
+        found: dict[Split, list[Beginning]] = {}
+        for number, split in enumerate(SPLITS):
+            shuffled: list[list[Beginning]] = []
+            for place, own in enumerate(self._beginnings[split].values()):
+                order = np.random.default_rng([self.seed, number, place]).permutation(len(own))
+                shuffled.append([own[index] for index in order])
+            rounds = itertools.zip_longest(*shuffled)
+            found[split] = [one for turn in rounds for one in turn if one is not None]
+        return found
+
+
+def _task(beginning: Beginning) -> Task:
+    return Task(beginning.id, beginning.kind, beginning.spec, beginning.difficulty)

@@ -1,0 +1,131 @@
+"""What a policy is given to begin from, and how much that leaves free.
+
+- ``nothing``: a theory of any kind
+- ``groups``: the gauge group is given
+- ``sector``: the Standard Model's gauge group and its Higgs doublet
+- ``partial``: that and some of the Standard Model's fermions
+- ``model``: the whole Standard Model, to be extended
+
+The prompt is the kind's name; what is given comes first in every sample without being a choice of the policy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from steelyard.domains.base import Split
+from steelyard.domains.theories.known import standard_model
+from steelyard.domains.theories.limits import SMALLEST_GROUP, Limits
+from steelyard.domains.theories.text import read, rounded, write
+from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.words import GAUGE, INTERACTIONS, MULTIPLETS, SSB, group_word
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
+SPLIT_OF_FIFTH: dict[int, Split] = {0: "held_out", 1: "validation"}
+"""A fifth of a kind's beginnings each; the rest is for training. Those of which there is one are in every split."""
+FREE = 6
+"""How difficult it is to be given no multiplet."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is given: the first words of a text, and the first terms of its interactions."""
+
+    kind: str
+    given: str
+    terms: str = ""
+    difficulty: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """The kind, and a number made of what is given."""
+        return f"{self.kind}-{zlib.crc32(f'{self.given}|{self.terms}'.encode()):08x}"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return {"kind": self.kind, "given": self.given, "terms": self.terms}
+
+
+def nothing(limits: Limits) -> Iterator[Beginning]:
+    yield Beginning("nothing", GAUGE, difficulty=FREE + limits.groups + 1.0)
+
+
+def groups(limits: Limits) -> Iterator[Beginning]:
+    sizes = range(SMALLEST_GROUP, limits.largest + 1)
+    for count in range(1, limits.groups + 1):
+        for abelian in range(min(limits.abelian, count) + 1):
+            for special in itertools.combinations_with_replacement(sizes, count - abelian):
+                words = " ".join(map(group_word, (*(1,) * abelian, *special)))
+                yield Beginning("groups", f"{GAUGE} {words} {SSB}", difficulty=FREE + float(count))
+
+
+def sector(limits: Limits) -> Iterator[Beginning]:
+    given, _, _ = written(with_fermions(())).partition(f" {MULTIPLETS}")
+    yield Beginning("sector", given, difficulty=float(FREE))
+
+
+def partial(limits: Limits) -> Iterator[Beginning]:
+    every = range(len(standard_model().fermions))
+    for count in range(1, len(every)):
+        yield from (_standard("partial", kept, 1.0 + len(every) - count) for kept in itertools.combinations(every, count))
+
+
+def model(limits: Limits) -> Iterator[Beginning]:
+    yield _standard("model", range(len(standard_model().fermions)), 1.0)
+
+
+BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
+    "nothing": nothing,
+    "groups": groups,
+    "sector": sector,
+    "partial": partial,
+    "model": model,
+}
+
+
+def catalogue(kinds: Sequence[str], limits: Limits) -> dict[Split, dict[str, list[Beginning]]]:
+    """All beginnings of these kinds; splits share none, but for kinds of which there is one."""
+    found: dict[Split, dict[str, list[Beginning]]] = {split: {} for split in SPLITS}
+    for kind in kinds:
+        every = list(BEGINNINGS[kind](limits))
+        for split in SPLITS:
+            own = [one for one in every if len(every) == 1 or split_of(one) == split]
+            if own:
+                found[split][kind] = own
+    return found
+
+
+def split_of(beginning: Beginning) -> Split:
+    """By its content alone."""
+    return SPLIT_OF_FIFTH.get(zlib.crc32(beginning.given.encode()) % 5, "train")
+
+
+def with_fermions(kept: Sequence[int]) -> Theory:
+    """The Standard Model with some of its fermions, and the terms that they and the Higgs doublet make."""
+    whole = standard_model()
+    fermions = [whole.fermions[place] for place in kept]
+    names = {field.name for field in (*whole.scalars, *fermions)}
+    terms = tuple(term for term in whole.terms if {leg.field for leg in term.legs} <= names)
+    return replace(whole, fields=(*whole.scalars, *fermions), terms=terms)
+
+
+@cache
+def written(theory: Theory) -> str:
+    return write(rounded(theory))
+
+
+def _standard(kind: str, kept: Sequence[int], difficulty: float) -> Beginning:
+    given, _, terms = written(with_fermions(kept)).partition(f" {INTERACTIONS} ")
+    return Beginning(kind, given, terms, difficulty)
+
+
+def standard_model_text() -> str:
+    """The Standard Model as a whole text."""
+    text = written(standard_model())
+    read(text)
+    return text

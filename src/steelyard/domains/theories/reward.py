@@ -1,0 +1,168 @@
+"""The reward of a theory, in named parts with weights, and the verifier that gives it.
+
+- ``anomalies``: for each condition a bonus if it holds exactly, less the logarithm of what is missing
+- ``chirality``: gauge groups that act on nothing chiral
+- ``exotics``: charged states that would have been seen, the lighter the worse
+- ``length``, ``parameters``: words and free numbers beyond what is allowed
+- ``success``: 1 for a success, which is a predicate of its own
+- whatever ``extra`` asks for besides: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a function of
+  yours by its import path
+
+reward = Σ weight · part. ``preset = "published"`` is the reward of the published prototype with its mistakes mended: all
+conditions and none of the surplus factors, and a floor for what has no mass.
+"""
+
+from __future__ import annotations
+
+import difflib
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from typing import Any
+
+from steelyard.domains.theories import parts
+from steelyard.domains.theories.invariance import flaws
+from steelyard.domains.theories.limits import Limits, excesses
+from steelyard.domains.theories.parts import EXTRA, Part
+from steelyard.domains.theories.success import Findings, succeeds
+from steelyard.domains.theories.text import read
+from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.words import INTERACTIONS
+from steelyard.errors import ConfigError, DataError, Invalid
+from steelyard.types import Task, Verdict
+from steelyard.verification import FunctionVerifier, load_function
+
+RULES = "1"
+"""Counts up when verdicts change for the same settings."""
+FLOOR = -10.0
+"""The reward of what is no theory."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What each part counts."""
+
+    anomalies: float = 1.0
+    chirality: float = 1.0
+    exotics: float = 1.0
+    length: float = 1.0
+    parameters: float = 1.0
+    success: float = 1.0
+
+
+@dataclass(frozen=True)
+class Reward:
+    """How theories are judged."""
+
+    preset: str = ""
+    """Empty, or ``published``."""
+    weights: Weights | None = None
+    """``None``: those of the preset."""
+    extra: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Weights of further parts by name or import path."""
+    long: int = 300
+    """So many words are no fault."""
+    many: int = 10
+    """So many free parameters are no fault."""
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise ConfigError(f"theories reward: preset = {self.preset!r}; there is 'published'")
+        for name in self.extra:
+            _extra_part(name)
+
+    def parts(self) -> dict[str, Part]:
+        """Every part by name."""
+        own: dict[str, Part] = {
+            "anomalies": parts.published_anomalies if self.preset == "published" else parts.anomalies,
+            "chirality": parts.chirality,
+            "exotics": parts.exotics,
+            "length": partial(parts.length, long=self.long),
+            "parameters": partial(parts.parameters, many=self.many),
+            "success": partial(_success, long=self.long, many=self.many),
+        }
+        return {**own, **{name: _extra_part(name) for name in self.extra}}
+
+    def total(self, values: Mapping[str, float]) -> float:
+        """The weighted sum."""
+        weights = {**asdict(self.weights or PRESETS[self.preset]), **self.extra}
+        return sum(weights[name] * value for name, value in values.items())
+
+
+PRESETS = {"": Weights(), "published": Weights(chirality=0.0, success=0.0)}
+
+
+def reward_of(options: Mapping[str, Any]) -> Reward:
+    """A reward from plain data, with tables ``weights`` and ``extra`` within."""
+    plain = dict(options)
+    if "weights" in plain:
+        plain["weights"] = Weights(**_known(Weights, plain["weights"], "weights"))
+    return Reward(**_known(Reward, plain, "reward"))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The function behind the verifier: reads a text, looks for what is wrong with it, adds up its reward."""
+
+    limits: Limits = Limits()
+    reward: Reward = Reward()
+
+    def __call__(self, task: Task, text: str) -> Verdict:
+        theory = admitted(task, text, self.limits)
+        found = Findings(theory, len(text.split()))
+        values = {name: float(part(found)) for name, part in self.reward.parts().items()}
+        return Verdict.scored(self.reward.total(values), success=values["success"] == 1.0, parts=values)
+
+    def verifier(self) -> FunctionVerifier:
+        """Other settings give other verdicts, so they are part of the version."""
+        return FunctionVerifier(
+            self,
+            name="theories",
+            floor=FLOOR,
+            version=f"{RULES}-{zlib.crc32(repr(self).encode()):08x}",
+            deterministic=True,
+        )
+
+
+def admitted(task: Task, text: str, limits: Limits) -> Theory:
+    """The theory of a text for a task; ``Invalid`` with the reason if the grammar would not have let it through."""
+    words, given = text.split(), str(task.spec.get("given") or "").split()
+    terms = str(task.spec.get("terms") or "").split()
+    if words[: len(given)] != given:
+        raise Invalid(f"the text does not begin with what is given: {' '.join(given)}")
+    try:
+        theory = read(text)
+    except DataError as error:
+        raise Invalid(str(error)) from None
+    begin = words.index(INTERACTIONS) + 1
+    if words[begin : begin + len(terms)] != terms:
+        raise Invalid(f"the interactions do not begin with what is given: {' '.join(terms)}")
+    if wrong := [*flaws(theory), *excesses(theory, limits)]:
+        raise Invalid("; ".join(wrong))
+    return theory
+
+
+def _success(found: Findings, *, long: int, many: int) -> float:
+    return float(succeeds(found, long=long, many=many))
+
+
+def _extra_part(name: str) -> Part:
+    if name in EXTRA:
+        return EXTRA[name]
+    if ":" not in name:
+        raise ConfigError(
+            f"theories reward: extra has no part {name!r}; there are: {', '.join(EXTRA)}, or an import path as "
+            "my_module:my_part"
+        )
+    return load_function(name)
+
+
+def _known(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    names = [one.name for one in fields(kind)]
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"
+            raise ConfigError(f"theories {where}: no setting is called {name!r}; {hint}")
+    return dict(given)

@@ -1,0 +1,94 @@
+"""What is found of a theory, and when it is a success.
+
+No fermions at all, or none but vector-like pairs, cancel every anomaly. So a success is asked to be chiral: each gauge
+group acts on a multiplet that is left when all pairs that could take a mass of their own are struck out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from steelyard.domains.theories.anomalies import Anomaly, conditions
+from steelyard.domains.theories.invariance import structures
+from steelyard.domains.theories.masses import Spectrum, State, spectrum
+from steelyard.domains.theories.theory import Charges, Theory
+
+LIGHT = 99.0
+"""GeV. Charged states below it would have been seen."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A theory and, as far as they are asked for, its anomalies, chirality and spectrum."""
+
+    theory: Theory
+    length: int
+    """Words of its text."""
+
+    @cached_property
+    def anomalies(self) -> dict[str, Anomaly]:
+        return conditions(self.theory)
+
+    @cached_property
+    def chiral(self) -> dict[Charges, int]:
+        return chiral_content(self.theory)
+
+    @cached_property
+    def idle(self) -> tuple[str, ...]:
+        """The gauge groups that act on no chiral multiplet."""
+        acting = {name for left_handed in self.chiral for name in groups_acting_on(self.theory, left_handed)}
+        return tuple(name for name in self.theory.gauge.names if name not in acting)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        return spectrum(self.theory)
+
+    @cached_property
+    def light_exotics(self) -> tuple[State, ...]:
+        return tuple(state for state in self.spectrum.states if state.exotic and state.mass < LIGHT)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are free: one a term."""
+        return len(self.theory.terms)
+
+
+def succeeds(found: Findings, *, long: int, many: int) -> bool:
+    """Every anomaly cancels, each gauge group acts on a chiral multiplet, no exotic state is light, and the theory has
+    at most ``long`` words and ``many`` parameters.
+    """
+    return (
+        found.length <= long
+        and found.parameters <= many
+        and all(anomaly.cancels for anomaly in found.anomalies.values())
+        and not found.idle
+        and not found.light_exotics
+    )
+
+
+def chiral_content(theory: Theory) -> dict[Charges, int]:
+    """The left-handed multiplets that are left, and how often, when all that could take a mass without breaking the
+    gauge group is struck out: R with R̄, a real R with itself, two of a pseudoreal R.
+    """
+    every: Counter[Charges] = Counter()
+    for field in theory.fermions:
+        every[field.left_handed] += field.generations
+    left: dict[Charges, int] = {}
+    for own, count in every.items():
+        if own.is_real:
+            pseudoreal = not structures(theory.gauge, (own, own), (0, 0), (1, 1))
+            net = count % 2 if pseudoreal else 0
+        else:
+            net = count - every[own.conjugate]
+        if net > 0:
+            left[own] = net
+    return left
+
+
+def groups_acting_on(theory: Theory, acts: Charges) -> list[str]:
+    """The names of the gauge groups under which it is no singlet."""
+    gauge = theory.gauge
+    abelian = [name for name, charge in zip(gauge.abelian, acts.charges, strict=True) if charge]
+    return abelian + [factor.name for factor, label in zip(gauge.special, acts.labels, strict=True) if any(label)]
