@@ -57,8 +57,7 @@ class Limits:
                 _require_range(field.name, value)
             elif isinstance(value, bool) or not isinstance(value, int) or value < SMALLEST.get(field.name, 0):
                 raise ConfigError(
-                    f"theories limits: {field.name} = {value!r}; it is a number from "
-                    f"{SMALLEST.get(field.name, 0)} on"
+                    f"theories limits: {field.name} = {value!r}; it is a number from {SMALLEST.get(field.name, 0)} on"
                 )
         if not self.abelian and self.largest < SMALLEST_GROUP:
             raise ConfigError("theories limits: without U(1) there must be an SU(n): raise abelian or largest")

@@ -38,9 +38,13 @@ def published_anomalies(found: Findings) -> float:
 
 def exotics(found: Findings) -> float:
     """(1/20) Σ -|log10 m - log10 99| over the exotic states lighter than 99 GeV."""
-    return -sum(
-        state.count * abs(math.log10(max(state.mass, LIGHTEST)) - math.log10(LIGHT)) for state in found.light_exotics
-    ) / 20
+    return (
+        -sum(
+            state.count * abs(math.log10(max(state.mass, LIGHTEST)) - math.log10(LIGHT))
+            for state in found.light_exotics
+        )
+        / 20
+    )
 
 
 def chirality(found: Findings) -> float:

@@ -72,7 +72,9 @@ def sector(limits: Limits) -> Iterator[Beginning]:
 def partial(limits: Limits) -> Iterator[Beginning]:
     every = range(len(standard_model().fermions))
     for count in range(1, len(every)):
-        yield from (_standard("partial", kept, 1.0 + len(every) - count) for kept in itertools.combinations(every, count))
+        yield from (
+            _standard("partial", kept, 1.0 + len(every) - count) for kept in itertools.combinations(every, count)
+        )
 
 
 def model(limits: Limits) -> Iterator[Beginning]:

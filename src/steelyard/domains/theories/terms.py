@@ -104,8 +104,9 @@ class _Sums:
 
     def __init__(self, sizes: tuple[int, ...], legs: Sequence[Leg]) -> None:
         self.modulus_A = np.asarray(sizes, np.int64)
-        self.n_ality_LA = np.asarray([[_n_ality(n, label) for n, label in zip(sizes, leg.labels, strict=True)]
-                                      for leg in legs], np.int64).reshape(len(legs), len(sizes))
+        self.n_ality_LA = np.asarray(
+            [[_n_ality(n, label) for n, label in zip(sizes, leg.labels, strict=True)] for leg in legs], np.int64
+        ).reshape(len(legs), len(sizes))
         self.charge_LU = np.asarray([leg.sixths for leg in legs], np.int64).reshape(len(legs), -1)
 
     def __call__(self, combination_Ck: Combinations) -> Iterator[list[int]]:

@@ -74,9 +74,7 @@ def write(theory: Theory) -> str:
     vevs = {vev.field: vev for vev in theory.vevs}
     pieces = {field.name: _field_words(theory.gauge, field) for field in theory.fields}
     said[SSB] = [
-        word
-        for vev in theory.vevs
-        for word in (*pieces[vev.field], f"c{vev.component + 1}", _number(vev.value))
+        word for vev in theory.vevs for word in (*pieces[vev.field], f"c{vev.component + 1}", _number(vev.value))
     ]
     said[MULTIPLETS] = [word for field in theory.fields if field.name not in vevs for word in pieces[field.name]]
     said[INTERACTIONS] = [word for term in theory.terms for word in _term_words(theory, term)]

@@ -1,0 +1,144 @@
+"""Texts of theories without the grammar: which are right, all that are right within small limits, and changed ones."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from steelyard.domains.theories.invariance import flaws
+from steelyard.domains.theories.limits import Limits, excesses, labels_within
+from steelyard.domains.theories.text import read, write
+from steelyard.domains.theories.words import LEGS, charge_word, group_word, number_word, representation_word
+from steelyard.errors import DataError
+
+SMALL = Limits(
+    groups=2,
+    abelian=1,
+    largest=2,
+    dimension=2,
+    states=2,
+    charge=1,
+    vevs=1,
+    components=2,
+    scalars=1,
+    multiplets=2,
+    generations=1,
+    terms=2,
+    vev=(2, 2),
+    coupling=(-1, -1),
+    mass=(2, 2),
+)
+"""Small enough to write down every theory of up to two dozen words."""
+
+
+def is_right(text: str, limits: Limits) -> bool:
+    """Whether a text is a theory within the limits: it is read, written back as it was, every term is gauge-invariant
+    and comes once, and there is a fermion.
+    """
+    try:
+        theory = read(text)
+    except DataError:
+        return False
+    if not theory.fermions or text != write(theory):
+        return False
+    return not flaws(theory) and not list(excesses(theory, limits))
+
+
+def every_text(limits: Limits, words: int) -> set[str]:
+    """All theories of at most that many words, put together piece by piece and tried."""
+    found: set[str] = set()
+    for factors in _gauge_groups(limits):
+        for vevs, fields in _contents(factors, limits):
+            head = " ".join(["GAUGE", *map(group_word, factors), "SSB", *vevs, "MULTIPLETS", *fields, "INTERACTIONS"])
+            room = words - len(head.split())
+            if room < 0 or not is_right(head, limits):
+                continue
+            terms = [term for term in _products(head, room) if is_right(f"{head} {term} {_numbers(term)[0]}", limits)]
+            for listed in _lists(terms, room, limits.terms):
+                for numbers in itertools.product(*(_numbers(term) for term in listed)):
+                    said = [f"{term} {number}" for term, number in zip(listed, numbers, strict=True)]
+                    found.add(" ".join([head, *said]))
+    return found
+
+
+def changed(text: str, words: Sequence[str], rng: random.Random) -> str:
+    """With one word lost, exchanged, or put elsewhere."""
+    said = text.split()
+    place = rng.randrange(len(said))
+    way = rng.randrange(3)
+    if way == 0:
+        del said[place]
+    elif way == 1:
+        said[place] = rng.choice(words)
+    else:
+        said.insert(rng.randrange(len(said)), said.pop(place))
+    return " ".join(said)
+
+
+def _gauge_groups(limits: Limits) -> Iterator[tuple[int, ...]]:
+    for count in range(1, limits.groups + 1):
+        sizes = range(1, limits.largest + 1)
+        every = itertools.combinations_with_replacement(sizes, count)
+        yield from (factors for factors in every if factors.count(1) <= limits.abelian)
+
+
+def _contents(factors: tuple[int, ...], limits: Limits) -> Iterator[tuple[list[str], list[str]]]:
+    """Scalars with an expectation value, and fermions and other scalars; too many of them are found out later."""
+    special = [n for n in factors if n > 1]
+    labels = [[representation_word(n, label) for label in labels_within(n, limits.dimension)] for n in special]
+    charges = [charge_word(sixths) for sixths in range(-limits.charge, limits.charge + 1)]
+    every = [" ".join(one) for one in itertools.product(*labels, *(charges for _ in range(factors.count(1))))]
+    values = [
+        f"{acts} c{c} {number}"
+        for acts in every
+        for c in range(1, limits.components + 1)
+        for number in _powers(limits.vev)
+    ]
+    fermions = [
+        f"{hand} {acts} x{g}" for hand in ("left", "right") for acts in every for g in range(1, limits.generations + 1)
+    ]
+    for count in range(limits.multiplets + 1):
+        for kinds in itertools.product("VFS", repeat=count):
+            if list(kinds) != sorted(kinds, key=lambda kind: kind != "V"):
+                continue
+            tables = {"V": values, "F": fermions, "S": every}
+            for pieces in itertools.product(*(tables[kind] for kind in kinds)):
+                yield _named(kinds, pieces)
+
+
+def _named(kinds: Sequence[str], pieces: Sequence[str]) -> tuple[list[str], list[str]]:
+    vevs: list[str] = []
+    fields: list[str] = []
+    for place, (kind, piece) in enumerate(zip(kinds, pieces, strict=True)):
+        letter = "F" if kind == "F" else "S"
+        number = 1 + sum((other == "F") == (kind == "F") for other in kinds[:place])
+        (vevs if kind == "V" else fields).append(f"{letter}{number} {piece}")
+    return vevs, fields
+
+
+def _products(head: str, room: int) -> Iterator[str]:
+    """Every kind with any legs in any order, as far as they and a number fit."""
+    names = [word for word in head.split() if word[0] in "FS" and word[1:].isdigit()]
+    legs = [name + star for name in names for star in ("", "*")]
+    for kind, count in LEGS.items():
+        if count + 2 > room:
+            continue
+        yield from (" ".join([kind, *product]) for product in itertools.product(legs, repeat=count))
+
+
+def _lists(terms: Sequence[str], room: int, most: int) -> Iterator[tuple[str, ...]]:
+    for count in range(min(most, len(terms)) + 1):
+        for listed in itertools.permutations(terms, count):
+            if sum(len(term.split()) + 1 for term in listed) <= room:
+                yield listed
+
+
+@cache
+def _numbers(term: str) -> list[str]:
+    return _powers(SMALL.power_of_ten(term.split()[0]))
+
+
+def _powers(bounds: tuple[int, int]) -> list[str]:
+    return [number_word(mantissa, power) for power in range(bounds[0], bounds[1] + 1) for mantissa in (1, 2, 5)]
