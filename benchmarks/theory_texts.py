@@ -55,7 +55,7 @@ def every_text(limits: Limits, words: int) -> set[str]:
             room = words - len(head.split())
             if room < 0 or not is_right(head, limits):
                 continue
-            terms = [term for term in _products(head, room) if is_right(f"{head} {term} {_numbers(term)[0]}", limits)]
+            terms = [term for term in products(head, room) if is_right(f"{head} {term} {_numbers(term)[0]}", limits)]
             for listed in _lists(terms, room, limits.terms):
                 for numbers in itertools.product(*(_numbers(term) for term in listed)):
                     said = [f"{term} {number}" for term, number in zip(listed, numbers, strict=True)]
@@ -118,7 +118,7 @@ def _named(kinds: Sequence[str], pieces: Sequence[str]) -> tuple[list[str], list
     return vevs, fields
 
 
-def _products(head: str, room: int) -> Iterator[str]:
+def products(head: str, room: int) -> Iterator[str]:
     """Every kind with any legs in any order, as far as they and a number fit."""
     names = [word for word in head.split() if word[0] in "FS" and word[1:].isdigit()]
     legs = [name + star for name in names for star in ("", "*")]
@@ -137,7 +137,7 @@ def _lists(terms: Sequence[str], room: int, most: int) -> Iterator[tuple[str, ..
 
 @cache
 def _numbers(term: str) -> list[str]:
-    return _powers(SMALL.power_of_ten(term.split()[0]))
+    return _powers(SMALL.power_of_ten(term.partition(" ")[0]))
 
 
 def _powers(bounds: tuple[int, int]) -> list[str]:

@@ -1,15 +1,15 @@
 """The grammar of theories, as an automaton over the theory built so far.
 
 Read it block by block: ``_gauge``, ``_vevs``, ``_multiplets`` and ``_interactions`` say which words may come between
-two pieces, ``pieces.slots`` what a vacuum expectation value or a multiplet is made of. A term may begin only if the fields
-allow one that was not said yet, and each of its legs only if such a term goes on with it: what comes out is
+two pieces, ``pieces.slots`` what a vacuum expectation value or a multiplet is made of. A term may begin only if the
+fields allow one that was not said yet, and each of its legs only if such a term goes on with it: what comes out is
 gauge-invariant, and there is no way into a dead end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from steelyard.constraints.automaton import Automaton
@@ -42,7 +42,7 @@ class TheoryGrammar(Automaton[State]):
     ``task.spec["terms"]`` are terms that have to come first among the interactions.
     """
 
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     @cached_property
     def longest_piece(self) -> int:
@@ -203,6 +203,9 @@ class TheoryGrammar(Automaton[State]):
         """Where a word leads that may come."""
         if isinstance(state, Given):
             return Given(state.words[1:], state.then) if len(state.words) > 1 else state.then
+        return self._after(state, word)
+
+    def _after(self, state: Saying, word: str) -> Saying:
         content, block, said = state.content, state.block, (*state.said, word)
         if block == INTERACTIONS:
             state = state._replace(owed=state.owed[1:])
@@ -215,9 +218,9 @@ class TheoryGrammar(Automaton[State]):
             return state._replace(content=Content((*content.factors, self.wording.groups[word])))
         if len(said) < len(slots(content.factors, block, said[0][0])):
             return state._replace(said=said)
-        field = self._built(content.factors, said)
-        lacks_fermion = state.lacks_fermion and field.kind == "scalar"
-        grown = Content(content.factors, (*content.fields, field))
+        built = self._built(content.factors, said)
+        lacks_fermion = state.lacks_fermion and built.kind == "scalar"
+        grown = Content(content.factors, (*content.fields, built))
         return state._replace(content=grown, said=(), lacks_fermion=lacks_fermion)
 
     def _built(self, factors: tuple[int, ...], said: tuple[str, ...]) -> Multiplet:
@@ -243,16 +246,15 @@ class TheoryGrammar(Automaton[State]):
                 f"what is given, {given[-40:]!r} at its end, must leave off between two pieces, before "
                 f"{INTERACTIONS}, with room for a fermion"
             )
-        self._followed(state._replace(block=INTERACTIONS), terms.split())
+        if self._followed(state._replace(block=INTERACTIONS), terms.split()).said:
+            raise ConstraintError(f"the terms that are given leave off within one: {terms[-40:]!r}")
         return Given(words, state._replace(lacks_fermion=True, owed=tuple(terms.split())))
 
     def _followed(self, state: Saying, words: tuple[str, ...] | list[str]) -> Saying:
         for word in words:
             if word not in self.words(state):
                 raise ConstraintError(f"what is given has {word!r}, where one of {self.words(state)[:9]} may come")
-            after = self.after(state, word)
-            assert isinstance(after, Saying)
-            state = after
+            state = self._after(state, word)
         return state
 
 

@@ -64,12 +64,12 @@ def groups(limits: Limits) -> Iterator[Beginning]:
                 yield Beginning("groups", f"{GAUGE} {words} {SSB}", difficulty=FREE + float(count))
 
 
-def sector(limits: Limits) -> Iterator[Beginning]:
+def sector(_limits: Limits) -> Iterator[Beginning]:
     given, _, _ = written(with_fermions(())).partition(f" {MULTIPLETS}")
     yield Beginning("sector", given, difficulty=float(FREE))
 
 
-def partial(limits: Limits) -> Iterator[Beginning]:
+def partial(_limits: Limits) -> Iterator[Beginning]:
     every = range(len(standard_model().fermions))
     for count in range(1, len(every)):
         yield from (
@@ -77,7 +77,7 @@ def partial(limits: Limits) -> Iterator[Beginning]:
         )
 
 
-def model(limits: Limits) -> Iterator[Beginning]:
+def model(_limits: Limits) -> Iterator[Beginning]:
     yield _standard("model", range(len(standard_model().fermions)), 1.0)
 
 

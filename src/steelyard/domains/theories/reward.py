@@ -8,8 +8,8 @@
 - whatever ``extra`` asks for besides: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a function of
   yours by its import path
 
-reward = Σ weight · part. ``preset = "published"`` is the reward of the published prototype with its mistakes mended: all
-conditions and none of the surplus factors, and a floor for what has no mass.
+reward = Σ weight · part. ``preset = "published"`` is the reward of the published prototype with its mistakes mended:
+all conditions and none of the surplus factors, and a floor for what has no mass.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def reward_of(options: Mapping[str, Any]) -> Reward:
 class Judge:
     """The function behind the verifier: reads a text, looks for what is wrong with it, adds up its reward."""
 
-    limits: Limits = Limits()
-    reward: Reward = Reward()
+    limits: Limits = field(default_factory=Limits)
+    reward: Reward = field(default_factory=Reward)
 
     def __call__(self, task: Task, text: str) -> Verdict:
         theory = admitted(task, text, self.limits)

@@ -14,7 +14,7 @@ representation is its dimension, with ``*`` for the conjugate one; charges are i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import get_args
@@ -75,7 +75,7 @@ def factors_of(gauge: Gauge) -> tuple[int, ...]:
 class Wording:
     """The words within some limits, and what they mean."""
 
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     @cached_property
     def groups(self) -> dict[str, int]:

@@ -1,0 +1,94 @@
+"""The theories domain: tasks and their splits, examples, vocabulary, settings."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from benchmarks.theories_walks import accepts
+from steelyard.domains.base import Exemplary
+from steelyard.domains.registry import make_domain
+from steelyard.domains.theories.anomalies import is_free
+from steelyard.domains.theories.domain import Theories
+from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS
+from steelyard.domains.theories.reward import admitted
+from steelyard.domains.theories.success import Findings
+from steelyard.domains.theories.text import read
+from steelyard.errors import ConfigError
+
+KINDS = tuple(BEGINNINGS)
+ALL = Theories(kinds=KINDS)
+
+
+def test_splits_share_no_beginning_but_where_there_is_only_one() -> None:
+    found = {split: {ALL.task(split, index).id for index in range(ALL.size(split) or 2_000)} for split in SPLITS}
+    single = {task for task in found["train"] if task.partition("-")[0] in ("nothing", "sector", "model")}
+    assert len(single) == 3
+    for one, other in itertools.combinations(SPLITS, 2):
+        assert found[one] & found[other] == single
+    assert min(map(len, found.values())) > 20
+
+
+def test_training_takes_kinds_in_turn_and_each_beginning_before_any_comes_again() -> None:
+    tasks = [ALL.task("train", index) for index in range(120)]
+    assert [task.spec["kind"] for task in tasks[:10]] == [*KINDS, *KINDS]
+    groups = [task.id for task in tasks if task.spec["kind"] == "groups"]
+    assert max(Counter(groups).values()) == 1
+    assert [ALL.task("train", index) for index in range(30)] == tasks[:30]
+    assert [Theories(kinds=KINDS, seed=1).task("train", index) for index in range(30)] != tasks[:30]
+
+
+def test_what_is_given_less_leaves_more_free() -> None:
+    by_kind = {str(task.spec["kind"]): task.difficulty for task in (ALL.task("train", index) for index in range(5))}
+    order = [by_kind[kind] or 0.0 for kind in ("model", "partial", "sector", "groups", "nothing")]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_examples_are_theories_for_their_task(kind: str) -> None:
+    domain = Theories(kinds=(kind,))
+    grammar, words = domain.grammar, set(domain.vocabulary())
+    for task, text in itertools.islice(domain.examples(seed=3), 20):
+        assert accepts(text, grammar)
+        assert text.startswith(str(task.spec["given"]))
+        assert set(text.split()) | {str(task.prompt)} <= words
+        admitted(task, text, domain.bounds)
+    assert domain.example(7, seed=3) == next(itertools.islice(domain.examples(seed=3), 7, None))
+    assert isinstance(domain, Exemplary)
+
+
+def test_examples_keep_to_their_length() -> None:
+    domain = Theories(kinds=("nothing",), longest_example=20)
+    lengths = [len(domain.example(index)[1].split()) for index in range(100)]
+    assert max(lengths) == 20
+
+
+def test_few_examples_succeed() -> None:
+    """By chance alone: what is learnt later is not in the data."""
+    theories = [read(ALL.example(index)[1]) for index in range(120)]
+    assert sum(is_free(theory) and not Findings(theory, 0).idle for theory in theories) < 7
+
+
+def test_a_closed_vocabulary_of_different_words() -> None:
+    assert len(set(ALL.vocabulary())) == len(ALL.vocabulary()) < 300
+    assert ALL.vocabulary()[:3] == ("<pad>", "<bos>", "<eos>")
+
+
+def test_unconstrained_there_is_no_automaton() -> None:
+    assert Theories(constrained=False).automaton() is None
+    assert Theories().automaton() is not None
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for options, said in (
+        ({"kinds": ["sm"]}, "choose some of nothing, groups"),
+        ({"kinds": []}, "choose some of"),
+        ({"kinds": ["model"], "limits": {"largest": 2}}, "'model' out of kinds"),
+        ({"kinds": ["model"], "limits": {"charge": 3}}, "does not fit into the limits"),
+        ({"limits": {"multiplet": 3}}, "there is no 'multiplet'"),
+        ({"reward": {"weight": {}}}, "did you mean 'weights'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            make_domain("theories", **options)

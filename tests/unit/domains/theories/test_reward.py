@@ -1,0 +1,160 @@
+"""The reward of theories: each part by hand, success that is not vacuous, texts that are refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from steelyard.domains.theories.limits import Limits
+from steelyard.domains.theories.parts import EXTRA
+from steelyard.domains.theories.prompts import model, standard_model_text
+from steelyard.domains.theories.reward import Judge, reward_of
+from steelyard.domains.theories.success import Findings, succeeds
+from steelyard.domains.theories.text import read
+from steelyard.errors import ConfigError, Invalid
+from steelyard.types import Task, Verdict
+
+ANY = Task("any", "nothing")
+SM = standard_model_text()
+CHIRAL = "F1 left +5/6 x1 F2 left -2/3 x2 F3 left +1/6 x3"
+BROKEN = f"GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS {CHIRAL} INTERACTIONS"
+
+
+def judged(text: str, **options: Any) -> Verdict:
+    return Judge(Limits(), reward_of(options))(ANY, text)
+
+
+def found(text: str) -> Findings:
+    return Findings(read(text), len(text.split()))
+
+
+def with_one_higgsino() -> str:
+    return SM.replace(" INTERACTIONS", " F6 left 2 1 +1/2 x1 INTERACTIONS")
+
+
+def test_the_standard_model_succeeds() -> None:
+    verdict = judged(SM)
+    assert verdict.success
+    assert verdict.reward == 1.0
+    assert verdict.parts == {
+        "anomalies": 0.0,
+        "chirality": 0.0,
+        "exotics": 0.0,
+        "length": 0.0,
+        "parameters": 0.0,
+        "success": 1.0,
+    }
+
+
+def test_anomalies_are_counted_condition_by_condition() -> None:
+    """SU(2)²U(1) ¼, U(1)³ ¼, gravity 1 and Witten 1 of six conditions."""
+    missing = 4 * 5 + 2 * math.log(1.25) + 2 * math.log(2)
+    assert judged(with_one_higgsino()).parts["anomalies"] == pytest.approx(-missing / 6 / 2)
+    assert judged(with_one_higgsino(), preset="published").parts["anomalies"] == pytest.approx(-missing / 10)
+
+
+def test_nothing_and_vector_like_pairs_are_no_success() -> None:
+    """Every anomaly cancels, and yet the gauge group acts on nothing chiral."""
+    neutral = "GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS F1 left 0 x1 INTERACTIONS"
+    pair = "GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS F1 left +1 x1 F2 right +1 x1 INTERACTIONS mass F1 F2* 1e3"
+    for text in (neutral, pair):
+        verdict = judged(text)
+        assert verdict.parts["anomalies"] == verdict.parts["exotics"] == 0.0
+        assert verdict.parts["chirality"] == -1.0
+        assert not verdict.success
+    assert judged(BROKEN).success
+
+
+@pytest.mark.parametrize(
+    ("fermions", "idle"),
+    [
+        ("F1 left 2 x1", ()),
+        ("F1 left 2 x2", ("SU2",)),
+        ("F1 left 3 x1", ("SU2",)),
+        ("F1 left 4 x3", ()),
+        ("F1 left 4 x1 F2 right 4 x1", ("SU2",)),
+    ],
+)
+def test_of_a_pseudoreal_multiplet_an_odd_number_is_chiral(fermions: str, idle: tuple[str, ...]) -> None:
+    """Two of them take a mass together, a real one by itself."""
+    assert found(f"GAUGE SU(2) SSB MULTIPLETS {fermions} INTERACTIONS").idle == idle
+
+
+def test_each_gauge_group_has_to_act_on_something_chiral() -> None:
+    text = "GAUGE SU(5) SU(5) SSB MULTIPLETS F1 left 10 1 x1 F2 left 5* 1 x1 F3 left 1 24 x1 INTERACTIONS"
+    assert found(text).idle == ("SU5b",)
+    assert judged(text).parts["chirality"] == -0.5
+    assert not judged(text).success
+
+
+def test_light_exotics_cost_by_their_mass() -> None:
+    """A heavy pair of charge 2 is no fault, one of 10 GeV costs log10 9.9 / 20, one without mass as much as 1 MeV."""
+    pair = SM.replace(" INTERACTIONS", " F6 left 1 1 +2 x1 F7 right 1 1 +2 x1 INTERACTIONS")
+    assert judged(f"{pair} mass F6 F7* 1e3").parts["exotics"] == 0.0
+    assert judged(f"{pair} mass F6 F7* 1e3").success
+    assert judged(f"{pair} mass F6 F7* 1e1").parts["exotics"] == pytest.approx(-math.log10(9.9) / 20)
+    massless = judged(pair)
+    assert math.isfinite(massless.reward)
+    assert massless.parts["exotics"] < -math.log10(9.9) / 20
+    assert not massless.success
+
+
+def test_length_and_parameters_beyond_what_is_allowed() -> None:
+    verdict = judged(SM, long=58, many=3)
+    assert verdict.parts["length"] == pytest.approx(-20 * 10 / 212)
+    assert verdict.parts["parameters"] == pytest.approx(-20 * 2 / 25)
+    assert not verdict.success
+    assert succeeds(found(SM), long=68, many=5)
+    assert not succeeds(found(SM), long=67, many=5)
+    assert not succeeds(found(SM), long=68, many=4)
+
+
+def test_extra_parts_by_name_and_by_import_path() -> None:
+    verdict = judged(SM, extra={"standard_model": 2.0, "massless": 1.0, f"{__name__}:fields": 0.1})
+    assert verdict.parts["standard_model"] == 1.0
+    assert verdict.parts["massless"] == 0.0
+    assert verdict.parts[f"{__name__}:fields"] == 6.0
+    assert verdict.reward == pytest.approx(1 + 2 + 0.6)
+    assert not any(EXTRA[name](found(BROKEN)) for name in ("standard_model", "massless", "proton"))
+
+
+def fields(of: Findings) -> float:
+    return len(of.theory.fields)
+
+
+def test_the_weak_angle_of_a_standard_model_generation_is_that_of_su5() -> None:
+    assert EXTRA["weak_angle"](found(SM)) == pytest.approx(0.0)
+    assert EXTRA["weak_angle"](found(with_one_higgsino())) < -0.005
+    assert EXTRA["weak_angle"](found(BROKEN)) == -1.0
+
+
+def test_a_scalar_that_joins_quarks_and_a_quark_with_a_lepton_lets_protons_decay() -> None:
+    leptoquark = SM.replace(" INTERACTIONS", " S2 1 3 -1/3 INTERACTIONS")
+    safe = f"{leptoquark} yukawa F1 F3 S2* 1e-1"
+    assert EXTRA["proton"](found(safe)) == 0.0
+    assert EXTRA["proton"](found(f"{safe} yukawa F3 F3 S2 1e-1")) == -1.0
+
+
+def test_a_text_that_is_no_answer_is_rejected() -> None:
+    extended = next(model(Limits()))
+    task, judge = Task("sm", "model", extended.spec), Judge()
+    for text, reason in (
+        ("GAUGE U(1)", "does not begin"),
+        (SM.replace("INTERACTIONS", "INTERACTIONS phi4 S1"), "a field should stand there"),
+        (SM.replace(" phi2 S1 S1* 1e4", ""), "interactions do not begin"),
+        (f"{SM} phi2 S1 S1* 1e4", "a term twice"),
+    ):
+        with pytest.raises(Invalid, match=reason):
+            judge(task, text)
+    with pytest.raises(Invalid, match="not gauge-invariant"):
+        judge(ANY, SM.replace("yukawa F3 F4* S1 1e0", "yukawa F3 F4* S1* 1e0"))
+    assert judge.verifier().floor < -9
+
+
+def test_settings_that_do_not_exist_are_refused() -> None:
+    for options in ({"wieghts": {}}, {"weights": {"anomaly": 1}}, {"preset": "other"}, {"extra": {"sm": 1.0}}):
+        with pytest.raises(ConfigError, match="theories"):
+            reward_of(options)
+    assert Judge(reward=reward_of({"long": 9})).verifier().version != Judge().verifier().version
