@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,8 @@ class Case:
     task: Task
     sentences: list[Sample]
     rewards: list[float]
+    length: int
+    """Tokens of the longest that may be, its end among them."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -76,12 +78,18 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def build() -> Case:
-    """A tiny float64 policy over characters with large weights, so that no two sentences are alike in probability."""
+    """Brackets, over characters."""
+    constraint = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "kinds": "()[]", "least": 2}}
+    return build_case({"vocabulary": tuple("()[]ab"), "spaced": False}, "ab", constraint, LENGTH)
+
+
+def build_case(vocabulary: Mapping[str, Any], prompt: str, constraint: Mapping[str, Any], length: int) -> Case:
+    """A tiny float64 policy with large weights, so that no two sentences are alike in probability."""
     trainer = trainer_of(
-        {"scratch": {**SHAPE, "width": 16, "layers": 1, "vocabulary": tuple("()[]ab"), "spaced": False}},
-        ["ab"],
-        {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "kinds": "()[]", "least": 2}},
-        new_tokens=LENGTH,
+        {"scratch": {**SHAPE, "width": 16, "layers": 1, **vocabulary}},
+        [prompt],
+        constraint,
+        new_tokens=length,
         tables={
             "loss": {"aggregation": "constant", "kl": {"coefficient": 0.1, "estimator": "exact"}},
             "optimiser": {"minibatches": 1},
@@ -95,12 +103,12 @@ def build() -> Case:
         for own, other in zip(trainer.policy.model.parameters(), reference.parameters(), strict=True):
             other.copy_(own + 0.1 * torch.randn(own.shape, generator=generator, dtype=own.dtype))
     task = trainer.source.draw(0, 1)[0]
-    sentences = list(every_sentence(trainer.policy, task))
+    sentences = list(every_sentence(trainer.policy, task, length))
     rewards = [len(one.text) % 3 + 0.5 * one.text.count("[") + 0.1 * place for place, one in enumerate(sentences)]
-    return Case(trainer, task, sentences, rewards)
+    return Case(trainer, task, sentences, rewards, length)
 
 
-def every_sentence(policy: Any, task: Task) -> Iterator[Sample]:
+def every_sentence(policy: Any, task: Task, length: int) -> Iterator[Sample]:
     """All sentences that fit, as the sampler would have recorded them."""
     from steelyard.constraints.base import members
     from steelyard.constraints.trail import TrailWriter
@@ -123,7 +131,7 @@ def every_sentence(policy: Any, task: Task) -> Iterator[Sample]:
             ids = np.concatenate([prompt, np.asarray(tokens, np.int32)])
             yield Sample(SampleKey(0, 0, 0, 0), ids, len(prompt), policy.decode(tokens), "stop", decisions)
             return
-        left = LENGTH - len(tokens)
+        left = length - len(tokens)
         bits = walk.allowed(left)
         options = members(bits)
         for token in options.tolist():
@@ -230,7 +238,7 @@ def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: 
         (weight_N,) = learner._weights([[item]])
         loss = _loss_of(learner, replace(learner.objective, kl=None), item, weight_N)
         total -= _flat(torch.autograd.grad(loss, _parameters(case), allow_unused=True), _parameters(case))
-    return total * LENGTH  # ``constant`` aggregation divides by the longest length
+    return total * case.length  # ``constant`` aggregation divides by the longest length
 
 
 def _loss_of(learner: Any, objective: Any, item: Any, weight_N: Tensor) -> Tensor:
