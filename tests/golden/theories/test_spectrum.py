@@ -171,3 +171,12 @@ def test_goldstone_modes_of_comparable_vacua() -> None:
         s.mass * abs(s.mass) for s in found.states for _ in range(s.count * (2 if s.nature == "complex" else 1))
     )
     assert own == pytest.approx(sorted(squares[6:]), abs=1e-6)
+
+
+def test_scalars_that_mix_without_masses_of_their_own() -> None:
+    """m² a† b + h.c. with no diagonal terms has the eigenvalues ±m²."""
+    given = theory("X", (scalar("a", "1"), scalar("b", "1")), terms=("a† b: 400",))
+    assert [(state.mass, state.count, state.nature) for state in spectrum(given).states] == [
+        (-20, 1, "complex"),
+        (20, 1, "complex"),
+    ]

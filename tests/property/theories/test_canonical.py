@@ -85,3 +85,9 @@ def test_charges_in_another_ratio_are_another_theory() -> None:
 def test_real_fermions_are_vector_like() -> None:
     one = theory("X c:3", (left("g", "0 8"), left("q", "1 3"), right("u", "1 3", 3), left("z", "2 8")))
     assert sorted(chiral_content(one).values()) == [1, 2]
+
+
+def test_an_odd_pseudoreal_fermion_stays() -> None:
+    """Two doublets can take a mass, a third cannot; a triplet always can."""
+    made = theory("L:2", (left("d", "2", 3), left("t", "3")))
+    assert {acts.labels: count for acts, count in chiral_content(made).items()} == {((1,),): 1}

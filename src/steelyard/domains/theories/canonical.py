@@ -15,6 +15,7 @@ from fractions import Fraction
 from itertools import groupby, permutations, product
 
 from steelyard.domains.theories.groups.rational import reduced
+from steelyard.domains.theories.invariance import structures
 from steelyard.domains.theories.theory import Charges, Label, Theory, term_kind
 
 Turn = tuple[tuple[int, ...], tuple[bool, ...]]
@@ -64,9 +65,21 @@ def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True,
 
 
 def chiral_content(theory: Theory) -> Counter[Charges]:
-    """The left-handed fermions with what is vector-like taken out: of R and R̄ only the surplus, none of a real R."""
-    left = _fermions(theory)
-    return Counter({acts: count - left[acts.conjugate] for acts, count in left.items() if count > left[acts.conjugate]})
+    """The left-handed multiplets that are left, and how often, when all that could take a mass without breaking the
+    gauge group is struck out: R with R̄, a real R with itself, two of a pseudoreal R.
+    """
+    every = _fermions(theory)
+    left: Counter[Charges] = Counter()
+    for acts, count in every.items():
+        if not acts.is_real:
+            net = count - every[acts.conjugate]
+        elif structures(theory.gauge, (acts, acts), (0, 0), (1, 1)):
+            net = 0
+        else:
+            net = count % 2
+        if net > 0:
+            left[acts] = net
+    return left
 
 
 def _fermions(theory: Theory) -> Counter[Charges]:

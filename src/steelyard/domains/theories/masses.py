@@ -200,13 +200,13 @@ def _clusters(modes: list[Mode]) -> Iterator[list[Mode]]:
 
 
 def _peeled(weights: Counter[tuple[Label, ...]]) -> Counter[tuple[Label, ...]]:
-    """The highest weights of the irreducible representations that these weights make up."""
+    """The highest weights of the irreducible representations whose dominant weights are these."""
     found: Counter[tuple[Label, ...]] = Counter()
     while weights:
         top = max(weights, key=_height)
         times = weights[top]
         found[top] += times
-        for own in _all_weights(top):
+        for own in _dominant_weights(top):
             weights[own] -= times
         weights = +weights
     return found
@@ -219,5 +219,6 @@ def _height(weights: tuple[Label, ...]) -> tuple[int, tuple[Label, ...]]:
 
 
 @lru_cache(maxsize=4096)
-def _all_weights(top: tuple[Label, ...]) -> tuple[tuple[Label, ...], ...]:
-    return states(Gauge((), tuple(Special("", len(label) + 1) for label in top)), top)
+def _dominant_weights(top: tuple[Label, ...]) -> tuple[tuple[Label, ...], ...]:
+    every = states(Gauge((), tuple(Special("", len(label) + 1) for label in top)), top)
+    return tuple(own for own in every if all(w >= 0 for weight in own for w in weight))

@@ -38,9 +38,9 @@ class Key:
         return Key(tuple(-q for q in self.charges), tuple(tuple(-w for w in weight) for weight in self.weights))
 
     @cached_property
-    def leads(self) -> bool:
-        """Whether it comes before its conjugate; both or neither for one that is its own conjugate."""
-        return self._sides >= self.conjugate._sides
+    def is_dominant(self) -> bool:
+        """Whether no weight is negative: one state in every orbit of the Weyl group is enough to know a multiplet."""
+        return all(w >= 0 for weight in self.weights for w in weight)
 
     @cached_property
     def _sides(self) -> tuple[tuple[Fraction, ...], tuple[Label, ...]]:
@@ -60,31 +60,36 @@ class Mode(NamedTuple):
 
 
 def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
-    """Left-handed states: a massive one with charges comes with its conjugate, a massless one may come alone."""
+    """Left-handed states of dominant weight."""
     slots, matrix_SS = fermion_matrix(theory)
     groups = _by_key(theory, left, slots)
     for key, own in groups.items():
-        others = groups.get(key.conjugate, [])
-        if others and not key.leads:
+        if not key.is_dominant:
             continue
-        for rows, columns in _joined(own, others, matrix_SS):
-            u_RR, mass_K, v_CC = np.linalg.svd(matrix_SS[np.ix_(rows, columns)])
-            mass_K[mass_K < NOISE * mass_K.max(initial=0.0)] = 0.0
-            masses = [*mass_K.tolist(), *[0.0] * max(len(rows), len(columns))]
+        for rows, columns in _joined(own, groups.get(key.conjugate, []), matrix_SS):
+            if not columns:
+                yield from _massless(theory, slots, key, rows)
+                continue
+            u_RR, mass_K, _ = np.linalg.svd(matrix_SS[np.ix_(rows, columns)])
+            mass_K[mass_K < NOISE * mass_K.max()] = 0.0
+            masses = [*mass_K.tolist(), *[0.0] * len(rows)]
             for i in range(len(rows)):
                 yield Mode(key, masses[i], _shares(theory, slots, rows, u_RR[:, i]))
-            if key != key.conjugate:
-                for i in range(len(columns)):
-                    yield Mode(key.conjugate, masses[i], _shares(theory, slots, columns, v_CC[i]))
 
 
 def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mode]:
-    """Scalars and their conjugates, without Goldstone modes."""
+    """Scalars and their conjugates of dominant weight, without Goldstone modes."""
     slots, matrix_SS = matrix
     gauge_SG = goldstones(theory, slots) if theory.vevs else np.zeros((len(slots), 0))
     mixing_SS = np.abs(matrix_SS) + np.abs(gauge_SG) @ np.abs(gauge_SG).T
+    mixing_SS += np.diag(mixing_SS.any(axis=1))  # rows and columns of a part are the same states
     for key, own in _by_key(theory, left, slots).items():
-        for rows, _ in _joined(own, own, mixing_SS):
+        if not key.is_dominant:
+            continue
+        for rows, columns in _joined(own, own, mixing_SS):
+            if not columns:
+                yield from _massless(theory, slots, key, rows)
+                continue
             block_RR = matrix_SS[np.ix_(rows, rows)]
             free_RF = _physical(gauge_SG[rows], [slots[row].field for row in rows])
             squared_F, vector_FF = np.linalg.eigh(free_RF.T @ block_RR @ free_RF)
@@ -94,26 +99,33 @@ def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mod
                 yield Mode(key, mass, _shares(theory, slots, rows, vector_R))
 
 
+def _massless(theory: Theory, slots: Sequence[Slot], key: Key, rows: Sequence[int]) -> Iterator[Mode]:
+    for row in rows:
+        yield Mode(key, 0.0, {theory.fields[slots[row].field].name: 1.0})
+
+
 def _joined(rows: list[int], columns: list[int], matrix_SS: Array) -> Iterator[tuple[list[int], list[int]]]:
-    """The rows and columns of a block that entries connect: what does not mix is kept apart, however large."""
+    """The rows and columns of a block that entries connect: what does not mix is kept apart, however large. Rows of
+    zeros come together, without columns.
+    """
     filled_RC = matrix_SS[np.ix_(rows, columns)] != 0
-    same = rows == columns
-    left_rows, left_columns = set(range(len(rows))), set(range(len(columns)))
-    while left_rows or left_columns:
-        new_rows = {left_rows.pop()} if left_rows else set[int]()
-        new_columns = set[int]() if new_rows else {left_columns.pop()}
-        own_rows, own_columns = set[int](), set[int]()
-        while new_rows or new_columns:
-            if same:
-                new_rows |= new_columns
-                new_columns = set(new_rows)
-            own_rows |= new_rows
-            own_columns |= new_columns
-            reached_columns = {int(c) for r in new_rows for c in np.flatnonzero(filled_RC[r])}
-            reached_rows = {int(r) for c in new_columns for r in np.flatnonzero(filled_RC[:, c])}
-            new_rows, new_columns = reached_rows - own_rows, reached_columns - own_columns
-        left_rows -= own_rows
-        left_columns -= own_columns
+    row_E, column_E = (place.tolist() for place in filled_RC.nonzero())
+    by_row: dict[int, set[int]] = defaultdict(set)
+    by_column: dict[int, set[int]] = defaultdict(set)
+    for row, column in zip(row_E, column_E, strict=True):
+        by_row[row].add(column)
+        by_column[column].add(row)
+    if len(by_row) < len(rows):
+        yield [row for place, row in enumerate(rows) if place not in by_row], []
+    while by_row:
+        reached, own_rows, own_columns = {next(iter(by_row))}, set[int](), set[int]()
+        while reached:
+            own_rows |= reached
+            found = {column for row in reached for column in by_row[row]}
+            own_columns |= found
+            reached = {row for column in found for row in by_column[column]} - own_rows
+        for row in own_rows:
+            del by_row[row]
         yield [rows[i] for i in sorted(own_rows)], [columns[i] for i in sorted(own_columns)]
 
 

@@ -6,12 +6,11 @@ group acts on a multiplet that is left when all pairs that could take a mass of 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 from steelyard.domains.theories.anomalies import Anomaly, conditions
-from steelyard.domains.theories.invariance import structures
+from steelyard.domains.theories.canonical import chiral_content
 from steelyard.domains.theories.masses import Spectrum, State, spectrum
 from steelyard.domains.theories.theory import Charges, Theory
 
@@ -66,25 +65,6 @@ def succeeds(found: Findings, *, long: int, many: int) -> bool:
         and not found.idle
         and not found.light_exotics
     )
-
-
-def chiral_content(theory: Theory) -> dict[Charges, int]:
-    """The left-handed multiplets that are left, and how often, when all that could take a mass without breaking the
-    gauge group is struck out: R with R̄, a real R with itself, two of a pseudoreal R.
-    """
-    every: Counter[Charges] = Counter()
-    for field in theory.fermions:
-        every[field.left_handed] += field.generations
-    left: dict[Charges, int] = {}
-    for own, count in every.items():
-        if own.is_real:
-            pseudoreal = not structures(theory.gauge, (own, own), (0, 0), (1, 1))
-            net = count % 2 if pseudoreal else 0
-        else:
-            net = count - every[own.conjugate]
-        if net > 0:
-            left[own] = net
-    return left
 
 
 def groups_acting_on(theory: Theory, acts: Charges) -> list[str]:
