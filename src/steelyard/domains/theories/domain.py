@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from steelyard.domains.base import Split
+from steelyard.domains.base import Made, Split, Survey
 from steelyard.domains.theories.examples import random_theory
 from steelyard.domains.theories.grammar import TheoryGrammar
 from steelyard.domains.theories.limits import Limits, limits_of
 from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, catalogue
 from steelyard.domains.theories.reward import Judge, reward_of
+from steelyard.domains.theories.survey import survey
+from steelyard.domains.theories.text import read
+from steelyard.domains.theories.workshop import TheoryWorkshop
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.types import Task
 from steelyard.verification import FunctionVerifier
@@ -90,6 +93,14 @@ class Theories:
 
     def verifier(self) -> FunctionVerifier:
         return self.judge().verifier()
+
+    def workshop(self) -> TheoryWorkshop:
+        judge = self.judge()
+        return TheoryWorkshop(read, lambda text, spec: judge(Task("file", "", spec), text))
+
+    def survey(self, things: Sequence[Made], *, title: str = "") -> Survey:
+        """An atlas of what many samples come to."""
+        return survey(things, read, title=title)
 
     def automaton(self) -> TheoryGrammar | None:
         return self.grammar if self.constrained else None

@@ -18,17 +18,19 @@ from steelyard.domains.theories.look.spectrum import side_by_side
 from steelyard.domains.theories.look.words import gauge_text, number
 from steelyard.domains.theories.masses import spectrum
 from steelyard.domains.theories.theory import Theory
-from steelyard.errors import ConfigError, DataError
+from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Verdict
 
+PYRATE = re.compile(r"^Groups\s*:", re.MULTILINE)
+SARAH = re.compile(r"\bGauge\[\[1\]\]")
 PICTURES = ("svg", "html", "tex", "txt")
 EXPORTS = ("model", "m", "tex", "html", "txt")
-Judge = Callable[[Theory, Mapping[str, Any]], Verdict]
+Judge = Callable[[str, Mapping[str, Any]], Verdict]
 
 
 @dataclass(frozen=True)
 class TheoryWorkshop:
-    """``read`` knows the words of the domain; ``judge`` says what a reward would say of a theory made for a task."""
+    """``read`` knows the words of the domain; ``judge`` says what the reward says of such a text for a task's spec."""
 
     read: Callable[[str], Theory]
     judge: Judge | None = None
@@ -53,11 +55,9 @@ class TheoryWorkshop:
 
     def theory(self, text: str) -> Theory:
         """Of a text in any of the three forms."""
-        if re.search(r"^Groups\s*:", text, re.MULTILINE):
+        if PYRATE.search(text):
             return pyrate_reader.read(text)
-        if re.search(r"\bGauge\[\[1\]\]", text):
-            return sarah_reader.read(text)
-        return self.read(text)
+        return sarah_reader.read(text) if SARAH.search(text) else self.read(text)
 
     def look(
         self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
@@ -100,7 +100,7 @@ class TheoryWorkshop:
             return Report(("condition",), (), problems, ("the theory is not well formed",), good=False)
         found = sheet(theory)
         free = not any(row.total for row in found.anomalies)
-        judged = self._judged(theory, spec)
+        judged = self._judged(text, spec)
         return Report(
             ("condition", *found.fermions, "sum", ""),
             tuple(_rows(found)),
@@ -109,12 +109,17 @@ class TheoryWorkshop:
             good=free and all(success for _, success in judged),
         )
 
-    def _judged(self, theory: Theory, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
-        if self.judge is None:
+    def _judged(self, text: str, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
+        """What the reward says; it knows the words of the domain only."""
+        if self.judge is None or PYRATE.search(text) or SARAH.search(text):
             return []
-        verdict = self.judge(theory, spec or {})
+        try:
+            verdict = self.judge(text, spec or {})
+        except Invalid as error:
+            return [(f"rejected: {error}", False)]
         parts = " · ".join(f"{name} {value:.3g}" for name, value in verdict.parts.items())
-        return [(f"reward {verdict.reward:.4g}: {parts}", verdict.success)]
+        said = "success" if verdict.success else "no success"
+        return [(f"{said}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
     def _readable(self, thing: Made) -> Theory | None:
         try:

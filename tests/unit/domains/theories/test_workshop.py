@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -11,11 +12,13 @@ import pytest
 from steelyard.domains.base import Made
 from steelyard.domains.theories import pyrate, pyrate_reader, sarah
 from steelyard.domains.theories.canonical import canonical
+from steelyard.domains.theories.domain import Theories
 from steelyard.domains.theories.known import models, standard_model
 from steelyard.domains.theories.notation import left
+from steelyard.domains.theories.text import write
 from steelyard.domains.theories.theory import Theory
 from steelyard.domains.theories.workshop import EXPORTS, TheoryWorkshop
-from steelyard.errors import ConfigError, DataError
+from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Verdict
 
 
@@ -69,13 +72,34 @@ def test_a_report_says_which_condition_fails() -> None:
 
 
 def test_a_report_asks_the_judge() -> None:
-    def judge(theory: Theory, spec: Mapping[str, Any]) -> Verdict:
+    def judge(text: str, spec: Mapping[str, Any]) -> Verdict:
+        if spec.get("given") == "another":
+            raise Invalid("it does not begin so")
         return Verdict.scored(-1.0, success=bool(spec), parts={"length": -1.0})
 
     judged = TheoryWorkshop(read, judge)
-    assert judged.report("Standard Model").summary[-1] == "reward -1: length -1"
+    assert judged.report("Standard Model").summary[-1] == "no success: reward -1: length -1"
     assert not judged.report("Standard Model").good
     assert judged.report("Standard Model", {"given": ""}).good
+    assert judged.report("Standard Model", {"given": "another"}).summary[-1] == "rejected: it does not begin so"
+    assert judged.report(pyrate.write(standard_model())).good
+
+
+def test_the_domain_has_a_workshop_and_a_survey() -> None:
+    domain = Theories()
+    text = write(in_vocabulary(standard_model()))
+    report = domain.workshop().report(text, {"given": "GAUGE U(1) SU(2) SU(3)"})
+    assert report.good
+    assert report.summary[-1].startswith("success: reward")
+    assert "does not begin" in domain.workshop().report(text, {"given": "GAUGE SU(5)"}).summary[-1]
+    found = domain.survey([Made(text), Made(text + " nonsense")], title="two")
+    assert found.summary[0] == "1 distinct theories among 1 consistent ones (2 samples, 1 readable)"
+    assert found.rows[0].cells[-1] == "is Standard Model"
+
+
+def in_vocabulary(theory: Theory) -> Theory:
+    """With numbers that words can say."""
+    return replace(theory, vevs=tuple(replace(vev, value=200.0) for vev in theory.vevs))
 
 
 def test_what_is_no_theory() -> None:

@@ -1,0 +1,51 @@
+"""`steelyard report`: what many things come to, as a table and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steelyard.cli import main
+
+MODEL = (
+    "GAUGE U(1) SU(2) SU(3) SSB S1 2 1 +1/2 c2 2e2 MULTIPLETS F1 left 2 1 -1/2 x3 F2 right 1 1 -1 x3 "
+    "F3 left 2 3 +1/6 x3 F4 right 1 3 +2/3 x3 F5 right 1 3 -1/3 x3 INTERACTIONS"
+)
+
+
+@pytest.fixture
+def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    path = tmp_path / "things.txt"
+    path.write_text(f"{MODEL}\n{MODEL.replace('x3', 'x2')}\n{MODEL}\nGAUGE\n", encoding="utf-8")
+    return path
+
+
+def test_things_of_a_file(things: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "theories", str(things)]) == 0
+    said = capsys.readouterr().out
+    assert "2 distinct theories among 3 consistent ones (4 samples, 3 readable)" in said
+    assert "has the fields of Standard Model" in said
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2
+
+
+def test_the_page_goes_where_it_is_told_to(things: Path, tmp_path: Path) -> None:
+    assert main(["report", "theories", str(things), "--out", str(tmp_path / "a" / "page.html")]) == 0
+    assert (tmp_path / "a" / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["theories"], "theories is a domain: name files with its things"),
+        (["bricks", "things.txt"], "domain bricks has nothing to say of many things together"),
+        (["theory", "things.txt"], "did you mean theories?"),
+        (["theories", "none.txt"], "none.txt: no such file"),
+    ],
+)
+def test_mistakes(words: list[str], said: str, things: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *words]) != 0
+    assert said in capsys.readouterr().err
