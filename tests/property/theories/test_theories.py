@@ -20,11 +20,13 @@ from benchmarks.theory_cases import (
     scaled,
     states_of,
     vector_like_pair,
+    with_terms,
 )
 from steelyard.domains.theories.anomalies import conditions
 from steelyard.domains.theories.couplings import term_tensors
 from steelyard.domains.theories.groups import Representation, decompose, singlets
 from steelyard.domains.theories.invariance import invariants, term_structures
+from steelyard.domains.theories.mass_matrices import goldstones, scalar_matrix
 from steelyard.domains.theories.masses import spectrum
 from steelyard.domains.theories.notation import label_of
 from steelyard.domains.theories.theory import Charges, Field, Gauge, Leg, Special, Term, Theory, Vev
@@ -214,3 +216,17 @@ def test_spectra_lose_and_make_no_states(seed: int) -> None:
     weyl = {"dirac": 2, "majorana": 1, "weyl": 1}
     found = [state for state in spectrum(theory).states if state.kind == "fermion"]
     assert sum(state.count * state.dimension * weyl[state.nature] for state in found) == states_of(theory)
+
+
+@QUICK
+@given(seeds)
+def test_scalars_are_eaten_by_broken_generators_only(seed: int) -> None:
+    """Real scalars and independent directions that gauge transformations turn the vacuum into are all there is."""
+    rng = random.Random(seed)
+    made = with_terms(random_theory(rng), rng, tries=20)
+    made = replace(made, vevs=tuple(replace(vev, value=100.0) for vev in made.vevs))
+    slots = scalar_matrix(made)[0].slots
+    eaten = int(np.linalg.matrix_rank(goldstones(made, slots))) if made.vevs else 0
+    real = {"complex": 2, "real": 1}
+    found = [state for state in spectrum(made).states if state.kind == "scalar"]
+    assert sum(state.count * state.dimension * real[state.nature] for state in found) == len(slots) - eaten
