@@ -180,3 +180,28 @@ def test_scalars_that_mix_without_masses_of_their_own() -> None:
         (-20, 1, "complex"),
         (20, 1, "complex"),
     ]
+
+
+def test_which_term_gives_which_mass() -> None:
+    made = standard_model(
+        right("N", "0 1 1", 3), left("x", "1 1 1"), left("y", "-1 1 1"), terms=("N N: 1e5", "x y: 300")
+    )
+    assert {state.fields: state.terms for state in spectrum(made).states} == {
+        ("L",): (),
+        ("L", "e"): (2,),
+        ("Q", "u"): (3,),
+        ("Q", "d"): (4,),
+        ("H",): (1,),
+        ("N",): (5,),
+        ("x", "y"): (6,),
+    }
+    mixed = standard_model(left("x", "1 1 1"), left("y", "-1 1 1"), terms=("x y: 300", "L x H†: 0.1"))
+    charged = [state.terms for state in spectrum(mixed).states if abs(state.charge) == 1]
+    assert charged == [(2, 5, 6), (2,), (2, 5, 6)]
+
+
+def test_more_terms_than_an_integer_has_bits() -> None:
+    made = theory("X", (left("x", "1"), left("y", "-1")), terms=["x y: 1"] * 70)
+    (state,) = spectrum(made).states
+    assert state.mass == pytest.approx(70)
+    assert state.terms == tuple(range(70))

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from steelyard.domains.theories.theory import Field, Leg, Term, Theory
 from steelyard.domains.theories.vacuum import rotations, states, vacuum_of, vacuum_vector
 
 Array = NDArray[np.float64]
+MOST_BITS = 63
+"""Of an integer; more terms than that take Python's own."""
 NOISE = 1e-14
 """Masses (squared, of scalars) below this part of the largest that they mix with are 0: beneath it is rounding."""
 
@@ -37,10 +39,11 @@ class Slot(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """A mass matrix with the states it is written in."""
+    """A mass matrix with the states it is written in, and the terms that each entry comes from, a bit for each."""
 
     slots: list[Slot]
     matrix_SS: Array
+    origin_SS: NDArray[Any]
 
 
 def component_count(theory: Theory, field: Field) -> int:
@@ -66,36 +69,39 @@ def fermion_matrix(theory: Theory) -> Matrix:
             first[field.name] = len(slots)
             size = component_count(theory, field)
             slots += [Slot(number, i, field.kind == "right") for _ in range(field.generations) for i in range(size)]
-    matrix_SS = np.zeros((len(slots), len(slots)))
+    matrix_SS, origin_SS = _empty(theory, len(slots))
     values = vacuum(theory)
-    for term in theory.terms:
+    for number, term in enumerate(theory.terms):
         spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
         if len(spinors) == 2:
             for tensor in term_tensors(theory, term):
-                _add_fermions(theory, matrix_SS, first, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
-    return Matrix(slots, matrix_SS)
+                added = _fermion_block(theory, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
+                a, b = (first[term.legs[i].field] for i in spinors)
+                for own, rows, columns in ((added, a, b), (added.T, b, a)):
+                    at = slice(rows, rows + own.shape[0]), slice(columns, columns + own.shape[1])
+                    matrix_SS[at] += own
+                    origin_SS[at] |= np.where(own != 0, 1 << number, 0)
+    return Matrix(slots, matrix_SS, origin_SS)
 
 
-def _add_fermions(
-    theory: Theory, matrix_SS: Array, first: dict[str, int], term: Term, spinors: list[int], tensor: Tensor
-) -> None:
+def _empty(theory: Theory, size: int) -> tuple[Array, NDArray[Any]]:
+    """A matrix of zeros, and one of no origins."""
+    return np.zeros((size, size)), np.zeros((size, size), np.int64 if len(theory.terms) < MOST_BITS else object)
+
+
+def _fermion_block(theory: Theory, term: Term, spinors: list[int], tensor: Tensor) -> Array:
+    """What a term adds to M between its two fermions; half of it where they are the same, since it is added twice."""
     one, two = (term.legs[i] for i in spinors)
     fields = [theory.by_name[leg.field] for leg in (one, two)]
-    rows, columns = (component_count(theory, field) for field in fields)
-    mass_RC = np.zeros((rows, columns))
+    mass_RC = np.zeros([component_count(theory, field) for field in fields])
     np.add.at(mass_RC, tuple(tensor.index_NL[:, spinors].T), tensor.value_N * term.parameter)
-    if not mass_RC.any():
-        return
     flavour_GG = np.eye(fields[0].generations, fields[1].generations)
-    full = np.kron(flavour_GG, mass_RC)
-    if one == two:
-        antisymmetric_GG = np.triu(np.ones_like(flavour_GG), 1)
-        antisymmetric_GG -= antisymmetric_GG.T
-        full = np.kron(flavour_GG, mass_RC + mass_RC.T) + np.kron(antisymmetric_GG, mass_RC - mass_RC.T)
-        full /= 4
-    a, b = first[one.field], first[two.field]
-    matrix_SS[a : a + full.shape[0], b : b + full.shape[1]] += full
-    matrix_SS[b : b + full.shape[1], a : a + full.shape[0]] += full.T
+    if one != two:
+        return np.kron(flavour_GG, mass_RC).astype(np.float64)
+    antisymmetric_GG = np.triu(np.ones_like(flavour_GG), 1)
+    antisymmetric_GG -= antisymmetric_GG.T
+    full = np.kron(flavour_GG, mass_RC + mass_RC.T) + np.kron(antisymmetric_GG, mass_RC - mass_RC.T)
+    return (full / 4).astype(np.float64)
 
 
 def _at_vacuum(tensor: Tensor, legs: Sequence[Leg], free: Sequence[int], values: dict[str, Array]) -> Tensor:
@@ -121,8 +127,8 @@ def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
     half = len(slots)
     slots += [Slot(slot.field, slot.component, conjugate=True) for slot in slots]
     values = vacuum(theory)
-    second_SS, first_S = np.zeros((2 * half, 2 * half)), np.zeros(2 * half)
-    for term in theory.terms:
+    (second_SS, origin_SS), first_S = _empty(theory, 2 * half), np.zeros(2 * half)
+    for number, term in enumerate(theory.terms):
         if not _sets_vacuum(theory, term, values):
             for legs, tensor, parameter in _potential(theory, term):
                 place = [first[leg.field] + half * leg.conjugate for leg in legs]
@@ -133,6 +139,7 @@ def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
                     rest = _at_vacuum(tensor, legs, [p, q], values)
                     at = place[p] + rest.index_NL[:, p], place[q] + rest.index_NL[:, q]
                     np.add.at(second_SS, at, rest.value_N * parameter)
+                    origin_SS[at] |= 1 << number
     for name, value_D in values.items():
         own = np.arange(first[name], first[name] + len(value_D))
         squared = -(value_D @ first_S[own]) / (value_D @ value_D)
@@ -140,7 +147,7 @@ def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
         second_SS[own + half, own] += squared
         first_S[own] += squared * value_D
         first_S[own + half] += squared * value_D
-    return Matrix(slots, np.roll(second_SS, half, axis=0)), first_S[:half]
+    return Matrix(slots, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
 
 
 def _sets_vacuum(theory: Theory, term: Term, values: dict[str, Array]) -> bool:

@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import prod
+from operator import or_
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ class Multiplet(NamedTuple):
     mass: float
     count: int
     shares: dict[str, float]
+    origin: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class State:
     """What it is made of, the largest share first."""
     colour: int
     """The dimension under the unbroken SU(3), 1 if there is none."""
+    terms: tuple[int, ...] = ()
+    """The numbers of the terms that its mass comes from."""
     exotic: bool = False
     """Charged or coloured, and no fermion of the Standard Model: of these the lightest three of each sort."""
 
@@ -103,7 +107,8 @@ def _paired(found: Iterable[Multiplet], kind: Literal["fermion", "scalar"], *, c
     for own in every:
         conjugate = tuple(-q for q in own.charges), tuple(label[::-1] for label in own.labels)
         dimension = cached(3, own.labels[0]).dimension if colour else 1
-        state = State(kind, "weyl", own.charges, own.labels, own.mass, own.count, _names([own]), dimension)
+        terms = tuple(number for number in range(own.origin.bit_length()) if own.origin >> number & 1)
+        state = State(kind, "weyl", own.charges, own.labels, own.mass, own.count, _names([own]), dimension, terms)
         if conjugate == (own.charges, own.labels):
             yield replace(state, nature="real" if kind == "scalar" else "majorana" if own.mass else "weyl")
             continue
@@ -183,8 +188,9 @@ def _multiplets(modes: Iterable[Mode]) -> Iterator[Multiplet]:
             for mode in cluster:
                 for name, part in mode.shares.items():
                     shares[name] += part / len(cluster)
+            origin = reduce(or_, (mode.origin for mode in cluster))
             for labels, count in _peeled(Counter(mode.key.weights for mode in cluster)).items():
-                yield Multiplet(charges, labels, mass, count, shares)
+                yield Multiplet(charges, labels, mass, count, shares, origin)
 
 
 def _clusters(modes: list[Mode]) -> Iterator[list[Mode]]:

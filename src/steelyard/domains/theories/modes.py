@@ -57,11 +57,13 @@ class Mode(NamedTuple):
     key: Key
     mass: float
     shares: dict[str, float]
+    origin: int = 0
+    """The terms that the mass comes from, a bit for each."""
 
 
 def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
     """Left-handed states of dominant weight."""
-    slots, matrix_SS = fermion_matrix(theory)
+    slots, matrix_SS, origin_SS = fermion_matrix(theory)
     groups = _by_key(theory, left, slots)
     for key, own in groups.items():
         if not key.is_dominant:
@@ -70,16 +72,18 @@ def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
             if not columns:
                 yield from _massless(theory, slots, key, rows)
                 continue
-            u_RR, mass_K, _ = np.linalg.svd(matrix_SS[np.ix_(rows, columns)])
+            at = np.ix_(rows, columns)
+            u_RR, mass_K, _ = np.linalg.svd(matrix_SS[at])
+            origin = int(np.bitwise_or.reduce(origin_SS[at], axis=None))
             mass_K[mass_K < NOISE * mass_K.max()] = 0.0
             masses = [*mass_K.tolist(), *[0.0] * len(rows)]
             for i in range(len(rows)):
-                yield Mode(key, masses[i], _shares(theory, slots, rows, u_RR[:, i]))
+                yield Mode(key, masses[i], _shares(theory, slots, rows, u_RR[:, i]), origin if masses[i] else 0)
 
 
 def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mode]:
     """Scalars and their conjugates of dominant weight, without Goldstone modes."""
-    slots, matrix_SS = matrix
+    slots, matrix_SS, origin_SS = matrix
     gauge_SG = goldstones(theory, slots) if theory.vevs else np.zeros((len(slots), 0))
     mixing_SS = np.abs(matrix_SS) + np.abs(gauge_SG) @ np.abs(gauge_SG).T
     mixing_SS += np.diag(mixing_SS.any(axis=1))  # rows and columns of a part are the same states
@@ -90,13 +94,15 @@ def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mod
             if not columns:
                 yield from _massless(theory, slots, key, rows)
                 continue
-            block_RR = matrix_SS[np.ix_(rows, rows)]
+            at = np.ix_(rows, rows)
+            block_RR = matrix_SS[at]
+            origin = int(np.bitwise_or.reduce(origin_SS[at], axis=None))
             free_RF = _physical(gauge_SG[rows], [slots[row].field for row in rows])
             squared_F, vector_FF = np.linalg.eigh(free_RF.T @ block_RR @ free_RF)
             noise = NOISE * np.abs(block_RR).max(initial=0.0)
             for squared, vector_R in zip(squared_F.tolist(), (free_RF @ vector_FF).T, strict=True):
                 mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
-                yield Mode(key, mass, _shares(theory, slots, rows, vector_R))
+                yield Mode(key, mass, _shares(theory, slots, rows, vector_R), origin if mass else 0)
 
 
 def _massless(theory: Theory, slots: Sequence[Slot], key: Key, rows: Sequence[int]) -> Iterator[Mode]:

@@ -53,12 +53,12 @@ Y³          −3/4  3  1/12  −8/3  1/3  0    ✓
 Witten L    3     ·  9     ·     ·    0    ✓
 
 Spectrum
-mass                     Q     colour  times  of
+mass                      Q     colour  times  of   by
 0          Weyl fermion   0     1       3      L
-1.739 GeV  Dirac fermion  −1    1       3      L e
-3.479 GeV  Dirac fermion  −1/3  3       3      Q d
-110 GeV    real scalar    0     1       1      H
-173.9 GeV  Dirac fermion  2/3   3       3      Q u
+1.739 GeV  Dirac fermion  −1    1       3      L e  y₁
+3.479 GeV  Dirac fermion  −1/3  3       3      Q d  y₃
+110 GeV    real scalar    0     1       1      H    λ
+173.9 GeV  Dirac fermion  2/3   3       3      Q u  y₂
 
 free of anomalies
 """

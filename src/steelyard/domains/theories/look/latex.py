@@ -99,11 +99,12 @@ def states(found: Sheet) -> str:
             " ".join(f"${words.representation_latex(irrep)}$" for irrep in representation_names(state)),
             str(state.count),
             " ".join(f"${words.name_latex(name)}$" for name in state.fields),
+            " ".join(f"${words.coupling_latex(found.terms[number])}$" for number in state.terms),
             "exotic" if state.exotic else "",
         ]
         for state in found.spectrum.states
     ]
-    return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "times", "of", ""], rows)
+    return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "times", "of", "by", ""], rows)
 
 
 def escaped(text: str) -> str:

@@ -84,11 +84,12 @@ def state_rows(found: Sheet) -> list[list[str]]:
             *(irrep.name for irrep in representation_names(state)),
             str(state.count),
             " ".join(state.fields),
+            " ".join(words.coupling_text(found.terms[number]) for number in state.terms),
             "exotic" if state.exotic else "",
         ]
         for state in found.spectrum.states
     ]
-    return [["mass", "", "Q", *groups, "times", "of", ""], *rows]
+    return [["mass", "", "Q", *groups, "times", "of", "by", ""], *rows]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
