@@ -80,7 +80,7 @@ def fermion_matrix(theory: Theory) -> Matrix:
                 for own, rows, columns in ((added, a, b), (added.T, b, a)):
                     at = slice(rows, rows + own.shape[0]), slice(columns, columns + own.shape[1])
                     matrix_SS[at] += own
-                    origin_SS[at] |= np.where(own != 0, 1 << number, 0)
+                    origin_SS[at] |= (own != 0).astype(origin_SS.dtype) * (1 << number)
     return Matrix(slots, matrix_SS, origin_SS)
 
 
