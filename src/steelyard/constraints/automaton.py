@@ -275,13 +275,15 @@ class AutomatonWalk(Generic[State]):
     constraint: AutomatonConstraint[State]
     state: State
     ended: bool = False
+    _found: tuple[int, Choices] | None = None
+    """What was found for this state and how many tokens were left then."""
 
     def allowed(self, left: int) -> Bits:
-        if self.ended:
-            return self.constraint.empty
-        return self.constraint.choices(self.state, left).within(left)
+        return self.constraint.empty if self.ended else self._choices(left).within(left)
 
     def forced(self, left: int) -> list[int]:
+        if self.ended or self._choices(left).forced(left) is None:
+            return []
         run: list[int] = []
         ahead = self.copy()
         while not ahead.ended and len(run) < left:
@@ -308,7 +310,12 @@ class AutomatonWalk(Generic[State]):
                 f"{constraint.name}: {constraint.describe(token)} is not allowed in state {self.state!r}; "
                 "take one of allowed(left)"
             )
-        self.state = state
+        self.state, self._found = state, None
+
+    def _choices(self, left: int) -> Choices:
+        if self._found is None or self._found[0] != left:
+            self._found = left, self.constraint.choices(self.state, left)
+        return self._found[1]
 
     def may_end(self) -> bool:
         return not self.ended and self.constraint.automaton.may_end(self.state)

@@ -6,6 +6,8 @@ of what is missing from it (2 bytes a token up to 65,536 tokens, else 4). Equal 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +30,7 @@ class TrailWriter:
         return self._index.setdefault(bits.tobytes(), len(self._index))
 
     def table(self) -> SupportTable:
-        parts = [_stored(np.frombuffer(bits, np.uint8), self.vocabulary) for bits in self._index]
+        parts = [_stored(bits, self.vocabulary) for bits in self._index]
         start = np.concatenate([[0], np.cumsum([len(data) for _, data in parts])]).astype(np.int64)
         data = np.concatenate([data for _, data in parts]) if parts else np.zeros(0, np.uint8)
         return SupportTable(self.vocabulary, np.asarray([form for form, _ in parts], np.uint8), start, data)
@@ -82,7 +84,10 @@ def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bit
     return found
 
 
-def _stored(bits: Bits, vocabulary: int) -> tuple[int, NDArray[np.uint8]]:
+@lru_cache(maxsize=4096)
+def _stored(packed: bytes, vocabulary: int) -> tuple[int, NDArray[np.uint8]]:
+    """The smallest form of a set. The same sets come again in many samples."""
+    bits = np.frombuffer(packed, np.uint8)
     present = unpack(bits, vocabulary)
     chosen, integers = int(present.sum()), _integers(vocabulary)
     if min(chosen, vocabulary - chosen) * integers().itemsize >= len(bits):

@@ -28,6 +28,10 @@ from steelyard.types import Sample, SampleKey
 COMPACT_BELOW = 0.875
 """Rows are moved together once fewer than this share of them is still being written."""
 
+RUNS_PAY_ABOVE = 1.5
+"""Rows that are level stay so, at the price of single steps for some, unless more tokens than this are pending in the
+mean: rows that are not need masks of their own from then on, which slows every step."""
+
 RUNS_WITH = ("sdpa", "eager")
 """Attention kernels that take a mask of our own, which several tokens a row at different places need."""
 
@@ -132,7 +136,7 @@ class _Wave:
         """Run the next tokens of every row: one each, or all that are pending. The hidden state after the last."""
         going = [place for place, row in enumerate(self.rows) if not row.finished]
         count_B = np.zeros(len(self.rows), np.int64)
-        count_B[going] = [len(self.rows[place].pending) if self.runs else 1 for place in going]
+        count_B[going] = self._how_many(going)
         width = int(count_B.max())
         token_BT = np.full((len(self.rows), width), self.policy.pad_id)
         for place in going:
@@ -149,6 +153,16 @@ class _Wave:
             self.columns.filled = self.filled = self.columns.end
         last_B = torch.from_numpy(np.maximum(count_B - 1, 0)).to(hidden_BTD.device)
         return hidden_BTD[torch.arange(len(last_B), device=last_B.device), last_B]
+
+    def _how_many(self, going: list[int]) -> list[int]:
+        """How many of its pending tokens each row is fed."""
+        pending = [len(self.rows[place].pending) for place in going]
+        if not self.runs:
+            return [1] * len(going)
+        level = len(set(self.end_B[going].tolist())) == 1
+        if level and sum(pending) <= RUNS_PAY_ABOVE * len(pending):
+            return [min(pending)] * len(going)
+        return pending
 
     def _forward(self, token_BT: np.ndarray, column_BT: np.ndarray, mask: Tensor | None) -> Tensor:
         device = self.policy.device

@@ -87,13 +87,19 @@ def test_sampler_and_learner_agree(policy: CausalPolicy, rule: CutRule) -> None:
 def test_runs_and_single_steps_write_the_same(
     policy: CausalPolicy, rule: CutRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forced tokens fed together with the one before them, or one at a time, as some caches need it."""
+    """Forced tokens fed together with the one before them, or only as far as all rows have some, or one at a time, as
+    some caches need it.
+    """
+    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 1.0)
     together = drawn(policy, rule)
+    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 99.0)
+    level = drawn(policy, rule)
     monkeypatch.setattr(local, "RUNS_WITH", ())
     one_by_one = drawn(policy, rule)
-    for a, b in zip(together, one_by_one, strict=True):
-        assert a.token_ids.tolist() == b.token_ids.tolist()
-        assert np.abs(a.decisions.logp_N - b.decisions.logp_N).max(initial=0) < 1e-5
+    for a, b, c in zip(together, level, one_by_one, strict=True):
+        assert a.token_ids.tolist() == b.token_ids.tolist() == c.token_ids.tolist()
+        assert np.abs(a.decisions.logp_N - c.decisions.logp_N).max(initial=0) < 1e-5
+        assert np.abs(b.decisions.logp_N - c.decisions.logp_N).max(initial=0) < 1e-5
 
 
 def test_forced_tokens_take_no_pass_of_their_own(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +112,16 @@ def test_forced_tokens_take_no_pass_of_their_own(policy: CausalPolicy, monkeypat
         return forward(self, token_BT, *rest)
 
     monkeypatch.setattr(local._Wave, "_forward", counting)
+    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 1.0)
     samples = drawn(policy)
     assert len(passes) <= max(len(sample.decisions) for sample in samples)
     assert max(passes) > 1
+
+
+def test_rows_stay_level_where_runs_are_few(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 99.0)
+    monkeypatch.setattr(local._Wave, "_own_mask", None)
+    assert drawn(policy)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from steelyard.constraints.automaton import Automaton
+from steelyard.constraints.automaton import Automaton, Memo
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.limits import Limits
 from steelyard.domains.theories.pieces import Content, Given, Saying, State, slots
@@ -63,7 +63,12 @@ class TheoryGrammar(Automaton[State]):
         return self.wording.vocabulary
 
     def start(self, task: Task) -> State:
-        return self._start(str(task.spec.get("given") or GAUGE), str(task.spec.get("terms") or ""))
+        given = str(task.spec.get("given") or GAUGE), str(task.spec.get("terms") or "")
+        return self._starts.get(given, lambda given: self._start(*given))
+
+    @cached_property
+    def _starts(self) -> Memo[tuple[str, str], State]:
+        return Memo(1024)
 
     def moves(self, state: State) -> Mapping[str, State]:
         return Ways(self, state)
@@ -75,7 +80,7 @@ class TheoryGrammar(Automaton[State]):
         """Finish the piece, then the blocks that are left with nothing in them but what has to come."""
         if isinstance(state, Given):
             return len(state.words) + self.shortest_end(state.then)
-        content, block, said, _, lacks_fermion, owed = state
+        content, block, said, _, lacks_fermion, owed, _ = state
         if block == INTERACTIONS:
             return len(owed) or (LEGS[said[0]] + 2 - len(said) if said else 0)
         end = INTERACTIONS_AND_BEFORE[block] + len(owed)
@@ -90,9 +95,14 @@ class TheoryGrammar(Automaton[State]):
 
     def view(self, state: State) -> Hashable:
         """The block, where in its piece a text is, and what that leaves room for."""
-        if isinstance(state, Given):
-            return state.words[0], self.shortest_end(state)
-        content, block, said, _, lacks_fermion, owed = state
+        return state.view if isinstance(state, Saying) else (state.words[0], self.shortest_end(state))
+
+    def _seen(self, state: Saying) -> Saying:
+        """A state with its view, which is made once."""
+        return state._replace(view=self._view(state))
+
+    def _view(self, state: Saying) -> tuple[Hashable, ...]:
+        content, block, said, _, lacks_fermion, owed, _ = state
         if block == INTERACTIONS:
             return INTERACTIONS, said[:1], len(said), len(owed), self._interactions(state)
         rest = (len(content.factors), lacks_fermion, len(owed))
@@ -108,11 +118,11 @@ class TheoryGrammar(Automaton[State]):
         if isinstance(state, Given):
             return state.words[:1]
         if state.block == INTERACTIONS:
-            return self._interactions(state)
-        view = self.view(state)
-        found = self._known.get(view)
+            *_, words = state.view
+            return words
+        found = self._known.get(state.view)
         if found is None:
-            found = self._known[view] = tuple(self._words(state))
+            found = self._known[state.view] = tuple(self._words(state))
         return found
 
     @cached_property
@@ -203,7 +213,7 @@ class TheoryGrammar(Automaton[State]):
         """Where a word leads that may come."""
         if isinstance(state, Given):
             return Given(state.words[1:], state.then) if len(state.words) > 1 else state.then
-        return self._after(state, word)
+        return self._seen(self._after(state, word))
 
     def _after(self, state: Saying, word: str) -> Saying:
         content, block, said = state.content, state.block, (*state.said, word)
@@ -237,7 +247,7 @@ class TheoryGrammar(Automaton[State]):
 
     def _start(self, given: str, terms: str) -> State:
         words = tuple(given.split())
-        state = Saying(block=GAUGE)
+        state = self._seen(Saying(block=GAUGE))
         if words[:1] != (GAUGE,):
             raise ConstraintError(f"a theory begins with {GAUGE!r}, but what is given with {given[:40]!r}")
         state = self._followed(state, words[1:])
@@ -246,15 +256,15 @@ class TheoryGrammar(Automaton[State]):
                 f"what is given, {given[-40:]!r} at its end, must leave off between two pieces, before "
                 f"{INTERACTIONS}, with room for a fermion"
             )
-        if self._followed(state._replace(block=INTERACTIONS), terms.split()).said:
+        if self._followed(self._seen(state._replace(block=INTERACTIONS)), terms.split()).said:
             raise ConstraintError(f"the terms that are given leave off within one: {terms[-40:]!r}")
-        return Given(words, state._replace(lacks_fermion=True, owed=tuple(terms.split())))
+        return Given(words, self._seen(state._replace(lacks_fermion=True, owed=tuple(terms.split()))))
 
     def _followed(self, state: Saying, words: tuple[str, ...] | list[str]) -> Saying:
         for word in words:
             if word not in self.words(state):
                 raise ConstraintError(f"what is given has {word!r}, where one of {self.words(state)[:9]} may come")
-            state = self._after(state, word)
+            state = self._seen(self._after(state, word))
         return state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -45,6 +46,8 @@ class Saying(NamedTuple):
     """Whether a fermion has still to come."""
     owed: tuple[str, ...] = ()
     """The words of terms that come first among the interactions."""
+    view: tuple[Hashable, ...] = ()
+    """What decides which words may come; see :meth:`TheoryGrammar.view`."""
 
 
 class Given(NamedTuple):

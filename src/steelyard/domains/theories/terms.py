@@ -107,7 +107,7 @@ class _Sums:
         self.n_ality_LA = np.asarray(
             [[_n_ality(n, label) for n, label in zip(sizes, leg.labels, strict=True)] for leg in legs], np.int64
         ).reshape(len(legs), len(sizes))
-        self.charge_LU = np.asarray([leg.sixths for leg in legs], np.int64).reshape(len(legs), -1)
+        self.charge_LU = np.asarray([leg.sixths for leg in legs], np.int64).reshape(len(legs), -1 if legs else 0)
 
     def __call__(self, combination_Ck: Combinations) -> Iterator[list[int]]:
         if not combination_Ck.size:
