@@ -1,0 +1,249 @@
+"""From random theories, of which few succeed, a policy comes to write consistent ones for gauge groups never seen.
+
+A success has no anomaly, a chiral multiplet under each gauge group, no light charged exotic, and is within length.
+Training is watched on the validation groups and stops when its time is over; the held-out groups are looked at before
+and after. What counts beside success is how many of a thousand samples are successes that really differ, with and
+without vector-like pairs. A second run extends the Standard Model.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.bricks_learn import UNATTENDED
+from benchmarks.result import Cell, Figure, Result
+from steelyard.domains.theories.atlas import distinct
+from steelyard.domains.theories.canonical import canonical
+from steelyard.domains.theories.text import read
+from steelyard.domains.theories.theory import Theory
+from steelyard.training.evaluation import Evaluation
+from steelyard.types import Group
+
+SEEDS = (0, 1, 2)
+MINUTES = 60.0
+EXTENSION_MINUTES = 30.0
+ENOUGH = 0.9
+"""Success on validation groups at which training may stop, if enough of it is distinct."""
+VARIED = 0.45
+LOOK_EVERY = 20
+SAMPLES = 1000
+"""Of the held-out groups together, at the end."""
+WATCHED = 16
+"""Samples of each validation group."""
+BEGIN, REACH, DISTINCT, EXTENSIONS, SHOWN = 0.05, 0.8, 300, 100, 10
+EXTENDING: dict[str, Any] = {
+    "domain.options.kinds": ["model"],
+    "domain.options.limits.multiplets": 11,
+    "domain.options.limits.terms": 9,
+    "domain.options.longest_example": 110,
+    "model.scratch.max_length": 160,
+    "sampling.max_new_tokens": 130,
+    "sampling.tasks_per_step": 4,
+}
+"""What the Standard Model needs beyond the recipe."""
+Tell = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """One run: what was found before and after, and the way between."""
+
+    seed: int
+    before: Evaluation
+    after: Evaluation
+    curve: list[dict[str, Cell]]
+    warm_minutes: float
+
+    @property
+    def different(self) -> tuple[int, int]:
+        """Distinct successes among the samples at the end, and without their vector-like pairs."""
+        found = successes(self.after.groups)
+        return distinct(found), distinct(found, vector_like=False)
+
+    @property
+    def samples(self) -> int:
+        return sum(len(group.samples) for group in self.after.groups)
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: few and small gauge groups, a short warm start, a few steps; the held-out reward has to have risen."""
+    if quick:
+        return _quick(progress)
+    task = progress.add_task("theories-learn", total=len(SEEDS) * MINUTES + EXTENSION_MINUTES)
+    runs: list[Learnt] = []
+    for seed in SEEDS:
+        with tempfile.TemporaryDirectory() as scratch:
+            tell = _teller(progress, task, SEEDS.index(seed) * MINUTES, f"seed {seed}")
+            runs.append(learn(seed, scratch, {}, MINUTES, tell))
+        progress.console.print(summary(runs[-1]))
+    with tempfile.TemporaryDirectory() as scratch:
+        tell = _teller(progress, task, len(SEEDS) * MINUTES, "extensions")
+        extended = learn(0, scratch, EXTENDING, EXTENSION_MINUTES, tell)
+    rows = [row for run in (*runs, extended) for row in run.curve]
+    return Result("theories-learn", figures(runs, extended), rows, note(runs, extended))
+
+
+def learn(
+    seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Tell, *, samples: int = SAMPLES
+) -> Learnt:
+    """Warm start, then training until the minutes are over or validation is good and varied enough."""
+    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
+
+    config = configured(seed, scratch, overrides)
+    tell(0.0, "warm start")
+    began = time.perf_counter()
+    started = begun(config)
+    warm_minutes = (time.perf_counter() - began) / 60
+    trainer = build_trainer(started)
+    validation, held_out = (tasks_of_split(config, split) for split in ("validation", "held_out"))
+    parts = (config, trainer.sampler, trainer.pool)
+    judged = build_evaluator(*parts, held_out, samples=-(-samples // len(held_out)))
+    watched = build_evaluator(*parts, validation, samples=max(WATCHED, -(-128 // len(validation))))
+    try:
+        before = judged.run()
+        curve = list(train(trainer, watched, seed, minutes, tell))
+        return Learnt(seed, before, judged.run(), curve, warm_minutes)
+    finally:
+        trainer.pool.close()
+
+
+def train(trainer: Any, watched: Any, seed: int, minutes: float, tell: Tell) -> Iterator[dict[str, Cell]]:
+    """Validation success, distinctness and entropy over time; looking at them is not counted as training."""
+    spent, entropy, found = 0.0, float("nan"), watched.run()
+    yield point(seed, trainer.step, spent, entropy, found)
+    while spent < 60 * minutes and not good_enough(found):
+        for _ in range(LOOK_EVERY):
+            began = time.perf_counter()
+            entropy = float(trainer.train_step().get("entropy/mean", float("nan")))
+            spent += time.perf_counter() - began
+            tell(spent / 60, f"step {trainer.step}, validation success {found.success.mean:.2f}")
+            if spent >= 60 * minutes:
+                break
+        found = watched.run()
+        yield point(seed, trainer.step, spent, entropy, found)
+
+
+def good_enough(found: Evaluation) -> bool:
+    return found.success.mean >= ENOUGH and share_distinct(found) >= VARIED
+
+
+def share_distinct(found: Evaluation) -> float:
+    """Distinct successes over all samples."""
+    return distinct(successes(found.groups)) / sum(len(group.samples) for group in found.groups)
+
+
+def point(seed: int, step: int, seconds: float, entropy: float, found: Evaluation) -> dict[str, Cell]:
+    return {
+        "seed": seed,
+        "step": step,
+        "minutes": seconds / 60,
+        "validation success": found.success.mean,
+        "distinct successes": share_distinct(found),
+        "entropy": entropy,
+        "reward": found.reward.mean,
+    }
+
+
+def configured(seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
+    """The shipped recipe, without what the benchmark does itself."""
+    from steelyard import config as configs
+
+    own = {"run.folder": scratch, "run.seed": seed, "domain.options.seed": seed}
+    return configs.load("theories", {**UNATTENDED, **own, **overrides})
+
+
+def successes(groups: Sequence[Group]) -> list[Theory]:
+    return [
+        read(sample.text)
+        for group in groups
+        for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+        if verdict.success
+    ]
+
+
+def figures(runs: Sequence[Learnt], extended: Learnt) -> tuple[Figure, ...]:
+    begins = [run.before.success.mean for run in runs]
+    ends = [run.after.success.mean for run in runs]
+    different = [run.different[0] * SAMPLES / run.samples for run in runs]
+    return (
+        Figure("held-out success before", max(begins), "<=", BEGIN, spread=max(begins) - min(begins)),
+        Figure("held-out success", min(ends), ">=", REACH, spread=max(ends) - min(ends)),
+        Figure(
+            "distinct successes in 1,000 samples",
+            min(different),
+            ">=",
+            DISTINCT,
+            spread=max(different) - min(different),
+        ),
+        Figure("distinct extensions of the Standard Model", float(extended.different[0]), ">=", EXTENSIONS),
+    )
+
+
+def summary(run: Learnt) -> str:
+    """A line of a run, with 95% intervals over gauge groups."""
+    before, after = (
+        f"{e.success.mean:.3f} ({e.success.low:.3f}–{e.success.high:.3f})" for e in (run.before, run.after)
+    )
+    whole, chiral = run.different
+    return (
+        f"seed {run.seed}: {before} to {after} after {float(run.curve[-1]['minutes']):.1f} minutes and "
+        f"{run.curve[-1]['step']} steps (warm start {run.warm_minutes:.1f}); of {run.samples} samples {whole} distinct "
+        f"successes, {chiral} without vector-like pairs"
+    )
+
+
+def note(runs: Sequence[Learnt], extended: Learnt) -> str:
+    lines = [summary(run) for run in runs]
+    shown = "; ".join(shortest_texts(extended.after.groups, SHOWN))
+    return (
+        f"Held-out success before and after: {'. '.join(lines)}. Extensions of the Standard Model: "
+        f"{summary(extended)}. The shortest: {shown}."
+    )
+
+
+def shortest_texts(groups: Sequence[Group], count: int) -> list[str]:
+    """The shortest successes that really differ."""
+    texts = sorted(
+        {
+            sample.text
+            for group in groups
+            for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+            if verdict.success
+        },
+        key=lambda text: (len(text.split()), text),
+    )
+    kept = {canonical(read(text)): text for text in reversed(texts)}
+    return sorted(kept.values(), key=lambda text: (len(text.split()), text))[:count]
+
+
+def _teller(progress: Progress, task: Any, done: float, name: str) -> Tell:
+    def tell(minutes: float, text: str) -> None:
+        progress.update(task, completed=done + min(minutes, MINUTES), description=f"{name}: {text}")
+
+    return tell
+
+
+def _quick(progress: Progress) -> Result:
+    small = {
+        "warmstart.examples": 2560,
+        "warmstart.batch": 32,
+        "model.scratch.width": 64,
+        "sampling.tasks_per_step": 4,
+        "domain.options.limits.groups": 2,
+        "domain.options.limits.largest": 3,
+        "domain.options.limits.multiplets": 5,
+        "domain.options.longest_example": 50,
+        "sampling.max_new_tokens": 60,
+    }
+    task = progress.add_task("theories-learn", total=1)
+    with tempfile.TemporaryDirectory() as scratch:
+        run = learn(0, scratch, small, 0.4, lambda _, text: progress.update(task, description=text), samples=128)
+    progress.advance(task)
+    gain = run.after.reward.mean - run.before.reward.mean
+    return Result("theories-learn", (Figure("gain of held-out reward", gain, ">=", 0.05),), run.curve, summary(run))
