@@ -205,3 +205,11 @@ def test_more_terms_than_an_integer_has_bits() -> None:
     (state,) = spectrum(made).states
     assert state.mass == pytest.approx(70)
     assert state.terms == tuple(range(70))
+
+
+def test_colour_comes_first_whatever_is_written_first() -> None:
+    made = theory("g:4 X c:3", (left("a", "4 1 1"), left("q", "1 1 3"), left("b", "1 0 8")))
+    found = rows(made)
+    assert [len(block.indices) for block in unbroken(made).blocks] == [3, 4]
+    assert (found["a",].colour, found["q",].colour, found["b",].colour) == (1, 3, 8)
+    assert (found["a",].exotic, found["b",].exotic) == (True, True)

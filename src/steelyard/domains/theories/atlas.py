@@ -128,7 +128,5 @@ def _known(relation: Kinship) -> dict[Canonical, str]:
     which = dict(LEVELS)[relation]
     found: dict[Canonical, str] = {}
     for name, model in models().items():
-        form = canonical(model, **which)
-        if form.fermions:
-            found.setdefault(form, name)
+        found.setdefault(canonical(model, **which), name)
     return found
