@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -183,14 +183,18 @@ def _multiplets(modes: Iterable[Mode]) -> Iterator[Multiplet]:
         by_charge[key.charges] += own
     for charges, own in by_charge.items():
         for cluster in _clusters(sorted(own, key=lambda mode: mode.mass)):
-            mass = cluster[-1].mass
-            shares: dict[str, float] = defaultdict(float)
-            for mode in cluster:
-                for name, part in mode.shares.items():
-                    shares[name] += part / len(cluster)
-            origin = reduce(or_, (mode.origin for mode in cluster))
             for labels, count in _peeled(Counter(mode.key.weights for mode in cluster)).items():
-                yield Multiplet(charges, labels, mass, count, shares, origin)
+                top = [mode for mode in cluster if mode.key.weights == labels]
+                origin = reduce(or_, (mode.origin for mode in top))
+                yield Multiplet(charges, labels, cluster[-1].mass, count, _mean_shares(top), origin)
+
+
+def _mean_shares(modes: Sequence[Mode]) -> dict[str, float]:
+    shares: dict[str, float] = defaultdict(float)
+    for mode in modes:
+        for name, part in mode.shares.items():
+            shares[name] += part / len(modes)
+    return shares
 
 
 def _clusters(modes: list[Mode]) -> Iterator[list[Mode]]:
