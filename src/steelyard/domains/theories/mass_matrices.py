@@ -73,7 +73,7 @@ def fermion_matrix(theory: Theory) -> Matrix:
     values = vacuum(theory)
     for number, term in enumerate(theory.terms):
         spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
-        if len(spinors) == 2:
+        if len(spinors) == 2 and _in_vacuum(term, values) >= len(term.legs) - 2:
             for tensor in term_tensors(theory, term):
                 added = _fermion_block(theory, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
                 a, b = (first[term.legs[i].field] for i in spinors)
@@ -129,7 +129,7 @@ def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
     values = vacuum(theory)
     (second_SS, origin_SS), first_S = _empty(theory, 2 * half), np.zeros(2 * half)
     for number, term in enumerate(theory.terms):
-        if not _sets_vacuum(theory, term, values):
+        if not _sets_vacuum(theory, term, values) and _in_vacuum(term, values) >= len(term.legs) - 2:
             for legs, tensor, parameter in _potential(theory, term):
                 place = [first[leg.field] + half * leg.conjugate for leg in legs]
                 for p in range(len(legs)):
@@ -148,6 +148,11 @@ def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
         first_S[own] += squared * value_D
         first_S[own + half] += squared * value_D
     return Matrix(slots, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
+
+
+def _in_vacuum(term: Term, values: dict[str, Array]) -> int:
+    """How many legs may stand for a vacuum expectation value: all but two must, for a term to give masses."""
+    return sum(leg.field in values for leg in term.legs)
 
 
 def _sets_vacuum(theory: Theory, term: Term, values: dict[str, Array]) -> bool:
