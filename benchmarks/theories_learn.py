@@ -120,7 +120,7 @@ def train(trainer: Any, watched: Any, seed: int, minutes: float, tell: Tell) -> 
     while spent < 60 * minutes and not good_enough(found):
         for _ in range(LOOK_EVERY):
             began = time.perf_counter()
-            entropy = float(trainer.train_step().get("entropy/mean", float("nan")))
+            entropy = float(trainer.train_step().get("entropy", float("nan")))
             spent += time.perf_counter() - began
             tell(spent / 60, f"step {trainer.step}, validation success {found.success.mean:.2f}")
             if spent >= 60 * minutes:

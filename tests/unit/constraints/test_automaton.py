@@ -288,3 +288,44 @@ def test_a_constraint_survives_pickling() -> None:
     constraint = fork()
     assert set(samples(constraint, 4)) == {(D,), (A, B, C)}
     assert set(samples(pickle.loads(pickle.dumps(constraint)), 4)) == {(D,), (A, B, C)}
+
+
+class Counted(Automaton[tuple[int, int]]):
+    """So many letters; how many moves were asked for, and a part of the state on which nothing depends."""
+
+    stretch = 0
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def start(self, task: Task) -> tuple[int, int]:
+        return 3, 0
+
+    def moves(self, state: tuple[int, int]) -> Mapping[str, tuple[int, int]]:
+        self.asked += 1
+        left, seen = state
+        return {"a": (left - 1, 2 * seen), "b": (left - 1, 2 * seen + 1)} if left else {}
+
+    def may_end(self, state: tuple[int, int]) -> bool:
+        return not state[0]
+
+    def shortest_end(self, state: tuple[int, int]) -> int:
+        return state[0]
+
+
+class Viewed(Counted):
+    def view(self, state: tuple[int, int]) -> int:
+        return state[0]
+
+
+def test_states_of_one_view_share_their_sets() -> None:
+    plain, viewed = (WordConstraint(kind(), ("<end>", "a", "b"), 0) for kind in (Counted, Viewed))
+    found = [list(samples(constraint, 4)) for constraint in (plain, viewed)]
+    assert found[0] == found[1]
+    assert len(found[0]) == 8
+    walks = [viewed.begin(TASK) for _ in range(2)]
+    for walk, token in zip(walks, (1, 2), strict=True):
+        walk.advance(token)
+    assert walks[0].state != walks[1].state
+    assert walks[0].allowed(9) is walks[1].allowed(9)
+    assert len(viewed._far) + len(viewed._exact) < len(plain._far) + len(plain._exact)

@@ -1,0 +1,62 @@
+"""Random theories under any small limits, beginnings and budgets: all right, all in time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.theories_walks import accepts, constraint_of
+from benchmarks.theory_texts import changed, is_right
+from steelyard.domains.theories.grammar import TheoryGrammar
+from steelyard.domains.theories.limits import Limits
+from steelyard.domains.theories.prompts import BEGINNINGS
+from steelyard.errors import ConstraintError
+from steelyard.types import Task
+from tests.automata import ramble
+
+pytestmark = pytest.mark.property
+
+limits = st.builds(
+    Limits,
+    groups=st.integers(1, 4),
+    abelian=st.integers(1, 3),
+    largest=st.integers(1, 5),
+    dimension=st.integers(1, 15),
+    states=st.integers(1, 30),
+    charge=st.integers(0, 12),
+    vevs=st.integers(0, 3),
+    components=st.integers(1, 10),
+    scalars=st.integers(0, 4),
+    multiplets=st.integers(1, 8),
+    generations=st.integers(1, 4),
+    terms=st.integers(0, 5),
+    vev=st.just((0, 2)),
+    coupling=st.just((-2, 0)),
+    mass=st.just((2, 4)),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(limits, st.sampled_from(sorted(BEGINNINGS)), st.integers(0, 10_000), st.integers(0, 60))
+def test_rambles_end_in_time_and_are_theories_within_the_limits(
+    within: Limits, kind: str, seed: int, spare: int
+) -> None:
+    grammar, rng = TheoryGrammar(within), random.Random(seed)
+    beginning = rng.choice(list(BEGINNINGS[kind](within)))
+    task = Task(beginning.id, kind, beginning.spec)
+    constraint = constraint_of(grammar)
+    try:
+        budget = constraint.begin(task).shortest_end() + spare
+    except ConstraintError:
+        assume(False)
+        return
+    constraint.check_budget(task, budget)
+    tokens = ramble(constraint, budget, rng.choice, task)
+    assert len(tokens) <= budget
+    text = " ".join(grammar.alphabet()[token - 1] for token in tokens[:-1])
+    assert is_right(text, within)
+    other = changed(text, grammar.alphabet(), rng)
+    assert accepts(other, grammar) == is_right(other, within)
