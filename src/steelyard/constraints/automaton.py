@@ -352,12 +352,11 @@ class WordConstraint(AutomatonConstraint[State]):
         if outside:
             raise ConstraintError(f"the token of {outside[0]!r} is not in the vocabulary of {size} tokens")
         super().__init__(automaton, end_id=end_id, vocabulary=size, longest=1, remembered=remembered)
-        self._by_state = type(automaton).view is Automaton.view
         for symbol in automaton.alphabet():
             self._token(symbol)
 
     def moves(self, state: State) -> Mapping[str, State]:
-        return super().moves(state) if self._by_state else self.automaton.moves(state)
+        return super().moves(state) if self.view(state) is state else self.automaton.moves(state)
 
     def view(self, state: State) -> Hashable:
         return self.automaton.view(state)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from steelyard.constraints.automaton import Automaton, Memo
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.limits import Limits
-from steelyard.domains.theories.pieces import Content, Given, Saying, State, slots
+from steelyard.domains.theories.pieces import Content, Given, Saying, State, Ways, slots
 from steelyard.domains.theories.terms import Multiplet
 from steelyard.domains.theories.words import (
     ABELIAN,
@@ -71,7 +72,7 @@ class TheoryGrammar(Automaton[State]):
         return Memo(1024)
 
     def moves(self, state: State) -> Mapping[str, State]:
-        return Ways(self, state)
+        return Ways(self.words(state), lambda word: self.after(state, word))
 
     def may_end(self, state: State) -> bool:
         return isinstance(state, Saying) and state.block == INTERACTIONS and not state.said and not state.owed
@@ -101,7 +102,7 @@ class TheoryGrammar(Automaton[State]):
         """A state with its view, which is made once."""
         return state._replace(view=self._view(state))
 
-    def _view(self, state: Saying) -> tuple[Hashable, ...]:
+    def _view(self, state: Saying) -> tuple[Any, ...]:
         content, block, said, _, lacks_fermion, owed, _ = state
         if block == INTERACTIONS:
             return INTERACTIONS, said[:1], len(said), len(owed), self._interactions(state)
@@ -270,22 +271,3 @@ class TheoryGrammar(Automaton[State]):
 
 INTERACTIONS_AND_BEFORE = {INTERACTIONS: 0, MULTIPLETS: 1, SSB: 2, GAUGE: 3}
 """How many blocks are still to be opened."""
-
-
-class Ways(Mapping[str, State]):
-    """Where the words that may come lead; a state is made only for a word that is asked for."""
-
-    def __init__(self, grammar: TheoryGrammar, state: State) -> None:
-        self.grammar, self.state = grammar, state
-        self.words = grammar.words(state)
-
-    def __getitem__(self, word: str) -> State:
-        if word not in self.words:
-            raise KeyError(word)
-        return self.grammar.after(self.state, word)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.words)
-
-    def __len__(self) -> int:
-        return len(self.words)

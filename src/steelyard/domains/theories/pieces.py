@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from steelyard.domains.theories.terms import Multiplet, Node, possible_terms
 from steelyard.domains.theories.words import FERMION, SSB
@@ -46,7 +46,7 @@ class Saying(NamedTuple):
     """Whether a fermion has still to come."""
     owed: tuple[str, ...] = ()
     """The words of terms that come first among the interactions."""
-    view: tuple[Hashable, ...] = ()
+    view: tuple[Any, ...] = ()
     """What decides which words may come; see :meth:`TheoryGrammar.view`."""
 
 
@@ -74,3 +74,21 @@ def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]
     if letter == FERMION:
         return Slot("name"), Slot("hand"), *charges, Slot("generations")
     return Slot("name"), *charges, *((Slot("component"), Slot("vev")) if block == SSB else ())
+
+
+class Ways(Mapping[str, State]):
+    """Where the words that may come lead; a state is made only for a word that is asked for."""
+
+    def __init__(self, words: tuple[str, ...], after: Callable[[str], State]) -> None:
+        self.words, self.after = words, after
+
+    def __getitem__(self, word: str) -> State:
+        if word not in self.words:
+            raise KeyError(word)
+        return self.after(word)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    def __len__(self) -> int:
+        return len(self.words)

@@ -41,10 +41,10 @@ FLOOR = -10.0
 
 @dataclass(frozen=True)
 class Weights:
-    """What each part counts."""
+    """What each part counts. Nothing chiral means no anomalies, and has to be worth less than anomalies."""
 
     anomalies: float = 1.0
-    chirality: float = 1.0
+    chirality: float = 4.0
     exotics: float = 1.0
     length: float = 1.0
     parameters: float = 1.0

@@ -14,6 +14,7 @@ representation is its dimension, with ``*`` for the conjugate one; charges are i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -21,7 +22,7 @@ from typing import get_args
 
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.limits import SMALLEST_GROUP, Limits, labels_within
-from steelyard.domains.theories.theory import Gauge, Label, Special, TermKind
+from steelyard.domains.theories.theory import Gauge, Label, Leg, Special, TermKind
 
 GAUGE, SSB, MULTIPLETS, INTERACTIONS = BLOCKS = ("GAUGE", "SSB", "MULTIPLETS", "INTERACTIONS")
 ABELIAN = "U(1)"
@@ -55,6 +56,19 @@ def number_word(mantissa: int, power: int) -> str:
 
 def leg_word(name: str, conjugate: bool) -> str:
     return name + STAR * conjugate
+
+
+def ordered_legs(legs: Sequence[Leg]) -> tuple[Leg, ...]:
+    """The one order in which a product is written, and of it and its conjugate the one that is written."""
+    own = tuple(sorted(legs, key=_place))
+    if any(leg.field[0] == FERMION for leg in own):
+        return own
+    other = tuple(sorted((Leg(leg.field, not leg.conjugate) for leg in own), key=_place))
+    return min(own, other, key=lambda product: [_place(leg) for leg in product])
+
+
+def _place(leg: Leg) -> tuple[str, int, bool]:
+    return leg.field[0], int(leg.field[1:]), leg.conjugate
 
 
 def gauge_of(factors: tuple[int, ...]) -> Gauge:
