@@ -26,6 +26,15 @@ def invariants(gauge: Gauge, legs: Sequence[Charges]) -> int:
     return _traced(sizes, tuple(legs), tuple(range(len(legs))))
 
 
+def swap_sign(gauge: Gauge, legs: Sequence[Charges], one: int, other: int) -> int:
+    """The trace on the singlets of swapping two like legs: where there is one singlet, 1 if it is symmetric in them and
+    -1 if it is antisymmetric.
+    """
+    order = list(range(len(legs)))
+    order[one], order[other] = other, one
+    return _traced(tuple(factor.n for factor in gauge.special), tuple(legs), tuple(order))
+
+
 def structures(gauge: Gauge, legs: Sequence[Charges], alike: Sequence[int], generations: Sequence[int]) -> int:
     """How many independent terms these legs make; 0: every such product vanishes.
 

@@ -13,6 +13,7 @@ from math import prod
 from steelyard.domains.theories.contractions import Contraction, Part, contractions, is_delta
 from steelyard.domains.theories.couplings import dimensions
 from steelyard.domains.theories.groups.representation import Label, cached
+from steelyard.domains.theories.invariance import invariants, swap_sign
 from steelyard.domains.theories.theory import Field, Gauge, Leg, Term, Theory, Vev, term_kind
 
 SECTIONS = {
@@ -107,18 +108,24 @@ def _potential(theory: Theory, names: Mapping[str, str]) -> tuple[list[str], dic
             continue
         section, letter = SECTIONS[kind]
         shown = _as_published(theory, term)
+        symmetric = _is_symmetric(theory, shown)
         for way, contraction in enumerate(contractions(theory, shown), 1):
             coupling = f"{letter}{number}" + (f"_{way}" if way > 1 else "")
             tensors, formula = _formula(theory, shown, contraction, names, f"C{number}x{way}")
             definitions += tensors
-            like = (
-                kind in ("yukawa", "mass") and len({leg for leg in term.legs if theory.by_name[leg.field].fermion}) == 1
-            )
-            sections.setdefault(section, []).append(
-                f"    {coupling} : " + (f"{{{formula}, symmetric}}" if like else formula)
-            )
+            assumed = f"{{{formula}, symmetric}}" if symmetric else formula
+            sections.setdefault(section, []).append(f"    {coupling} : {assumed}")
         values.append(f"# value {letter}{number} = {term.parameter!r}")
     return definitions, sections, values
+
+
+def _is_symmetric(theory: Theory, term: Term) -> bool:
+    """Whether two like fermions are contracted symmetrically, so that the matrix of couplings is symmetric too."""
+    spinors = [place for place, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
+    if len(spinors) != 2 or term.legs[spinors[0]] != term.legs[spinors[1]]:
+        return False
+    legs = [theory.leg(leg) for leg in term.legs]
+    return invariants(theory.gauge, legs) == swap_sign(theory.gauge, legs, spinors[0], spinors[1])
 
 
 def _as_published(theory: Theory, term: Term) -> Term:

@@ -29,11 +29,15 @@ def write(theory: Theory, *, name: str = "Theory") -> dict[str, str]:
 
 def couplings(theory: Theory) -> list[str]:
     """The coupling of every term: ``Yu`` after the right-handed field if that is all there is to say, else a number."""
+    taken = {plain(field.name) for field in theory.fields} | {group.coupling for group in groups(theory)}
+    taken |= {part.name for parts in components(theory).values() for part in parts} | set(vev_names(theory))
     wished = [_coupling(theory, term) for term in theory.terms]
-    return [
-        own if wished.count(own) == 1 else f"{LETTERS[term_kind(theory, term) or 'phi2']}{number}"
-        for number, (own, term) in enumerate(zip(wished, theory.terms, strict=True), 1)
-    ]
+    found: list[str] = []
+    for number, (own, term) in enumerate(zip(wished, theory.terms, strict=True), 1):
+        numbered = f"{LETTERS[term_kind(theory, term) or 'phi2']}{number}"
+        name = own if wished.count(own) == 1 and own not in taken else numbered
+        found.append(f"{name}x" if name in taken else name)
+    return found
 
 
 def vev_names(theory: Theory) -> list[str]:

@@ -249,3 +249,24 @@ def test_what_is_wrong_with_a_sarah_model(change: tuple[str, str], said: str) ->
     assert change[0] in PUBLISHED_SARAH
     with pytest.raises(DataError, match=re.escape(said)):
         sarah_reader.read(PUBLISHED_SARAH.replace(*change))
+
+
+def test_matrices_of_like_fermions_are_symmetric_where_the_contraction_is() -> None:
+    """L L with a triplet is symmetric in generations, with a singlet it is antisymmetric (Zee's model)."""
+    made = standard_model(
+        scalar("D", "1 3 1"), scalar("h", "1 1 1"), right("N", "0 1 1", 3), terms=("L L D: 1", "L L h: 1", "N N: 1000")
+    )
+    potential = block(entries(without_comments(pyrate.write(made)))["Potential"])
+    yukawas, masses = block(potential["Yukawas"]), block(potential["FermionMasses"])
+    assert items(yukawas["Y6"])[1:] == ["symmetric"]
+    assert items(yukawas["Y7"]) == ["Eps[i,j]*L[i]*L[j]*h"]
+    assert items(masses["M8"]) == ["NR*NR", "symmetric"]
+
+
+def test_couplings_are_not_called_like_fields() -> None:
+    made = theory(
+        "X", (left("M", "1"), left("Y3", "-1"), scalar("s", "2")), terms=("M Y3: 5", "M M s†: 1", "Y3 Y3 s: 1")
+    )
+    files = sarah.write(made)
+    assert sarah.couplings(made) == ["M1", "Y2", "Y3x"]
+    assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(made)
