@@ -1,51 +1,69 @@
-"""From a tiny run of theories to an atlas, pictures and a PyR@TE model, as a user would go."""
+"""Theories as a user has them: a run with its warm start, resumed to the bit, what it writes, an atlas, and files."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
-
 from steelyard.domains.theories import pyrate_reader
 from steelyard.domains.theories.invariance import flaws
+from steelyard.domains.theories.prompts import standard_model_text
+from steelyard.domains.theories.text import laid_out
+from steelyard.tracking import read_metrics
 
 from .conftest import Call
 
-SMALL = {
-    "run.steps": "2",
-    "model.scratch.layers": "1",
-    "model.scratch.width": "32",
-    "model.scratch.heads": "2",
-    "warmstart.examples": "128",
-    "warmstart.warmup_steps": "1",
-    "optimiser.warmup_steps": "0",
-    "sampling.tasks_per_step": "2",
-    "sampling.group_size": "4",
-    "tracking.samples_every": "1",
-}
+SMALL = (
+    *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
+    *("--warmstart.examples", "64", "--warmstart.batch", "16", "--warmstart.warmup_steps", "1"),
+    *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--domain.options.limits.groups", "2"),
+    *("--evaluate.tasks", "2", "--optimiser.warmup_steps", "0"),
+)
 
 
-@pytest.fixture
-def trained(call: Call) -> Path:
-    options = [word for key, value in SMALL.items() for word in (f"--{key}", value)]
-    assert call("train", "theories", *options).code == 0
-    return Path("runs/theories")
+def test_a_run_from_warm_start_to_samples(call: Call) -> None:
+    trained = call("train", "theories", *SMALL, "--run.steps", "2", "--checkpoint.every", "1")
+    assert trained.code == 0, trained.err
+    assert "warm start (4)" in trained.err
+    run = Path("runs/theories")
+    rows = read_metrics(run / "metrics.jsonl")
+    assert rows[-1]["share/scored"] == 1.0
+    assert rows[-1]["importance/log_abs_max"] < 1e-4
+
+    shutil.rmtree(run / "checkpoints" / "step-00000002")
+    resumed = call("train", "--resume", str(run))
+    assert resumed.code == 0, resumed.err
+    assert read_metrics(run / "metrics.jsonl")[-1]["reward/mean"] == rows[-1]["reward/mean"]
+
+    seen = call("sample", str(run), "--n", "2", "--tasks", "1")
+    assert seen.code == 0, seen.err
+    assert seen.out.count("GAUGE") == 2
+    assert "anomalies" in seen.out
 
 
-def test_from_a_run_to_an_atlas_and_a_model_file(call: Call, trained: Path) -> None:
-    assert (trained / "artifacts" / "samples-00000002.svg").exists()
+def test_a_model_in_a_file_is_judged(call: Call) -> None:
+    Path("sm.txt").write_text(laid_out(standard_model_text()), encoding="utf-8")
+    judged = call("verify", "theories", "sm.txt")
+    assert judged.code == 0, judged.err
+    assert "success: reward 1" in judged.out
+
+
+def test_from_a_run_to_an_atlas_and_a_model_file(call: Call) -> None:
+    assert call("train", "theories", *SMALL, "--run.steps", "2", "--tracking.samples_every", "1").code == 0
+    run = Path("runs/theories")
+    assert (run / "artifacts" / "samples-00000002.svg").exists()
 
     told = call("report", "runs/theories", "--n", "4", "--tasks", "2")
     assert told.code == 0, told.err
     assert re.search(r"distinct theories among \d+ consistent ones \(8 samples, 8 readable\)", told.out)
-    assert "<h1>runs/theories at step 2</h1>" in (trained / "report.html").read_text(encoding="utf-8")
+    assert "<h1>runs/theories at step 2</h1>" in (run / "report.html").read_text(encoding="utf-8")
 
     made = call("render", "runs/theories", "--n", "3")
     assert made.code == 0, made.err
-    (shelf,) = (trained / "looks" / "step-00000002").iterdir()
+    (shelf,) = (run / "looks" / "step-00000002").iterdir()
     assert {path.name for path in shelf.iterdir()} == {"01.txt", "02.txt", "03.txt", "sheet.svg"}
     assert len(list(ET.parse(shelf / "sheet.svg").getroot())) == 4
 

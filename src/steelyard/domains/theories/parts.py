@@ -54,12 +54,12 @@ def chirality(found: Findings) -> float:
 
 def length(found: Findings, long: int) -> float:
     """-20 (ℓ - long)/212 beyond ``long`` words."""
-    return -20.0 * max(found.length - long, 0) / 212
+    return 0.0 - 20.0 * max(found.length - long, 0) / 212
 
 
 def parameters(found: Findings, many: int) -> float:
     """-20 (n - many)/25 beyond ``many`` parameters."""
-    return -20.0 * max(found.parameters - many, 0) / 25
+    return 0.0 - 20.0 * max(found.parameters - many, 0) / 25
 
 
 def standard_model(found: Findings) -> float:
