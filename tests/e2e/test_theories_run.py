@@ -1,0 +1,46 @@
+"""Theories as a user has them: a run with its warm start, what it writes, resumed to the bit, and a model in a file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from steelyard.domains.theories.prompts import standard_model_text
+from steelyard.domains.theories.text import laid_out
+from steelyard.tracking import read_metrics
+
+from .conftest import Call
+
+SMALL = (
+    *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
+    *("--warmstart.examples", "64", "--warmstart.batch", "16", "--warmstart.warmup_steps", "1"),
+    *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--domain.options.limits.groups", "2"),
+    *("--evaluate.tasks", "2", "--optimiser.warmup_steps", "0"),
+)
+
+
+def test_a_run_from_warm_start_to_samples(call: Call) -> None:
+    trained = call("train", "theories", *SMALL, "--run.steps", "2", "--checkpoint.every", "1")
+    assert trained.code == 0, trained.err
+    assert "warm start (4)" in trained.err
+    run = Path("runs/theories")
+    rows = read_metrics(run / "metrics.jsonl")
+    assert rows[-1]["share/scored"] == 1.0
+    assert rows[-1]["importance/log_abs_max"] < 1e-4
+
+    shutil.rmtree(run / "checkpoints" / "step-00000002")
+    resumed = call("train", "--resume", str(run))
+    assert resumed.code == 0, resumed.err
+    assert read_metrics(run / "metrics.jsonl")[-1]["reward/mean"] == rows[-1]["reward/mean"]
+
+    seen = call("sample", str(run), "--n", "2", "--tasks", "1")
+    assert seen.code == 0, seen.err
+    assert seen.out.count("GAUGE") == 2
+    assert "anomalies" in seen.out
+
+
+def test_a_model_in_a_file_is_judged(call: Call) -> None:
+    Path("sm.txt").write_text(laid_out(standard_model_text()), encoding="utf-8")
+    judged = call("verify", "theories", "sm.txt")
+    assert judged.code == 0, judged.err
+    assert "success: reward 1" in judged.out
