@@ -119,6 +119,16 @@ def test_a_fermion_has_to_come_after_what_is_given() -> None:
     assert INTERACTIONS in GRAMMAR.words(state)
 
 
+def test_a_place_is_kept_for_the_fermion_that_has_to_come() -> None:
+    grammar = TheoryGrammar(Limits(multiplets=7))
+    state: Any = grammar.start(EXTENSION)
+    for word in EXTENDED.given.split():
+        state = grammar.moves(state)[word]
+    assert grammar.words(state) == ("F6",)
+    with pytest.raises(ConstraintError, match="room for a fermion"):
+        TheoryGrammar(Limits(multiplets=6)).start(EXTENSION)
+
+
 @pytest.mark.parametrize("task", [ANY, EXTENSION, Task("g", "groups", {"given": "GAUGE SU(2) SU(3) SU(3) SSB"})])
 def test_the_shortest_end_is_reached_and_is_the_shortest(task: Task) -> None:
     """Under the tightest budget every choice still ends in time, and one word less is refused."""
