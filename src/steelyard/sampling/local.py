@@ -29,8 +29,9 @@ COMPACT_BELOW = 0.875
 """Rows are moved together once fewer than this share of them is still being written."""
 
 RUNS_PAY_ABOVE = 1.5
+LONG_RUN = 8
 """Rows that are level stay so, at the price of single steps for some, unless more tokens than this are pending in the
-mean: rows that are not need masks of their own from then on, which slows every step."""
+mean, or so many in one row: rows that are not level need masks of their own, which slows every later step."""
 
 RUNS_WITH = ("sdpa", "eager")
 """Attention kernels that take a mask of our own, which several tokens a row at different places need."""
@@ -160,7 +161,7 @@ class _Wave:
         if not self.runs:
             return [1] * len(going)
         level = len(set(self.end_B[going].tolist())) == 1
-        if level and sum(pending) <= RUNS_PAY_ABOVE * len(pending):
+        if level and max(pending) < LONG_RUN and sum(pending) <= RUNS_PAY_ABOVE * len(pending):
             return [min(pending)] * len(going)
         return pending
 

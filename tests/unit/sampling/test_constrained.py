@@ -93,6 +93,7 @@ def test_runs_and_single_steps_write_the_same(
     monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 1.0)
     together = drawn(policy, rule)
     monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 99.0)
+    monkeypatch.setattr(local, "LONG_RUN", 99)
     level = drawn(policy, rule)
     monkeypatch.setattr(local, "RUNS_WITH", ())
     one_by_one = drawn(policy, rule)
@@ -120,6 +121,7 @@ def test_forced_tokens_take_no_pass_of_their_own(policy: CausalPolicy, monkeypat
 
 def test_rows_stay_level_where_runs_are_few(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 99.0)
+    monkeypatch.setattr(local, "LONG_RUN", 99)
     monkeypatch.setattr(local._Wave, "_own_mask", None)
     assert drawn(policy)
 
