@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from steelyard.constraints.automaton import Automaton
+from steelyard.constraints.automaton import Automaton, AutomatonWalk
 from steelyard.constraints.base import Constraint, Walk, count, members
 from steelyard.constraints.examples.brackets import Brackets
 from steelyard.constraints.trie import _BYTE_OF, CharacterConstraint, TokenTrie, token_bytes
@@ -120,8 +120,7 @@ def test_a_state_is_walked_once_and_memory_is_bounded() -> None:
     assert all(walk.allowed(left) is first for left in range(50, 60))
     assert asked == []
     for state in range(9):
-        walk.state = state
-        walk.allowed(50)
+        AutomatonWalk(constraint, state).allowed(50)
     assert len(constraint._exact) == len(constraint._moves) == 5
 
 
