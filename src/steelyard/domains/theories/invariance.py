@@ -105,8 +105,8 @@ def _structures(
     sizes: tuple[int, ...], legs: tuple[Charges, ...], alike: tuple[int, ...], generations: tuple[int, ...]
 ) -> int:
     total, count = 0, 0
-    for permutation in _like_permutations(alike):
-        flavours = prod(generations[cycle[0]] for cycle in _cycles(permutation))
+    for permutation in like_permutations(alike):
+        flavours = prod(generations[cycle[0]] for cycle in cycles_of(permutation))
         total += flavours * _traced(sizes, legs, permutation)
         count += 1
     return total // count
@@ -116,7 +116,7 @@ def _traced(sizes: tuple[int, ...], legs: tuple[Charges, ...], permutation: Perm
     """The trace of a permutation of legs on the gauge singlets of their product."""
     if any(sum(charges) for charges in zip(*(leg.charges for leg in legs), strict=True)):
         return 0
-    cycles = _cycles(permutation)
+    cycles = cycles_of(permutation)
     powers = [len(cycle) for cycle in cycles]
     found = 1
     for factor, n in enumerate(sizes):
@@ -127,7 +127,7 @@ def _traced(sizes: tuple[int, ...], legs: tuple[Charges, ...], permutation: Perm
 
 
 @lru_cache(maxsize=1024)
-def _like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
+def like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
     """All permutations that move legs only among legs of their own number."""
     places = [[i for i, number in enumerate(alike) if number == kind] for kind in dict.fromkeys(alike)]
     found: list[Permutation] = []
@@ -140,7 +140,7 @@ def _like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _cycles(permutation: Permutation) -> tuple[tuple[int, ...], ...]:
+def cycles_of(permutation: Permutation) -> tuple[tuple[int, ...], ...]:
     left, found = set(range(len(permutation))), list[tuple[int, ...]]()
     while left:
         at = min(left)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from steelyard.domains.theories.groups.products import singlets
 from steelyard.domains.theories.groups.representation import cached
-from steelyard.domains.theories.invariance import _cycles as cycles
-from steelyard.domains.theories.invariance import _like_permutations as like_permutations
+from steelyard.domains.theories.invariance import cycles_of, like_permutations
 from steelyard.domains.theories.theory import Kind, Label
 from steelyard.domains.theories.words import FERMION, LEGS, SCALAR, leg_word
 
@@ -172,7 +171,7 @@ def _permutations(alike: tuple[bool, ...]) -> list[tuple[tuple[int, ...], ...]]:
     numbers: list[int] = []
     for same in alike:
         numbers.append(numbers[-1] if same else len(numbers))
-    return [cycles(permutation) for permutation in like_permutations(tuple(numbers))]
+    return [cycles_of(permutation) for permutation in like_permutations(tuple(numbers))]
 
 
 @lru_cache(maxsize=1 << 17)
