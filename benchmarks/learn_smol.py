@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from rich.progress import Progress
@@ -20,6 +21,7 @@ SEEDS = (0, 1, 2)
 STEPS = 10
 GAIN = 20.0
 MINUTES = 30.0
+Changes = Mapping[str, Mapping[str, Any]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -66,12 +68,23 @@ def learn(seed: int, steps: int, held_out: int, tasks_per_step: int, advance: An
     }
 
 
-def build(seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str) -> Any:
-    """The run, its evaluation on held-out tasks."""
-    from steelyard import config as configs
-    from steelyard.compose import Supplied, build_trainer
+def build(
+    seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str, changes: Changes | None = None
+) -> Any:
+    """The trainer, with its evaluation on held-out tasks."""
+    from steelyard.compose import build_trainer
 
-    tables: dict[str, Any] = {
+    return build_trainer(*configured(seed, steps, held_out, tasks_per_step, scratch, changes))
+
+
+def configured(
+    seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str, changes: Changes | None = None
+) -> tuple[Any, Any]:
+    """The run, and what it is handed as objects; ``changes`` are keys of tables that are added or replaced."""
+    from steelyard import config as configs
+    from steelyard.compose import Supplied
+
+    tables: dict[str, dict[str, Any]] = {
         "run": {"folder": scratch, "steps": steps, "seed": seed, "supplied": ["tasks", "eval_tasks", "verifier"]},
         "model": {"path": str(model_folder()), "dtype": "bfloat16", "device": "cpu", "lora": {"rank": 64}},
         "sampling": {"tasks_per_step": tasks_per_step, "group_size": 8, "max_new_tokens": 40},
@@ -81,4 +94,6 @@ def build(seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: st
         "tracking": {"console": False},
     }
     supplied = Supplied(tasks=tasks("train", 300), eval_tasks=tasks("held_out", held_out), verifier=check)
-    return build_trainer(configs.build(tables, source="learn-smol"), supplied)
+    for name, keys in (changes or {}).items():
+        tables[name] = {**tables.get(name, {}), **keys}
+    return configs.build(tables, source="learn-smol"), supplied

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
 
+from benchmarks.cluster_faults import processes
 from steelyard import config as configs
 from steelyard.compose import NOTHING
 from steelyard.run import run
@@ -34,20 +35,6 @@ ON_CLUSTER = {
     "checkpoint.every": 1,
     "tracking.console": False,
 }
-
-
-def processes(name: str) -> list[int]:
-    """Ray's actors of a class; Ray writes it into the command line."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if command.startswith(f"ray::{name}".encode()):
-                found.append(int(entry.name))
-    return found
 
 
 def kill_in_turn(folder: Path, names: list[str], killed: list[str]) -> None:

@@ -1,0 +1,104 @@
+"""On a Ray cluster, with two learner ranks, a vLLM replica and a Ray pool, a model learns as it does in one process.
+
+The task of ``learn-smol``: SmolLM2-135M-Instruct with LoRA 64 answers in JSON. The same seeds, steps and held-out tasks
+on both sides; what differs is a few lines of the configuration.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from math import sqrt
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks import learn_smol
+from benchmarks.result import Cell, Figure, Result
+
+IN_PROCESS, CLUSTER = "in process", "on a cluster"
+ON_CLUSTER: dict[str, dict[str, Any]] = {
+    "sampling": {"engine": "vllm", "vllm": {"max_length": 256, "cache_gib": 0.5}},
+    "cluster": {"samplers": {"replicas": 1, "cpus": 0.5}, "learners": {"ranks": 2}},
+    "verify": {"pool": "ray", "workers": 1},
+}
+SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON_CLUSTER}
+T_TWO_FREEDOMS = 4.303
+"""Student's t for 95% of both sides and three seeds."""
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: one seed, a few small steps on the cluster alone, and a rise of the held-out reward."""
+    seeds, steps, held_out, tasks = ((0,), 3, 16, 2) if quick else (learn_smol.SEEDS, learn_smol.STEPS, 100, 4)
+    sides = {CLUSTER: SIDES[CLUSTER]} if quick else SIDES
+    bar = progress.add_task("cluster-learn", total=len(sides) * len(seeds) * steps)
+
+    def advance(text: str) -> None:
+        progress.update(bar, advance=1, description=text)
+
+    rows = [
+        learn(name, seed, tables, (steps, held_out, tasks), advance) for seed in seeds for name, tables in sides.items()
+    ]
+    return Result("cluster-learn", figures(rows, quick=quick), rows)
+
+
+def learn(
+    name: str,
+    seed: int,
+    tables: Mapping[str, Mapping[str, Any]],
+    size: tuple[int, int, int],
+    advance: Callable[[str], None],
+) -> dict[str, Cell]:
+    """One seed on one side: held-out reward before and after, with 95% bootstrap intervals over tasks."""
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as closing:
+        trainer = learn_smol.build(seed, *size, scratch, tables)
+        for part in (trainer.pool, trainer.learner, trainer.sampler):
+            if hasattr(part, "close"):
+                closing.callback(part.close)
+        before = trainer.evaluator.run()
+        start, log_ratio = time.perf_counter(), 0.0
+        for step in range(size[0]):
+            metrics = trainer.train_step()
+            log_ratio = max(log_ratio, metrics.get("importance/log_abs_max", 0.0))
+            advance(f"{name}, seed {seed}, step {step + 1}, reward {metrics['reward/mean']:.2f}")
+        minutes = (time.perf_counter() - start) / 60
+        after = trainer.evaluator.run()
+    return {
+        "side": name,
+        "seed": seed,
+        "before": before.reward.mean,
+        "before, 95%": f"{before.reward.low:.2f}–{before.reward.high:.2f}",
+        "after": after.reward.mean,
+        "after, 95%": f"{after.reward.low:.2f}–{after.reward.high:.2f}",
+        "success after": after.success.mean,
+        "sure rise": after.reward.low - before.reward.high,
+        "largest |log ratio|": log_ratio,
+        "minutes": minutes,
+    }
+
+
+def figures(rows: Sequence[Mapping[str, Cell]], *, quick: bool) -> tuple[Figure, ...]:
+    on_cluster = [row for row in rows if row["side"] == CLUSTER]
+    if quick:
+        gain = float(on_cluster[0]["after"]) - float(on_cluster[0]["before"])
+        return (Figure("gain of held-out reward on the cluster", gain, ">=", 0.02),)
+    ends = {name: [float(row["after"]) for row in rows if row["side"] == name] for name in SIDES}
+    rise = min(float(row["sure rise"]) for row in on_cluster)
+    return (
+        Figure("on the cluster, lowest 95% bound after - highest before", rise, ">=", 0.0),
+        Figure("distance of the two 95% intervals of the reward at the end", distance(*ends.values()), "<=", 0.0),
+    )
+
+
+def distance(one: Sequence[float], other: Sequence[float]) -> float:
+    """Between the intervals over seeds, mean ± t s / √n; negative: they overlap by so much."""
+    (low, high), (other_low, other_high) = interval(one), interval(other)
+    return max(low, other_low) - min(high, other_high)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    mean, half = statistics.mean(values), T_TWO_FREEDOMS * statistics.stdev(values) / sqrt(len(values))
+    return mean - half, mean + half
