@@ -8,9 +8,8 @@ looked at twice: before and after.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.result import Cell, Figure, Result
+from benchmarks.watched import Look, Tell, Watch, configured, watched_run
 from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.examples import success_by_kind
@@ -34,14 +34,6 @@ SAMPLES = 4
 DISTINCT = 0.8
 DATA = (0.3, 0.5)
 EXAMPLES = 700
-UNATTENDED = {
-    "model.device": "cpu",
-    "evaluate.every": 0,
-    "checkpoint.every": 0,
-    "tracking.console": False,
-    "tracking.samples_every": 0,
-}
-"""What a benchmark does itself, or does not want."""
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
 
@@ -96,54 +88,22 @@ def measure(quick: bool, progress: Progress) -> Result:
     return Result("bricks-learn", figures(runs), rows, note(runs))
 
 
-def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Any) -> Learnt:
+def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Tell) -> Learnt:
     """Warm start, then training until validation success is ``ENOUGH`` or the minutes are over."""
-    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
-
-    config = configured(seed, scratch, overrides)
-    tell(0.0, "warm start")
-    began = time.perf_counter()
-    started = begun(config)
-    warm_minutes = (time.perf_counter() - began) / 60
-    trainer = build_trainer(started)
-    validation, held_out = (tasks_of_split(config, split) for split in ("validation", "held_out"))
-    parts = (config, trainer.sampler, trainer.pool)
-    judged = build_evaluator(*parts, held_out, samples=SAMPLES)
-    watched = build_evaluator(*parts, validation, samples=1)
-    try:
-        before = judged.run()
-        curve = list(train(trainer, watched, seed, minutes, tell))
-        return Learnt(seed, space_of(config), before, judged.run(), curve, warm_minutes)
-    finally:
-        trainer.pool.close()
+    config = configured("bricks", seed, scratch, overrides)
+    watch = Watch(SAMPLES, 1, LOOK_EVERY, lambda found: found.success.mean >= ENOUGH)
+    run = watched_run(config, watch, minutes, tell)
+    curve = [point(seed, look) for look in run.looks]
+    return Learnt(seed, space_of(config), run.before, run.after, curve, run.warm_minutes)
 
 
-def train(trainer: Any, watched: Any, seed: int, minutes: float, tell: Any) -> Iterator[dict[str, Cell]]:
-    """Validation success over time; looking at it is not counted as training."""
-    spent, found = 0.0, watched.run()
-    yield point(seed, trainer.step, spent, found)
-    while spent < 60 * minutes and found.success.mean < ENOUGH:
-        for _ in range(LOOK_EVERY):
-            began = time.perf_counter()
-            trainer.train_step()
-            spent += time.perf_counter() - began
-            tell(spent / 60, f"step {trainer.step}, validation success {found.success.mean:.2f}")
-            if spent >= 60 * minutes:
-                break
-        found = watched.run()
-        yield point(seed, trainer.step, spent, found)
-
-
-def point(seed: int, step: int, seconds: float, found: Any) -> dict[str, Cell]:
-    return {"seed": seed, "step": step, "minutes": seconds / 60, "validation success": found.success.mean}
-
-
-def configured(seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """The shipped recipe, without what the benchmark does itself."""
-    from steelyard import config as configs
-
-    own = {"run.folder": scratch, "run.seed": seed, "domain.options.seed": seed}
-    return configs.load("bricks", {**UNATTENDED, **own, **overrides})
+def point(seed: int, look: Look) -> dict[str, Cell]:
+    return {
+        "seed": seed,
+        "step": look.step,
+        "minutes": look.minutes,
+        "validation success": look.found.success.mean,
+    }
 
 
 def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:
@@ -168,7 +128,7 @@ def bricks(seed: int) -> Any:
     """The domain of the recipe."""
     from steelyard.compose import build_domain
 
-    return build_domain(configured(seed, "unused", {}))
+    return build_domain(configured("bricks", seed, "unused", {}))
 
 
 def form(space: ActionSpace, text: str, *, wherever: bool) -> tuple[Any, ...]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, configured, learn, sheet
+from benchmarks.bricks_learn import MINUTES, PICTURES, by_kind, learn, sheet
 from benchmarks.result import Cell, Figure, Result
+from benchmarks.watched import configured
 
 SEED = 0
 HEAP_WEIGHTS = {"purpose": 0.0, "success": 0.0, "stability": 0.6, "connectivity": 0.2, "length": 0.2, "quality": 0.1}
@@ -65,7 +66,7 @@ def start(changes: dict[str, Any], scratch: str) -> dict[str, Any]:
     """The warm start of the first run, for all that say bricks as it does."""
     from steelyard.compose.warmstart import own_folder
 
-    first = own_folder(configured(SEED, f"{scratch}/0", {}))
+    first = own_folder(configured("bricks", SEED, f"{scratch}/0", {}))
     return {"warmstart.folder": str(first)} if first.is_dir() and "domain.options.action" not in changes else {}
 
 

@@ -10,7 +10,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from math import sqrt
 from typing import Any
 
@@ -53,11 +52,10 @@ def learn(
     advance: Callable[[str], None],
 ) -> dict[str, Cell]:
     """One seed on one side: held-out reward before and after, with 95% bootstrap intervals over tasks."""
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as closing:
-        trainer = learn_smol.build(seed, *size, scratch, tables)
-        for part in (trainer.pool, trainer.learner, trainer.sampler):
-            if hasattr(part, "close"):
-                closing.callback(part.close)
+    from steelyard.run import closing
+
+    with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(seed, *size, scratch, tables)) as opened:
+        trainer: Any = opened
         before = trainer.evaluator.run()
         start, log_ratio = time.perf_counter(), 0.0
         for step in range(size[0]):

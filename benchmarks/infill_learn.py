@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from benchmarks.bricks_learn import UNATTENDED
 from benchmarks.result import Cell, Figure, Result
+from benchmarks.watched import UNATTENDED
 from steelyard.algorithms.passk import Interval, bootstrap_interval
 from steelyard.types import Group, SampleKey, Task
 

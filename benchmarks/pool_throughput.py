@@ -17,9 +17,7 @@ from steelyard.types import Task
 from steelyard.verification import Item, Pool, ProcessPool, as_verifier
 
 WORKERS = 2
-TINY, QUICK_TINY = 20_000, 6_000
-BAR, QUICK_BAR = 0.8, 0.6
-"""For tiny items; the quick form has rounds of a second, and their noise."""
+TINY, QUICK_TINY = 20_000, 10_000
 SLOW, QUICK_SLOW = 120, 40
 ROUNDS = 5
 WORK_SECONDS = 0.05
@@ -39,15 +37,14 @@ def fifty_milliseconds(_task: Task, _text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Each pair alternates in one run. Quick: fewer items, and a wider bar where they are tiny."""
-    bar = QUICK_BAR if quick else BAR
+    """Each pair alternates in one run. Quick: fewer items."""
     items = [misbehaving.item(number, "some text") for number in range(QUICK_TINY if quick else TINY)]
     slow = items[: QUICK_SLOW if quick else SLOW]
     rows: list[dict[str, Cell]] = []
     figures = [
-        _compared("tiny", items, tiny, ours_and_executor, bar, progress, rows),
+        _compared("tiny", items, tiny, ours_and_executor, 0.8, progress, rows),
         _compared("50 ms of work", slow, fifty_milliseconds, ours_and_bare_processes, 0.95, progress, rows),
-        _compared("tiny on Ray", items, tiny, ours_and_bare_actors, bar, progress, rows),
+        _compared("tiny on Ray", items, tiny, ours_and_bare_actors, 0.8, progress, rows),
     ]
     return Result("pool-throughput", tuple(figures), rows)
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from benchmarks.bricks_learn import UNATTENDED
 from benchmarks.constrained import sharpen, without_supports
 from benchmarks.constraints_exact import Case, build_case, deviation, sequence_values, sums, true_gradient
 from benchmarks.constraints_parity import RULES, draw, restored
 from benchmarks.parity import gaps_of
 from benchmarks.result import Cell, Figure, Result
+from benchmarks.watched import UNATTENDED
 from steelyard.domains.theories.grammar import TheoryGrammar
 from steelyard.domains.theories.limits import Limits
 from steelyard.types import Sample, SampleKey, Task

@@ -9,15 +9,14 @@ without vector-like pairs. A second run extends the Standard Model.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks_learn import UNATTENDED
 from benchmarks.result import Cell, Figure, Result
+from benchmarks.watched import Look, Tell, Watch, configured, watched_run
 from steelyard.domains.theories.atlas import distinct
 from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.text import read
@@ -47,7 +46,6 @@ EXTENDING: dict[str, Any] = {
     "sampling.tasks_per_step": 4,
 }
 """What the Standard Model needs beyond the recipe."""
-Tell = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -93,40 +91,13 @@ def learn(
     seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Tell, *, samples: int = SAMPLES
 ) -> Learnt:
     """Warm start, then training until the minutes are over or validation is good and varied enough."""
-    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
+    from steelyard.compose import tasks_of_split
 
-    config = configured(seed, scratch, overrides)
-    tell(0.0, "warm start")
-    began = time.perf_counter()
-    started = begun(config)
-    warm_minutes = (time.perf_counter() - began) / 60
-    trainer = build_trainer(started)
-    validation, held_out = (tasks_of_split(config, split) for split in ("validation", "held_out"))
-    parts = (config, trainer.sampler, trainer.pool)
-    judged = build_evaluator(*parts, held_out, samples=-(-samples // len(held_out)))
-    watched = build_evaluator(*parts, validation, samples=max(WATCHED, -(-128 // len(validation))))
-    try:
-        before = judged.run()
-        curve = list(train(trainer, watched, seed, minutes, tell))
-        return Learnt(seed, before, judged.run(), curve, warm_minutes)
-    finally:
-        trainer.pool.close()
-
-
-def train(trainer: Any, watched: Any, seed: int, minutes: float, tell: Tell) -> Iterator[dict[str, Cell]]:
-    """Validation success, distinctness and entropy over time; looking at them is not counted as training."""
-    spent, entropy, found = 0.0, float("nan"), watched.run()
-    yield point(seed, trainer.step, spent, entropy, found)
-    while spent < 60 * minutes and not good_enough(found):
-        for _ in range(LOOK_EVERY):
-            began = time.perf_counter()
-            entropy = float(trainer.train_step().get("entropy", float("nan")))
-            spent += time.perf_counter() - began
-            tell(spent / 60, f"step {trainer.step}, validation success {found.success.mean:.2f}")
-            if spent >= 60 * minutes:
-                break
-        found = watched.run()
-        yield point(seed, trainer.step, spent, entropy, found)
+    config = configured("theories", seed, scratch, overrides)
+    validation, held_out = (len(tasks_of_split(config, split)) for split in ("validation", "held_out"))
+    watch = Watch(-(-samples // held_out), max(WATCHED, -(-128 // validation)), LOOK_EVERY, good_enough)
+    run = watched_run(config, watch, minutes, tell)
+    return Learnt(seed, run.before, run.after, [point(seed, look) for look in run.looks], run.warm_minutes)
 
 
 def good_enough(found: Evaluation) -> bool:
@@ -138,24 +109,16 @@ def share_distinct(found: Evaluation) -> float:
     return distinct(successes(found.groups)) / sum(len(group.samples) for group in found.groups)
 
 
-def point(seed: int, step: int, seconds: float, entropy: float, found: Evaluation) -> dict[str, Cell]:
+def point(seed: int, look: Look) -> dict[str, Cell]:
     return {
         "seed": seed,
-        "step": step,
-        "minutes": seconds / 60,
-        "validation success": found.success.mean,
-        "distinct successes": share_distinct(found),
-        "entropy": entropy,
-        "reward": found.reward.mean,
+        "step": look.step,
+        "minutes": look.minutes,
+        "validation success": look.found.success.mean,
+        "distinct successes": share_distinct(look.found),
+        "entropy": look.metrics.get("entropy", float("nan")),
+        "reward": look.found.reward.mean,
     }
-
-
-def configured(seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """The shipped recipe, without what the benchmark does itself."""
-    from steelyard import config as configs
-
-    own = {"run.folder": scratch, "run.seed": seed, "domain.options.seed": seed}
-    return configs.load("theories", {**UNATTENDED, **own, **overrides})
 
 
 def successes(groups: Sequence[Group]) -> list[Theory]:

@@ -34,7 +34,7 @@ def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
             trainer = (resume_run if resume else start_run)(config, supplied)
             began = trainer.step
             try:
-                with _closing(trainer):
+                with closing(trainer):
                     trainer.train()
                 return trainer
             except LostLearnerError as error:
@@ -46,16 +46,17 @@ def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
 
 
 @contextmanager
-def _closing(trainer: Trainer) -> Iterator[None]:
+def closing(trainer: Trainer) -> Iterator[Trainer]:
+    """Close what a trainer has open, whatever happens."""
     try:
-        yield
+        yield trainer
     finally:
-        with ExitStack() as closing:  # all of them, whatever one of them says
-            closing.callback(trainer.tracker.close)
-            closing.callback(trainer.pool.close)
-            closing.callback(trainer.learner.close)
+        with ExitStack() as open_parts:  # all of them, whatever one of them says
+            open_parts.callback(trainer.tracker.close)
+            open_parts.callback(trainer.pool.close)
+            open_parts.callback(trainer.learner.close)
             if isinstance(trainer.sampler, Closeable):
-                closing.callback(trainer.sampler.close)
+                open_parts.callback(trainer.sampler.close)
 
 
 def train_from_python(

@@ -13,11 +13,10 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
 
-from benchmarks.cluster_faults import processes
+from benchmarks.cluster_faults import logged, processes
 from steelyard import config as configs
 from steelyard.compose import NOTHING
 from steelyard.run import run
-from steelyard.tracking import read_metrics
 
 STEPS = 6
 ON_CLUSTER = {
@@ -40,16 +39,11 @@ ON_CLUSTER = {
 def kill_in_turn(folder: Path, names: list[str], killed: list[str]) -> None:
     """After every step that is logged, one process of the next class."""
     for name in names:
-        before = len(rows(folder))
-        while len(rows(folder)) == before or not (found := processes(name)):
+        before = len(logged(folder))
+        while len(logged(folder)) == before or not (found := processes(name)):
             time.sleep(0.1)
         os.kill(found[0], signal.SIGKILL)
         killed.append(name)
-
-
-def rows(folder: Path) -> list[dict[str, object]]:
-    path = folder / "metrics.jsonl"
-    return read_metrics(path) if path.exists() else []
 
 
 def test_a_run_on_a_cluster_survives_the_loss_of_its_parts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,7 +54,7 @@ def test_a_run_on_a_cluster_survives_the_loss_of_its_parts(tmp_path: Path, caplo
     trainer = run(config, NOTHING, resume=False)
     assert killed == names
     assert trainer.step == STEPS
-    found = rows(folder)
+    found = logged(folder)
     assert [row["step"] for row in found] == list(range(1, STEPS + 1)), "no step is missing and none is there twice"
     assert all(row["samples"] == 8 * config.sampling.group_size for row in found)
     assert all(float(str(row["importance/log_abs_max"])) < 1e-3 for row in found), (

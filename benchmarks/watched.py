@@ -1,0 +1,102 @@
+"""A run that a benchmark watches: a warm start, then minutes of training, looked at on validation tasks on the way and
+on held-out tasks before and after.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.training.evaluation import Evaluation
+
+UNATTENDED = {
+    "model.device": "cpu",
+    "evaluate.every": 0,
+    "checkpoint.every": 0,
+    "tracking.console": False,
+    "tracking.samples_every": 0,
+}
+"""What a benchmark does itself, or does not want."""
+Tell = Callable[[float, str], None]
+"""Is told the minutes of training so far, and what goes on."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a run is looked at."""
+
+    held_out: int
+    """Samples of each held-out task."""
+    validation: int
+    """Samples of each validation task."""
+    every: int
+    """Steps from one look at the validation tasks to the next."""
+    enough: Callable[[Evaluation], bool]
+    """Whether what was found there ends the training."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What validation tasks came to at a step; ``metrics`` are those of that step."""
+
+    step: int
+    minutes: float
+    found: Evaluation
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Held-out tasks before and after, and the looks between."""
+
+    before: Evaluation
+    after: Evaluation
+    looks: list[Look]
+    warm_minutes: float
+
+
+def configured(recipe: str, seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
+    """A shipped recipe, without what the benchmark does itself."""
+    from steelyard import config as configs
+
+    own = {"run.folder": scratch, "run.seed": seed, "domain.options.seed": seed}
+    return configs.load(recipe, {**UNATTENDED, **own, **overrides})
+
+
+def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watched:
+    """Warm start, then training until it is enough or the minutes are over."""
+    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
+
+    tell(0.0, "warm start")
+    began = time.perf_counter()
+    started = begun(config)
+    warm_minutes = (time.perf_counter() - began) / 60
+    trainer = build_trainer(started)
+    parts = (config, trainer.sampler, trainer.pool)
+    judged = build_evaluator(*parts, tasks_of_split(config, "held_out"), samples=watch.held_out)
+    watched = build_evaluator(*parts, tasks_of_split(config, "validation"), samples=watch.validation)
+    try:
+        before = judged.run()
+        looks = list(training(trainer, watched, watch, minutes, tell))
+        return Watched(before, judged.run(), looks, warm_minutes)
+    finally:
+        trainer.pool.close()
+
+
+def training(trainer: Any, watched: Any, watch: Watch, minutes: float, tell: Tell) -> Iterator[Look]:
+    """Looks at the validation tasks over time; looking is not counted as training."""
+    spent, look = 0.0, Look(trainer.step, 0.0, watched.run())
+    yield look
+    while spent < 60 * minutes and not watch.enough(look.found):
+        metrics: Mapping[str, float] = {}
+        for _ in range(watch.every):
+            began = time.perf_counter()
+            metrics = trainer.train_step()
+            spent += time.perf_counter() - began
+            tell(spent / 60, f"step {trainer.step}, validation success {look.found.success.mean:.2f}")
+            if spent >= 60 * minutes:
+                break
+        look = Look(trainer.step, spent / 60, watched.run(), metrics)
+        yield look
