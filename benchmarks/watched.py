@@ -33,8 +33,8 @@ class Watch:
     """Samples of each validation task."""
     every: int
     """Steps from one look at the validation tasks to the next."""
-    enough: Callable[[Evaluation], bool]
-    """Whether what was found there ends the training."""
+    enough: Callable[[Evaluation], bool] = lambda _: False
+    """Whether what was found there ends the training before its last step."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def configured(recipe: str, seed: int, scratch: str, overrides: Mapping[str, Any
 
 
 def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watched:
-    """Warm start, then training until it is enough or the minutes are over."""
+    """Warm start, then training until it is enough, or the steps of the recipe or the minutes are over."""
     from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
 
     tell(0.0, "warm start")
@@ -89,14 +89,18 @@ def training(trainer: Any, watched: Any, watch: Watch, minutes: float, tell: Tel
     """Looks at the validation tasks over time; looking is not counted as training."""
     spent, look = 0.0, Look(trainer.step, 0.0, watched.run())
     yield look
-    while spent < 60 * minutes and not watch.enough(look.found):
+
+    def over() -> bool:
+        return spent >= 60 * minutes or trainer.step >= trainer.plan.steps
+
+    while not over() and not watch.enough(look.found):
         metrics: Mapping[str, float] = {}
         for _ in range(watch.every):
             began = time.perf_counter()
             metrics = trainer.train_step()
             spent += time.perf_counter() - began
             tell(spent / 60, f"step {trainer.step}, validation success {look.found.success.mean:.2f}")
-            if spent >= 60 * minutes:
+            if over():
                 break
         look = Look(trainer.step, spent / 60, watched.run(), metrics)
         yield look
