@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -14,29 +14,32 @@ from rich.progress import Progress
 
 from benchmarks.watched import Tell
 
+Asked = TypeVar("Asked")
 Made = TypeVar("Made")
-Run = Callable[[int, Tell], Made]
-"""A seed's run; a function of a module, for a process can be told no other."""
+Run = Callable[[Asked, Tell], Made]
+"""A function of a module, for another process can be given no other."""
 
 
-def abreast(run: Run[Made], seeds: Sequence[int], progress: Progress, minutes: float) -> Iterator[Made]:
-    """What ``run`` makes of each seed, in their order, with a bar a seed; as many at once as there are cores."""
+def abreast(run: Run[Asked, Made], asked: Mapping[str, Asked], progress: Progress, minutes: float) -> Iterator[Made]:
+    """What ``run`` makes of each thing asked for, in their order; as many at once as there are cores. Each has a bar
+    under its name, which is full after so many minutes.
+    """
     cores = os.cpu_count() or 1
-    at_once = min(len(seeds), cores)
-    bars = {seed: progress.add_task(f"seed {seed}: waits", total=minutes) for seed in seeds}
+    at_once = min(len(asked), cores)
+    bars = {name: progress.add_task(f"{name}: waits", total=minutes) for name in asked}
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
         news: Any = manager.Queue()
 
         def listen() -> None:
-            for seed, spent, text in iter(news.get, None):
-                progress.update(bars[seed], completed=min(spent, minutes), description=f"seed {seed}: {text}")
+            for name, spent, text in iter(news.get, None):
+                progress.update(bars[name], completed=min(spent, minutes), description=f"{name}: {text}")
 
         listener = threading.Thread(target=listen, daemon=True)
         listener.start()
         try:
             with ProcessPoolExecutor(at_once, context, _begin, (cores // at_once,)) as processes:
-                yield from processes.map(partial(_in_process, run, news), seeds)
+                yield from processes.map(partial(_in_process, run, news), asked, asked.values())
         finally:
             news.put(None)
             listener.join()
@@ -48,5 +51,5 @@ def _begin(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _in_process(run: Run[Made], news: Any, seed: int) -> Made:
-    return run(seed, lambda spent, text: news.put((seed, spent, text)))
+def _in_process(run: Run[Asked, Made], news: Any, name: str, asked: Asked) -> Made:
+    return run(asked, lambda spent, text: news.put((name, spent, text)))

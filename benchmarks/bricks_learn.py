@@ -70,7 +70,7 @@ def measure(quick: bool, progress: Progress) -> Result:
     if quick:
         return _quick(progress)
     runs: list[Learnt] = []
-    for run in abreast(learn_recipe, SEEDS, progress, MINUTES):
+    for run in abreast(learn_recipe, {f"seed {seed}": seed for seed in SEEDS}, progress, MINUTES):
         runs.append(run)
         progress.console.print(summary(run))
     PICTURES.mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
+from benchmarks.abreast import abreast
 from benchmarks.result import Cell, Figure, Result
-from benchmarks.watched import UNATTENDED
+from benchmarks.watched import UNATTENDED, Tell
 from steelyard.algorithms.passk import Interval, bootstrap_interval
 from steelyard.types import Group, SampleKey, Task
 
@@ -29,7 +30,7 @@ MINUTES = 45.0
 LOOK_EVERY = 25
 TASKS = 400
 OTHER = 100
-"""Added to the seed of everything that the second judge is made of."""
+"""The seed of everything that the second judge and the causal model are made of."""
 READER: dict[str, Any] = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "max_length": 260}
 READER_UPDATES = 400
 GAMED: dict[str, Any] = {
@@ -41,8 +42,6 @@ GAMED: dict[str, Any] = {
 """The judge alone, and nothing that holds the policy near its start."""
 WORSE = 0.02
 """By how much the second judge may fall, and the perplexity rise as a share, and still count as no worse."""
-
-Tell = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,7 @@ class Learnt:
     after: Look
     minutes: float
     steps: int
+    gamed: bool = False
 
     def row(self) -> dict[str, Cell]:
         pairs: dict[str, Cell] = {"run": self.name, "steps": self.steps, "minutes": self.minutes}
@@ -90,10 +90,12 @@ class Learnt:
 class Witnesses:
     """Those who judge and were never learnt from."""
 
-    def __init__(self, second: Path, reader: Any) -> None:
+    def __init__(self, folder: Path) -> None:
         from steelyard.policies.judge import ClassifierJudge
+        from steelyard.policies.loading import PolicyOptions, pretrained_policy
 
-        self.second, self.reader = ClassifierJudge(str(second), reads_prompt=False, device="cpu"), reader
+        self.second = ClassifierJudge(str(folder / "judge"), reads_prompt=False, device="cpu")
+        self.reader: Any = pretrained_policy(str(folder / "reader"), PolicyOptions(device="cpu"))
 
     def look(self, groups: Sequence[Group]) -> Look:
         from steelyard.verification import Item
@@ -143,44 +145,69 @@ def measure(quick: bool, progress: Progress) -> Result:
     """Quick: short functions, a small model, short training; judge and parser together have to have risen."""
     if quick:
         return _quick(progress)
-    bar = progress.add_task("infill-learn", total=(len(SEEDS) + 1) * MINUTES)
-    runs: list[Learnt] = []
-    for place, seed in enumerate((*SEEDS, SEEDS[0])):
-        gamed = place == len(SEEDS)
-
-        def tell(minutes: float, text: str, place: int = place) -> None:
-            progress.update(bar, completed=place * MINUTES + min(minutes, MINUTES), description=text)
-
-        name = f"seed {seed}, the judge alone, no KL" if gamed else f"seed {seed}"
-        runs.append(learn(name, seed, {}, GAMED if gamed else {}, MINUTES, tell))
-        progress.console.print(runs[-1].row())
-    return Result("infill-learn", figures(runs[:-1], runs[-1]), [run.row() for run in runs], note(runs[-1]))
-
-
-def learn(
-    name: str, seed: int, sizes: Mapping[str, Any], changes: Mapping[str, Any], minutes: float, tell: Tell
-) -> Learnt:
-    """Warm start, judges and the causal model; a look; training until the minutes are over; another look. ``sizes``
-    hold for all of it, ``changes`` for the training alone.
-    """
-    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
-
+    bar = progress.add_task("the second judge and the causal model", total=1)
     with tempfile.TemporaryDirectory() as scratch:
-        tell(0.0, f"{name}: warm start and judge")
-        own = configured(seed, scratch, "own", sizes)
-        started = begun(own)
-        tell(0.0, f"{name}: the second judge and the causal model")
-        begun(configured(seed + OTHER, scratch, "other", sizes))
-        witnesses = Witnesses(Path(scratch) / "other" / "judge", reader_of(own, seed))
-        trainer = build_trainer(_changed(started, changes))
-        held_out = tasks_of_split(own, "held_out", TASKS)
-        try:
-            judged = build_evaluator(started, trainer.sampler, trainer.pool, held_out, samples=1)
-            before = witnesses.look(judged.run().groups)
-            spent = train(trainer, minutes, lambda at, text: tell(at, f"{name}: {text}"))
-            return Learnt(name, before, witnesses.look(judged.run().groups), spent / 60, trainer.step)
-        finally:
-            trainer.pool.close()
+        witnesses = make_witnesses(scratch)
+        progress.advance(bar)
+        asked = {f"seed {seed}": Asked(seed, witnesses, gamed=seed == SEEDS[0]) for seed in SEEDS}
+        runs: list[Learnt] = []
+        for made in abreast(learn, asked, progress, MINUTES):
+            runs += made
+            for run in made:
+                progress.console.print(run.row())
+    fair = [run for run in runs if not run.gamed]
+    (gamed,) = [run for run in runs if run.gamed]
+    return Result("infill-learn", figures(fair, gamed), [run.row() for run in (*fair, gamed)], note(gamed))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A seed's run to be made, and from the same start, if ``gamed``, another one without what holds it back."""
+
+    seed: int
+    witnesses: str
+    gamed: bool = False
+
+
+def learn(asked: Asked, tell: Tell) -> list[Learnt]:
+    """Warm start and judge; then, for each run: a look, training until its steps or minutes are over, another look."""
+    from steelyard.compose import begun
+
+    witnesses, made = Witnesses(Path(asked.witnesses)), list[Learnt]()
+    with tempfile.TemporaryDirectory() as scratch:
+        tell(0.0, "warm start and judge")
+        started = begun(configured(asked.seed, scratch, "own", {}))
+        made.append(learnt(f"seed {asked.seed}", started, witnesses, tell, gamed=False))
+        if asked.gamed:
+            name = f"seed {asked.seed}, the judge alone, no KL"
+            made.append(learnt(name, _changed(started, GAMED), witnesses, tell, gamed=True))
+    return made
+
+
+def learnt(name: str, config: Any, witnesses: Witnesses, tell: Tell, *, gamed: bool) -> Learnt:
+    from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
+
+    trainer = build_trainer(config)
+    try:
+        judged = build_evaluator(
+            config, trainer.sampler, trainer.pool, tasks_of_split(config, "held_out", TASKS), samples=1
+        )
+        before = witnesses.look(judged.run().groups)
+        spent = train(trainer, MINUTES, tell)
+        return Learnt(name, before, witnesses.look(judged.run().groups), spent / 60, trainer.step, gamed)
+    finally:
+        trainer.pool.close()
+
+
+def make_witnesses(scratch: str) -> str:
+    """The folder of a second judge, and of a causal model beside it, made of other examples than any run's own."""
+    from steelyard.compose import begun
+
+    config = configured(OTHER, scratch, "other", {})
+    begun(config)
+    folder = Path(scratch) / "other"
+    reader_of(config, OTHER).save_pretrained(folder / "reader")
+    return str(folder)
 
 
 def train(trainer: Any, minutes: float, tell: Tell) -> float:
@@ -211,7 +238,7 @@ def _changed(config: Any, changes: Mapping[str, Any]) -> Any:
     return configs.build(apply_overrides(config.model_dump(exclude_none=True), dict(changes)), source="infill-learn")
 
 
-def reader_of(config: Any, seed: int, updates: int | None = None) -> Any:
+def reader_of(config: Any, seed: int) -> Any:
     """A causal model of characters, trained on the training texts as they are."""
     from steelyard.algorithms.objective import Objective
     from steelyard.algorithms.schedules import Schedule
@@ -224,19 +251,18 @@ def reader_of(config: Any, seed: int, updates: int | None = None) -> Any:
     from steelyard.training.warmstart import warm_start
 
     domain: Any = build_domain(config)
-    steps = updates or READER_UPDATES
-    options = PolicyOptions(device="cpu", seed=seed + OTHER)
+    options = PolicyOptions(device="cpu", seed=seed)
     policy = from_scratch_policy(Architecture(**READER), domain.vocabulary(), options, spaced=False)
     nothing = Schedule("constant", 0.0)
     learner = Learner(
         policy,
         build_optimiser("adamw", [parameter for _, parameter in policy.trainable()], lr=2e-3),
         Objective(surrogate("reinforce")),
-        Coefficients(Schedule("cosine", 2e-3, 2e-4, steps, min(20, steps - 1)), nothing, nothing),
+        Coefficients(Schedule("cosine", 2e-3, 2e-4, READER_UPDATES, 20), nothing, nothing),
         UpdateRule(microbatch_tokens=16_384, aggregation="token_mean"),
     )
-    texts = ((Task("text", ""), text) for _, text in domain.examples(seed=seed + OTHER))
-    for _ in warm_start(learner, texts, steps=steps, batch=32):
+    texts = ((Task("text", ""), text) for _, text in domain.examples(seed=seed))
+    for _ in warm_start(learner, texts, steps=READER_UPDATES, batch=32):
         pass
     return policy
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.progress import Progress
 
+from benchmarks.abreast import abreast
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import Look, Tell, Watch, configured, watched_run
 from steelyard.domains.theories.atlas import distinct
@@ -73,18 +74,28 @@ def measure(quick: bool, progress: Progress) -> Result:
     """Quick: few and small gauge groups, a short warm start, a few steps; the held-out reward has to have risen."""
     if quick:
         return _quick(progress)
-    task = progress.add_task("theories-learn", total=len(SEEDS) * MINUTES + EXTENSION_MINUTES)
-    runs: list[Learnt] = []
-    for seed in SEEDS:
-        with tempfile.TemporaryDirectory() as scratch:
-            tell = _teller(progress, task, SEEDS.index(seed) * MINUTES, f"seed {seed}")
-            runs.append(learn(seed, scratch, {}, MINUTES, tell))
-        progress.console.print(summary(runs[-1]))
-    with tempfile.TemporaryDirectory() as scratch:
-        tell = _teller(progress, task, len(SEEDS) * MINUTES, "extensions")
-        extended = learn(0, scratch, EXTENDING, EXTENSION_MINUTES, tell)
-    rows = [row for run in (*runs, extended) for row in run.curve]
+    asked = {f"seed {seed}": Asked(seed) for seed in SEEDS} | {"extensions": Asked(0, EXTENDING, EXTENSION_MINUTES)}
+    every: list[Learnt] = []
+    for run in abreast(learn_asked, asked, progress, MINUTES):
+        every.append(run)
+        progress.console.print(summary(run))
+    *runs, extended = every
+    rows = [row for run in every for row in run.curve]
     return Result("theories-learn", figures(runs, extended), rows, note(runs, extended))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run to be made."""
+
+    seed: int
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    minutes: float = MINUTES
+
+
+def learn_asked(asked: Asked, tell: Tell) -> Learnt:
+    with tempfile.TemporaryDirectory() as scratch:
+        return learn(asked.seed, scratch, asked.changes, asked.minutes, tell)
 
 
 def learn(
@@ -183,13 +194,6 @@ def shortest_texts(groups: Sequence[Group], count: int) -> list[str]:
     )
     kept = {canonical(read(text)): text for text in reversed(texts)}
     return sorted(kept.values(), key=lambda text: (len(text.split()), text))[:count]
-
-
-def _teller(progress: Progress, task: Any, done: float, name: str) -> Tell:
-    def tell(minutes: float, text: str) -> None:
-        progress.update(task, completed=done + min(minutes, MINUTES), description=f"{name}: {text}")
-
-    return tell
 
 
 def _quick(progress: Progress) -> Result:
