@@ -38,7 +38,7 @@ class Size:
     """How much of everything."""
 
     minutes: float
-    """Of GRPO; the warm start takes what its examples take."""
+    """Of GRPO at most; the warm start takes what its examples take."""
     samples: int
     """For each brief and look."""
     budget: int
@@ -52,7 +52,7 @@ class Size:
         return self.budget // 2, self.budget
 
 
-FULL = Size(minutes=15.0, samples=4, budget=256)
+FULL = Size(minutes=30.0, samples=4, budget=256)
 QUICK = Size(
     minutes=0.05,
     samples=1,
@@ -219,9 +219,9 @@ def configured(scratch: str, overrides: Mapping[str, Any]) -> Any:
 
 
 def train(trainer: Any, minutes: float, tell: Tell) -> None:
-    """Steps until the minutes are over, at least one."""
+    """Steps until those of the recipe or the minutes are over, at least one."""
     began = time.perf_counter()
-    while trainer.step == 0 or time.perf_counter() - began < 60 * minutes:
+    while trainer.step == 0 or (trainer.step < trainer.plan.steps and time.perf_counter() - began < 60 * minutes):
         metrics = trainer.train_step()
         tell(f"step {trainer.step}, reward {metrics['reward/mean']:.2f}, success {metrics['success']:.2f}")
 
