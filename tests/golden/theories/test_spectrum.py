@@ -11,9 +11,10 @@ import pytest
 
 from steelyard.domains.theories.breaking import electric_charges, unbroken
 from steelyard.domains.theories.known import MODELS, models, standard_model
-from steelyard.domains.theories.mass_matrices import scalar_matrix
+from steelyard.domains.theories.mass_matrices import NOISE, scalar_matrix
 from steelyard.domains.theories.masses import State, light_exotics, spectrum
 from steelyard.domains.theories.notation import left, right, scalar, theory
+from steelyard.domains.theories.text import read
 from steelyard.domains.theories.theory import Theory
 
 THIRD = Fraction(1, 3)
@@ -213,3 +214,46 @@ def test_colour_comes_first_whatever_is_written_first() -> None:
     assert [len(block.indices) for block in unbroken(made).blocks] == [3, 4]
     assert (found["a",].colour, found["q",].colour, found["b",].colour) == (1, 3, 8)
     assert (found["a",].exotic, found["b",].exotic) == (True, True)
+
+
+HEAVY_LEPTON = (
+    "GAUGE U(1) SU(2) SU(3) SSB S1 2 1 +1/2 c2 2e2 MULTIPLETS F1 left 2 1 -1/2 x3 F2 right 1 1 -1 x3 "
+    "F3 left 2 3 +1/6 x3 F4 right 1 3 +2/3 x3 F5 right 1 3 -1/3 x3 F6 left 1 1 -1 x1 F7 right 1 1 -1 x1 INTERACTIONS "
+    "yukawa F1 F2* S1* 1e-2 yukawa F3 F4* S1 1e0 yukawa F3 F5* S1* 2e-2 mass F6 F7* {mass} mass F2* F6 {mass} "
+    "yukawa F1 F7* S1* 5e-2"
+)
+
+
+@pytest.mark.parametrize("mass", ["1e6", "1e9", "1e11", "1e13", "1e16"])
+def test_a_light_lepton_stays_one_beside_a_heavy_one(mass: str) -> None:
+    """F6 takes √2 M with (F7 + F2)/√2; that leaves (F7 - F2)/√2, which has (0.05 - 0.01) v / 2 = 4 GeV with F1."""
+    found = spectrum(read(HEAVY_LEPTON.format(mass=mass)))
+    assert not any(state.exotic and state.mass < 99 for state in found.states)
+    leptons = [(s.mass, s.count) for s in found.states if s.kind == "fermion" and s.charge == -1 and s.colour == 1]
+    assert {state.nature for state in found.states if state.kind == "fermion" and state.charge} == {"dirac"}
+    assert sum(count for _, count in leptons) == 4
+    heavy = sqrt(2) * float(mass)
+    light = 4.0 if heavy * NOISE < 4.0 else 0.0
+    assert sorted(m for m, _ in leptons) == pytest.approx(sorted([light, sqrt(2), heavy]), rel=1e-3, abs=1e-15 * heavy)
+
+
+def test_a_small_mass_under_what_does_not_mix_with_it_is_exact() -> None:
+    """The octet of SU(3) is 3 + 2 + 2 + 1 of SU(2), of which the vacuum gives the doublets and the singlet mass."""
+    made = "GAUGE SU(3) SSB S1 3* c2 2e16 MULTIPLETS F1 right 8 x1 F2 left 3 x1 INTERACTIONS yukawa F1* F2 S1 2e-4 "
+    found = [state for state in spectrum(read(made + "mass F1* F1* 1e-1")).states if state.kind == "fermion"]
+    assert sum(state.count * state.dimension * (1 + (state.nature == "dirac")) for state in found) == 11
+    (triplet,) = [state for state in found if state.labels == ((2,),)]
+    assert triplet.mass == pytest.approx(0.1, rel=1e-12)
+
+
+def test_scalars_are_complex_or_real_whatever_their_masses() -> None:
+    made = (
+        "GAUGE U(1) SU(2) SU(3) SSB S1 2 1 +1/2 c2 2e2 S2 4 6* -3 c15 2e9 MULTIPLETS F1 left 2 8 -8/3 x1 "
+        "INTERACTIONS phi4 S1 S1* S2 S2* 2e-9"
+    )
+    scalars = [state for state in spectrum(read(made)).states if state.kind == "scalar"]
+    assert {state.nature for state in scalars} == {"complex", "real"}
+    left = unbroken(read(made))
+    broken = 1 + 3 + 8 - len(left.charges) - sum(len(block.indices) ** 2 - 1 for block in left.blocks)
+    real = sum(state.count * state.dimension * (1 + (state.nature == "complex")) for state in scalars)
+    assert real == 2 * (2 + 24) - broken

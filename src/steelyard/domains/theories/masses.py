@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import reduce
 from math import prod
 from operator import or_
 from typing import Literal, NamedTuple
@@ -15,10 +15,11 @@ import numpy as np
 
 from steelyard.domains.theories.breaking import unbroken
 from steelyard.domains.theories.groups.representation import Label, cached
+from steelyard.domains.theories.highest import Key
 from steelyard.domains.theories.mass_matrices import scalar_matrix
-from steelyard.domains.theories.modes import Key, Mode, fermion_modes, scalar_modes
-from steelyard.domains.theories.theory import Gauge, Special, Theory
-from steelyard.domains.theories.vacuum import Unbroken, states
+from steelyard.domains.theories.modes import Mode, fermion_modes, scalar_modes
+from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.vacuum import Unbroken
 
 Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
@@ -112,7 +113,7 @@ def _paired(found: Iterable[Multiplet], kind: Literal["fermion", "scalar"], *, c
         if conjugate == (own.charges, own.labels):
             yield replace(state, nature="real" if kind == "scalar" else "majorana" if own.mass else "weyl")
             continue
-        partners = [other for other in by_key[conjugate] if _equal(other.mass, own.mass)]
+        partners = [other for other in by_key[conjugate] if other.mass == own.mass]
         both = min(own.count, sum(other.count for other in partners))
         if both and _written(own.charges, own.labels, kind):
             nature: Nature = "dirac" if kind == "fermion" else "complex"
@@ -174,19 +175,15 @@ def _triplet_charge(state: State) -> Fraction:
 
 
 def _multiplets(modes: Iterable[Mode]) -> Iterator[Multiplet]:
-    """The irreducible multiplets that mass eigenstates make up."""
+    """Those of equal mass together."""
     by_key: dict[Key, list[Mode]] = defaultdict(list)
     for mode in modes:
         by_key[mode.key].append(mode)
-    by_charge: dict[tuple[Fraction, ...], list[Mode]] = defaultdict(list)
     for key, own in by_key.items():
-        by_charge[key.charges] += own
-    for charges, own in by_charge.items():
         for cluster in _clusters(sorted(own, key=lambda mode: mode.mass)):
-            for labels, count in _peeled(Counter(mode.key.weights for mode in cluster)).items():
-                top = [mode for mode in cluster if mode.key.weights == labels]
-                origin = reduce(or_, (mode.origin for mode in top))
-                yield Multiplet(charges, labels, cluster[-1].mass, count, _mean_shares(top), origin)
+            origin = reduce(or_, (mode.origin for mode in cluster))
+            shares = _mean_shares(cluster)
+            yield Multiplet(key.charges, key.labels, cluster[-1].mass, len(cluster), shares, origin)
 
 
 def _mean_shares(modes: Sequence[Mode]) -> dict[str, float]:
@@ -207,28 +204,3 @@ def _clusters(modes: list[Mode]) -> Iterator[list[Mode]]:
         cluster.append(mode)
     if cluster:
         yield cluster
-
-
-def _peeled(weights: Counter[tuple[Label, ...]]) -> Counter[tuple[Label, ...]]:
-    """The highest weights of the irreducible representations whose dominant weights are these."""
-    found: Counter[tuple[Label, ...]] = Counter()
-    while weights:
-        top = max(weights, key=_height)
-        times = weights[top]
-        found[top] += times
-        for own in _dominant_weights(top):
-            weights[own] -= times
-        weights = +weights
-    return found
-
-
-def _height(weights: tuple[Label, ...]) -> tuple[int, tuple[Label, ...]]:
-    """Twice the product with the half sum of positive roots, by which every simple root is positive."""
-    twice = sum(k * (len(weight) + 1 - k) * w for weight in weights for k, w in enumerate(weight, 1))
-    return twice, weights
-
-
-@lru_cache(maxsize=4096)
-def _dominant_weights(top: tuple[Label, ...]) -> tuple[tuple[Label, ...], ...]:
-    every = states(Gauge((), tuple(Special("", len(label) + 1) for label in top)), top)
-    return tuple(own for own in every if all(w >= 0 for weight in own for w in weight))

@@ -33,7 +33,7 @@ from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function
 
-RULES = "1"
+RULES = "2"
 """Counts up when verdicts change for the same settings."""
 FLOOR = -10.0
 """The reward of what is no theory."""

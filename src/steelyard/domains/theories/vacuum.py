@@ -152,8 +152,8 @@ def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[Block]) -> tuple[Combina
             rows.append(abelian | {place[a, k]: Fraction(w) for a, k, w in weights})
     for block in blocks:
         for i, j in pairwise(block.indices):
-            root = _root(gauge.special[block.factor].n, i, j)
-            rows.append({place[block.factor, k]: Fraction(w) for k, w in enumerate(root) if w})
+            step = root(gauge.special[block.factor].n, i, j)
+            rows.append({place[block.factor, k]: Fraction(w) for k, w in enumerate(step) if w})
     free = reduced(null_space(rows, len(columns)))
     return tuple(_combination(gauge, {columns[c]: x for c, x in row.items()}) for row in free)
 
@@ -183,7 +183,7 @@ def first_weak(gauge: Gauge) -> int | None:
     return next((a for a, factor in enumerate(gauge.special) if factor.n == 2), None)
 
 
-def _root(n: int, i: int, j: int) -> list[int]:
+def root(n: int, i: int, j: int) -> list[int]:
     """The weight of E_ij in the basis of the Dynkin labels."""
     content = [(k == i) - (k == j) for k in range(n)]
     return [a - b for a, b in pairwise(content)]
