@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings
@@ -24,15 +25,19 @@ from benchmarks.theory_cases import (
 )
 from steelyard.domains.theories.anomalies import conditions
 from steelyard.domains.theories.couplings import term_tensors
+from steelyard.domains.theories.domain import Theories
 from steelyard.domains.theories.groups import Representation, decompose, singlets
 from steelyard.domains.theories.invariance import invariants, term_structures
-from steelyard.domains.theories.mass_matrices import goldstones, scalar_matrix
-from steelyard.domains.theories.masses import spectrum
+from steelyard.domains.theories.mass_matrices import component_count, goldstones, scalar_matrix
+from steelyard.domains.theories.masses import State, spectrum
 from steelyard.domains.theories.notation import label_of
-from steelyard.domains.theories.theory import Charges, Field, Gauge, Leg, Special, Term, Theory, Vev
+from steelyard.domains.theories.prompts import BEGINNINGS
+from steelyard.domains.theories.text import read
+from steelyard.domains.theories.theory import Charges, Gauge, Leg, Special, Term, Theory
 
 QUICK = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 2**32)
+EVERY = Theories(kinds=tuple(BEGINNINGS))
 factors = st.fractions(min_value=-5, max_value=5, max_denominator=6).filter(bool)
 
 
@@ -203,19 +208,15 @@ def test_a_field_and_its_conjugate_always_make_a_singlet(seed: int) -> None:
 
 
 @QUICK
-@given(seeds)
-def test_spectra_lose_and_make_no_states(seed: int) -> None:
-    rng = random.Random(seed)
-    gauge = random_gauge(rng)
-    scalar = random_field(rng, gauge, "s", ("scalar",))
-    fields: list[Field] = [scalar, *(random_field(rng, gauge, f"f{i}") for i in range(3))]
-    size = len(
-        list(product(*(Representation(f.n, x).weights for f, x in zip(gauge.special, scalar.labels, strict=True))))
-    )
-    theory = Theory(gauge, tuple(fields), (Vev("s", rng.randrange(size), 100.0),))
+@given(seeds, st.integers(0, 10_000))
+def test_spectra_lose_and_make_no_states(seed: int, index: int) -> None:
+    """Of theories as the domain writes them, with terms and vacua of all sizes."""
+    made = read(EVERY.example(index, seed=seed)[1])
+    found = spectrum(made).states
     weyl = {"dirac": 2, "majorana": 1, "weyl": 1}
-    found = [state for state in spectrum(theory).states if state.kind == "fermion"]
-    assert sum(state.count * state.dimension * weyl[state.nature] for state in found) == states_of(theory)
+    fermions = [state for state in found if state.kind == "fermion"]
+    assert sum(state.count * state.dimension * weyl[state.nature] for state in fermions) == states_of(made)
+    assert real_scalars(found) == 2 * sum(component_count(made, field) for field in made.scalars) - eaten(made)
 
 
 @QUICK
@@ -224,9 +225,18 @@ def test_scalars_are_eaten_by_broken_generators_only(seed: int) -> None:
     """Real scalars and independent directions that gauge transformations turn the vacuum into are all there is."""
     rng = random.Random(seed)
     made = with_terms(random_theory(rng), rng, tries=20)
-    made = replace(made, vevs=tuple(replace(vev, value=100.0) for vev in made.vevs))
-    slots = scalar_matrix(made)[0].slots
-    eaten = int(np.linalg.matrix_rank(goldstones(made, slots))) if made.vevs else 0
+    count = 2 * sum(component_count(made, field) for field in made.scalars)
+    assert real_scalars(spectrum(made).states) == count - eaten(made)
+
+
+def real_scalars(found: Sequence[State]) -> int:
     real = {"complex": 2, "real": 1}
-    found = [state for state in spectrum(made).states if state.kind == "scalar"]
-    assert sum(state.count * state.dimension * real[state.nature] for state in found) == len(slots) - eaten
+    return sum(state.count * state.dimension * real[state.nature] for state in found if state.kind == "scalar")
+
+
+def eaten(made: Theory) -> int:
+    """Independent directions that gauge transformations turn the vacuum into, whatever its values."""
+    if not made.vevs:
+        return 0
+    alike = replace(made, vevs=tuple(replace(vev, value=100.0) for vev in made.vevs))
+    return int(np.linalg.matrix_rank(goldstones(alike, scalar_matrix(alike)[0].slots)))
