@@ -33,7 +33,7 @@ from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function
 
-RULES = "2"
+RULES = "3"
 """Counts up when verdicts change for the same settings."""
 FLOOR = -10.0
 """The reward of what is no theory."""
@@ -140,6 +140,8 @@ def admitted(task: Task, text: str, limits: Limits) -> Theory:
         raise Invalid(f"the interactions do not begin with what is given: {' '.join(terms)}")
     if wrong := [*flaws(theory), *excesses(theory, limits)]:
         raise Invalid("; ".join(wrong))
+    if {own.name for own in theory.fermions} <= set(given):
+        raise Invalid("no fermion comes after what is given" if given else "there is no fermion")
     return theory
 
 

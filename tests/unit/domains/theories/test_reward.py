@@ -145,11 +145,16 @@ def test_a_text_that_is_no_answer_is_rejected() -> None:
         (SM.replace("INTERACTIONS", "INTERACTIONS phi4 S1"), "a field should stand there"),
         (SM.replace(" phi2 S1 S1* 1e4", ""), "interactions do not begin"),
         (f"{SM} phi2 S1 S1* 1e4", "a term twice"),
+        (SM, "no fermion comes after"),
+        (SM.replace(" INTERACTIONS", " S2 2 1 +1/2 INTERACTIONS"), "no fermion comes after"),
     ):
         with pytest.raises(Invalid, match=reason):
             judge(task, text)
     with pytest.raises(Invalid, match="not gauge-invariant"):
         judge(ANY, SM.replace("yukawa F3 F4* S1 1e0", "yukawa F3 F4* S1* 1e0"))
+    with pytest.raises(Invalid, match="there is no fermion"):
+        judge(ANY, "GAUGE U(1) SSB MULTIPLETS INTERACTIONS")
+    assert judge(task, SM.replace(" INTERACTIONS", " F6 left 1 1 0 x1 INTERACTIONS")).success
     assert judge.verifier().floor < -9
 
 
