@@ -49,13 +49,13 @@ class Theories:
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
             raise ConfigError(f"theories: kinds={list(self.kinds)}; choose some of {', '.join(BEGINNINGS)}, each once")
         reward_of(self.reward)
-        for beginnings in self._beginnings["train"].values():
+        for beginning in (one for split in SPLITS for one in self._in_turn[split]):
             try:
-                self.grammar.start(_task(beginnings[0]))
+                self.grammar.start(_task(beginning))
             except ConstraintError as error:
                 raise ConfigError(
-                    f"theories: {beginnings[0].kind} does not fit into the limits: {error}; raise them, or leave "
-                    f"{beginnings[0].kind!r} out of kinds"
+                    f"theories: {beginning.kind} does not fit into the limits: {error}; raise them, or leave "
+                    f"{beginning.kind!r} out of kinds"
                 ) from None
 
     @property

@@ -87,6 +87,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"kinds": []}, "choose some of"),
         ({"kinds": ["model"], "limits": {"largest": 2}}, "'model' out of kinds"),
         ({"kinds": ["model"], "limits": {"charge": 3}}, "does not fit into the limits"),
+        ({"kinds": ["partial"], "limits": {"multiplets": 4}}, "'partial' out of kinds"),
         ({"limits": {"multiplet": 3}}, "there is no 'multiplet'"),
         ({"reward": {"weight": {}}}, "did you mean 'weights'"),
     ):
