@@ -49,6 +49,13 @@ class Theories:
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
             raise ConfigError(f"theories: kinds={list(self.kinds)}; choose some of {', '.join(BEGINNINGS)}, each once")
         reward_of(self.reward)
+        for kind in self.kinds:
+            if kind not in self._beginnings["train"]:
+                raise ConfigError(
+                    f"theories: within the limits groups = {self.bounds.groups}, abelian = {self.bounds.abelian} and "
+                    f"largest = {self.bounds.largest} all beginnings of kind {kind!r} are for validation and held out, "
+                    f"none for training; raise one of these, or leave {kind!r} out of kinds"
+                )
         for beginning in (one for split in SPLITS for one in self._in_turn[split]):
             try:
                 self.grammar.start(_task(beginning))

@@ -87,6 +87,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"kinds": []}, "choose some of"),
         ({"kinds": ["model"], "limits": {"largest": 2}}, "'model' out of kinds"),
         ({"kinds": ["model"], "limits": {"charge": 3}}, "does not fit into the limits"),
+        ({"limits": {"groups": 1, "abelian": 1, "largest": 2}}, "groups = 1, abelian = 1 and largest = 2"),
+        ({"kinds": ["nothing", "groups"], "limits": {"groups": 1, "largest": 2}}, "none for training; raise one"),
         ({"kinds": ["partial"], "limits": {"multiplets": 4}}, "'partial' out of kinds"),
         ({"limits": {"multiplet": 3}}, "there is no 'multiplet'"),
         ({"reward": {"weight": {}}}, "did you mean 'weights'"),
