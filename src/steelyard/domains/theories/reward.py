@@ -15,11 +15,12 @@ all conditions and none of the surplus factors, and a floor for what has no mass
 from __future__ import annotations
 
 import difflib
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from steelyard.domains.theories import parts
 from steelyard.domains.theories.invariance import flaws
@@ -39,6 +40,13 @@ FLOOR = -10.0
 """The reward of what is no theory."""
 
 
+def _require_numbers(where: str, values: Mapping[str, Any], *, least: float = -math.inf) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
+            above = "" if math.isinf(least) else f" not below {least:g}"
+            raise ConfigError(f"theories {where}: {name} = {value!r}; it must be a number{above}")
+
+
 @dataclass(frozen=True)
 class Weights:
     """What each part counts. Nothing chiral means no anomalies, and has to be worth less than anomalies."""
@@ -49,6 +57,9 @@ class Weights:
     length: float = 1.0
     parameters: float = 1.0
     success: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_numbers("weights", asdict(self))
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,8 @@ class Reward:
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ConfigError(f"theories reward: preset = {self.preset!r}; there is 'published'")
+        _require_numbers("reward", {"long": self.long, "many": self.many}, least=0)
+        _require_numbers("extra", _table("extra", self.extra))
         for name in self.extra:
             _extra_part(name)
 
@@ -160,9 +173,15 @@ def _extra_part(name: str) -> Part:
     return load_function(name)
 
 
+def _table(where: str, given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"theories reward: {where} = {given!r}; it is a table of names and numbers")
+    return cast("Mapping[str, Any]", given)
+
+
 def _known(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     names = [one.name for one in fields(kind)]
-    for name in given:
+    for name in _table(where, given):
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"

@@ -163,3 +163,20 @@ def test_settings_that_do_not_exist_are_refused() -> None:
         with pytest.raises(ConfigError, match="theories"):
             reward_of(options)
     assert Judge(reward=reward_of({"long": 9})).verifier().version != Judge().verifier().version
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"long": "x"}, "long = 'x'"),
+        ({"many": -1}, "many = -1; it must be a number not below 0"),
+        ({"weights": {"anomalies": "x"}}, "anomalies = 'x'"),
+        ({"weights": {"success": math.nan}}, "success = nan"),
+        ({"weights": 3}, "weights = 3; it is a table"),
+        ({"extra": ["proton"]}, r"extra = \['proton'\]; it is a table"),
+        ({"extra": {"proton": True}}, "proton = True"),
+    ],
+)
+def test_settings_that_are_no_numbers_are_refused_before_anything_is_judged(options: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        reward_of(options)
