@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from math import prod
 
 from steelyard.domains.theories.couplings import dimensions
@@ -12,6 +11,7 @@ from steelyard.domains.theories.groups.representation import Label, representati
 from steelyard.domains.theories.model_file import block, entries, items, names, without_comments
 from steelyard.domains.theories.pyrate import BAR, LEFT, RIGHT, SECTIONS
 from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.values import decimal, fraction, integer
 from steelyard.errors import DataError
 
 TENSORS = ("Eps", "kd", "KD", "t", "cgc", "sqrt", "Sqrt")
@@ -37,7 +37,7 @@ def read(text: str) -> Theory:
     fields = _called(fields)
     bare = Theory(gauge, tuple(fields.values()))
     potential = block(file.get("Potential", ""))
-    values = {name: float(value) for name, value in VALUE.findall(text)}
+    values = {name: decimal(value, f"model file: the value of {name}") for name, value in VALUE.findall(text)}
     terms = tuple(_terms(bare, fields, potential, values))
     vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars))
     return Theory(gauge, bare.fields, vevs, terms)
@@ -62,31 +62,37 @@ def _field(name: str, said: str, keys: Mapping[str, str], *, scalar: bool = Fals
     if said.startswith("{"):
         own = block(said)
         numbers = block(own.get("Qnb", "{}"))
-        generations = int(own.get("Gen", "1"))
+        generations = integer(own.get("Gen", "1"), f"model file: Gen of {name}")
     else:
         values = items(said)
-        generations = 1 if scalar else int(values[0])
-        numbers = dict(zip(keys, values[3 if scalar else 1 :], strict=True))
+        generations = 1 if scalar else integer(values[0], f"model file: generations of {name}")
+        own = values[3 if scalar else 1 :]
+        if len(own) != len(keys):
+            raise DataError(f"model file: {name} has {len(own)} quantum numbers for {len(keys)} groups: {said}")
+        numbers = dict(zip(keys, own, strict=True))
     unknown = [key for key in numbers if key not in keys]
     if unknown:
         raise DataError(f"model file: {name} has a number for {unknown[0]}, which is no group")
-    charges = tuple(Fraction(numbers.get(key, "0").replace(" ", "")) for key, kind in keys.items() if kind == "U1")
-    labels = tuple(_label(int(kind[2:]), numbers.get(key, "1"), name) for key, kind in keys.items() if kind != "U1")
+    where = {key: f"model file: {key} of {name}" for key in keys}
+    charges = tuple(fraction(numbers.get(key, "0"), where[key]) for key, kind in keys.items() if kind == "U1")
+    labels = tuple(
+        _label(int(kind[2:]), numbers.get(key, "1"), where[key]) for key, kind in keys.items() if kind != "U1"
+    )
     kind: Kind = "scalar" if scalar else "right" if name.endswith(RIGHT) else "left"
     return Field(name, kind, labels, charges, generations)
 
 
-def _label(n: int, said: str, name: str) -> Label:
+def _label(n: int, said: str, where: str) -> Label:
     if said.startswith(("[", "(")):
-        label = tuple(int(value) for value in said[1:-1].split(","))
+        label = tuple(integer(value, where) for value in said[1:-1].split(","))
         if len(label) != n - 1:
-            raise DataError(f"model file: {name}: {said} is no label of SU{n}")
+            raise DataError(f"{where} is {said}, which is no label of SU{n}")
         return label
-    dimension = int(said)
+    dimension = integer(said, where)
     try:
         found = representation(n, abs(dimension), bar=dimension < 0)
     except ValueError as error:
-        raise DataError(f"model file: {name}: {error}") from None
+        raise DataError(f"{where}: {error}") from None
     return found.label
 
 
@@ -169,10 +175,13 @@ def _vevs(
     bare: Theory, fields: Mapping[str, Field], text: str, vevs: Mapping[str, str], scalars: Mapping[str, str]
 ) -> Iterator[Vev]:
     noted = VEV.findall(text)
-    for _, name, component, value in noted:
-        yield Vev(fields[name].name, int(component), float(value))
+    for vev, name, component, value in noted:
+        if name not in fields:
+            raise DataError(f"model file: the vev {vev} is of {name}, which is no field")
+        yield Vev(fields[name].name, int(component), decimal(value, f"model file: the vev {vev}"))
     names_noted = {own[0] for own in noted}
-    real = {items(block(said)["RealFields"])[0]: name for name, said in scalars.items() if said.startswith("{")}
+    parts = {name: block(said) for name, said in scalars.items() if said.startswith("{")}
+    real = {items(own["RealFields"])[0]: name for name, own in parts.items() if "RealFields" in own}
     for vev, place in vevs.items():
         if vev in names_noted:
             continue
@@ -187,6 +196,9 @@ def _vevs(
 
 def _component(bare: Theory, field: Field, place: list[int]) -> int:
     sizes = dimensions(bare.gauge, field.labels)
+    most = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
+    if len(place) != len(most) or not all(1 <= own <= size for own, size in zip(place, most, strict=True)):
+        raise DataError(f"model file: a vev of {field.name} is in component {place}; it has components up to {most}")
     component, left = 0, list(place)
     for factor, label in enumerate(field.labels):
         if any(label):

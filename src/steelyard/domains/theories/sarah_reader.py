@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from math import prod
 
 from steelyard.domains.theories.couplings import dimensions
 from steelyard.domains.theories.groups.representation import Label, representation
 from steelyard.domains.theories.sarah_names import ROLES, own_name
 from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.values import decimal, fraction, integer
 from steelyard.errors import DataError
 
 ROOT = "/Sqrt[2]"
@@ -25,6 +25,8 @@ def read(text: str, parameters: str = "") -> Theory:
     rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
     if not rows["Gauge"]:
         raise DataError("SARAH: there is no Gauge[[1]]; give the model file, Name.m")
+    if short := [row for row in rows["Gauge"] if len(row) < 3]:
+        raise DataError(f"SARAH: a gauge group is {short[0]}; it has a boson, a group and a name")
     sizes = [_size(row[1]) for row in rows["Gauge"]]
     called = [NAMES.get(row[2], own_name(row[2])) for row in rows["Gauge"]]
     gauge = Gauge(
@@ -34,7 +36,8 @@ def read(text: str, parameters: str = "") -> Theory:
     fields = [_field(row, sizes, "left") for row in rows["FermionFields"]]
     fields += [_field(row, sizes, "scalar") for row in rows["ScalarFields"]]
     bare = Theory(gauge, tuple(fields))
-    values = {name: float(value.replace("*^", "e")) for name, value in VALUE.findall(parameters)}
+    found = VALUE.findall(parameters)
+    values = {name: decimal(value.replace("*^", "e"), f"SARAH: the value of {name}") for name, value in found}
     places = _places([*rows["FermionFields"], *rows["ScalarFields"]])
     return Theory(gauge, bare.fields, tuple(_vevs(bare, text, places, values)), tuple(_terms(bare, text, values)))
 
@@ -78,29 +81,32 @@ def _size(kind: str) -> int:
 
 
 def _field(row: list[str], sizes: list[int], kind: Kind) -> Field:
-    name, generations, parts, *numbers = row
+    if len(row) < 3:
+        raise DataError(f"SARAH: a field is {row}; it has a name, generations, components and quantum numbers")
+    name, said, parts, *numbers = row
+    generations = integer(said, f"SARAH: generations of {name}")
     if len(numbers) < len(sizes):
         raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers for {len(sizes)} groups")
     pairs = list(zip(sizes, numbers, strict=False))
-    charges = tuple(Fraction(number.replace(" ", "")) for n, number in pairs if n == 1)
-    labels = tuple(_label(n, number, name) for n, number in pairs if n > 1)
+    charges = tuple(fraction(number, f"SARAH: a charge of {name}") for n, number in pairs if n == 1)
+    labels = tuple(_label(n, number, f"SARAH: a representation of {name}") for n, number in pairs if n > 1)
     if kind == "left" and "conj[" in parts:
         labels = tuple(label[::-1] for label in labels)
-        return Field(own_name(name), "right", labels, tuple(-charge for charge in charges), int(generations))
-    return Field(own_name(name), kind, labels, charges, int(generations))
+        return Field(own_name(name), "right", labels, tuple(-charge for charge in charges), generations)
+    return Field(own_name(name), kind, labels, charges, generations)
 
 
-def _label(n: int, said: str, name: str) -> Label:
+def _label(n: int, said: str, where: str) -> Label:
     if said.startswith("{"):
-        label = tuple(int(value) for value in _list(_list(said)[1]))
+        label = tuple(integer(value, where) for value in _list(_list(said)[-1]))
         if len(label) != n - 1:
-            raise DataError(f"SARAH: {name}: {said} is no representation of SU({n})")
+            raise DataError(f"{where} is {said}, which is none of SU({n})")
         return label
-    dimension = int(said)
+    dimension = integer(said, where)
     try:
         return representation(n, abs(dimension), bar=dimension < 0).label
     except ValueError as error:
-        raise DataError(f"SARAH: {name}: {error}") from None
+        raise DataError(f"{where}: {error}") from None
 
 
 def _terms(bare: Theory, text: str, values: Mapping[str, float]) -> Iterator[Term]:
@@ -170,12 +176,12 @@ def _vevs(
 ) -> Iterator[Vev]:
     for match in re.finditer(r"DEFINITION\[\w+\]\[VEVs\]\s*=\s*", text):
         for entry in _list(_braced(text, match.end())):
-            part, value, *_ = _list(entry)
-            symbol = _list(value)[0]
+            part, *others = _list(entry) or [""]
+            symbol = next(iter(_list(others[0])), "") if others else ""
             if symbol == "0":
                 continue
-            if part not in places:
-                raise DataError(f"SARAH: the vev {symbol} is of {part}, which is no component of a field")
+            if part not in places or not symbol:
+                raise DataError(f"SARAH: the vev {symbol or entry} is of {part}, which is no component of a field")
             name, place, count = places[part]
             size = prod(dimensions(bare.gauge, bare.by_name[name].labels))
             yield Vev(name, place * (size // count), values.get(symbol, 246.0))

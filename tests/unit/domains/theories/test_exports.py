@@ -224,6 +224,16 @@ def test_contractions_are_as_many_as_tensors(text: str, count: int) -> None:
         (("RealScalars: {\n", "RealScalars: {\n xi : {SU2L: 3}\n"), "complex scalars only"),
         (("v: Pi[2]", "v: Ho[2]"), "no real part"),
         (("SU3c: 3}},\n    L", "SU3c: 7}},\n    L"), "dimension 7"),
+        (("Q: {Gen: 3,", "Q: {Gen: nG,"), "Gen of Q is 'nG'"),
+        (("SU3c: 3}},\n    L", "SU3c: 3bar}},\n    L"), "SU3c of Q is '3bar'"),
+        (("SU3c: 3}},\n    L", "SU3c: [1,x]}},\n    L"), "SU3c of Q is 'x'"),
+        (("U1Y: 1/6", "U1Y: yq"), "U1Y of Q is 'yq'"),
+        (("uR: [3, 2/3, 1, 3]", "uR: [3, 2/3, 1]"), "uR has 2 quantum numbers for 3 groups"),
+        (("RealFields: [Pi, Sigma], ", ""), "no real part"),
+        (("v: Pi[2]", "v: Pi[3]"), "a vev of H is in component [3]"),
+        (("v: Pi[2]", "v: Pi"), "a vev of H is in component []"),
+        (("Vevs: {", "# vev v = X 1 246.0\nVevs: {"), "X, which is no field"),
+        (("Vevs: {", "# value Yu = much\nVevs: {"), "the value of Yu is 'much'"),
         (("Potential: {", "Potential: {{"), "never closed"),
         (("Groups: {U1Y: U1, SU2L: SU2, SU3c: SU3}", ""), "no Groups"),
     ],
@@ -243,12 +253,24 @@ def test_what_is_wrong_with_a_pyrate_model(change: tuple[str, str], said: str) -
         (("1/2, 2,  1};\nName", "1/2};\nName"), "1 quantum numbers for 3 groups"),
         (("{H0, {v", "{Hx, {v"), "no component"),
         (("Gauge[[", "Gage[["), "there is no Gauge"),
+        (("{B,   U[1], hypercharge, g1,False}", "{B, U[1]}"), "it has a boson, a group and a name"),
+        (("{q, 3, {uL, dL},     1/6", "{q, 3, {uL, dL},     yq"), "a charge of q is 'yq'"),
+        (("{q, 3, {uL, dL},", "{q, nG, {uL, dL},"), "generations of q is 'nG'"),
+        (("1/6, 2,  3}", "1/6, 2,  three}"), "a representation of q is 'three'"),
+        (("1/6, 2,  3}", "1/6, 2,  {3}}"), "none of SU(3)"),
+        (("{q, 3, {uL, dL},     1/6, 2,  3}", "{q, 3}"), "it has a name, generations, components"),
+        (("{H0, {v, 1/Sqrt[2]}, {Ah, \\[ImaginaryI]/Sqrt[2]},{hh, 1/Sqrt[2]}}", "{H0}"), "the vev {H0}"),
     ],
 )
 def test_what_is_wrong_with_a_sarah_model(change: tuple[str, str], said: str) -> None:
     assert change[0] in PUBLISHED_SARAH
     with pytest.raises(DataError, match=re.escape(said)):
         sarah_reader.read(PUBLISHED_SARAH.replace(*change))
+
+
+def test_a_complex_scalar_needs_no_real_fields_where_it_has_no_vev() -> None:
+    text = PUBLISHED_PYRATE.replace("RealFields: [Pi, Sigma], ", "").replace("v: Pi[2]", "")
+    assert pyrate_reader.read(text).by_name["H"].kind == "scalar"
 
 
 def test_matrices_of_like_fermions_are_symmetric_where_the_contraction_is() -> None:
