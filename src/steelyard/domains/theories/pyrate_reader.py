@@ -11,7 +11,7 @@ from steelyard.domains.theories.groups.representation import Label, representati
 from steelyard.domains.theories.model_file import block, entries, items, names, without_comments
 from steelyard.domains.theories.pyrate import BAR, LEFT, RIGHT, SECTIONS
 from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
-from steelyard.domains.theories.values import decimal, fraction, integer
+from steelyard.domains.theories.values import Values, decimal, fraction, integer
 from steelyard.errors import DataError
 
 TENSORS = ("Eps", "kd", "KD", "t", "cgc", "sqrt", "Sqrt")
@@ -24,6 +24,11 @@ def read(text: str) -> Theory:
 
     Terms are read by their fields; how those are contracted is not: a theory has every contraction with one parameter.
     """
+    return read_with_missing(text)[0]
+
+
+def read_with_missing(text: str) -> tuple[Theory, list[str]]:
+    """The theory, and the names of what has no value."""
     file = entries(without_comments(text))
     if "Groups" not in file:
         raise DataError("model file: there are no Groups")
@@ -37,10 +42,11 @@ def read(text: str) -> Theory:
     fields = _called(fields)
     bare = Theory(gauge, tuple(fields.values()))
     potential = block(file.get("Potential", ""))
-    values = {name: decimal(value, f"model file: the value of {name}") for name, value in VALUE.findall(text)}
+    said = VALUE.findall(text)
+    values = Values({name: decimal(value, f"model file: the value of {name}") for name, value in said})
     terms = tuple(_terms(bare, fields, potential, values))
-    vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars))
-    return Theory(gauge, bare.fields, vevs, terms)
+    vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars, values))
+    return Theory(gauge, bare.fields, vevs, terms), values.missing
 
 
 def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
@@ -112,9 +118,7 @@ def _called(fields: Mapping[str, Field]) -> dict[str, Field]:
     return called
 
 
-def _terms(
-    bare: Theory, fields: Mapping[str, Field], potential: Mapping[str, str], values: Mapping[str, float]
-) -> Iterator[Term]:
+def _terms(bare: Theory, fields: Mapping[str, Field], potential: Mapping[str, str], values: Values) -> Iterator[Term]:
     definitions = block(potential.get("Definitions", ""))
     known: dict[str, list[str]] = {}
     for key, formula in definitions.items():
@@ -128,7 +132,7 @@ def _terms(
                 continue  # another contraction of the same term
             read_so_far.add(coupling)
             legs = [_leg(name, fields) for name in _first_product(items(formula)[0], known)]
-            found.append((coupling, _left_handed(bare, coupling, legs, values.get(coupling, 1.0))))
+            found.append((coupling, _left_handed(bare, coupling, legs, values.coupling(coupling))))
     for _, term in sorted(found, key=lambda pair: [int(n) for n in re.findall(r"\d+", pair[0])[:1]] or [0]):
         yield term
 
@@ -172,7 +176,12 @@ def _left_handed(bare: Theory, coupling: str, legs: list[Leg], value: float) -> 
 
 
 def _vevs(
-    bare: Theory, fields: Mapping[str, Field], text: str, vevs: Mapping[str, str], scalars: Mapping[str, str]
+    bare: Theory,
+    fields: Mapping[str, Field],
+    text: str,
+    vevs: Mapping[str, str],
+    scalars: Mapping[str, str],
+    values: Values,
 ) -> Iterator[Vev]:
     noted = VEV.findall(text)
     for vev, name, component, value in noted:
@@ -191,7 +200,8 @@ def _vevs(
                 f"model file: the vev {vev} is of {name.strip()}, which is no real part of a complex scalar"
             )
         field = fields[real[name.strip()]]
-        yield Vev(field.name, _component(bare, field, [int(i) for i in re.findall(r"\d+", index)]), 246.0)
+        component = _component(bare, field, [int(i) for i in re.findall(r"\d+", index)])
+        yield Vev(field.name, component, values.vev(vev))
 
 
 def _component(bare: Theory, field: Field, place: list[int]) -> int:

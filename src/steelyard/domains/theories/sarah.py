@@ -59,6 +59,7 @@ def _model(theory: Theory, name: str) -> str:
         "NameOfStates={GaugeES, EWSB};",
         "DEFINITION[GaugeES][LagrangianInput]= {\n\t{LagHC, {AddHC->True}},\n\t{LagNoHC,{AddHC->False}}\n};",
         _lagrangian(theory),
+        "\n".join(f"(* value {own} = {value!r} *)" for own, value in _values(theory)),
         *_broken(theory, parts),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -193,9 +194,13 @@ def _parameters(theory: Theory) -> str:
         f'  {{{group.coupling}, {{LaTeX -> "{group.coupling}", OutputName -> {group.coupling}}}}}'
         for group in groups(theory)
     ]
-    values = [(name, term.parameter) for name, term in zip(couplings(theory), theory.terms, strict=True)]
-    values += [(name, vev.value) for name, vev in zip(vev_names(theory), theory.vevs, strict=True)]
-    for name, value in values:
+    for name, value in _values(theory):
         number = repr(value).replace("e", "*^")
         rows.append(f'  {{{name}, {{LaTeX -> "{name}", Value -> {number}, OutputName -> {name}}}}}')
     return "ParameterDefinitions = {\n" + ",\n".join(rows) + "\n};\n"
+
+
+def _values(theory: Theory) -> list[tuple[str, float]]:
+    """Every coupling and vacuum expectation value by name."""
+    values = [(name, term.parameter) for name, term in zip(couplings(theory), theory.terms, strict=True)]
+    return values + [(name, vev.value) for name, vev in zip(vev_names(theory), theory.vevs, strict=True)]

@@ -1,4 +1,6 @@
-"""SARAH model files read as theories: groups, fields, Lagrangian and vacuum; values come from ``parameters.m``."""
+"""SARAH model files read as theories: groups, fields, Lagrangian and vacuum; values come from ``parameters.m``, or from
+the comments in which our own files repeat them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,25 @@ from steelyard.domains.theories.couplings import dimensions
 from steelyard.domains.theories.groups.representation import Label, representation
 from steelyard.domains.theories.sarah_names import ROLES, own_name
 from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
-from steelyard.domains.theories.values import decimal, fraction, integer
+from steelyard.domains.theories.values import Values, decimal, fraction, integer
 from steelyard.errors import DataError
 
 ROOT = "/Sqrt[2]"
 NAMES = {group: name for name, (_, group, _) in ROLES.items()}
 TERM = re.compile(r"((?:[\w/\\\[\]]+\s+)*)((?:conj\[\w+\]|\w+)(?:\.(?:conj\[\w+\]|\w+))+)")
 VALUE = re.compile(r"\{\s*(\\\[\w+\]|\w+)\s*,\s*\{[^{}]*\bValue\s*->\s*([-+.\d]+(?:\*\^[-+]?\d+)?)")
+NOTED = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
 
 
 def read(text: str, parameters: str = "") -> Theory:
     """The theory of a model file. Couplings without a value have 1, vacuum expectation values 246 GeV."""
+    return read_with_missing(text, parameters)[0]
+
+
+def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str]]:
+    """The theory, and the names of what has no value."""
+    said = [*NOTED.findall(text), *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters))]
+    values = Values({name: decimal(value, f"SARAH: the value of {name}") for name, value in said})
     text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
     rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
     if not rows["Gauge"]:
@@ -36,10 +46,9 @@ def read(text: str, parameters: str = "") -> Theory:
     fields = [_field(row, sizes, "left") for row in rows["FermionFields"]]
     fields += [_field(row, sizes, "scalar") for row in rows["ScalarFields"]]
     bare = Theory(gauge, tuple(fields))
-    found = VALUE.findall(parameters)
-    values = {name: decimal(value.replace("*^", "e"), f"SARAH: the value of {name}") for name, value in found}
     places = _places([*rows["FermionFields"], *rows["ScalarFields"]])
-    return Theory(gauge, bare.fields, tuple(_vevs(bare, text, places, values)), tuple(_terms(bare, text, values)))
+    vevs, terms = tuple(_vevs(bare, text, places, values)), tuple(_terms(bare, text, values))
+    return Theory(gauge, bare.fields, vevs, terms), values.missing
 
 
 def _rows(text: str, kind: str) -> list[list[str]]:
@@ -109,7 +118,7 @@ def _label(n: int, said: str, where: str) -> Label:
         raise DataError(f"{where}: {error}") from None
 
 
-def _terms(bare: Theory, text: str, values: Mapping[str, float]) -> Iterator[Term]:
+def _terms(bare: Theory, text: str, values: Values) -> Iterator[Term]:
     definition = re.search(r"DEFINITION\[GaugeES\]\[(?:LagrangianInput|Additional)\]\s*=\s*", text)
     if not definition:
         return
@@ -120,7 +129,7 @@ def _terms(bare: Theory, text: str, values: Mapping[str, float]) -> Iterator[Ter
         for coefficient, product in TERM.findall(match[1] if match else ""):
             legs = [_leg(part, symbols) for part in product.split(".")]
             coupling = [word for word in coefficient.split() if not word[0].isdigit()]
-            value = values.get(coupling[0], 1.0) if coupling else 1.0
+            value = values.coupling(coupling[0]) if coupling else 1.0
             yield _left_handed(bare, legs, value, product)
 
 
@@ -171,9 +180,7 @@ def _is_triplet(inner: list[str]) -> bool:
     return len(others) == 1 and zero.endswith(ROOT)
 
 
-def _vevs(
-    bare: Theory, text: str, places: Mapping[str, tuple[str, int, int]], values: Mapping[str, float]
-) -> Iterator[Vev]:
+def _vevs(bare: Theory, text: str, places: Mapping[str, tuple[str, int, int]], values: Values) -> Iterator[Vev]:
     for match in re.finditer(r"DEFINITION\[\w+\]\[VEVs\]\s*=\s*", text):
         for entry in _list(_braced(text, match.end())):
             part, *others = _list(entry) or [""]
@@ -184,4 +191,4 @@ def _vevs(
                 raise DataError(f"SARAH: the vev {symbol or entry} is of {part}, which is no component of a field")
             name, place, count = places[part]
             size = prod(dimensions(bare.gauge, bare.by_name[name].labels))
-            yield Vev(name, place * (size // count), values.get(symbol, 246.0))
+            yield Vev(name, place * (size // count), values.vev(symbol))

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from steelyard.errors import DataError
+
+NUMBERLESS = "couplings count as 1, vacuum expectation values as 246 GeV"
+"""What is taken where a file has no value."""
+
+
+class Values:
+    """What a file says of the values of its couplings; those it says nothing of are noted when asked for."""
+
+    def __init__(self, known: Mapping[str, float]) -> None:
+        self._known = known
+        self.missing: list[str] = []
+
+    def coupling(self, name: str) -> float:
+        return self._of(name, 1.0)
+
+    def vev(self, name: str) -> float:
+        return self._of(name, 246.0)
+
+    def _of(self, name: str, otherwise: float) -> float:
+        if name not in self._known:
+            self.missing.append(name)
+        return self._known.get(name, otherwise)
 
 
 def integer(said: str, where: str) -> int:

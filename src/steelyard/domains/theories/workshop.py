@@ -18,6 +18,7 @@ from steelyard.domains.theories.look.spectrum import side_by_side
 from steelyard.domains.theories.look.words import gauge_text, number
 from steelyard.domains.theories.masses import spectrum
 from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.values import NUMBERLESS
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Verdict
 
@@ -55,9 +56,13 @@ class TheoryWorkshop:
 
     def theory(self, text: str) -> Theory:
         """Of a text in any of the three forms."""
+        return self._read(text)[0]
+
+    def _read(self, text: str) -> tuple[Theory, list[str]]:
+        """The theory, and the names of what has no value."""
         if PYRATE.search(text):
-            return pyrate_reader.read(text)
-        return sarah_reader.read(text) if SARAH.search(text) else self.read(text)
+            return pyrate_reader.read_with_missing(text)
+        return sarah_reader.read_with_missing(text) if SARAH.search(text) else (self.read(text), [])
 
     def look(
         self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
@@ -92,7 +97,7 @@ class TheoryWorkshop:
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
         """A row a condition, with what every fermion gives to it."""
         try:
-            theory = self.theory(text)
+            theory, missing = self._read(text)
         except DataError as error:
             return Report(("condition",), (), (str(error),), ("this is no theory",), good=False)
         problems = tuple(flaws(theory))
@@ -101,11 +106,12 @@ class TheoryWorkshop:
         found = sheet(theory)
         free = not any(row.total for row in found.anomalies)
         judged = self._judged(text, spec)
+        said = [*_taken(missing), *_exotics(found), *(line for line, _ in judged)]
         return Report(
             ("condition", *found.fermions, "sum", ""),
             tuple(_rows(found)),
             (),
-            (found.verdict, gauge_text(theory.gauge), *_exotics(found), *(line for line, _ in judged)),
+            (found.verdict, gauge_text(theory.gauge), *said),
             good=free and all(success for _, success in judged),
         )
 
@@ -142,6 +148,10 @@ def _rows(found: Sheet) -> list[Row]:
         )
         for row in found.anomalies
     ]
+
+
+def _taken(missing: Sequence[str]) -> list[str]:
+    return [f"no value is given for {', '.join(missing)}: {NUMBERLESS}"] if missing else []
 
 
 def _exotics(found: Sheet) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -124,3 +125,23 @@ def test_what_is_no_theory() -> None:
 def test_a_sarah_file_is_taken_too() -> None:
     text = sarah.write(standard_model())["Theory.m"]
     assert WORKSHOP.report(text).good
+    assert not any("no value" in line for line in WORKSHOP.report(text).summary)
+
+
+def test_a_sarah_file_alone_keeps_its_values() -> None:
+    made = standard_model(left("x", "1 1 1"), left("y", "-1 1 1"), terms=("x y: 2e-5",))
+    made = replace(made, vevs=tuple(replace(vev, value=200.0) for vev in made.vevs))
+    found = WORKSHOP.theory(sarah.write(made)["Theory.m"])
+    assert found.vevs == made.vevs
+    assert sorted(term.parameter for term in found.terms) == sorted(term.parameter for term in made.terms)
+
+
+def test_a_report_says_what_has_no_value() -> None:
+    bare = {
+        "SARAH": re.sub(r"\(\* value .*? \*\)", "", sarah.write(standard_model())["Theory.m"]),
+        "PyR@TE": re.sub(r"# v.*", "", pyrate.write(standard_model())),
+    }
+    for form, text in bare.items():
+        (line,) = [line for line in WORKSHOP.report(text).summary if "no value" in line]
+        assert line.startswith("no value is given for "), form
+        assert line.count(",") == 6, line
