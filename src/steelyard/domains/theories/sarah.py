@@ -14,12 +14,16 @@ from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.sarah_names import Component, broken_factors, components, groups, plain
 from steelyard.domains.theories.sarah_sectors import gauge_sector, gauge_spinors, matter_sector
 from steelyard.domains.theories.theory import Field, Leg, Term, Theory, Vev, term_kind
+from steelyard.errors import DataError
 
+COMPANIONS = ("particles", "parameters")
 LETTERS = {"phi2": "m2", "phi3": "kap", "phi4": "lam", "mass": "M", "yukawa": "Y"}
 
 
 def write(theory: Theory, *, name: str = "Theory") -> dict[str, str]:
     """The files of a model by name: the model itself, ``particles.m`` and ``parameters.m``."""
+    if plain(name) in COMPANIONS:
+        raise DataError(f"{name}.m is another file of a SARAH model; call the model something else")
     return {
         f"{plain(name)}.m": _model(theory, plain(name)),
         "particles.m": _particles(theory),

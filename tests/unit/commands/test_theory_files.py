@@ -1,0 +1,35 @@
+"""Theories in files, from the command line: what is read, written and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steelyard.cli import main
+from steelyard.domains.theories.prompts import standard_model_text
+from steelyard.domains.theories.text import laid_out
+
+SM = standard_model_text()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    Path("sm.txt").write_text(laid_out(SM), encoding="utf-8")
+    Path("other.txt").write_text(SM.replace("yukawa F3 F4* S1 1e0", "yukawa F3 F4* S1 5e-1"), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_second_sarah_model_does_not_take_the_companions_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "theories", "sm.txt", "--out", "models/sm.m"]) == 0
+    first = Path("models/parameters.m").read_bytes()
+    assert main(["export", "theories", "other.txt", "--out", "models/other.m"]) == 2
+    assert "--out models/other/other.m" in capsys.readouterr().err
+    assert Path("models/parameters.m").read_bytes() == first
+    assert not Path("models/other.m").exists()
+    assert main(["export", "theories", "other.txt", "--out", "models/other/other.m"]) == 0
+    assert main(["export", "theories", "other.txt", "--out", "models/sm.m"]) == 0
+    assert Path("models/parameters.m").read_bytes() == Path("models/other/parameters.m").read_bytes()
+    assert main(["export", "theories", "sm.txt", "--out", "new/particles.m"]) == 2
