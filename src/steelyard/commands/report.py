@@ -1,6 +1,6 @@
 """What many samples of a run come to: how many are really different, which are new, and what kinds there are.
 
-Tasks are sampled and judged, or things are read from files, one a line. A table is printed and a page written.
+Tasks are sampled and judged, or things are read from files, any number in each. A table is printed and a page written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.text import Text
 from steelyard.commands.groups import sample_groups
 from steelyard.commands.screen import positive, stdout, tell
 from steelyard.commands.target import add_target, resolve
-from steelyard.commands.things import WHERE, open_domain, read_thing, write_file
+from steelyard.commands.things import WHERE, name_of, open_domain, read_thing, write_file
 from steelyard.domains.base import Domain, Made, Split, Survey, Surveyed
 from steelyard.domains.registry import domain_paths, make_domain
 from steelyard.errors import ConfigError
@@ -27,7 +27,7 @@ MOST_ROWS = 40
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser, WHERE, "a run folder; or a domain, whose files follow")
-    parser.add_argument("files", nargs="*", metavar="FILE", help="things as text, one a line")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="things as text, any number in each")
     parser.add_argument("--n", type=positive, default=64, metavar="N", help="of a run: samples a task (64)")
     parser.add_argument("--tasks", type=positive, default=16, metavar="N", help="of a run: how many tasks (16)")
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="of a run: which tasks (held_out)")
@@ -37,8 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.files:
         domain = _surveyed(open_domain(arguments.target, overrides))
-        lines = [line for file in arguments.files for line in read_thing(file).splitlines() if line.strip()]
-        things = [Made(line, str(number)) for number, line in enumerate(lines, 1)]
+        things = [Made(read_thing(file), name_of(file)) for file in arguments.files]
         return _tell(domain.survey(things, title=arguments.target), Path(arguments.out or "report.html"))
     if arguments.target in domain_paths():
         raise ConfigError(f"{arguments.target} is a domain: name files with its things, or a run by its folder")

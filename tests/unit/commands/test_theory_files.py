@@ -33,3 +33,18 @@ def test_a_second_sarah_model_does_not_take_the_companions_of_the_first(capsys: 
     assert main(["export", "theories", "other.txt", "--out", "models/sm.m"]) == 0
     assert Path("models/parameters.m").read_bytes() == Path("models/other/parameters.m").read_bytes()
     assert main(["export", "theories", "sm.txt", "--out", "new/particles.m"]) == 2
+
+
+def test_a_report_on_files_with_a_line_for_each_piece(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = Path("twice.txt")
+    twice.write_text(laid_out(SM) + laid_out(SM.replace("x3", "x2")), encoding="utf-8")
+    assert main(["report", "theories", "sm.txt", "twice.txt"]) == 0
+    assert "2 distinct theories among 3 consistent ones (3 samples, 3 readable)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "said"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])
+def test_a_report_on_nothing_says_why(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("none.txt").write_text(text, encoding="utf-8")
+    assert main(["report", "theories", "none.txt"]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("report.html").exists()

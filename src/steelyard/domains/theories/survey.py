@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 
 from steelyard.domains.base import Made, Row, Survey
@@ -11,17 +13,25 @@ from steelyard.domains.theories.atlas import LEVELS, Atlas, Entry, atlas, conten
 from steelyard.domains.theories.invariance import flaws
 from steelyard.domains.theories.look import html
 from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.words import GAUGE
 from steelyard.errors import DataError
 
 COLUMNS = ("gauge group", "fields", "terms", "times", "fermions | scalars", "novelty")
+BEGIN = re.compile(rf"(?=(?<!\S){GAUGE}(?!\S))")
 SHOWN = 40
 """Theories that a page shows in full."""
 
 
 def survey(things: Sequence[Made], read: Callable[[str], Theory], *, title: str = "") -> Survey:
-    """Of all that succeeded, or of things that nobody judged, all that are well formed and free of anomalies."""
+    """Of all that succeeded, or of things that nobody judged, all that are well formed and free of anomalies.
+
+    What nobody judged is the text of a file: any number of theories, each from its ``GAUGE`` on.
+    """
+    things = [one for thing in things for one in ([thing] if thing.verdict else _within(thing))]
     theories = [_read(thing, read) for thing in things]
     readable = [theory for theory in theories if theory is not None]
+    if not readable and not any(thing.verdict for thing in things):
+        raise DataError(_reason(things, read))
     good = [
         theory
         for thing, theory in zip(things, theories, strict=True)
@@ -38,6 +48,20 @@ def _read(thing: Made, read: Callable[[str], Theory]) -> Theory | None:
         return read(thing.text)
     except DataError:
         return None
+
+
+def _within(file: Made) -> list[Made]:
+    return [replace(file, text=text) for text in BEGIN.split(file.text) if text.strip()]
+
+
+def _reason(things: Sequence[Made], read: Callable[[str], Theory]) -> str:
+    """Why the first cannot be read."""
+    for thing in things:
+        try:
+            read(thing.text)
+        except DataError as error:
+            return f"{thing.title}: there is no theory to report on: {error}"
+    return "there is no theory to report on: the files are empty"
 
 
 def _consistent(theory: Theory) -> bool:
