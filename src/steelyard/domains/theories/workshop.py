@@ -25,6 +25,7 @@ from steelyard.types import Verdict
 PYRATE = re.compile(r"^Groups\s*:", re.MULTILINE)
 SARAH = re.compile(r"\bGauge\[\[1\]\]")
 PICTURES = ("svg", "html", "tex", "txt")
+OF_ONE = ("tex", "txt")
 EXPORTS = ("model", "m", "tex", "html", "txt")
 Judge = Callable[[str, Mapping[str, Any]], Verdict]
 
@@ -67,8 +68,15 @@ class TheoryWorkshop:
     def look(
         self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
     ) -> bytes:
-        """``svg``: spectra, side by side; ``html``: everything of every theory; ``tex`` and ``txt``: of one."""
+        """``svg``: spectra, side by side; ``html``: everything of every theory; ``tex`` and ``txt``: of one.
+
+        Samples that are no theory are left out; a file that holds none is refused.
+        """
         _require("picture", form, PICTURES)
+        if form in OF_ONE and len(things) > 1:
+            raise ConfigError(
+                f".{form} shows one theory, not {len(things)}; write .html or .svg, or one file at a time"
+            )
         named = [(thing, self._readable(thing)) for thing in things]
         readable = [(thing, theory) for thing, theory in named if theory is not None]
         if not readable:
@@ -128,11 +136,15 @@ class TheoryWorkshop:
         return [(f"{said}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
     def _readable(self, thing: Made) -> Theory | None:
+        """``None`` for a sample that is no theory; nobody has judged what comes from a file."""
         try:
             theory = self.theory(thing.text)
-        except DataError:
-            return None
-        return None if flaws(theory) else theory
+            problems = flaws(theory)
+        except DataError as error:
+            theory, problems = None, [str(error)]
+        if problems and thing.verdict is None:
+            raise DataError(f"{thing.title or 'theory'}: {problems[0]}; `steelyard verify` lists all flaws")
+        return None if problems else theory
 
 
 def _rows(found: Sheet) -> list[Row]:

@@ -52,7 +52,8 @@ def test_exports_are_read_again() -> None:
 def test_pictures_of_one_and_of_several() -> None:
     one = ET.fromstring(WORKSHOP.look([Made("Standard Model", "sm")], "svg"))
     several = [Made(name, name, verdict=Verdict.scored(0.5, success=False)) for name in list(models())[:5]]
-    sheet = ET.fromstring(WORKSHOP.look([*several, Made("nonsense")], "svg", scale=0.5, title="a run"))
+    rejected = Made("nonsense", verdict=Verdict.rejected("no theory"))
+    sheet = ET.fromstring(WORKSHOP.look([*several, rejected], "svg", scale=0.5, title="a run"))
     assert len(one) == 1
     assert sum(part.tag.endswith("svg") for part in sheet) == 5
     assert float(sheet.attrib["width"]) * 2 == float(sheet.attrib["viewBox"].split()[2])
@@ -115,7 +116,15 @@ def test_what_is_no_theory() -> None:
     with pytest.raises(DataError, match="not gauge-invariant"):
         WORKSHOP.leave(charged, "model")
     with pytest.raises(DataError, match="no theory to draw"):
-        WORKSHOP.look([Made("nonsense")], "svg")
+        WORKSHOP.look([Made("nonsense", verdict=Verdict.rejected("no theory"))], "svg")
+    for form in ("svg", "html"):
+        with pytest.raises(DataError, match="second: word 1: 'nonsense'"):
+            WORKSHOP.look([Made("Standard Model", "first"), Made("nonsense", "second")], form)
+    with pytest.raises(DataError, match=r"second: .*not gauge-invariant"):
+        WORKSHOP.look([Made("Standard Model", "first"), Made(charged, "second")], "svg")
+    for form in ("tex", "txt"):
+        with pytest.raises(ConfigError, match="shows one theory, not 2"):
+            WORKSHOP.look([Made("Standard Model"), Made("Pati-Salam")], form)
     with pytest.raises(ConfigError, match="svg, html, tex, txt"):
         WORKSHOP.look([Made("Standard Model")], "png")
     with pytest.raises(ConfigError, match="judged in one way"):
