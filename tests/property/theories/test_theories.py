@@ -30,7 +30,7 @@ from steelyard.domains.theories.groups import Representation, decompose, singlet
 from steelyard.domains.theories.invariance import invariants, term_structures
 from steelyard.domains.theories.mass_matrices import component_count, goldstones, scalar_matrix
 from steelyard.domains.theories.masses import State, spectrum
-from steelyard.domains.theories.notation import label_of
+from steelyard.domains.theories.notation import label_of, left, right, theory
 from steelyard.domains.theories.prompts import BEGINNINGS
 from steelyard.domains.theories.text import read
 from steelyard.domains.theories.theory import Charges, Gauge, Leg, Special, Term, Theory
@@ -217,6 +217,19 @@ def test_spectra_lose_and_make_no_states(seed: int, index: int) -> None:
     fermions = [state for state in found if state.kind == "fermion"]
     assert sum(state.count * state.dimension * weyl[state.nature] for state in fermions) == states_of(made)
     assert real_scalars(found) == 2 * sum(component_count(made, field) for field in made.scalars) - eaten(made)
+
+
+@QUICK
+@given(seeds, st.integers(2, 4), st.sampled_from(("1 1", "1 3", "0 3", "1 8")), st.integers(9, 14))
+def test_particles_keep_their_antiparticles_beside_a_heavy_one(seed: int, count: int, acts: str, heavy: int) -> None:
+    """The last left-handed field has large masses with all right-handed ones, which leaves the others small ones."""
+    rng = random.Random(seed)
+    pairs = [(i, j) for i in range(count) for j in range(count)]
+    fields = [make(f"{name}{i}", acts) for name, make in (("a", left), ("b", right)) for i in range(count)]
+    terms = [f"a{i} b{j}: {rng.uniform(1, 9) * 10.0 ** (heavy if i == count - 1 else 0)}" for i, j in pairs]
+    found = spectrum(theory("X c:3", fields, terms=terms)).states
+    assert {state.nature for state in found} == {"dirac"}
+    assert sum(state.count for state in found) == count
 
 
 @QUICK
