@@ -3,7 +3,8 @@
 It forgets names and the order of everything, the values of parameters, fields that no gauge group acts on, the basis
 and scale of the U(1)s (charges change by any invertible matrix), which of two equal SU(n) comes first, and which of R
 and R̄ of an SU(n) is called R; conjugating all fields at once is the last two together. Fields that transform alike are
-one with more generations. A U(1) that acts on nothing, or like others together, is not there.
+one with more generations. A U(1) that acts on nothing, or like others together, is not there. Of a vacuum it keeps
+which scalars have an expectation value, not in which component: vacua in different directions are not told apart.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _Described = tuple[int, tuple[Label, ...], int, tuple[Fraction, ...]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Canonical:
-    """A theory up to how it is written. Equal for two theories if and only if they are the same."""
+    """A theory up to how it is written and the direction of its vacuum. Equal for two theories if and only if they are
+    the same up to these.
+    """
 
     special: tuple[int, ...]
     abelian: int
