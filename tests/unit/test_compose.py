@@ -21,8 +21,10 @@ from steelyard.constraints.grammar import GrammarConstraint
 from steelyard.constraints.trie import CharacterConstraint
 from steelyard.data import as_source
 from steelyard.errors import CheckpointError, ConfigError, ConstraintError, Invalid, MissingExtraError
+from steelyard.folders import run_folder
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.sampling.local import LocalSampler
+from steelyard.tracking import read_metrics
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item, judge, verifier
 from tests.tiny import sample_of
@@ -402,6 +404,18 @@ def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
     metrics = trainer.train_step()
     assert metrics["share/scored"] == 1.0
     assert metrics["importance/log_abs_max"] < 1e-4
+
+
+def test_steps_ahead_under_a_text_grammar(tmp_path: Path) -> None:
+    config = constrained({"kind": "regex", "source": "[ab]{1,3}"}, spaced=False)
+    tables = config.model_dump(exclude_none=True)
+    tables["run"] |= {"folder": str(tmp_path), "steps": 2}
+    tables["sampling"]["staleness"] = 1
+    tables["verify"]["pool"] = "inline"
+    config = configs.build(tables, source="test")
+    compose.build_trainer(config).train()
+    rows = read_metrics(run_folder(config) / "metrics.jsonl")
+    assert [row["share/scored"] for row in rows] == [1.0, 1.0]
 
 
 def test_the_end_under_a_constraint_is_the_tokenizers_own() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
+import pickle
 import re
 import subprocess
 import sys
@@ -253,6 +255,27 @@ def test_copies_go_on_by_themselves(small: TokenTable) -> None:
     for _ in range(5):
         other.advance(int(members(other.allowed(99))[0]))
     np.testing.assert_array_equal(walk.allowed(99), here)
+
+
+@pytest.mark.parametrize("canonical", [True, False])
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_constraint_survives_copying_and_pickling(table: TokenTable, kind: str, canonical: bool) -> None:
+    constraint = grammar(table, kind, SOURCES[kind], canonical_runs=canonical, max_tokens=60)
+    walks = [follow(constraint, seed, 60) for seed in range(3)]
+    for other in (copy.deepcopy(constraint), pickle.loads(pickle.dumps(constraint))):
+        assert other.table.engine is not table.engine
+        assert (other.bounded, other.max_tokens) == (constraint.bounded, 60)
+        assert [follow(other, seed, 60) for seed in range(3)] == walks
+
+
+def test_what_a_constraint_is_built_from_survives_pickling(small: TokenTable) -> None:
+    task = Task("1", "", {"labels": ["yes"]})
+    both = [grammar(small, "choices", source) for source in (PerTask("labels"), ["a"])]
+    one, other = pickle.loads(pickle.dumps(both))
+    assert one.table is other.table
+    assert follow(one, 0, 9, task=task).text(small) == "yes"
+    closed = GrammarConstraint("regex", "abb", [b"a", b"b", b"ab", None], end_id=3, vocabulary=4)
+    assert list(pickle.loads(pickle.dumps(closed)).begin(TASK).forced(9)) == [2, 1]
 
 
 def test_a_closed_vocabulary_of_characters_is_cut_greedily() -> None:

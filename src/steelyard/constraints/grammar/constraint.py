@@ -7,7 +7,8 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from steelyard.constraints import bounds
 from steelyard.constraints.base import count
@@ -88,6 +89,12 @@ class GrammarConstraint:
         self._cache: OrderedDict[str, Compiled] = OrderedDict()
         self._warned: set[str] = set()
         self._fixed = None if callable(source) else self._compiled(source)
+
+    def __reduce__(self) -> tuple[partial[Self], tuple[Kind, Source, TokenTable]]:
+        """Compiled again where it arrives, as :class:`TokenTable` is built again."""
+        settings = {"canonical_runs": self.canonical_runs, "max_tokens": self.max_tokens}
+        build = partial(type(self), end_id=self.table.end_id, vocabulary=self.vocabulary, **settings)
+        return build, (self.kind, self._source, self.table)
 
     @property
     def vocabulary(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from steelyard.constraints.base import pack
 from steelyard.errors import ConstraintError, MissingExtraError
@@ -30,6 +31,7 @@ class TokenTable:
             raise ConstraintError(f"the end token {end_id} is not in a vocabulary of {vocabulary}")
         self.end_id = end_id
         self.vocabulary = vocabulary
+        self._tokenizer = tokenizer
         self.engine, special = _engine_tokenizer(tokenizer, end_id)
         known = self.engine.vocab_size
         if known > vocabulary:
@@ -38,6 +40,10 @@ class TokenTable:
         plain = [token for token in range(known) if token not in barred and not self.engine.is_special_token(token)]
         self.plain = pack(plain, vocabulary)
         """The tokens that stand for text."""
+
+    def __reduce__(self) -> tuple[partial[Self], tuple[object]]:
+        """The engine cannot be copied or sent away: a copy, in this process or another, has one of its own."""
+        return partial(type(self), end_id=self.end_id, vocabulary=self.vocabulary), (self._tokenizer,)
 
     def encode(self, text: str) -> list[int]:
         """The tokenizer's own tokens for a text."""
