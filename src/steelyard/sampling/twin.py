@@ -20,7 +20,10 @@ class TwinSampler(LocalSampler):
 
     @torch.no_grad()
     def publish(self, version: int) -> None:
-        """To be called while neither side is at work."""
-        for own, new in zip(self.policy.model.parameters(), self.learnt.model.parameters(), strict=True):
-            own.copy_(new)
+        """To be called while neither side is at work. What is not trained is as it was when the twin was made; the
+        policy may have got weights since that the twin does not have, such as an adapter that serves as reference.
+        """
+        own = dict(self.policy.model.named_parameters())
+        for name, new in self.learnt.trainable():
+            own[name].copy_(new)
         super().publish(version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from steelyard.algorithms.objective import Objective
 from steelyard.data import ListSource
+from steelyard.policies.adapters import Lora
+from steelyard.policies.reference import Ema, build_reference
 from steelyard.sampling.base import SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.twin import TwinSampler
@@ -26,7 +29,7 @@ from steelyard.training.phases import Stopwatch
 from steelyard.types import SampleKey, Task, Verdict
 from steelyard.verification import as_verifier
 from steelyard.verification.processes import ProcessPool
-from tests.tiny import digit_share, tasks, tiny_policy, tiny_trainer, weights_of
+from tests.tiny import SHAPE, digit_share, tasks, tiny_policy, tiny_trainer, weights_of
 
 
 def ahead_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
@@ -260,3 +263,37 @@ def test_the_twin_has_the_weights_of_the_last_publication(tmp_path: Path) -> Non
     own, local = (list(s.sample(requests, decoding)) for s in (twin, LocalSampler(policy, seed=0)))
     assert [sample.text for sample in own] == [sample.text for sample in local]
     assert {sample.policy_version for sample in own} == {1}
+
+
+def test_an_adapter_that_came_later_does_not_reach_the_twin(tmp_path: Path) -> None:
+    """The trained adapter is published, the base stays, and the reference's adapter is the policy's own."""
+    policy = tiny_policy(lora=Lora(rank=2))
+    twin = TwinSampler(policy, seed=0)
+    build_reference(policy, "adapter", Ema(0.9))
+    with torch.no_grad():
+        for _, parameter in policy.trainable():
+            parameter.add_(0.5)
+    before = weights_of(twin.policy)
+    twin.publish(1)
+    learnt, own = weights_of(policy), weights_of(twin.policy)
+    assert own.keys() == before.keys() < learnt.keys()
+    assert all(torch.equal(weight, learnt[name]) for name, weight in own.items())
+    changed = {name for name, weight in own.items() if not torch.equal(weight, before[name])}
+    assert changed == {name for name, _ in policy.trainable()}
+    requests = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(2))]
+    decoding = tiny_trainer(tmp_path).plan.decoding
+    drawn, local = (list(s.sample(requests, decoding)) for s in (twin, LocalSampler(policy, seed=0)))
+    assert [sample.text for sample in drawn] == [sample.text for sample in local]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_all_weights_of_a_model_without_an_adapter_are_published(tied: bool) -> None:
+    policy = tiny_policy(shape=replace(SHAPE, tie_embeddings=tied))
+    twin = TwinSampler(policy, seed=0)
+    with torch.no_grad():
+        for _, parameter in policy.trainable():
+            parameter.add_(0.5)
+    twin.publish(1)
+    state = twin.policy.model.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in policy.model.state_dict().items())
+    assert (state["lm_head.weight"].data_ptr() == state["model.embed_tokens.weight"].data_ptr()) == tied
