@@ -71,7 +71,8 @@ def kl_term(name: str, logp_N: Tensor, reference_logp_N: Tensor, old_logp_N: Ten
 class AdaptiveKL:
     """Steers the coefficient so that KL stays near a target. Ziegler et al., arXiv 1909.08593.
 
-    ``beta <- beta * (1 + clip(KL / target - 1, -0.2, 0.2) * samples / horizon)``.
+    ``beta <- beta * (1 + clip(KL / target - 1, -0.2, 0.2) * min(samples / horizon, 1))``: a step moves it by a fifth at
+    most, however many samples it has.
     """
 
     target: float
@@ -84,4 +85,4 @@ class AdaptiveKL:
     def update(self, coefficient: float, kl: float, samples: int) -> float:
         """The next coefficient after a step of ``samples`` samples with mean ``kl``."""
         error = min(max(kl / self.target - 1, -ADAPTIVE_LIMIT), ADAPTIVE_LIMIT)
-        return coefficient * (1 + error * samples / self.horizon)
+        return coefficient * (1 + error * min(samples / self.horizon, 1))

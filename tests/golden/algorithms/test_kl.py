@@ -102,6 +102,11 @@ def test_adaptive_coefficient_needs_positive_settings(target: float, horizon: fl
         AdaptiveKL(target, horizon)
 
 
+@pytest.mark.parametrize(("kl", "expected"), [(0.0, 0.04), (0.09, 0.045), (0.11, 0.055), (9.0, 0.06)])
+def test_a_step_larger_than_the_horizon_counts_as_one_horizon(kl: float, expected: float) -> None:
+    assert AdaptiveKL(target=0.1, horizon=100).update(0.05, kl, 1024) == pytest.approx(expected, rel=1e-12)
+
+
 def test_adaptive_settings_below_one_are_fine() -> None:
     assert AdaptiveKL(0.5, 0.5).update(1.0, 0.5, 1) == 1.0
 
