@@ -9,6 +9,7 @@ from steelyard.errors import ConfigError
 
 OWN_TASKS = ["--domain", "none", "--tasks.prompts", '["a"]', "--verify.verifier", "m:f", "--evaluate.every", "0"]
 KL = ["--loss.kl.coefficient=0.1"]
+PASS = ["--credit.advantage=pass_at_k", "--credit.k=2"]
 PINNED = {
     "text": [],
     "infill": [],
@@ -30,6 +31,7 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
           "--evaluate.every=0", "--model.scratch.vocabulary", '["a"]'], "learns from the examples of a [domain]"),
     ],
     "text": [
+        ([*PASS, "--verify.floor=-1.0"], "verify.floor = -1.0: advantage = 'pass_at_k' needs rewards of 0 or 1"),
         (["--model.path", "none"], "model: no model: set model.path (hub id or folder) or the table model.scratch"),
         (["--model.scratch.vocabulary", '["a"]'], "model.path and model.scratch are given"),
         (["--run.supplied", '["model"]'], "model.path and a model from Python are given"),
@@ -105,6 +107,9 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--credit.k=2"], "credit.k = 2: advantage = 'group_norm' has no k"),
         (["--credit.advantage=pass_at_k", "--credit.k=17"], "cannot exceed sampling.group_size (16)"),
         (["--credit.advantage=max_at_k", "--credit.k=1"], "which is advantage = 'rloo'"),
+        ([*PASS, "--credit.truncated=penalise"], "use advantage = 'max_at_k', or truncated = 'mask'"),
+        ([*PASS, "--credit.length_penalty.start=4"], "length_penalty.weight = 1.0: advantage = 'pass_at_k' needs"),
+        ([*PASS, *KL, "--loss.kl.placement=reward", "--loss.kl.estimator=k1"], "kl.placement = 'reward': advantage"),
         (["--credit.length_penalty", "{start = 4, limit = 17}"], "no sample gets there: sampling.max_new_tokens is 16"),
         (["--credit.length_penalty.start=16"], "must be below the limit (16), where the penalty is full"),
         (["--loss.surrogate=cispo", "--loss.clip_high=0.2"], "has no clip range; its own bound is loss.ratio_cap"),
@@ -145,6 +150,8 @@ ACCEPTED: dict[str, list[list[str]]] = {
     ],
     "text": [
         ["--model.dtype=float16"],
+        [*PASS, "--verify.floor=1.0"],
+        ["--verify.floor=-1.0"],
         ["--model.dtype=float32", "--model.autocast=float16", "--model.lora=none"],
         ["--model.quantize=4bit"],
         ["--model.path=none", "--run.supplied", '["model"]'],
@@ -179,6 +186,10 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--credit.min_scored=16"],
         ["--credit.truncated=penalise", "--credit.truncation_penalty=0.5"],
         ["--credit.advantage=pass_at_k", "--credit.k=16"],
+        [*PASS, "--credit.truncated=mask", *KL],
+        [*PASS, "--credit.truncated=penalise", "--credit.truncation_penalty=0.0"],
+        [*PASS, "--verify.floor=-1.0"],
+        ["--credit.advantage=max_at_k", "--credit.k=2", "--credit.truncated=penalise"],
         ["--credit.advantage=max_at_k", "--credit.k=2"],
         ["--credit.advantage=mine:estimator"],
         ["--credit.advantage=mine:estimator", "--credit.k=4"],

@@ -37,6 +37,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     credit.groups,
     credit.stale_cuts,
     credit.estimator_k,
+    credit.rewards_of_pass_at_k,
     credit.truncation,
     credit.lengths,
     learning.surrogate,

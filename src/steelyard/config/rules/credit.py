@@ -51,6 +51,22 @@ def estimator_k(config: Config) -> Iterator[Problem]:
         yield Problem("credit.k", k, "max_at_k needs 2 or more; max@1 is the plain mean, which is advantage = 'rloo'")
 
 
+def rewards_of_pass_at_k(config: Config) -> Iterator[Problem]:
+    """Rewards of 0 or 1 alone: what takes something off, or rejects with something else, would stop the run midway."""
+    credit, kl, floor = config.credit, config.loss.kl, config.verify.floor
+    if credit.advantage != "pass_at_k":
+        return
+    reason = "advantage = 'pass_at_k' needs rewards of 0 or 1, and this makes others; use advantage = 'max_at_k'"
+    if config.domain is None and floor not in (None, 0, 1):
+        yield Problem("verify.floor", floor, reason)
+    if credit.truncated == "penalise" and credit.truncation_penalty != 0:
+        yield Problem("credit.truncated", credit.truncated, f"{reason}, or truncated = 'mask'")
+    if credit.length_penalty is not None:
+        yield Problem("credit.length_penalty.weight", credit.length_penalty.weight, reason)
+    if kl.active and kl.placement == "reward":
+        yield Problem("loss.kl.placement", kl.placement, f"{reason}, or placement = 'loss'")
+
+
 def truncation(config: Config) -> Iterator[Problem]:
     credit = config.credit
     if credit.truncation_penalty is not None and credit.truncated != "penalise":
