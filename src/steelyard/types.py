@@ -196,7 +196,7 @@ class Verdict:
     @property
     def accident(self) -> bool:
         """Whether the checker failed, be the sample unscored or, since it failed twice alike, rejected."""
-        return bool(self.cause)
+        return self.status == "unscored" or bool(self.cause)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that survives JSON, for files and process boundaries; what is empty is left out."""

@@ -13,6 +13,9 @@ from steelyard.errors import Invalid
 from steelyard.types import Verdict
 from steelyard.verification.base import Cause
 
+NO_CAUSE = "no cause given"
+"""Of an unscored verdict of the verifier's own that does not say why, so that it is counted like the others."""
+
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
     """A verifier returned something that is not one score an item."""
@@ -44,7 +47,8 @@ def sound(verdict: Verdict, text: str) -> Verdict:
     """The verdict itself, all of it plain data, or an unscored one that says what is wrong with it."""
     words = {name: str(getattr(verdict, name)) for name in ("reason", "cause", "detail")}
     if verdict.status == "unscored":
-        return Verdict.unscored(words["cause"], words["reason"], detail=words["detail"], tries=verdict.tries)
+        cause = words["cause"] or NO_CAUSE
+        return Verdict.unscored(cause, words["reason"], detail=words["detail"], tries=verdict.tries)
     try:
         return replace(
             verdict,

@@ -21,8 +21,10 @@ class Counting:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, task: Task, text: str) -> float | None:
+    def __call__(self, task: Task, text: str) -> float | Verdict | None:
         self.calls += 1
+        if text == "unscored":
+            return Verdict("unscored")
         if text == "bad":
             raise Invalid("bad")
         if text == "boom":
@@ -58,8 +60,8 @@ def test_a_second_run_verifies_nothing(tmp_path: Path, group) -> None:
 def test_what_was_not_judged_is_not_kept(tmp_path: Path, group) -> None:
     function = Counting()
     pool = cached(tmp_path / "cache.sqlite", function)
-    statuses = [verdict.status for verdict in judged(pool, group("boom", "none"))]
-    assert statuses == ["rejected", "unscored"]
+    statuses = [verdict.status for verdict in judged(pool, group("boom", "none", "unscored"))]
+    assert statuses == ["rejected", "unscored", "unscored"]
     assert len(pool.cache) == 0
 
 

@@ -67,6 +67,14 @@ def test_verdicts_pass_with_their_steps_and_parts() -> None:
     assert verdict(Verdict.unscored("timeout", "3 s")) == Verdict.unscored("timeout", "3 s")
 
 
+def test_an_unscored_verdict_without_a_cause_is_an_accident_with_one() -> None:
+    given = verdict(Verdict("unscored", reason="the server is down"))
+    assert given == Verdict.unscored("no cause given", "the server is down")
+    assert given.accident
+    assert Verdict("unscored").accident
+    assert not any(plain.accident for plain in (Verdict.scored(0.0), Verdict.rejected("why")))
+
+
 def test_numpy_values_in_a_verdict_become_plain_floats() -> None:
     numbers: Any = np.float32(0.5), np.float64(2), np.int64(1)
     half, two, one = numbers
