@@ -5,9 +5,9 @@ Every random choice is keyed by (seed, counter) and never by history, so the sta
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,17 @@ import numpy as np
 
 from steelyard.data.base import Source
 from steelyard.data.files import load_tasks
-from steelyard.data.tasks import as_tasks
+from steelyard.data.tasks import as_tasks, checksum
 from steelyard.domains.base import Domain, Split
 from steelyard.errors import DataError
 from steelyard.types import Group, Task
+
+COMPARED = 16
+"""How many tasks of a function are compared on resume."""
+OTHER_TASKS = (
+    "the tasks changed since the checkpoint: {found}. "
+    "Resume with the same tasks, or start a new run from the checkpoint's model"
+)
 
 
 class ListSource:
@@ -33,7 +40,7 @@ class ListSource:
         self.epoch = 0
         self.cursor = 0
         self._order = self._order_of(0)
-        self._fingerprint = zlib.crc32("\n".join(task.id for task in self.tasks).encode())
+        self._checksum = checksum(self.tasks)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -52,14 +59,12 @@ class ListSource:
         pass
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "cursor": self.cursor, "tasks": len(self.tasks), "ids": self._fingerprint}
+        return {"epoch": self.epoch, "cursor": self.cursor, "tasks": len(self.tasks), "checksum": self._checksum}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if (state["tasks"], state["ids"]) != (len(self.tasks), self._fingerprint):
-            raise DataError(
-                f"the tasks changed since the checkpoint: it had {state['tasks']}, there are {len(self.tasks)} now, "
-                f"and the ids differ. Resume with the same tasks, or start a new run from the checkpoint's model"
-            )
+        if (state["tasks"], state.get("checksum")) != (len(self.tasks), self._checksum):
+            found = f"it had {state['tasks']}, there are {len(self.tasks)} now, and ids, prompts or specs differ"
+            raise DataError(OTHER_TASKS.format(found=found))
         self._move_to(int(state["epoch"]), int(state["cursor"]))
 
     def _move_to(self, epoch: int, cursor: int) -> None:
@@ -74,7 +79,10 @@ class ListSource:
 
 
 class GeneratedSource:
-    """Tasks made by a function of a running number: ``make(0)``, ``make(1)``, …"""
+    """Tasks made by a function of a running number: ``make(0)``, ``make(1)``, …
+
+    Whether a checkpoint is of the same function is seen from its first tasks.
+    """
 
     def __init__(self, make: Callable[[int], Task]) -> None:
         self.make = make
@@ -89,10 +97,16 @@ class GeneratedSource:
         pass
 
     def state_dict(self) -> dict[str, Any]:
-        return {"index": self.index}
+        return {"index": self.index, "checksum": self._checksum}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state.get("checksum") != self._checksum:
+            raise DataError(OTHER_TASKS.format(found=f"the first {COMPARED} that are made differ"))
         self.index = int(state["index"])
+
+    @cached_property
+    def _checksum(self) -> int:
+        return checksum(self.make(index) for index in range(COMPARED))
 
 
 class MixtureSource:

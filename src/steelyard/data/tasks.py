@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -86,6 +87,30 @@ def require_distinct_ids(tasks: list[Task], where: str) -> list[Task]:
             )
         seen[task.id] = index
     return tasks
+
+
+def checksum(tasks: Iterable[Task]) -> int:
+    """Of all that the tasks say, the same in every process. Of a value in a spec that is no plain data and no array it
+    is the type alone: what such a value prints may differ from process to process.
+    """
+    found = 0
+    for task in tasks:
+        content = [task.id, task.prompt, task.spec, task.difficulty]
+        found = zlib.crc32(json.dumps(_plain(content)).encode(), found)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return ["bytes", zlib.crc32(value)]
+    if isinstance(value, Mapping):
+        return ["{}", *sorted(([repr(_plain(key)), _plain(item)] for key, item in value.items()), key=repr)]
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    tolist = getattr(value, "tolist", None)
+    return [type(value).__qualname__, tolist() if callable(tolist) else None]
 
 
 def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[list[Task], list[Task]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from steelyard.data import (
     domain_source,
     domain_tasks,
 )
+from steelyard.data.tasks import checksum
 from steelyard.domains import make_domain
 from steelyard.errors import DataError
 from steelyard.types import Group, Task
@@ -84,6 +86,46 @@ def test_a_state_of_other_tasks_is_refused() -> None:
     for other in (tasks(4), tasks(3, prefix="u")):
         with pytest.raises(DataError, match="tasks changed since the checkpoint"):
             ListSource(other).load_state_dict(state)
+
+
+def test_a_file_that_was_edited_in_place_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    lines = ['{"prompt": "1 + 1", "answer": 2, "hint": "add"}', '{"prompt": "1 + 2", "answer": 3}']
+    file.write_text("\n".join(lines))
+    state = json.loads(json.dumps(as_source(file).state_dict()))
+    for edited in ([lines[0], lines[1].replace("1 + 2", "2 + 1")], [lines[0].replace("2,", "3,"), lines[1]]):
+        file.write_text("\n".join(edited))
+        with pytest.raises(DataError, match="there are 2 now, and ids, prompts or specs differ"):
+            as_source(file).load_state_dict(state)
+    file.write_text("\n".join(['{"hint": "add", "answer": 2, "prompt": "1 + 1"}', lines[1], ""]))
+    as_source(file).load_state_dict(state)
+
+
+def test_another_function_is_refused() -> None:
+    def made(most: int) -> GeneratedSource:
+        return GeneratedSource(lambda index: Task(str(index), "p", {"size": min(index, most)}))
+
+    source = made(9)
+    source.draw(0, 3)
+    made(9).load_state_dict(source.state_dict())
+    with pytest.raises(DataError, match="the first 16 that are made differ"):
+        made(8).load_state_dict(source.state_dict())
+
+
+class Handle:
+    """Prints where it is in memory."""
+
+
+def test_a_checksum_is_the_same_in_every_process() -> None:
+    spec: dict[Any, Any] = {"a": {"x", "y"}, "b": Handle(), (1, 2): np.arange(3), "c": [None, 0.5, {"d": b"e"}]}
+    again = {"c": spec["c"], (1, 2): np.arange(3), "b": Handle(), "a": {"z"}}
+    assert checksum([Task("t", "p", spec)]) == checksum([Task("t", "p", again)]) == 2503972510
+    chat = Task("t", ({"role": "user", "content": "p"},), {"n": 1})
+    others = [replace(chat, id="u"), replace(chat, prompt="p"), replace(chat, spec={"n": 1.0}), replace(chat, spec={})]
+    others += [replace(chat, spec={"n": np.array(value)}) for value in (1, 2)]
+    others += [replace(chat, difficulty=0.5), replace(chat, spec={"m": 1})]
+    assert len({checksum([task]) for task in [chat, *others]}) == 9
+    assert checksum([chat, others[0]]) != checksum([others[0], chat])
 
 
 def test_an_empty_list_is_refused() -> None:
