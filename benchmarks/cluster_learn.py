@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from math import sqrt
 from typing import Any
 
@@ -52,8 +53,6 @@ def learn(
     advance: Callable[[str], None],
 ) -> dict[str, Cell]:
     """One seed on one side: held-out reward before and after, with 95% bootstrap intervals over tasks."""
-    from steelyard.run import closing
-
     with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(seed, *size, scratch, tables)) as opened:
         trainer: Any = opened
         before = trainer.evaluator.run()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from steelyard.config import Config
 from steelyard.errors import LostLearnerError
 from steelyard.folders import NAMED_BY, run_folder
 from steelyard.quiet import quiet_engines
-from steelyard.sampling.base import Closeable
 from steelyard.training.loop import Trainer
 
 log = logging.getLogger(__name__)
@@ -43,20 +42,6 @@ def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
                     raise
                 log.warning("step %d: %s", trainer.step, error)
                 resume = True
-
-
-@contextmanager
-def closing(trainer: Trainer) -> Iterator[Trainer]:
-    """Close what a trainer has open, whatever happens."""
-    try:
-        yield trainer
-    finally:
-        with ExitStack() as open_parts:  # all of them, whatever one of them says
-            open_parts.callback(trainer.tracker.close)
-            open_parts.callback(trainer.pool.close)
-            open_parts.callback(trainer.learner.close)
-            if isinstance(trainer.sampler, Closeable):
-                open_parts.callback(trainer.sampler.close)
 
 
 def train_from_python(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,15 +16,15 @@ import pytest
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.surrogates import SurrogateInput
-from steelyard.compose import Supplied
+from steelyard.compose import Supplied, runs
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
 from steelyard.constraints.examples.brackets import Brackets
 from steelyard.constraints.grammar import GrammarConstraint
 from steelyard.constraints.trie import CharacterConstraint
 from steelyard.data import as_source
-from steelyard.errors import CheckpointError, ConfigError, ConstraintError, Invalid, MissingExtraError
 from steelyard.folders import run_folder
+from steelyard.errors import CheckpointError, ConfigError, ConstraintError, DataError, Invalid, MissingExtraError
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import read_metrics
@@ -310,6 +313,36 @@ def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp
     state.write_text("{}", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"no checkpoint of .* is whole"):
         compose.resume_run(config)
+
+
+def keepers() -> int:
+    """Processes that keep workers, started by this one."""
+    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=True)
+    return found.stdout.count("keeper")
+
+
+def test_a_run_that_cannot_go_on_leaves_no_workers(tmp_path: Path) -> None:
+    verify = {"verifier": "checkers_of_a_user:declared", "pool": "processes", "workers": 1}
+    tables = own(verify, folder=str(tmp_path), steps=1).model_dump(exclude_none=True)
+    with closing(compose.start_run(configs.build(tables, source="test"))) as trainer:
+        trainer.save()
+    tables["tasks"]["prompts"] = ["a", "b"]
+    with pytest.raises(DataError, match="the tasks changed"):
+        compose.resume_run(configs.build(tables, source="test"))
+    assert keepers() == 0
+
+
+@pytest.mark.parametrize("broken", ["build_any_learner", "build_trackers"])
+def test_what_was_opened_before_a_part_that_fails_is_closed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise ConfigError("it cannot be built")
+
+    closed: list[str] = []
+    monkeypatch.setattr(runs, "build_pool", lambda *_: SimpleNamespace(close=lambda: closed.append("pool")))
+    monkeypatch.setattr(runs, broken, fails)
+    with pytest.raises(ConfigError, match="it cannot be built"):
+        compose.build_trainer(own({"verifier": "checkers_of_a_user:half"}))
+    assert closed == ["pool"]
 
 
 # --- constraints -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +63,20 @@ def _pool(config: Config, verifier: Verifier) -> Pool:
     if isinstance(verifier, WholeSamples):
         return WholeSamplesPool(_pool(config, verifier.verifier), verifier.cut_off)
     if isinstance(verifier, WeightedVerifier):
-        return WeightedPool(verifier, [_pool(config, part.verifier) for part in verifier.parts])
+        with ExitStack() as opened:
+            pools = [opened.enter_context(closing(_pool(config, part.verifier))) for part in verifier.parts]
+            opened.pop_all()
+        return WeightedPool(verifier, pools)
     if runs_code(verifier):
         log.warning("%s runs code: %s", verifier.name, describe_level())
-    pool = _engine(config, verifier)
     if config.verify.cache is None:
-        return pool
+        return _engine(config, verifier)
     if reason := why_not_cached(verifier):
         log.warning("%s is verified anew every time: %s", verifier.name, reason)
-        return pool
+        return _engine(config, verifier)
+    cache = VerdictCache(Path(config.verify.cache))
     domain = "" if config.domain is None else config.domain.name
-    return CachedPool(pool, verifier, VerdictCache(Path(config.verify.cache)), domain)
+    return CachedPool(_engine(config, verifier), verifier, cache, domain)
 
 
 def runs_code(verifier: Verifier) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -24,7 +25,7 @@ from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, m
 from steelyard.config import Config
 from steelyard.errors import CheckpointError
 from steelyard.folders import require_free, run_folder
-from steelyard.sampling.base import Decoding, Sampler
+from steelyard.sampling.base import Closeable, Decoding, Sampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
@@ -95,13 +96,29 @@ def build_trackers(config: Config, folder: Path) -> Trackers:
 
 
 def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
-    """All objects of a run, at its start; nothing is written yet but by trackers when they log."""
+    """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot be
+    built, those that were opened before it are closed again.
+    """
+    with ExitStack() as opened:
+        trainer = _build_trainer(config, supplied, opened)
+        trainer.opened = opened.pop_all()
+    return trainer
+
+
+def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack) -> Trainer:
     folder, sampling = run_folder(config), config.sampling
     policy = build_policy(config, supplied)
     source, held_out = build_tasks(config, supplied)
     check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
     pool = build_pool(config, build_verifier(config, supplied))
+    opened.callback(pool.close)
     sampler = build_sampler(config, policy)
+    if isinstance(sampler, Closeable):
+        opened.callback(sampler.close)
+    learner = build_any_learner(config, policy, folder / "artifacts")
+    opened.callback(learner.close)
+    tracker = build_trackers(config, folder)
+    opened.callback(tracker.close)
     evaluating = bool(config.evaluate.every and held_out)
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
@@ -125,8 +142,8 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         sampler=sampler,
         pool=pool,
         credit=credit,
-        learner=build_any_learner(config, policy, folder / "artifacts"),
-        tracker=build_trackers(config, folder),
+        learner=learner,
+        tracker=tracker,
         store=Store(folder / "checkpoints", keep_last=checkpoint.keep_last, best_mode=checkpoint.best_mode),
         plan=plan,
         evaluator=evaluator,
@@ -141,28 +158,40 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     clear_own(own_folder(config), config.warmstart)
     clear_own(own_judge(config), config.judge)
     trainer = build_trainer(begun(config), supplied)
-    folder.mkdir(parents=True, exist_ok=True)
-    about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
-    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    (folder / "config.toml").write_text(configs.dump(config), encoding="utf-8")
-    trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
+    with _closed_on_error(trainer):
+        folder.mkdir(parents=True, exist_ok=True)
+        about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
+        (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        (folder / "config.toml").write_text(configs.dump(config), encoding="utf-8")
+        trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
     return trainer
 
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A run taken up at its newest whole checkpoint, or from its start if none was written yet."""
     trainer = build_trainer(begun(config), supplied)
-    checkpoint = trainer.store.latest()
-    if checkpoint is None and trainer.store.skipped:
-        raise CheckpointError(
-            f"no checkpoint of {run_folder(config)} is whole ({'; '.join(trainer.store.skipped)}); to begin anew, "
-            "choose another run.folder or remove this one"
-        )
-    if checkpoint is None:
-        trainer.tracker.rewind(-1)
-    else:
-        trainer.restore(checkpoint)
+    with _closed_on_error(trainer):
+        checkpoint = trainer.store.latest()
+        if checkpoint is None and trainer.store.skipped:
+            raise CheckpointError(
+                f"no checkpoint of {run_folder(config)} is whole ({'; '.join(trainer.store.skipped)}); to begin anew, "
+                "choose another run.folder or remove this one"
+            )
+        if checkpoint is None:
+            trainer.tracker.rewind(-1)
+        else:
+            trainer.restore(checkpoint)
     return trainer
+
+
+@contextmanager
+def _closed_on_error(trainer: Trainer) -> Iterator[None]:
+    """A run that cannot begin or go on leaves no workers behind."""
+    try:
+        yield
+    except BaseException:
+        trainer.close()
+        raise
 
 
 def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", "min"] = "max") -> Checkpoint:

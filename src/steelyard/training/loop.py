@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,8 @@ class Trainer:
     evaluator: Evaluator | None = None
     ahead: Ahead | None = None
     """Samples the next steps while this one is learnt from; None: one after the other."""
+    opened: ExitStack = field(default_factory=ExitStack)
+    """What ``close`` closes: the parts that were opened for this run."""
     step: int = 0
     """Steps done."""
     _stop: bool = False
@@ -190,6 +192,10 @@ class Trainer:
         (self.ahead or self.sampler).publish(self.step)
         self.store.rewind(self.step)
         self.tracker.rewind(self.step)
+
+    def close(self) -> None:
+        """Close all that was opened for the run, whatever one of the parts says."""
+        self.opened.close()
 
     @contextmanager
     def _sampling_ahead(self) -> Iterator[None]:
