@@ -1,8 +1,9 @@
-"""Run folders: where a run lives and how its configuration is read back. Imports no torch, so mistakes show at once."""
+"""Run folders: where a run lives, how its configuration is kept. Imports no torch, so mistakes show at once."""
 
 from __future__ import annotations
 
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,25 @@ def require_free(folder: Path) -> None:
 
 def resume_command(folder: Path) -> str:
     return f"steelyard train --resume {shlex.quote(str(folder))}"
+
+
+def write_config(folder: Path, config: Config, step: int = 0) -> None:
+    """Keep the configuration that holds after ``step``. One that held until then and was another stays beside it, as
+    ``config-until-step-00000120.toml``; where the folder is and was is no difference.
+    """
+    path, text = folder / "config.toml", configs.dump(config)
+    if path.exists():
+        before = path.read_text(encoding="utf-8")
+        place = {key: value for key, value in tomllib.loads(before)["run"].items() if key in ("folder", "name")}
+        text = configs.dump(config.model_copy(update={"run": config.run.model_copy(update=place)}))
+        if text == before:
+            return
+        held = folder / f"config-until-step-{step:08d}.toml"
+        if not held.exists():  # else what is there now was tried and came to no checkpoint
+            held.write_text(before, encoding="utf-8")
+    beside = folder / ".config.toml.writing"
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:

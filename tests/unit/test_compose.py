@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -25,11 +23,13 @@ from steelyard.constraints.trie import CharacterConstraint
 from steelyard.data import as_source
 from steelyard.folders import run_folder
 from steelyard.errors import CheckpointError, ConfigError, ConstraintError, DataError, Invalid, MissingExtraError
+from steelyard.folders import read_run
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import read_metrics
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item, judge, verifier
+from steelyard.verification.processes.descendants import children
 from tests.tiny import sample_of
 
 
@@ -315,10 +315,26 @@ def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp
         compose.resume_run(config)
 
 
-def keepers() -> int:
-    """Processes that keep workers, started by this one."""
-    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=True)
-    return found.stdout.count("keeper")
+def test_what_is_changed_on_resume_is_the_runs_from_then_on(tmp_path: Path) -> None:
+    folder = tmp_path / "moved" / "run"
+
+    def resumed(**overrides: Any) -> configs.Config:
+        with closing(compose.resume_run(read_run(folder, overrides))) as trainer:
+            trainer.train()
+        return read_run(folder)
+
+    with closing(compose.start_run(config_of({"run": {"folder": str(tmp_path), "steps": 1}}))) as trainer:
+        trainer.train()
+    folder.parent.mkdir()
+    (tmp_path / "run").rename(folder)
+    text = (folder / "config.toml").read_text(encoding="utf-8")
+    again = resumed()
+    assert (folder / "config.toml").read_text(encoding="utf-8") == text, "another place is no other configuration"
+    longer = resumed(**{"run.steps": 2, "optimiser.lr": 0.5})
+    assert (again.run.steps, longer.run.steps, longer.optimiser.lr) == (1, 2, 0.5)
+    assert resumed() == longer, "the next resume needs no overrides"
+    (before,) = folder.glob("config-*")
+    assert (before.name, before.read_text(encoding="utf-8")) == ("config-until-step-00000001.toml", text)
 
 
 def test_a_run_that_cannot_go_on_leaves_no_workers(tmp_path: Path) -> None:
@@ -326,10 +342,10 @@ def test_a_run_that_cannot_go_on_leaves_no_workers(tmp_path: Path) -> None:
     tables = own(verify, folder=str(tmp_path), steps=1).model_dump(exclude_none=True)
     with closing(compose.start_run(configs.build(tables, source="test"))) as trainer:
         trainer.save()
-    tables["tasks"]["prompts"] = ["a", "b"]
+    tables["tasks"]["prompts"], before = ["a", "b"], children()
     with pytest.raises(DataError, match="the tasks changed"):
         compose.resume_run(configs.build(tables, source="test"))
-    assert keepers() == 0
+    assert children() <= before
 
 
 @pytest.mark.parametrize("broken", ["build_any_learner", "build_trackers"])

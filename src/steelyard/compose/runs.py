@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from steelyard import config as configs
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_verifier
 from steelyard.compose.constraint import check_budgets
@@ -24,7 +23,7 @@ from steelyard.compose.tasks import build_tasks
 from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, make_warm_start, own_folder
 from steelyard.config import Config
 from steelyard.errors import CheckpointError
-from steelyard.folders import require_free, run_folder
+from steelyard.folders import require_free, run_folder, write_config
 from steelyard.sampling.base import Closeable, Decoding, Sampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
@@ -96,8 +95,8 @@ def build_trackers(config: Config, folder: Path) -> Trackers:
 
 
 def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
-    """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot be
-    built, those that were opened before it are closed again.
+    """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
+    be built, those that were opened before it are closed again.
     """
     with ExitStack() as opened:
         trainer = _build_trainer(config, supplied, opened)
@@ -162,13 +161,15 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         folder.mkdir(parents=True, exist_ok=True)
         about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        (folder / "config.toml").write_text(configs.dump(config), encoding="utf-8")
+        write_config(folder, config)
         trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
     return trainer
 
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
-    """A run taken up at its newest whole checkpoint, or from its start if none was written yet."""
+    """A run taken up at its newest whole checkpoint, or from its start if none was written yet; the configuration it is
+    taken up with is the run's from then on.
+    """
     trainer = build_trainer(begun(config), supplied)
     with _closed_on_error(trainer):
         checkpoint = trainer.store.latest()
@@ -181,6 +182,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
             trainer.tracker.rewind(-1)
         else:
             trainer.restore(checkpoint)
+        write_config(run_folder(config), config, trainer.step)
     return trainer
 
 
