@@ -33,6 +33,13 @@ FinishReason = Literal["stop", "length"]
 VerdictStatus = Literal["scored", "rejected", "unscored"]
 
 
+class OpenFloor(float):
+    """The reward of a rejected sample for which no floor was given: 0, until the verifier's own stands in for it."""
+
+
+OPEN_FLOOR = OpenFloor(0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What to make. ``spec`` is plain data that the verifier understands (columns of a data set, a brief)."""
@@ -181,8 +188,9 @@ class Verdict:
         return Verdict("scored", float(reward), dict(parts or {}), success, tuple(steps))
 
     @staticmethod
-    def rejected(reason: str, *, floor: float = 0.0) -> Verdict:
-        return Verdict("rejected", reward=floor, reason=reason)
+    def rejected(reason: str, *, floor: float | None = None) -> Verdict:
+        """Without a floor of its own it gets that of the verifier that returns it."""
+        return Verdict("rejected", reward=OPEN_FLOOR if floor is None else floor, reason=reason)
 
     @staticmethod
     def unscored(cause: str, reason: str = "", *, detail: str = "", tries: int = 1) -> Verdict:

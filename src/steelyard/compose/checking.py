@@ -132,7 +132,7 @@ def _checker(config: Config, supplied: Supplied) -> Verifier:
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)
     if not parts:
         raise ConfigError('there is no verifier: set verify.verifier = "my_module:my_function"')
-    return WeightedVerifier(parts, floor=verify.floor)
+    return WeightedVerifier(parts, **_given(floor=verify.floor))
 
 
 def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
@@ -141,19 +141,23 @@ def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
     if isinstance(found, Verifier) or (isinstance(found, type) and hasattr(found, "verify")):
         return {}
     several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
-    return {"floor": verify.floor} | ({} if several else {"success_at": verify.success_at})
+    return _given(floor=verify.floor) | ({} if several else {"success_at": verify.success_at})
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    """The settings that are not left empty."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
     if entry.function is not None:
-        chosen = {"mode": entry.mode, "size": entry.size, "success_at": entry.success_at}
-        settings = {name: value for name, value in chosen.items() if value is not None}
+        settings = _given(mode=entry.mode, size=entry.size, success_at=entry.success_at)
         verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
     elif entry.model is None or entry.kind is None:
         raise ConfigError("an entry of verify.verifiers needs a function, or a model and its kind")
     else:
         from steelyard.policies.judge import build_judge
 
-        settings = {"name": entry.name, "size": entry.size, "success_at": entry.success_at, "floor": verify.floor}
-        verifier = build_judge(entry.model, entry.kind, **settings)
+        settings = {"name": entry.name, "size": entry.size, "success_at": entry.success_at}
+        verifier = build_judge(entry.model, entry.kind, **settings, **_given(floor=verify.floor))
     return Part(verifier, entry.weight, name=entry.name or "")

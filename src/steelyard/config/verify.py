@@ -68,7 +68,10 @@ class VerifyConfig(Section):
         default=None, description="Your checker as module:function, found from the working directory."
     )
     verifiers: tuple[VerifierEntry, ...] = Field(default=(), strict=False, description="Or several, with weights.")
-    floor: float = Field(default=0.0, description="Reward of a rejected sample.")
+    floor: float | None = Field(
+        default=None,
+        description="Reward of a rejected sample; empty: 0, or the weighted sum of what several verifiers declare.",
+    )
     success_at: float = Field(default=1.0, description="Reward from which a sample counts as a success.")
     pool: Literal["auto", "inline", "processes", "ray"] = Field(
         default="auto",

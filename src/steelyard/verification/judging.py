@@ -38,7 +38,7 @@ def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
         returned = verifier.verify(items)
         if len(returned) != len(items):
             raise BadReturn(f"{verifier.name}: {len(returned)} verdicts for {len(items)} items")
-        return [_checked(verdict, item) for verdict, item in zip(returned, items, strict=True)]
+        return [_checked(verdict, item, verifier.floor) for verdict, item in zip(returned, items, strict=True)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier may do anything
         if len(items) > 1 and not isinstance(verifier.mode, WholeGroup) and not isinstance(error, BadReturn):
             return [verdict for item in items for verdict in judge(verifier, [item])]
@@ -71,9 +71,9 @@ def group_of(item: Item) -> GroupKey:
     return key.step, key.slot, key.attempt
 
 
-def _checked(verdict: object, item: Item) -> Verdict:
+def _checked(verdict: object, item: Item, floor: float) -> Verdict:
     if isinstance(verdict, Verdict):
-        return sound(verdict, item.sample.text)
+        return sound(verdict, item.sample.text, floor)
     return Verdict.unscored(Cause.BAD_RETURN, f"expected a Verdict, got {type(verdict).__name__}")
 
 

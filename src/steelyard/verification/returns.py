@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from steelyard.errors import Invalid
-from steelyard.types import Verdict
+from steelyard.types import OpenFloor, Verdict
 from steelyard.verification.base import Cause
 
 NO_CAUSE = "no cause given"
@@ -25,14 +25,15 @@ def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None
     """The verdict that one returned value stands for.
 
     bool: reward 1 or 0 and success itself. A number r: reward r, success = r >= ``success_at``. None: unscored, "no
-    score". An ``Invalid`` put into a list of scores: rejected with the floor. A Verdict: itself, if it is sound.
+    score". An ``Invalid`` put into a list of scores: rejected with the floor. A Verdict: itself, if it is sound; with
+    the floor if it is rejected and has none of its own.
     """
     if raw is None:
         return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (a return statement forgotten?)")
     if isinstance(raw, Invalid):
         return Verdict.rejected(str(raw), floor=floor)
     if isinstance(raw, Verdict):
-        return sound(raw, text)
+        return sound(raw, text, floor)
     value = as_number(raw)
     if isinstance(value, bool):
         return Verdict.scored(float(value), success=value)
@@ -43,7 +44,7 @@ def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None
     return Verdict.scored(value, success=success_at is not None and value >= success_at)
 
 
-def sound(verdict: Verdict, text: str) -> Verdict:
+def sound(verdict: Verdict, text: str, floor: float) -> Verdict:
     """The verdict itself, all of it plain data, or an unscored one that says what is wrong with it."""
     words = {name: str(getattr(verdict, name)) for name in ("reason", "cause", "detail")}
     if verdict.status == "unscored":
@@ -54,7 +55,7 @@ def sound(verdict: Verdict, text: str) -> Verdict:
             verdict,
             **words,
             success=bool(verdict.success),
-            reward=_finite(verdict.reward, "reward"),
+            reward=floor if isinstance(verdict.reward, OpenFloor) else _finite(verdict.reward, "reward"),
             parts={str(name): _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from steelyard.errors import VerifierError
-from steelyard.types import Verdict
+from steelyard.types import OPEN_FLOOR, OpenFloor, Verdict
 from steelyard.verification.base import Batch, Cause, Item, Mode, One, Verifier, WholeGroup, isolated
 from steelyard.verification.judging import judge_all
 
@@ -30,16 +30,19 @@ class WeightedVerifier:
     """reward = sum of weight times reward over the parts that gave one; ``parts`` holds the raw rewards by name.
 
     A part that returns None is left out; the sample is unscored ("no score") only if all are. A part that *fails*
-    makes the sample unscored, since a sum that lacks it would mean something else. A part that rejects rejects.
+    makes the sample unscored, since a sum that lacks it would mean something else. A part that rejects rejects, with
+    the floor of the whole: the same weighted sum of the parts' floors, unless another is given.
     Success: every deciding part that gave a score succeeded, or, with ``success_at``, reward >= ``success_at``.
     """
 
     parts: tuple[Part, ...]
     name: str = "weighted"
-    floor: float = 0.0
+    floor: float = OPEN_FLOOR
     success_at: float | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.floor, OpenFloor):
+            object.__setattr__(self, "floor", sum(part.weight * part.verifier.floor for part in self.parts))
         names = [part.name for part in self.parts]
         if not names:
             raise VerifierError("a weighted verifier needs at least one part")

@@ -64,6 +64,7 @@ def test_verdicts_pass_with_their_steps_and_parts() -> None:
     given = Verdict.scored(1.5, success=True, parts={"a": 1.0, "b": 0.5}, steps=[(2, 1.0), (6, 0.5)])
     assert verdict(given) == given
     assert verdict(Verdict.rejected("why", floor=-1.0)) == Verdict.rejected("why", floor=-1.0)
+    assert verdict(Verdict.rejected("why")) == Verdict.rejected("why", floor=-3.0), "the verifier's own, as for Invalid"
     assert verdict(Verdict.unscored("timeout", "3 s")) == Verdict.unscored("timeout", "3 s")
 
 
@@ -78,7 +79,7 @@ def test_an_unscored_verdict_without_a_cause_is_an_accident_with_one() -> None:
 def test_numpy_values_in_a_verdict_become_plain_floats() -> None:
     numbers: Any = np.float32(0.5), np.float64(2), np.int64(1)
     half, two, one = numbers
-    given = sound(Verdict("scored", half, {"a": two}, steps=((one, half),)), "ab")
+    given = sound(Verdict("scored", half, {"a": two}, steps=((one, half),)), "ab", 0.0)
     assert given == Verdict.scored(0.5, parts={"a": 2.0}, steps=[(1, 0.5)])
     assert [type(given.reward), type(given.parts["a"]), *map(type, given.steps[0])] == [float, float, int, float]
 

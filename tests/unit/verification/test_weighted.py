@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from steelyard.errors import Invalid, VerifierError
@@ -56,6 +58,15 @@ def test_a_part_that_rejects_rejects_with_the_floor_of_the_whole(item) -> None:
     (verdict,) = judge(weighted((named("a", Invalid("no roof")), 1.0), (named("b", 0.5), 1.0), floor=-2.0), [item()])
     assert (verdict.status, verdict.reward, verdict.reason) == ("rejected", -2.0, "a: no roof")
     assert verdict.parts["b"] == 0.5
+
+
+def test_the_floor_of_the_whole_is_the_weighted_sum_of_the_parts_floors(item) -> None:
+    """Else what is invalid could pay more than what is honest and bad."""
+    roof = replace(named("roof", Invalid("no roof"), Verdict.rejected("no roof"), -1.0), floor=-1.0)
+    whole = weighted((roof, 2.0), (named("b", 0.5, 0.5, 0.5), 1.0))
+    assert whole.floor == -2.0
+    assert [verdict.reward for verdict in judge(whole, [item(), item(), item()])] == [-2.0, -2.0, -1.5]
+    assert replace(whole, floor=0.0).floor == 0.0, "but what is asked for stands"
 
 
 def test_success_needs_every_deciding_part_that_gave_a_score(item) -> None:
