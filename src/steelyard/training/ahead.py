@@ -97,7 +97,8 @@ class Ahead:
         self._before_draw: dict[int, dict[str, Any]] = {}
         """The source's state before the tasks of a step were drawn."""
         self._unjudged = 0
-        self._refilled = 0
+        self._replaced: list[Group] = []
+        """Groups that were refilled since the last ones were taken."""
         self._watch = Stopwatch()
         self._holds = 0
         """How many want the sampler to rest."""
@@ -108,8 +109,8 @@ class Ahead:
 
     # --- for the loop ------------------------------------------------------------------------------------------------
 
-    def take(self, step: int, watch: Stopwatch) -> tuple[list[Group], int]:
-        """Groups to learn from at ``step``, and how many were refilled meanwhile; waits until there are enough."""
+    def take(self, step: int, watch: Stopwatch) -> tuple[list[Group], list[Group]]:
+        """Groups to learn from at ``step``, and those that were replaced meanwhile; waits until there are enough."""
         self._start()
         with self._news, watch.phase("wait"):
             while (chosen := choose([*self._pending.values()], step, self.plan.tasks_per_step, self.staleness)) is None:
@@ -117,11 +118,11 @@ class Ahead:
                 self._news.wait()
             for one in chosen:
                 del self._pending[one.place]
-            refilled, self._refilled = self._refilled, 0
+            replaced, self._replaced = self._replaced, []
             watch.seconds |= self._watch.seconds
             self._watch = Stopwatch()
             self._news.notify_all()
-        return [one.group() for one in chosen], refilled
+        return [one.group() for one in chosen], replaced
 
     def publish(self, version: int) -> None:
         """New weights for what is sampled from now on. Before the first step it also says which one that is."""
@@ -270,4 +271,4 @@ class Ahead:
             again = requests_for(tasks, request.step, request.count, slots=[request.slot], attempt=request.attempt + 1)
             self._queue.extendleft(again)
             one.verdicts.clear()
-            self._refilled += 1
+            self._replaced.append(group)

@@ -92,7 +92,7 @@ class Trainer:
     def train_step(self) -> Metrics:
         """One step of the algorithm."""
         start, watch = time.perf_counter(), Stopwatch()
-        groups, refilled = self.rollout(watch)
+        groups, replaced = self.rollout(watch)
         with watch.phase("score"):
             groups = with_supports(self.policy, groups, self.learner.rule.microbatch_tokens)
             samples = [sample for group in groups for sample in group.samples]
@@ -104,18 +104,17 @@ class Trainer:
         self.learner.after_step(self.step)
         (self.ahead or self.sampler).publish(self.step)
         (self.ahead or self.source).observe(groups)
-        metrics = group_metrics(groups) | update | pool_metrics(self.pool.metrics())
-        metrics["groups/refilled"] = refilled
+        metrics = group_metrics(groups, replaced) | update | pool_metrics(self.pool.metrics())
         if self.ahead is not None:
             metrics |= staleness_metrics(samples, self.step - 1)
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         if self.plan.show_every and self.step % self.plan.show_every == 0:
             self.tracker.samples(self.step, choose_shown(groups))
-        return metrics | _times(watch, time.perf_counter() - start, samples)
+        return metrics | _times(watch, time.perf_counter() - start, [*groups, *replaced])
 
-    def rollout(self, watch: Stopwatch | None = None) -> tuple[list[Group], int]:
+    def rollout(self, watch: Stopwatch | None = None) -> tuple[list[Group], list[Group]]:
         """Groups of this step in slot order; those with nothing to learn from (all rewards equal, or too few scored)
-        are sampled anew with other tasks, as often as asked.
+        are sampled anew with other tasks, as often as asked. Also the groups that were so replaced.
         """
         watch = watch or Stopwatch()
         if self.ahead is not None:
@@ -123,7 +122,7 @@ class Trainer:
         tasks = self.source.draw(self.step, self.plan.tasks_per_step)
         requests = requests_for(tasks, self.step, self.plan.group_size)
         groups = collect(self.sampler, self.pool, requests, self.plan.decoding, watch)
-        refilled = 0
+        replaced: list[Group] = []
         for attempt in range(1, self.plan.refill_dead_groups + 1):
             dead = [slot for slot, group in enumerate(groups) if group.dead or not self.credit.kept(group)]
             if not dead:
@@ -133,9 +132,9 @@ class Trainer:
             for slot, group in zip(
                 dead, collect(self.sampler, self.pool, requests, self.plan.decoding, watch), strict=True
             ):
+                replaced.append(groups[slot])
                 groups[slot] = group
-            refilled += len(dead)
-        return groups, refilled
+        return groups, replaced
 
     def assign_credit(
         self, groups: Sequence[Group], samples: Sequence[Sample], logps: SampleLogps
@@ -241,8 +240,8 @@ def _reset(handlers: dict[signal.Signals, Any]) -> None:
         signal.signal(number, handler)
 
 
-def _times(watch: Stopwatch, total: float, samples: Sequence[Sample]) -> dict[str, float]:
-    tokens = sum(len(sample.completion_ids) for sample in samples)
+def _times(watch: Stopwatch, total: float, sampled: Sequence[Group]) -> dict[str, float]:
+    tokens = sum(len(sample.completion_ids) for group in sampled for sample in group.samples)
     times = {f"time/{name}": seconds for name, seconds in watch.seconds.items()}
     sampling = max(watch.seconds.get("sample", 0.0), 1e-9)
     return times | {

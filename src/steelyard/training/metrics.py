@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 
-from steelyard.types import Group, Sample
+from steelyard.types import Group, Sample, VerdictStatus
 
 Metrics = dict[str, float | list[float]]
 
 
-def group_metrics(groups: Sequence[Group]) -> Metrics:
-    """Rewards, success, shares of verdicts, lengths and reward parts; a list of numbers becomes a histogram."""
+def group_metrics(groups: Sequence[Group], replaced: Sequence[Group] = ()) -> Metrics:
+    """Rewards, success, lengths and reward parts of the groups that are learnt from; shares of verdicts and accidents
+    of all that were sampled, those that a refill has replaced included, and their reward and success as ``sampled/*``.
+    A list of numbers becomes a histogram.
+    """
     pairs = [pair for group in groups for pair in zip(group.samples, group.verdicts, strict=True)]
-    verdicts = [verdict for _, verdict in pairs]
-    counted = [verdict for verdict in verdicts if verdict.counts]
+    counted = [verdict for _, verdict in pairs if verdict.counts]
     rewards = np.asarray([verdict.reward for verdict in counted], np.float64)
-    status = Counter(verdict.status for verdict in verdicts)
-    total = max(len(verdicts), 1)
-    metrics: Metrics = {f"share/{name}": status[name] / total for name in ("scored", "rejected", "unscored")}
-    metrics |= {
+    metrics = _sampled_metrics([*groups, *replaced]) | {
         "groups/dead": sum(group.dead for group in groups) / max(len(groups), 1),
+        "groups/refilled": len(replaced),
         "length/mean": float(np.mean([len(sample.completion_ids) for sample, _ in pairs])),
-        "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / total,
-        "samples": len(pairs),
+        "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / max(len(pairs), 1),
     }
     if len(rewards):
         metrics |= {
@@ -39,8 +39,22 @@ def group_metrics(groups: Sequence[Group]) -> Metrics:
         values = [float(verdict.parts[name]) for verdict in counted if name in verdict.parts]
         metrics[f"parts/{name}/mean"] = float(np.mean(values))
         metrics[f"parts/{name}/histogram"] = values
+    return metrics
+
+
+def _sampled_metrics(groups: Sequence[Group]) -> Metrics:
+    """What the policy made and the checker said of it, before anything was picked."""
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    counted = [verdict for verdict in verdicts if verdict.counts]
+    status = Counter(verdict.status for verdict in verdicts)
     accidents = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
-    return metrics | {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
+    metrics: Metrics = {"samples": len(verdicts)}
+    metrics |= {f"share/{name}": status[name] / max(len(verdicts), 1) for name in get_args(VerdictStatus)}
+    metrics |= {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
+    if counted:
+        metrics["sampled/reward"] = float(np.mean([verdict.reward for verdict in counted]))
+        metrics["sampled/success"] = sum(verdict.success for verdict in counted) / len(counted)
+    return metrics
 
 
 def staleness_metrics(samples: Sequence[Sample], step: int) -> Metrics:

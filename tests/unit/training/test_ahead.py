@@ -172,9 +172,9 @@ def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
     take = trainer.ahead.take  # type: ignore[union-attr]
 
     def watch(step: int, clock: Stopwatch) -> Any:
-        groups, refilled = take(step, clock)
+        groups, replaced = take(step, clock)
         taken.append([group.task.id for group in groups])
-        return groups, refilled
+        return groups, replaced
 
     trainer.ahead.take = watch  # type: ignore[method-assign,union-attr]
     trainer.train()
@@ -210,6 +210,8 @@ def test_dead_groups_are_refilled_with_other_tasks(tmp_path: Path) -> None:
     trainer.train()
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert sum(row["groups/refilled"] for row in rows) > 0
+    assert all(row["samples"] == 8 + 4 * row["groups/refilled"] for row in rows)
+    assert sum(row["sampled/reward"] for row in rows) < sum(row["reward/mean"] for row in rows)
     assert sum(row["groups/dead"] for row in rows) < 1.5
 
 
@@ -235,9 +237,9 @@ def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:
     take = again.ahead.take  # type: ignore[union-attr]
 
     def watch(step: int, clock: Stopwatch) -> Any:
-        groups, refilled = take(step, clock)
+        groups, replaced = take(step, clock)
         seen.extend(group.task.id for group in groups)
-        return groups, refilled
+        return groups, replaced
 
     again.ahead.take = watch  # type: ignore[method-assign,union-attr]
     again.train()

@@ -169,12 +169,47 @@ def test_dead_groups_are_sampled_anew_with_other_tasks(tmp_path: Path) -> None:
     trainer = tiny_trainer(
         tmp_path, verifier=dead_or_alive, source=source, tasks_per_step=3, refill_dead_groups=3, group_size=6
     )
-    groups, refilled = trainer.rollout()
+    groups, replaced = trainer.rollout()
     # attempt 1 draws (dead 3, live 4) for slots 0 and 2, attempt 2 draws live 5 for slot 0
     assert [group.task.id for group in groups] == ["live 5", "live 1", "live 4"]
     assert [group.samples[0].key[1:3] for group in groups] == [(0, 2), (1, 0), (2, 1)]
-    assert refilled == 3
+    assert [group.task.id for group in replaced] == ["dead 0", "dead 2", "dead 3"]
     assert source.cursor == 6
+
+
+def test_what_a_refill_replaces_is_in_the_figures(tmp_path: Path) -> None:
+    """Of the first group two samples were not scored; the batch that is learnt from shows nothing of it."""
+
+    def shaky(task: Task, text: str) -> float | None:
+        return next(scores) if task.id == "dead 0" else digit_share(task, text)
+
+    scores, tokens = iter([1.0, 0.0, None, None]), list[int]()
+    source = named("dead 0", "live 1", "live 2")
+    trainer = tiny_trainer(
+        tmp_path, verifier=shaky, source=source, credit=Credit(min_scored=3), refill_dead_groups=1, group_size=4
+    )
+    made = trainer.sampler.sample
+
+    def watch(*args: Any) -> Any:
+        for sample in made(*args):
+            tokens.append(len(sample.completion_ids))
+            yield sample
+
+    trainer.sampler.sample = watch  # type: ignore[method-assign]
+    metrics: Any = trainer.train_step()
+    assert (metrics["groups/refilled"], metrics["samples"], len(tokens)) == (1, 12, 12)
+    assert (metrics["share/unscored"], metrics["unscored/no score"]) == (pytest.approx(2 / 12), 2.0)
+    assert metrics["time/tokens_per_second"] * metrics["time/step"] == pytest.approx(sum(tokens))
+
+
+def test_reward_and_success_before_a_refill_stand_beside_those_of_the_batch(tmp_path: Path) -> None:
+    trainer = tiny_trainer(
+        tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"), tasks_per_step=1, refill_dead_groups=1
+    )
+    metrics: Any = trainer.train_step()
+    assert metrics["reward/mean"] < 1.0, "of the live group"
+    assert metrics["sampled/reward"] == pytest.approx((metrics["reward/mean"] + 1.0) / 2)
+    assert metrics["sampled/success"] == pytest.approx((metrics["success"] + 1.0) / 2)
 
 
 def test_refilling_gives_up_after_so_many_attempts(tmp_path: Path) -> None:
@@ -188,9 +223,9 @@ def test_refilling_gives_up_after_so_many_attempts(tmp_path: Path) -> None:
 
 def test_without_refilling_dead_groups_stay(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"))
-    groups, refilled = trainer.rollout()
+    groups, replaced = trainer.rollout()
     assert [group.dead for group in groups] == [True, False]
-    assert refilled == 0
+    assert replaced == []
 
 
 def test_groups_that_differ_only_in_their_steps_are_alive() -> None:
@@ -258,8 +293,8 @@ def test_a_group_with_too_few_scored_samples_is_refilled(tmp_path: Path) -> None
 
     scores = iter([1.0, 0.0, None, None])
     trainer = tiny_trainer(tmp_path, verifier=shaky, credit=Credit(min_scored=3), refill_dead_groups=1)
-    groups, refilled = trainer.rollout()
-    assert refilled >= 1
+    groups, replaced = trainer.rollout()
+    assert replaced
     assert "t0" not in {group.task.id for group in groups}
 
 
