@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
-from steelyard.errors import LostLearnerError
+from steelyard.errors import ConfigError, LostLearnerError
 from steelyard.folders import NAMED_BY, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
@@ -81,7 +80,7 @@ def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
 
 
 def _lay_over(data: dict[str, Any], section: str, table: Mapping[str, Any]) -> None:
-    data[section] = {**data.get(section, {}), **table}
+    data[section] = {**data.get(section, {}), **_table(section, table)}
 
 
 def _as_keys(name: str, part: Any) -> tuple[str, Mapping[str, Any]] | None:
@@ -100,5 +99,13 @@ def _tables(recipe: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
     if recipe is None:
         return {}
     if isinstance(recipe, Mapping):
-        return {name: dict(table) for name, table in recipe.items()}
-    return tomllib.loads(configs.read_recipe(recipe))
+        return {name: _table(name, table) for name, table in recipe.items()}
+    return configs.read_tables(recipe)
+
+
+def _table(name: str, table: Any) -> dict[str, Any]:
+    """A table of the configuration, handed over as a mapping."""
+    if isinstance(table, Mapping):
+        return dict(cast("Mapping[str, Any]", table))
+    section, _, key = name.partition(".")
+    raise ConfigError(f"{name} = {table!r:.80} is no table; write {{{section!r}: {{{key or 'key'!r}: {table!r:.80}}}}}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import steelyard
 from steelyard.errors import ConfigError
+from tests.tiny import tiny_policy
 
 from .conftest import Call
 
@@ -69,6 +74,70 @@ def test_help_and_init_need_no_torch(words: list[str], said: str, environment: d
     )
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
+
+
+OWN = """
+run.steps = 1
+tasks.prompts = ["a"]
+verify = {verifier = "own:score", pool = "inline"}
+sampling = {max_new_tokens = 4, group_size = 2, tasks_per_step = 1}
+tracking.console = false
+"""
+SCORE = """
+import steelyard
+
+@steelyard.verifier(version="1", deterministic=True)
+def score(task, text):
+    return len(text)
+"""
+SMALL = ("--model.scratch.vocabulary", '["a", "b"]', "--model.scratch.width", "16", "--model.scratch.layers", "1")
+SMALL += ("--model.scratch.heads", "2", "--model.scratch.kv_heads", "1", "--model.scratch.max_length", "32")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([*SMALL, "--model.lora.targets", '["query"]'], "model.lora.targets ('query',) cannot be used"),
+        ([*SMALL, "--model.lora.adapter", "nowhere"], "model.lora.adapter 'nowhere' cannot be loaded"),
+        ([*SMALL, "--model.attention", "flash_attention_2"], "model.attention 'flash_attention_2' cannot be used"),
+        (["--model.path", "nowhere/at/all"], "model.path 'nowhere/at/all' cannot be loaded"),
+        (["--model.path", "odd"], "model.path 'odd' cannot be loaded as model.kind 'causal'"),
+        (["--model.path", "masked"], "model.path 'masked' cannot be loaded as model.kind 'causal'"),
+        ([*SMALL, "--constraint.kind", "regex", "--constraint.file", "none.txt"], "constraint.file none.txt: No such"),
+        ([*SMALL, "--constraint.kind", "choices", "--constraint.file", "own.py"], "constraint.file own.py: not JSON"),
+        ([*SMALL, "--constraint.kind", "regex", "--constraint.file", "latin.jsonl"], "latin.jsonl: not UTF-8"),
+        ([*SMALL, "--tasks.prompts", "none", "--tasks.file", "latin.jsonl"], "latin.jsonl, line 2: not UTF-8"),
+        ([*SMALL, "--tasks.prompts", "none", "--tasks.file", "latin.json"], "latin.json: not UTF-8"),
+        ([*SMALL, "--verify.cache", "odd"], "verdict cache odd: unable to open database file"),
+        ([*SMALL, "--verify.cache", "own.py/verdicts"], "verdict cache own.py/verdicts: "),
+    ],
+)
+def test_a_mistake_that_shows_when_parts_are_built_names_its_key(words: list[str], said: str, call: Call) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    Path("own.py").write_text(SCORE, encoding="utf-8")
+    Path("latin.jsonl").write_bytes(b'{"prompt": "a"}\n{"prompt": "caf\xe9"}\n')
+    Path("latin.json").write_bytes(b'["caf\xe9"]')
+    Path("odd").mkdir()
+    Path("odd/config.json").write_text('{"model_type": "nonsense"}', encoding="utf-8")
+    if "masked" in words:
+        tiny_policy(kind="masked").save_pretrained(Path("masked"))
+    done = call("train", "own.toml", *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ("bad.toml", "bad.toml: not valid TOML"),
+        ({"run.steps": 5}, "run.steps = 5 is no table; write {'run': {'steps': 5}}"),
+        ({"run": 5}, "run = 5 is no table"),
+    ],
+)
+def test_a_recipe_from_python_that_cannot_be_read(recipe: Any, said: str) -> None:
+    Path("bad.toml").write_text("[run\nsteps = 3", encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        steelyard.train(recipe=recipe)
 
 
 def test_debug_shows_the_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,15 @@ def _grammar_source(table: configs.ConstraintConfig) -> Any:
         return PerTask(table.column)
     if table.file is None:
         return list(table.source) if isinstance(table.source, tuple) else table.source
-    text = Path(table.file).read_text(encoding="utf-8")
-    return json.loads(text) if table.kind in ("json_schema", "choices") else text
+    try:
+        text = Path(table.file).read_text(encoding="utf-8")
+        return json.loads(text) if table.kind in ("json_schema", "choices") else text
+    except OSError as error:
+        raise ConfigError(f"constraint.file {table.file}: {error.strerror} (looked in {Path.cwd()})") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"constraint.file {table.file}: not UTF-8: {error}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"constraint.file {table.file}: not JSON, which {table.kind} asks for: {error}") from error
 
 
 def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:

@@ -10,7 +10,7 @@ from steelyard.config.base import ScheduleConfig
 from steelyard.config.cluster import ClusterConfig, SamplersConfig
 from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.judge import JudgeConfig
-from steelyard.config.loading import build, dump, load, read_recipe, recipes
+from steelyard.config.loading import build, dump, load, read_recipe, read_tables, recipes
 from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
 from steelyard.config.model import LoraConfig, ModelConfig, ReferenceConfig, ScratchConfig
 from steelyard.config.root import Config
@@ -58,5 +58,6 @@ __all__ = [
     "dump",
     "load",
     "read_recipe",
+    "read_tables",
     "recipes",
 ]

@@ -25,12 +25,7 @@ def load(recipe_or_path: str | Path, overrides: Sequence[str] | Mapping[str, Any
     ``overrides`` are words of a command line (``["--run.steps", "50"]``) or a mapping (``{"run.steps": 50}``).
     """
     dotted = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    text = read_recipe(recipe_or_path)
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{recipe_or_path}: not valid TOML: {error}") from error
-    return build(apply_overrides(data, dotted), source=str(recipe_or_path))
+    return build(apply_overrides(read_tables(recipe_or_path), dotted), source=str(recipe_or_path))
 
 
 def build(data: Mapping[str, Any], *, source: str = "configuration") -> Config:
@@ -50,6 +45,14 @@ def recipes() -> tuple[str, ...]:
     """Names of the shipped recipes."""
     folder = files("steelyard") / "recipes"
     return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+def read_tables(recipe_or_path: str | Path) -> dict[str, Any]:
+    """The tables of a shipped recipe or of a file, as they stand there."""
+    try:
+        return tomllib.loads(read_recipe(recipe_or_path))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{recipe_or_path}: not valid TOML: {error}") from error
 
 
 def read_recipe(recipe_or_path: str | Path) -> str:

@@ -52,20 +52,27 @@ def _file_rows(path: Path) -> Iterable[Row]:
 
 
 def _jsonl_rows(path: Path) -> Iterable[Row]:
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             where = f"{path}, line {number}"
             try:
-                yield str(number), where, json.loads(line)
+                yield str(number), where, json.loads(_decoded(line, where))
             except json.JSONDecodeError as error:
                 raise DataError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
 
 
+def _decoded(content: bytes, where: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}: not UTF-8: {error.reason} at byte {error.start + 1}; save it as UTF-8") from None
+
+
 def _json_rows(path: Path) -> Iterable[Row]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_decoded(path.read_bytes(), str(path)))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}, line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from None
     rows = data.get("prompts") if isinstance(data, Mapping) else data

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,11 +57,9 @@ def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
     loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
     if options.quantize is not None:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
-    try:
+    with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}"):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
         model: Any = CLASSES[options.kind][0].from_pretrained(path, **loading)
-    except OSError as error:
-        raise PolicyError(f"model.path {path!r} cannot be loaded: {error}") from error
     if options.quantize is None:
         model = model.to(device)
     _keep_differentiable(model)
@@ -81,15 +80,27 @@ def from_scratch_policy(
 
 def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
     attention = choose_attention(options.attention, model)
-    model.set_attn_implementation(attention[1])
+    with _told(f"model.attention {options.attention!r} cannot be used"):
+        model.set_attn_implementation(attention[1])
     if options.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if options.adapter is not None:
-        model = adapters.open_adapter(model, options.adapter)
+        with _told(f"model.lora.adapter {options.adapter!r} cannot be loaded"):
+            model = adapters.open_adapter(model, options.adapter)
     elif options.lora is not None:
-        model = adapters.add_adapter(model, options.lora, options.seed, causal=options.kind == "causal")
+        with _told(f"model.lora.targets {options.lora.targets!r} cannot be used"):
+            model = adapters.add_adapter(model, options.lora, options.seed, causal=options.kind == "causal")
     autocast = None if options.autocast is None else choose_dtype(options.autocast)
     return CLASSES[options.kind][1](model, tokenizer, autocast=autocast, chunk=options.chunk, attention=attention)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say what the libraries refuse by the name of its key, with the beginning of their reason."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise PolicyError(f"{what}: {error!s:.400}") from error
 
 
 def _keep_differentiable(model: Any) -> None:
