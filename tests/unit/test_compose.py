@@ -14,6 +14,7 @@ import pytest
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.surrogates import SurrogateInput
+from steelyard.checkpoint import Store
 from steelyard.compose import Supplied, runs
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
@@ -325,6 +326,18 @@ def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp
     state.write_text("{}", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"no checkpoint of .* is whole"):
         compose.resume_run(config)
+
+
+def test_no_score_is_told_apart_from_no_whole_checkpoint(tmp_path: Path) -> None:
+    store = Store(tmp_path / "checkpoints")
+    with pytest.raises(CheckpointError, match="none was written"):
+        compose.find_checkpoint(tmp_path, "best")
+    store.save(3, state={})
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* has a score .*: use latest or a step of 3"):
+        compose.find_checkpoint(tmp_path, "best")
+    (tmp_path / "checkpoints/step-00000003/state.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no whole checkpoint .step-00000003: "):
+        compose.find_checkpoint(tmp_path, "best")
 
 
 def test_what_is_changed_on_resume_is_the_runs_from_then_on(tmp_path: Path) -> None:

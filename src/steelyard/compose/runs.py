@@ -208,6 +208,11 @@ def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", 
             f"there is no checkpoint {which!r}: use latest, best, or a step of {_listed(store.steps())}"
         )
     found = store.best() if which == "best" else store.latest()
+    if which == "best" and found is None and not store.skipped and store.latest() is not None:
+        raise CheckpointError(
+            f"no checkpoint of {run} has a score to be the best by (checkpoint.best_metric was not measured there): "
+            f"use latest or a step of {_listed(store.steps())}"
+        )
     if found is None:
         raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
     return found

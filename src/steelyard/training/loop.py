@@ -25,7 +25,7 @@ from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import AnyLearner, SampleLogps
-from steelyard.training.metrics import Metrics, group_metrics, pool_metrics, staleness_metrics
+from steelyard.training.metrics import Metrics, group_metrics, pool_metrics, require_measured, staleness_metrics
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.training.supports import with_supports
@@ -74,6 +74,7 @@ class Trainer:
         """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
         self._stop, saved = False, self.step
         metrics: Metrics = {}
+        known: Metrics = {}
         with self._stopping_on_signals(), self._sampling_ahead():
             if self.step == 0 and self.plan.evaluate_every:
                 self.tracker.log(0, self._evaluate())
@@ -83,9 +84,11 @@ class Trainer:
                 if _due(self.step, self.plan.evaluate_every, self.plan.steps) or (save and self._judged_by_evaluation):
                     metrics |= self._evaluate()
                 self.tracker.log(self.step, metrics)
+                known |= metrics
                 if save:
                     self._save_scored(metrics)
                     saved = self.step
+                    require_measured(self.plan.best_metric, known)
             if saved != self.step:  # asked to stop between two checkpoints
                 self._save_scored(metrics)
 
@@ -174,7 +177,7 @@ class Trainer:
 
     def _save_scored(self, metrics: Metrics) -> None:
         score = metrics.get(self.plan.best_metric or "")
-        self.save(score if isinstance(score, float) else None)
+        self.save(score if isinstance(score, int | float) else None)
 
     def save(self, score: float | None = None) -> None:
         """Write the whole state of the run."""

@@ -8,6 +8,8 @@ from typing import get_args
 
 import numpy as np
 
+from steelyard.config.suggest import did_you_mean
+from steelyard.errors import ConfigError
 from steelyard.types import Group, Sample, VerdictStatus
 
 Metrics = dict[str, float | list[float]]
@@ -67,3 +69,17 @@ def pool_metrics(counts: dict[str, float]) -> Metrics:
     """What happened in the pool, with the share of verdicts that came from the cache, if there is one."""
     asked = counts.get("cache/hits", 0.0) + counts.get("cache/misses", 0.0)
     return {**counts, "cache/hit_rate": counts["cache/hits"] / asked} if asked else {**counts}
+
+
+def require_measured(best_metric: str | None, known: Metrics) -> None:
+    """Refuse to rank checkpoints by what has not once been measured, as soon as anything was scored."""
+    numbers = [name for name, value in known.items() if isinstance(value, int | float)]
+    if best_metric is None or best_metric in numbers or "reward/mean" not in numbers:
+        return
+    way_out = "choose a number that metrics.jsonl has"
+    if best_metric.startswith("eval/") and not any(name.startswith("eval/") for name in numbers):
+        way_out = "set evaluate.every and hold out tasks, or choose a metric of training"
+    raise ConfigError(
+        f"checkpoint.best_metric = {best_metric!r} is not measured, so no checkpoint would be the best: {way_out}"
+        f"{did_you_mean(best_metric, numbers)}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections import Counter
@@ -15,7 +16,7 @@ import torch
 
 from steelyard.algorithms.advantages import group_mean
 from steelyard.data import ListSource
-from steelyard.errors import CheckpointError, VerifierError
+from steelyard.errors import CheckpointError, ConfigError, VerifierError
 from steelyard.policies.judge import LikelihoodJudge
 from steelyard.policies.reference import CopyReference, Ema
 from steelyard.sampling.base import Decoding
@@ -353,6 +354,31 @@ def test_the_best_checkpoint_by_evaluation_stays(tmp_path: Path) -> None:
     assert best is not None
     assert (best.step, best.score) == (2, 0.9)
     assert trainer.store.steps() == [2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("reward/maen", "did you mean reward/mean?"),
+        ("reward/histogram", "choose a number"),
+        ("eval/success", "set evaluate.every and hold out tasks"),
+    ],
+)
+def test_a_best_metric_that_nobody_measures_is_told_at_the_first_checkpoint(
+    name: str, said: str, tmp_path: Path
+) -> None:
+    trainer = tiny_trainer(tmp_path, steps=4, save_every=2, best_metric=name)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        trainer.train()
+    assert (trainer.step, trainer.store.steps()) == (2, [2]), "what was learnt is saved"
+
+
+def test_checkpoints_can_be_ranked_by_a_whole_number(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, steps=1, best_metric="samples")
+    trainer.train()
+    best = trainer.store.best()
+    assert best is not None
+    assert best.score == 8
 
 
 # --- a model as scorer -----------------------------------------------------------------------------------------------
