@@ -456,6 +456,18 @@ def test_a_limit_below_the_shortest_sample_fails_before_the_run(tmp_path: Path) 
         compose.build_trainer(constrained(table))
 
 
+def test_held_out_tasks_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 4}}
+    tables = constrained(table).model_dump(exclude_none=True)
+    tables["tasks"]["held_out"], tables["evaluate"] = 1, {"every": 1, "max_new_tokens": 4}
+    tables["run"]["folder"] = str(tmp_path)
+    with pytest.raises(ConstraintError, match="there is room for 4") as told:
+        compose.build_trainer(configs.build(tables, source="test"))
+    assert "its limit is evaluate.max_new_tokens" in told.value.__notes__[0]
+    tables["evaluate"]["every"] = 0
+    compose.build_trainer(configs.build(tables, source="test")).close()
+
+
 def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None:
     config = constrained({"kind": "lark", "source": 'start: "a" start | "b"'}, spaced=False)
     verifier = compose.build_verifier(config)

@@ -12,14 +12,13 @@ from typing import Literal
 
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_verifier
-from steelyard.compose.constraint import check_budgets
 from steelyard.compose.judge import own_judge, require_judge
 from steelyard.compose.learning import build_any_learner, build_credit
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
-from steelyard.compose.tasks import build_tasks
+from steelyard.compose.tasks import build_tasks, check_tasks
 from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, make_warm_start, own_folder
 from steelyard.config import Config
 from steelyard.errors import CheckpointError
@@ -108,7 +107,8 @@ def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack) -> Tra
     folder, sampling = run_folder(config), config.sampling
     policy = build_policy(config, supplied)
     source, held_out = build_tasks(config, supplied)
-    check_budgets(policy.constraint, [*held_out, *getattr(source, "tasks", ())], sampling.max_new_tokens)
+    evaluating = bool(config.evaluate.every and held_out)
+    check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
     pool = build_pool(config, build_verifier(config, supplied))
     opened.callback(pool.close)
     sampler = build_sampler(config, policy)
@@ -118,7 +118,6 @@ def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack) -> Tra
     opened.callback(learner.close)
     tracker = build_trackers(config, folder)
     opened.callback(tracker.close)
-    evaluating = bool(config.evaluate.every and held_out)
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
     best = checkpoint.best_metric or ("eval/success" if evaluator is not None else "reward/mean")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from steelyard import config as configs
+from steelyard.compose.constraint import check_budgets
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
-from steelyard.errors import ConfigError
+from steelyard.errors import ConfigError, ConstraintError
+from steelyard.policies.base import Policy
 from steelyard.types import Task
 
 
@@ -29,6 +32,18 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
         return supplied.tasks, held_out[:wanted]
     rows, listed = divided_tasks(tasks, supplied.tasks)
     return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
+
+
+def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
+    """Fail before the run if a listed task cannot be answered within its token limit; held-out tasks have their own."""
+    tokens, own = config.sampling.max_new_tokens, config.evaluate.max_new_tokens
+    check_budgets(policy.constraint, training, tokens)
+    try:
+        check_budgets(policy.constraint, held_out, own or tokens)
+    except ConstraintError as error:
+        if own is not None:
+            error.add_note("The task is held out: its limit is evaluate.max_new_tokens.")
+        raise
 
 
 def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
