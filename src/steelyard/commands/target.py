@@ -61,6 +61,11 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
     """The run or the model with its recipe; nothing is loaded yet."""
     found = run_at(Path(arguments.target))
     if found is None:
+        if not (Path(arguments.target).exists() or arguments.recipe or overrides or getattr(arguments, "prompt", None)):
+            raise ConfigError(
+                f"{arguments.target}: no such run or model; for a model by its hub id say with --recipe where tasks "
+                f"and checker come from"
+            )
         return Target(_model_config(arguments.target, arguments.recipe, parse_overrides(overrides)))
     if arguments.recipe is not None:
         raise ConfigError(f"{arguments.target} is a run and has its own configuration: leave out --recipe")
