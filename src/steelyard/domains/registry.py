@@ -40,7 +40,14 @@ def make_domain(name: str, **parameters: Any) -> Domain:
     except TypeError as error:
         accepted = ", ".join(inspect.signature(factory).parameters) or "none"
         raise ConfigError(f"domain {name!r}: {error}; its parameters are: {accepted}") from None
-    return factory(**parameters)
+    try:
+        return factory(**parameters)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"domain {name!r} cannot be built with {_shown(parameters)}: {error}") from error
+
+
+def _shown(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value!r:.80}" for name, value in parameters.items()) or "its defaults"
 
 
 def _load(name: str, path: str) -> Callable[..., Domain]:

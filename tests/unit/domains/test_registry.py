@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pytest
 
@@ -42,6 +44,22 @@ def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
 def test_an_unknown_parameter_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"domain 'sequences': .*'lenght'; its parameters are: kinds, min_length"):
         make_domain("sequences", lenght=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "shown"),
+    [
+        ("bricks", {"world_size": 5}, "world_size = 5"),
+        ("bricks", {"most": "x"}, "most = 'x'"),
+        ("infill", {"longest": "x"}, "longest = 'x'"),
+    ],
+)
+def test_a_parameter_of_the_wrong_type_is_a_mistake_of_the_user(
+    name: str, parameters: dict[str, Any], shown: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"domain '{name}' cannot be built with {re.escape(shown)}: ") as told:
+        make_domain(name, **parameters)
+    assert isinstance(told.value.__cause__, TypeError | ValueError), "which --debug shows"
 
 
 @pytest.mark.parametrize("path", ["not_there_at_all:Domain", "steelyard.domains.sequences:Absent"])
