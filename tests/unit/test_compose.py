@@ -22,9 +22,16 @@ from steelyard.constraints.examples.brackets import Brackets
 from steelyard.constraints.grammar import GrammarConstraint
 from steelyard.constraints.trie import CharacterConstraint
 from steelyard.data import as_source
-from steelyard.folders import run_folder
-from steelyard.errors import CheckpointError, ConfigError, ConstraintError, DataError, Invalid, MissingExtraError
-from steelyard.folders import read_run
+from steelyard.errors import (
+    CheckpointError,
+    ConfigError,
+    ConstraintError,
+    DataError,
+    Invalid,
+    MissingExtraError,
+    PolicyError,
+)
+from steelyard.folders import read_run, run_folder
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import read_metrics
@@ -466,6 +473,20 @@ def test_held_out_tasks_have_a_limit_of_their_own(tmp_path: Path) -> None:
     assert "its limit is evaluate.max_new_tokens" in told.value.__notes__[0]
     tables["evaluate"]["every"] = 0
     compose.build_trainer(configs.build(tables, source="test")).close()
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_a_prompt_that_leaves_no_room_fails_before_the_run(kind: str, tmp_path: Path) -> None:
+    """The model has 32 positions and a sample 6 tokens."""
+    tables = constrained(None, spaced=False).model_dump(exclude_none=True)
+    tables["model"]["kind"], tables["run"]["folder"] = kind, str(tmp_path)
+    around = len(compose.build_policy(configs.build(tables, source="test")).encode("a")) - 1
+    most = 32 - around - 6 * (kind == "causal")
+    tables["tasks"]["prompts"] = ["a", "a" * most]
+    compose.build_trainer(configs.build(tables, source="test")).close()
+    tables["tasks"]["prompts"] = ["a", "a" * (most + 1)]
+    with pytest.raises(PolicyError, match=r"task 1: its prompt of .* pass the 32 positions"):
+        compose.build_trainer(configs.build(tables, source="test"))
 
 
 def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None:

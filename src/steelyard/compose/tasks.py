@@ -11,8 +11,9 @@ from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
-from steelyard.errors import ConfigError, ConstraintError
+from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.policies.base import Policy
+from steelyard.policies.causal import CausalPolicy
 from steelyard.types import Task
 
 
@@ -35,15 +36,39 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
 
 
 def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Fail before the run if a listed task cannot be answered within its token limit; held-out tasks have their own."""
+    """Fail before the run if a listed task cannot be answered within its token limit, or if its prompt leaves no room
+    for that many tokens; held-out tasks have a limit of their own. What is drawn without end is checked when it comes.
+    """
     tokens, own = config.sampling.max_new_tokens, config.evaluate.max_new_tokens
-    check_budgets(policy.constraint, training, tokens)
+    _check(config, policy, training, tokens)
     try:
-        check_budgets(policy.constraint, held_out, own or tokens)
-    except ConstraintError as error:
+        _check(config, policy, held_out, own or tokens)
+    except (ConstraintError, PolicyError) as error:
         if own is not None:
             error.add_note("The task is held out: its limit is evaluate.max_new_tokens.")
         raise
+
+
+def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -> None:
+    check_budgets(policy.constraint, tasks, tokens)
+    limit = _positions(config, policy)
+    if limit is None:
+        return
+    after = tokens if isinstance(policy, CausalPolicy) else 0  # a masked model fills in the prompt itself
+    for task in tasks:
+        prompt = len(policy.encode(task.prompt))
+        if prompt + after > limit:
+            raise PolicyError(
+                f"task {task.id}: its prompt of {prompt} tokens and {after} after it pass the {limit} positions that "
+                f"there are; shorten the prompt or lower sampling.max_new_tokens"
+            )
+
+
+def _positions(config: Config, policy: Policy) -> int | None:
+    """How many tokens the sampler can hold, as far as it is known before it is built."""
+    if config.sampling.engine == "vllm":
+        return None if config.sampling.vllm is None else config.sampling.vllm.max_length
+    return getattr(policy.base.config, "max_position_embeddings", None)
 
 
 def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
