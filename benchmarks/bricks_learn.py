@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from benchmarks.abreast import abreast
 from benchmarks.result import Cell, Figure, Result
-from benchmarks.watched import Look, Tell, Watch, configured, watched_run
+from benchmarks.watched import Tell, Watch, configured, watched_run
 from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.examples import success_by_kind
@@ -90,17 +90,8 @@ def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float,
     config = configured("bricks", seed, scratch, overrides)
     watch = Watch(SAMPLES, 1, LOOK_EVERY)
     run = watched_run(config, watch, minutes, tell)
-    curve = [point(seed, look) for look in run.looks]
+    curve = [look.row(seed) for look in run.looks]
     return Learnt(seed, space_of(config), run.before, run.after, curve, run.warm_minutes)
-
-
-def point(seed: int, look: Look) -> dict[str, Cell]:
-    return {
-        "seed": seed,
-        "step": look.step,
-        "minutes": look.minutes,
-        "validation success": look.found.success.mean,
-    }
 
 
 def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:

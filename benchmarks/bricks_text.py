@@ -206,7 +206,7 @@ def study(size: Size, scratch: str, tell: Tell) -> Study:
             train(trainer, size.minutes, tell)
         judge(TRAINED)
     finally:
-        trainer.pool.close()
+        trainer.close()
     return Study(looks, contests, loss, trainer.step, minutes)
 
 

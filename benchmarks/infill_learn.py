@@ -196,7 +196,7 @@ def learnt(name: str, config: Any, witnesses: Witnesses, tell: Tell, *, gamed: b
         spent = train(trainer, MINUTES, tell)
         return Learnt(name, before, witnesses.look(judged.run().groups), spent / 60, trainer.step, gamed)
     finally:
-        trainer.pool.close()
+        trainer.close()
 
 
 def make_witnesses(scratch: str) -> str:
@@ -328,7 +328,7 @@ def _quick(progress: Progress) -> Result:
             train(trainer, MINUTES, lambda _, text: progress.update(task, description=text))
             after = judged.run()
         finally:
-            trainer.pool.close()
+            trainer.close()
     progress.advance(task)
     rows: list[dict[str, Cell]] = [
         {"when": when, "reward": found.reward.mean, "parses": found.success.mean, "distinct": found.distinct}

@@ -121,11 +121,7 @@ def share_distinct(found: Evaluation) -> float:
 
 
 def point(seed: int, look: Look) -> dict[str, Cell]:
-    return {
-        "seed": seed,
-        "step": look.step,
-        "minutes": look.minutes,
-        "validation success": look.found.success.mean,
+    return look.row(seed) | {
         "distinct successes": share_distinct(look.found),
         "entropy": look.metrics.get("entropy", float("nan")),
         "reward": look.found.reward.mean,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.result import Cell
 from steelyard.training.evaluation import Evaluation
 
 UNATTENDED = {
@@ -46,6 +47,15 @@ class Look:
     found: Evaluation
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
+    def row(self, seed: int) -> dict[str, Cell]:
+        """A point of a curve."""
+        return {
+            "seed": seed,
+            "step": self.step,
+            "minutes": self.minutes,
+            "validation success": self.found.success.mean,
+        }
+
 
 @dataclass(frozen=True)
 class Watched:
@@ -82,7 +92,7 @@ def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watche
         looks = list(training(trainer, watched, watch, minutes, tell))
         return Watched(before, judged.run(), looks, warm_minutes)
     finally:
-        trainer.pool.close()
+        trainer.close()
 
 
 def training(trainer: Any, watched: Any, watch: Watch, minutes: float, tell: Tell) -> Iterator[Look]:
