@@ -11,12 +11,15 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from typing import Any
 
 from rich.progress import Progress
 
+from benchmarks.abreast import abreast
 from benchmarks.result import Cell, Figure, Result
-from steelyard.algorithms.passk import bootstrap_interval
+from benchmarks.seeds import distance, interval
+from benchmarks.watched import Tell, configured
 from steelyard.types import Task
 
 PHASE_SECONDS = 2.0
@@ -39,7 +42,7 @@ def wait(_task: Task, text: str) -> float:
 def measure(quick: bool, progress: Progress) -> Result:
     """Quick: the step's time at staleness 0 and 1, a few steps each."""
     levels, steps = ((0, 1), QUICK_STEPS) if quick else (STALENESS, STEPS)
-    task = progress.add_task("async-steps", total=len(levels) + (0 if quick else len(LEARN_STALENESS) * len(SEEDS)))
+    task = progress.add_task("async-steps", total=len(levels))
     rows: list[dict[str, Cell]] = []
     for staleness in levels:
         progress.update(task, description=f"waiting engines, staleness {staleness}")
@@ -49,13 +52,11 @@ def measure(quick: bool, progress: Progress) -> Result:
     figures = [Figure("step over its longest phase, staleness 1", float(ahead["ratio"]), "<=", _bar(quick))]
     if quick:
         return Result("async-steps", tuple(figures), rows)
+    asked = {f"staleness {age}, seed {seed}": (age, seed) for age in LEARN_STALENESS for seed in SEEDS}
     rewards: dict[int, list[float]] = {}
-    for staleness in LEARN_STALENESS:
-        for seed in SEEDS:
-            progress.update(task, description=f"learning, staleness {staleness}, seed {seed}")
-            rewards.setdefault(staleness, []).append(learn(staleness, seed))
-            progress.console.print(f"staleness {staleness}, seed {seed}: held-out reward {rewards[staleness][-1]:.3f}")
-            progress.advance(task)
+    for (age, seed), reward in zip(asked.values(), abreast(learn, asked, progress, 1.0), strict=True):
+        rewards.setdefault(age, []).append(reward)
+        progress.console.print(f"staleness {age}, seed {seed}: held-out reward {reward:.3f}")
     return Result("async-steps", (*figures, *overlaps(rewards)), rows, note(rewards))
 
 
@@ -65,21 +66,15 @@ def _bar(quick: bool) -> float:
 
 def waiting(staleness: int, steps: int) -> dict[str, Cell]:
     """Seconds of a step once the pipeline is full, over the longest of its phases."""
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = build_waiting(staleness, folder)
-        try:
-            for _ in range(2 + staleness):
-                trainer.train_step()
-            began, behind, updates = time.perf_counter(), list[float](), list[float]()
-            for _ in range(steps):
-                metrics = trainer.train_step()
-                behind.append(float(metrics.get("staleness/mean", 0.0)))
-                updates.append(float(metrics["time/update"]))
-            seconds = (time.perf_counter() - began) / steps
-        finally:
-            if trainer.ahead is not None:
-                trainer.ahead.close()
-            trainer.pool.close()
+    with tempfile.TemporaryDirectory() as folder, closing(build_waiting(staleness, folder)) as trainer:
+        for _ in range(2 + staleness):
+            trainer.train_step()
+        began, behind, updates = time.perf_counter(), list[float](), list[float]()
+        for _ in range(steps):
+            metrics = trainer.train_step()
+            behind.append(float(metrics.get("staleness/mean", 0.0)))
+            updates.append(float(metrics["time/update"]))
+        seconds = (time.perf_counter() - began) / steps
     longest = max(PHASE_SECONDS, statistics.mean(updates))
     return {
         "staleness": staleness,
@@ -126,46 +121,36 @@ def build_waiting(staleness: int, folder: str) -> Any:
     return trainer
 
 
-def learn(staleness: int, seed: int) -> float:
-    """Held-out reward of the shipped recipe after ``LEARN_STEPS`` steps."""
-    from steelyard import config as configs
+def learn(asked: tuple[int, int], tell: Tell) -> float:
+    """Held-out reward of the shipped recipe after ``LEARN_STEPS`` steps with a staleness and a seed."""
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
 
+    staleness, seed = asked
     with tempfile.TemporaryDirectory() as folder:
-        own = {"run.folder": folder, "run.seed": seed, "sampling.staleness": staleness, "model.device": "cpu"}
-        quiet = {"evaluate.every": 0, "checkpoint.every": 0, "tracking.console": False, "tracking.samples_every": 0}
-        config = configs.load("sequences", own | quiet)
-        trainer = build_trainer(config)
-        held_out = tasks_of_split(config, "held_out")
-        evaluator = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
-        try:
-            for _ in range(LEARN_STEPS):
-                trainer.train_step()
-            if trainer.ahead is not None:
-                with trainer.ahead.paused():
-                    return evaluator.run().reward.mean
-            return evaluator.run().reward.mean
-        finally:
-            if trainer.ahead is not None:
-                trainer.ahead.close()
-            trainer.pool.close()
+        config = configured("sequences", seed, folder, {"sampling.staleness": staleness})
+        with closing(build_trainer(config)) as trainer:
+            held_out = tasks_of_split(config, "held_out")
+            evaluator = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
+            for step in range(LEARN_STEPS):
+                metrics = trainer.train_step()
+                tell((step + 1) / LEARN_STEPS, f"step {step + 1}, reward {metrics['reward/mean']:.2f}")
+            with trainer.ahead.paused() if trainer.ahead is not None else nullcontext():
+                return evaluator.run().reward.mean
 
 
 def overlaps(rewards: dict[int, list[float]]) -> list[Figure]:
-    """By how much the interval of each staleness over its seeds overlaps that of the synchronous run; at least 0."""
-    base = bootstrap_interval(rewards[0])
-    figures: list[Figure] = []
-    for staleness, values in rewards.items():
-        if staleness:
-            found = bootstrap_interval(values)
-            common = min(base.high, found.high) - max(base.low, found.low)
-            figures.append(Figure(f"overlap of rewards, staleness {staleness} and 0", common, ">=", 0.0))
-    return figures
+    """By how much the 95% interval of each staleness over its seeds overlaps that of the synchronous runs."""
+    return [
+        Figure(f"overlap of rewards, staleness {staleness} and 0", -distance(values, rewards[0]), ">=", 0.0)
+        for staleness, values in rewards.items()
+        if staleness
+    ]
 
 
 def note(rewards: dict[int, list[float]]) -> str:
     shown = "; ".join(
-        f"staleness {staleness}: {', '.join(f'{value:.3f}' for value in values)}"
+        f"staleness {staleness}: {', '.join(f'{value:.3f}' for value in values)} "
+        f"(95% of their mean: {interval(values)[0]:.3f}–{interval(values)[1]:.3f})"
         for staleness, values in rewards.items()
     )
     return f"Engines that wait for the times. Held-out reward after {LEARN_STEPS} steps, a figure a seed: {shown}."

@@ -6,18 +6,17 @@ on both sides; what differs is a few lines of the configuration.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from math import sqrt
 from typing import Any
 
 from rich.progress import Progress
 
 from benchmarks import learn_smol
 from benchmarks.result import Cell, Figure, Result
+from benchmarks.seeds import distance
 
 IN_PROCESS, CLUSTER = "in process", "on a cluster"
 ON_CLUSTER: dict[str, dict[str, Any]] = {
@@ -26,8 +25,6 @@ ON_CLUSTER: dict[str, dict[str, Any]] = {
     "verify": {"pool": "ray", "workers": 1},
 }
 SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON_CLUSTER}
-T_TWO_FREEDOMS = 4.303
-"""Student's t for 95% of both sides and three seeds."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -88,14 +85,3 @@ def figures(rows: Sequence[Mapping[str, Cell]], *, quick: bool) -> tuple[Figure,
         Figure("on the cluster, lowest 95% bound after - highest before", rise, ">=", 0.0),
         Figure("distance of the two 95% intervals of the reward at the end", distance(*ends.values()), "<=", 0.0),
     )
-
-
-def distance(one: Sequence[float], other: Sequence[float]) -> float:
-    """Between the intervals over seeds, mean ± t s / √n; negative: they overlap by so much."""
-    (low, high), (other_low, other_high) = interval(one), interval(other)
-    return max(low, other_low) - min(high, other_high)
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    mean, half = statistics.mean(values), T_TWO_FREEDOMS * statistics.stdev(values) / sqrt(len(values))
-    return mean - half, mean + half

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -523,6 +524,18 @@ def test_steps_ahead_under_a_text_grammar(tmp_path: Path) -> None:
     compose.build_trainer(config).train()
     rows = read_metrics(run_folder(config) / "metrics.jsonl")
     assert [row["share/scored"] for row in rows] == [1.0, 1.0]
+
+
+def test_a_closed_trainer_samples_ahead_no_more(tmp_path: Path) -> None:
+    """Who takes the steps of a run one by one closes it as well."""
+    tables = constrained(None, spaced=False).model_dump(exclude_none=True)
+    tables["run"]["folder"], tables["sampling"]["staleness"] = str(tmp_path), 1
+    tables["verify"]["pool"] = "inline"
+    trainer = compose.build_trainer(configs.build(tables, source="test"))
+    trainer.train_step()
+    assert "sampling ahead" in {thread.name for thread in threading.enumerate()}
+    trainer.close()
+    assert "sampling ahead" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_the_end_under_a_constraint_is_the_tokenizers_own() -> None:

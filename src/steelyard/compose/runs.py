@@ -134,6 +134,8 @@ def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack) -> Tra
     )
     credit = build_credit(config)
     ahead = Ahead(source, sampler, pool, credit, plan, staleness=sampling.staleness) if sampling.staleness else None
+    if ahead is not None:
+        opened.callback(ahead.close)
     return Trainer(
         policy=policy,
         source=source,
