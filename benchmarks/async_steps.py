@@ -2,7 +2,7 @@
 
 Time: the real loop, thread and process pool with *engines that wait*: sampling, verifying and updating are each drawn
 out to the same length by sleeping, since two cores cannot compute three things at once. Learning: the shipped
-``sequences`` recipe for a fixed number of steps with real engines.
+``sequences`` recipe with real engines, to its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ TASKS, GROUP, WORKERS = 4, 8, 4
 STALENESS = (0, 1, 2, 4)
 LEARN_STALENESS = (0, 1, 4)
 SEEDS = (0, 1, 2)
-LEARN_STEPS = 200
+ON_THE_WAY = 200
+"""Steps after which a run that learns is looked at, beside its end."""
+Rewards = tuple[float, float]
+"""On the way, and at the end."""
 WORDS = tuple(f"w{number}" for number in range(8))
 
 
@@ -53,11 +56,12 @@ def measure(quick: bool, progress: Progress) -> Result:
     if quick:
         return Result("async-steps", tuple(figures), rows)
     asked = {f"staleness {age}, seed {seed}": (age, seed) for age in LEARN_STALENESS for seed in SEEDS}
-    rewards: dict[int, list[float]] = {}
-    for (age, seed), reward in zip(asked.values(), abreast(learn, asked, progress, 1.0), strict=True):
-        rewards.setdefault(age, []).append(reward)
-        progress.console.print(f"staleness {age}, seed {seed}: held-out reward {reward:.3f}")
-    return Result("async-steps", (*figures, *overlaps(rewards)), rows, note(rewards))
+    learnt: dict[int, list[Rewards]] = {}
+    for (age, seed), found in zip(asked.values(), abreast(learn, asked, progress, 1.0), strict=True):
+        learnt.setdefault(age, []).append(found)
+        progress.console.print(f"staleness {age}, seed {seed}: held-out reward {found[0]:.3f}, then {found[1]:.3f}")
+    ends = {age: [end for _, end in found] for age, found in learnt.items()}
+    return Result("async-steps", (*figures, *overlaps(ends)), rows, note(learnt))
 
 
 def _bar(quick: bool) -> float:
@@ -121,8 +125,8 @@ def build_waiting(staleness: int, folder: str) -> Any:
     return trainer
 
 
-def learn(asked: tuple[int, int], tell: Tell) -> float:
-    """Held-out reward of the shipped recipe after ``LEARN_STEPS`` steps with a staleness and a seed."""
+def learn(asked: tuple[int, int], tell: Tell) -> Rewards:
+    """Held-out rewards of the shipped recipe with a staleness and a seed."""
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
 
     staleness, seed = asked
@@ -131,11 +135,15 @@ def learn(asked: tuple[int, int], tell: Tell) -> float:
         with closing(build_trainer(config)) as trainer:
             held_out = tasks_of_split(config, "held_out")
             evaluator = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
-            for step in range(LEARN_STEPS):
-                metrics = trainer.train_step()
-                tell((step + 1) / LEARN_STEPS, f"step {step + 1}, reward {metrics['reward/mean']:.2f}")
-            with trainer.ahead.paused() if trainer.ahead is not None else nullcontext():
-                return evaluator.run().reward.mean
+            rewards: list[float] = []
+            for steps in (ON_THE_WAY, config.run.steps):
+                while trainer.step < steps:
+                    reward = trainer.train_step()["reward/mean"]
+                    tell(trainer.step / config.run.steps, f"step {trainer.step}, reward {reward:.2f}")
+                with trainer.ahead.paused() if trainer.ahead is not None else nullcontext():
+                    rewards.append(evaluator.run().reward.mean)
+    on_the_way, end = rewards
+    return on_the_way, end
 
 
 def overlaps(rewards: dict[int, list[float]]) -> list[Figure]:
@@ -147,10 +155,15 @@ def overlaps(rewards: dict[int, list[float]]) -> list[Figure]:
     ]
 
 
-def note(rewards: dict[int, list[float]]) -> str:
-    shown = "; ".join(
-        f"staleness {staleness}: {', '.join(f'{value:.3f}' for value in values)} "
-        f"(95% of their mean: {interval(values)[0]:.3f}–{interval(values)[1]:.3f})"
-        for staleness, values in rewards.items()
+def note(learnt: dict[int, list[Rewards]]) -> str:
+    shown = "; ".join(f"staleness {age}: {_seeds(0, found)}, then {_seeds(1, found)}" for age, found in learnt.items())
+    return (
+        f"Engines that wait for the times. Held-out rewards after {ON_THE_WAY} steps and at the end of the recipe, a "
+        f"figure a seed, with 95% of their mean: {shown}."
     )
-    return f"Engines that wait for the times. Held-out reward after {LEARN_STEPS} steps, a figure a seed: {shown}."
+
+
+def _seeds(when: int, found: Sequence[Rewards]) -> str:
+    values = [rewards[when] for rewards in found]
+    low, high = interval(values)
+    return f"{', '.join(f'{value:.3f}' for value in values)} ({low:.3f}–{high:.3f})"
