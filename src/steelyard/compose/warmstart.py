@@ -95,13 +95,14 @@ def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: 
     lr = Schedule("cosine", warmstart.lr, LAST * warmstart.lr, steps, warmstart.warmup_steps)
     settings: dict[str, Any] = {"betas": optimiser.betas, "eps": optimiser.eps, "weight_decay": optimiser.weight_decay}
     trained = [parameter for _, parameter in policy.trainable()]
+    comfortable = policy.comfortable_tokens()  # groups may want more at once; of single texts that is mostly padding
     return Learner(
         policy,
         build_optimiser(optimiser.name, trained, lr=warmstart.lr, **settings),
         Objective(surrogate("reinforce")),
         Coefficients(lr, nothing, nothing),
         UpdateRule(
-            microbatch_tokens=optimiser.microbatch_tokens or policy.comfortable_tokens(),
+            microbatch_tokens=min(optimiser.microbatch_tokens or comfortable, comfortable),
             aggregation="token_mean",
             grad_clip=optimiser.grad_clip or None,
             max_skipped=optimiser.max_skipped,

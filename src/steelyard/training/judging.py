@@ -6,6 +6,7 @@ the logit, the probability that it is real.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from steelyard.algorithms.schedules import Schedule
 from steelyard.errors import TrainingError
 
+TOGETHER = 8
+"""Texts that go through the judge at once."""
 Pairs = tuple[Sequence[str], Sequence[str]]
 """(real, made) texts."""
 
@@ -30,20 +33,30 @@ def logits_of(model: Any, tokenizer: Any, texts: Sequence[str]) -> Tensor:
 
 
 def train_judge(model: Any, tokenizer: Any, pairs: Iterable[Pairs], lr: Schedule) -> Iterator[tuple[float, float]]:
-    """An update on each batch of pairs; yields its loss and the share of texts told right before the update."""
+    """An update on each batch of pairs; yields its loss and the share of texts told right before the update. Within a
+    batch texts of like lengths go together, so that little of it is padding.
+    """
     optimiser = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.01)
     model.train()
     for step, (real, made) in enumerate(pairs):
-        target_B = torch.tensor([1.0] * len(real) + [0.0] * len(made), device=model.device)
-        logit_B = logits_of(model, tokenizer, [*real, *made])
-        loss = binary_cross_entropy_with_logits(logit_B, target_B)
-        if not torch.isfinite(loss):
-            raise TrainingError(f"the judge's loss is {float(loss.detach())} at update {step}; lower judge.lr")
+        labelled = sorted(
+            [*((text, 1.0) for text in real), *((text, 0.0) for text in made)], key=lambda one: len(one[0])
+        )
+        total, right = 0.0, 0
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        for at in range(0, len(labelled), TOGETHER):
+            texts, labels = zip(*labelled[at : at + TOGETHER], strict=True)
+            target_B = torch.tensor(labels, device=model.device)
+            logit_B = logits_of(model, tokenizer, texts)
+            loss = binary_cross_entropy_with_logits(logit_B, target_B, reduction="sum") / len(labelled)
+            loss.backward()
+            total += float(loss.detach())
+            right += int(((logit_B > 0) == (target_B > 0)).sum())
+        if not math.isfinite(total):
+            raise TrainingError(f"the judge's loss is {total} at update {step}; lower judge.lr")
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimiser.param_groups:
             group["lr"] = lr.value(step)
         optimiser.step()
-        yield float(loss.detach()), float(((logit_B > 0) == (target_B > 0)).float().mean())
+        yield total, right / len(labelled)
     model.eval()

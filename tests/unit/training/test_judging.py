@@ -11,11 +11,14 @@ import torch
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.schedules import Schedule
+from steelyard.compose import warmstart as warmstarting
 from steelyard.compose.judge import make_judge, own_judge
 from steelyard.errors import ConfigError, TrainingError
 from steelyard.policies.judge import ClassifierJudge
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
+from steelyard.training import judging
 from steelyard.training.judging import logits_of, train_judge
+from steelyard.training.warmstart import warm_start
 from steelyard.types import Task
 from steelyard.verification import Item, WeightedVerifier
 from tests.tiny import sample_of
@@ -73,12 +76,44 @@ def test_it_learns_what_is_real() -> None:
     assert found[-1][1] == 1.0
 
 
+def test_an_update_is_that_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many texts go through it at once."""
+    pairs = [(["ab" * n for n in range(1, 11)], ["ba" * n for n in range(1, 11)])] * 3
+    losses: list[list[float]] = []
+    weights: list[torch.Tensor] = []
+    for together in (3, 100):
+        monkeypatch.setattr(judging, "TOGETHER", together)
+        model, tokenizer = classifier()
+        losses.append([loss for loss, _ in train_judge(model, tokenizer, pairs, Schedule("constant", 1e-3))])
+        weights.append(model.classifier.weight.detach())
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert torch.allclose(weights[0], weights[1], atol=1e-5)
+
+
 def test_a_loss_that_is_no_number_stops_it() -> None:
     model, tokenizer = classifier()
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)
     with pytest.raises(TrainingError, match=r"judge\.lr"):
         list(train_judge(model, tokenizer, [(["a"], ["b"])], Schedule("constant", 1e-3)))
+
+
+@pytest.mark.parametrize("asked", [100, 10**9])
+def test_a_warm_start_takes_no_more_tokens_at_once_than_are_comfortable(
+    asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What suits groups that share their row is mostly padding for single texts."""
+    config = config_of(tmp_path, optimiser={"microbatch_tokens": asked})
+    policy, found = compose.build_policy(config), list[int]()
+
+    def spied(learner: Any, *arguments: Any, **named: Any) -> Any:
+        found.append(learner.rule.microbatch_tokens)
+        return warm_start(learner, *arguments, **named)
+
+    monkeypatch.setattr(warmstarting, "warm_start", spied)
+    assert config.warmstart is not None
+    warmstarting.make_warm_start(config, config.warmstart, policy, tmp_path / "warm")
+    assert found == [min(asked, policy.comfortable_tokens())]
 
 
 def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
