@@ -1,8 +1,10 @@
 """Held-out functions with holes come to be filled so that judge and parser approve, and nobody is gamed.
 
 The judge was trained on fills of the warm start and can be led astray. So what it says is held against those that
-training never asked: a second judge (another warm start, other data, another head) and the perplexity under a causal
-character model. A run without KL to the warm start, rewarded by the judge alone, shows how gaming looks.
+training never asked, and that were made of other texts (PyTorch's own sources): a second judge, and a causal character
+model, which says how much more a filled text surprises it than the original. Writing only what is likeliest raises such
+figures too, so the warm start is also looked at with a lower temperature. A run that the judge alone rewards, and that
+nothing holds near its start, shows how gaming looks.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,25 +25,27 @@ from benchmarks.abreast import abreast
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import UNATTENDED, Tell
 from steelyard.algorithms.passk import Interval, bootstrap_interval
-from steelyard.types import Group, SampleKey, Task
+from steelyard.domains.infill.reward import parses, recovered
+from steelyard.types import HOLE, Group, SampleKey, Task
 
 SEEDS = (0, 1, 2)
 MINUTES = 45.0
-LOOK_EVERY = 25
-TASKS = 400
+TASKS, SAMPLES = 200, 4
 OTHER = 100
 """The seed of everything that the second judge and the causal model are made of."""
 READER: dict[str, Any] = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "max_length": 260}
 READER_UPDATES = 400
+SHARP = 0.4
+"""A temperature at which the warm start is looked at too, half of the recipe's."""
 GAMED: dict[str, Any] = {
     "loss.kl.coefficient": 0.0,
     "domain.options.weights": {"exact": 0.0},
     "optimiser.lr": 1e-3,
     "optimiser.schedule": "constant",
 }
-"""The judge alone, and nothing that holds the policy near its start."""
-WORSE = 0.02
-"""By how much the second judge may fall, and the perplexity rise as a share, and still count as no worse."""
+"""The judge alone, nothing that holds the policy near its start, and a rate that takes it far."""
+WORSE, MORE_NATS = 0.02, 0.05
+"""By how much the second judge may fall, and the surprise a filled character rise, and still count as no worse."""
 
 
 @dataclass(frozen=True)
@@ -52,93 +56,121 @@ class Look:
     parses: Interval
     second: Interval
     surprise: Interval
-    """Nats a character under the causal model."""
+    """Nats a filled character under the causal model, beyond those of the original."""
     recovered: float
     distinct: float
+    """Different fills among those of one function, over all of them."""
 
-    @property
-    def perplexity(self) -> float:
-        return math.exp(self.surprise.mean)
+    def row(self, name: str, **further: Cell) -> dict[str, Cell]:
+        return {
+            "run": name,
+            **further,
+            **{of: _shown(getattr(self, of)) for of in ("judge", "parses", "second", "surprise")},
+            "recovered": self.recovered,
+            "distinct": self.distinct,
+        }
+
+
+def _shown(found: Interval) -> str:
+    return f"{found.mean:.3f} ({found.low:.3f}–{found.high:.3f})"
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """One run before and after."""
+    """One run: its start, the start with a lower temperature, its end."""
 
     name: str
     before: Look
+    sharp: Look
     after: Look
+    told_apart: tuple[float, float]
+    """How often its judge, and the second one, rate a held-out original above the fill of the warm start."""
+    warm_minutes: float
     minutes: float
     steps: int
     gamed: bool = False
 
-    def row(self) -> dict[str, Cell]:
-        pairs: dict[str, Cell] = {"run": self.name, "steps": self.steps, "minutes": self.minutes}
-        for name in ("judge", "parses", "second"):
-            for when, look in (("before", self.before), ("after", self.after)):
-                found: Interval = getattr(look, name)
-                pairs[f"{name} {when}"] = f"{found.mean:.3f} ({found.low:.3f}–{found.high:.3f})"
-        return pairs | {
-            "perplexity before": self.before.perplexity,
-            "perplexity after": self.after.perplexity,
-            "recovered before": self.before.recovered,
-            "recovered after": self.after.recovered,
-            "distinct after": self.after.distinct,
-        }
+    def rows(self) -> list[dict[str, Cell]]:
+        return [
+            self.before.row(self.name, when="before", steps=0, minutes=self.warm_minutes),
+            self.sharp.row(self.name, when=f"before, temperature {SHARP}", steps=0, minutes=self.warm_minutes),
+            self.after.row(self.name, when="after", steps=self.steps, minutes=self.minutes),
+        ]
 
 
 class Witnesses:
     """Those who judge and were never learnt from."""
 
     def __init__(self, folder: Path) -> None:
-        from steelyard.policies.judge import ClassifierJudge
         from steelyard.policies.loading import PolicyOptions, pretrained_policy
 
-        self.second = ClassifierJudge(str(folder / "judge"), reads_prompt=False, device="cpu")
+        self.second = judge_in(folder / "judge")
         self.reader: Any = pretrained_policy(str(folder / "reader"), PolicyOptions(device="cpu"))
 
     def look(self, groups: Sequence[Group]) -> Look:
-        from steelyard.verification import Item
-
-        items = [Item(group.task, sample, 1) for group in groups for sample in group.samples]
-        parts = [verdict.parts for group in groups for verdict in group.verdicts]
-        batches = [items[at : at + 32] for at in range(0, len(items), 32)]
-        second = [float(score or 0.0) for batch in batches for score in self.second.scores(batch)]
-        surprise = self.surprise([item.sample.text for item in items])
-        texts = {(item.task.id, item.sample.text) for item in items}
+        """Means over the samples of a function, then the interval over functions."""
+        texts = [[sample.text for sample in group.samples] for group in groups]
+        second = self.second([text for own in texts for text in own])
+        nats = self.nats([*(text for own in texts for text in own), *(original(group.task) for group in groups)])
+        excess: list[float] = []
+        for number, group in enumerate(groups):
+            filled = nats[number * len(group.samples) : (number + 1) * len(group.samples)]
+            truth = nats[number - len(groups)]
+            excess.append((float(np.mean(filled)) - truth) / str(group.task.prompt).count(HOLE))
         return Look(
-            judge=bootstrap_interval([part["judge"] for part in parts]),
-            parses=bootstrap_interval(
-                [float(part.get("program/parses", parsed(item))) for part, item in _pairs(parts, items)]
+            judge=bootstrap_interval([_mean(verdict.parts["judge"] for verdict in group.verdicts) for group in groups]),
+            parses=bootstrap_interval([_mean(map(parses, own)) for own in texts]),
+            second=bootstrap_interval([_mean(own) for own in np.reshape(second, (len(groups), -1))]),
+            surprise=bootstrap_interval(excess),
+            recovered=_mean(
+                recovered(str(group.task.prompt), original(group.task), text)
+                for group, own in zip(groups, texts, strict=True)
+                for text in own
             ),
-            second=bootstrap_interval(second),
-            surprise=bootstrap_interval(surprise),
-            recovered=float(np.mean([part["program/recovered"] for part in parts])),
-            distinct=len(texts) / len(items),
+            distinct=_mean(len(set(own)) / len(own) for own in texts),
         )
 
     @torch.no_grad()
-    def surprise(self, texts: Sequence[str]) -> list[float]:
-        """Nats a character of each text."""
+    def nats(self, texts: Sequence[str]) -> list[float]:
+        """Of each text as a whole."""
         self.reader.train(False)
         found: list[float] = []
         for at in range(0, len(texts), 32):
             samples = [self.reader.given(Task("text", ""), text, SampleKey(0, 0, 0, 0)) for text in texts[at : at + 32]]
             batch = self.reader.collate(samples)
             logp_N = self.reader.evaluate(batch).logp_N
-            total_M = torch.zeros(len(samples), dtype=logp_N.dtype).index_add(0, batch.sample_N, logp_N)
-            found += [-float(total) / len(sample.decisions) for total, sample in zip(total_M, samples, strict=True)]
+            found += (-torch.zeros(len(samples), dtype=logp_N.dtype).index_add(0, batch.sample_N, logp_N)).tolist()
         return found
 
 
-def parsed(item: Any) -> bool:
-    from steelyard.domains.infill.reward import parses
+def judge_in(folder: Path) -> Callable[[Sequence[str]], list[float]]:
+    """What the judge in a folder says of texts."""
+    from steelyard.policies.judge import ClassifierJudge
+    from steelyard.training.judging import logits_of
 
-    return parses(item.sample.text)
+    judge = ClassifierJudge(str(folder), device="cpu")
+
+    @torch.no_grad()
+    def scores(texts: Sequence[str]) -> list[float]:
+        parts = [texts[at : at + 16] for at in range(0, len(texts), 16)]
+        return torch.cat([logits_of(judge.model, judge.tokenizer, part).sigmoid() for part in parts]).tolist()
+
+    return scores
 
 
-def _pairs(parts: Sequence[Any], items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(parts, items, strict=True)
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def original(task: Task) -> str:
+    return str(task.spec["text"])
+
+
+def told_apart(judge: Callable[[Sequence[str]], list[float]], groups: Sequence[Group]) -> float:
+    """How often an original is rated above a fill of it."""
+    real = judge([original(group.task) for group in groups])
+    made = judge([group.samples[0].text for group in groups])
+    return _mean(above > below for above, below in zip(real, made, strict=True))
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -154,10 +186,11 @@ def measure(quick: bool, progress: Progress) -> Result:
         for made in abreast(learn, asked, progress, MINUTES):
             runs += made
             for run in made:
-                progress.console.print(run.row())
+                progress.console.print(*run.rows(), sep="\n")
     fair = [run for run in runs if not run.gamed]
     (gamed,) = [run for run in runs if run.gamed]
-    return Result("infill-learn", figures(fair, gamed), [run.row() for run in (*fair, gamed)], note(gamed))
+    rows = [row for run in (*fair, gamed) for row in run.rows()]
+    return Result("infill-learn", figures(fair, gamed), rows, note(fair, gamed))
 
 
 @dataclass(frozen=True)
@@ -170,40 +203,51 @@ class Asked:
 
 
 def learn(asked: Asked, tell: Tell) -> list[Learnt]:
-    """Warm start and judge; then, for each run: a look, training until its steps or minutes are over, another look."""
+    """Warm start and judge; then, for each run: looks, training until its steps or minutes are over, another look."""
     from steelyard.compose import begun
 
     witnesses, made = Witnesses(Path(asked.witnesses)), list[Learnt]()
     with tempfile.TemporaryDirectory() as scratch:
         tell(0.0, "warm start and judge")
+        began = time.perf_counter()
         started = begun(configured(asked.seed, scratch, "own", {}))
-        made.append(learnt(f"seed {asked.seed}", started, witnesses, tell, gamed=False))
+        warm_minutes = (time.perf_counter() - began) / 60
+        made.append(learnt(f"seed {asked.seed}", started, witnesses, tell, warm_minutes))
         if asked.gamed:
-            name = f"seed {asked.seed}, the judge alone, no KL"
-            made.append(learnt(name, _changed(started, GAMED), witnesses, tell, gamed=True))
+            name = f"seed {asked.seed}, the judge alone, no KL, a higher rate"
+            made.append(learnt(name, _changed(started, GAMED), witnesses, tell, warm_minutes, gamed=True))
     return made
 
 
-def learnt(name: str, config: Any, witnesses: Witnesses, tell: Tell, *, gamed: bool) -> Learnt:
+def learnt(
+    name: str, config: Any, witnesses: Witnesses, tell: Tell, warm_minutes: float, *, gamed: bool = False
+) -> Learnt:
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
+    from steelyard.compose.judge import own_judge
 
     trainer = build_trainer(config)
     try:
-        judged = build_evaluator(
-            config, trainer.sampler, trainer.pool, tasks_of_split(config, "held_out", TASKS), samples=1
+        held_out = tasks_of_split(config, "held_out", TASKS)
+        asked = _changed(config, {"evaluate.temperature": SHARP})
+        usual, sharp = (
+            build_evaluator(settings, trainer.sampler, trainer.pool, held_out, samples=SAMPLES)
+            for settings in (config, asked)
         )
-        before = witnesses.look(judged.run().groups)
+        start = usual.run().groups
+        apart = told_apart(judge_in(own_judge(config)), start), told_apart(witnesses.second, start)
+        before, sharpened = witnesses.look(start), witnesses.look(sharp.run().groups)
         spent = train(trainer, MINUTES, tell)
-        return Learnt(name, before, witnesses.look(judged.run().groups), spent / 60, trainer.step, gamed)
+        after = witnesses.look(usual.run().groups)
+        return Learnt(name, before, sharpened, after, apart, warm_minutes, spent / 60, trainer.step, gamed)
     finally:
         trainer.close()
 
 
 def make_witnesses(scratch: str) -> str:
-    """The folder of a second judge, and of a causal model beside it, made of other examples than any run's own."""
+    """The folder of a second judge, and of a causal model beside it, made of other texts than any run's."""
     from steelyard.compose import begun
 
-    config = configured(OTHER, scratch, "other", {})
+    config = configured(OTHER, scratch, "other", {"domain.options.files": str(Path(torch.__file__).parent)})
     begun(config)
     folder = Path(scratch) / "other"
     reader_of(config, OTHER).save_pretrained(folder / "reader")
@@ -271,27 +315,32 @@ def figures(runs: Sequence[Learnt], gamed: Learnt) -> tuple[Figure, ...]:
     apart = [
         min(run.after.judge.low - run.before.judge.high, run.after.parses.low - run.before.parses.high) for run in runs
     ]
-    fallen = [run.before.second.mean - run.after.second.mean for run in runs]
-    risen = [run.after.perplexity / run.before.perplexity - 1 for run in runs]
-    revealed = max(
-        gamed.before.second.mean - gamed.after.second.mean, gamed.after.perplexity / gamed.before.perplexity - 1
-    )
+    fallen, risen = zip(*(worse(run) for run in runs), strict=True)
     return (
         Figure("gap between the intervals of judge and parser, before and after", min(apart), ">=", 0.0),
         Figure("fall of the second judge", max(fallen), "<=", WORSE),
-        Figure("rise of the perplexity", max(risen), "<=", WORSE),
+        Figure("rise of the surprise, nats a filled character", max(risen), "<=", MORE_NATS),
         Figure("the gamed run: rise of its judge", gamed.after.judge.mean - gamed.before.judge.mean, ">=", 0.05),
-        Figure("the gamed run: fall of the second judge or rise of the perplexity", revealed, ">=", 0.1),
+        Figure("the gamed run: fall of the second judge or rise of the surprise", max(worse(gamed)), ">=", 0.1),
     )
 
 
-def note(gamed: Learnt) -> str:
+def worse(run: Learnt) -> tuple[float, float]:
+    """By how much the second judge fell and the surprise rose."""
+    return run.before.second.mean - run.after.second.mean, run.after.surprise.mean - run.before.surprise.mean
+
+
+def note(runs: Sequence[Learnt], gamed: Learnt) -> str:
+    apart = "; ".join(f"{run.told_apart[0]:.2f} and {run.told_apart[1]:.2f}" for run in runs)
     return (
-        f"Without KL and with the judge alone, its score goes from {gamed.before.judge.mean:.3f} to "
+        f"{TASKS} held-out functions, {SAMPLES} fills each. The surprise is in nats a filled character under the "
+        f"causal model beyond the original's. The minutes before training are those of warm start and judge. How often "
+        f"the judge of a run, and the second one, rate an original above a fill of the warm start: {apart}. With the "
+        f"judge alone, no KL and a higher rate its score goes from {gamed.before.judge.mean:.3f} to "
         f"{gamed.after.judge.mean:.3f}, while the second judge goes from {gamed.before.second.mean:.3f} to "
-        f"{gamed.after.second.mean:.3f}, the perplexity from {gamed.before.perplexity:.2f} to "
-        f"{gamed.after.perplexity:.2f} and the share that parses from {gamed.before.parses.mean:.3f} to "
-        f"{gamed.after.parses.mean:.3f}: the first judge alone would not have told."
+        f"{gamed.after.second.mean:.3f}, the surprise from {gamed.before.surprise.mean:.2f} to "
+        f"{gamed.after.surprise.mean:.2f} and the share that parses from {gamed.before.parses.mean:.3f} to "
+        f"{gamed.after.parses.mean:.3f}."
     )
 
 
