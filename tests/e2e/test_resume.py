@@ -187,17 +187,18 @@ def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) 
         assert max(row.get("kl/k3", row.get("kl", 0.0)) for row in rows) > 1e-6, "the reference is at work"
 
 
-def test_work_after_the_checkpoint_is_done_again_and_logged_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["full", "masked"])
+def test_work_after_the_checkpoint_is_done_again_and_logged_once(name: str, tmp_path: Path) -> None:
     """A run that dies between two checkpoints: metrics and samples after the older one are cut and written anew."""
-    expected = whole_run(RUNS["full"], tmp_path / "whole")
-    config = config_of(RUNS["full"], tmp_path / "parts", every=2)
+    expected = whole_run(RUNS[name], tmp_path / "whole")
+    config = config_of(RUNS[name], tmp_path / "parts", every=2)
     trainer = started(config)
     trainer.plan = type(trainer.plan)(**{**_fields(trainer.plan), "steps": 4})
     trainer.train()
     trainer.step = 4
     trainer.tracker.log(5, {"loss": 123.0})  # step 5 was logged, and then the power went
     shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000004")
-    last = resumed(config_of(RUNS["full"], tmp_path / "parts"))
+    last = resumed(config_of(RUNS[name], tmp_path / "parts"))
     assert last.step == 2
     last.train()
     assert_same(expected, outcome(last, tmp_path / "parts"))
@@ -227,25 +228,30 @@ def flip(path: Path) -> None:
     ],
 )
 def test_a_torn_checkpoint_falls_back_to_the_one_before(
-    file: str, harm: Callable[[Path], None], tmp_path: Path, uninterrupted: dict[str, Any]
+    file: str, harm: Callable[[Path], None], tmp_path: Path, uninterrupted: tuple[str, dict[str, Any]]
 ) -> None:
-    config = config_of(RUNS["full, EMA"], tmp_path / "parts", every=1)
+    name, expected = uninterrupted
+    config = config_of(RUNS[name], tmp_path / "parts", every=1)
     stop_after(started(config), 3)
     harm(tmp_path / "parts" / "checkpoints" / "step-00000003" / file)
     last = resumed(config)
     assert last.step == 2
     last.train()
-    assert_same(uninterrupted, outcome(last, tmp_path / "parts"))
+    assert_same(expected, outcome(last, tmp_path / "parts"))
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return whole_run(RUNS["full, EMA"], tmp_path_factory.mktemp("runs") / "whole")
+@pytest.fixture(scope="module", params=["full, EMA", "masked"])
+def uninterrupted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, Any]]:
+    """The name of a run, and how it ends."""
+    return request.param, whole_run(RUNS[request.param], tmp_path_factory.mktemp("runs") / "whole")
 
 
-def test_a_run_without_any_checkpoint_begins_again(tmp_path: Path) -> None:
-    expected = whole_run(RUNS["full"], tmp_path / "whole")
-    config = config_of(RUNS["full"], tmp_path / "parts")
+@pytest.mark.parametrize("name", ["full", "masked"])
+def test_a_run_without_any_checkpoint_begins_again(name: str, tmp_path: Path) -> None:
+    expected = whole_run(RUNS[name], tmp_path / "whole")
+    config = config_of(RUNS[name], tmp_path / "parts")
     stop_after(started(config), 2)
     shutil.rmtree(tmp_path / "parts" / "checkpoints")
     last = resumed(config)

@@ -24,7 +24,7 @@ from steelyard.policies.reference import (
     static,
 )
 from steelyard.types import CutRule
-from tests.tiny import rollout, tiny_learner, tiny_policy, weights_of, with_advantages
+from tests.tiny import KINDS, rollout, tiny_learner, tiny_policy, weights_of, with_advantages
 
 LORA = Lora(4, 8)
 CARRIERS = ("copy", "copy-lora", "adapter_off", "adapter")
@@ -69,12 +69,13 @@ def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> floa
 # --- static ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.7, 6, 0.9)], ids=str)
-def test_a_static_reference_is_where_training_began(carrier: str, rule: CutRule) -> None:
+def test_a_static_reference_is_where_training_began(kind: str, carrier: str, rule: CutRule) -> None:
     """It scores as the policy did before, also after the policy has moved, and on the supports that were drawn from."""
-    reference = reference_of(carrier)
-    policy: CausalPolicy = reference.policy
+    reference = reference_of(carrier, kind=kind)
+    policy = reference.policy
     batch = policy.collate(rollout(policy, rule=rule))
     start_N = policy.evaluate(batch).logp_N.detach()
     torch.testing.assert_close(reference.logp(batch), start_N, rtol=0, atol=1e-6)
@@ -84,10 +85,11 @@ def test_a_static_reference_is_where_training_began(carrier: str, rule: CutRule)
     torch.testing.assert_close(reference.logp(batch), start_N, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_scoring_by_the_reference_leaves_the_policy_as_it_was(carrier: str) -> None:
-    reference = reference_of(carrier)
-    policy: CausalPolicy = reference.policy
+def test_scoring_by_the_reference_leaves_the_policy_as_it_was(kind: str, carrier: str) -> None:
+    reference = reference_of(carrier, kind=kind)
+    policy = reference.policy
     batch = policy.collate(rollout(policy))
     learn(policy)
     before, trained = policy.evaluate(batch).logp_N.detach(), [name for name, _ in policy.trainable()]
@@ -119,10 +121,11 @@ def test_exact_kl_and_its_gradient(carrier: str) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_nothing_but_the_policys_own_weights_is_trained(carrier: str) -> None:
-    reference = reference_of(carrier)
-    policy: CausalPolicy = reference.policy
+def test_nothing_but_the_policys_own_weights_is_trained(kind: str, carrier: str) -> None:
+    reference = reference_of(carrier, kind=kind)
+    policy = reference.policy
     before = weights_of(policy)
     learn(policy, reference=reference)
     after, trained = weights_of(policy), {name for name, _ in policy.trainable()}

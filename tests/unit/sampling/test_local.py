@@ -295,9 +295,10 @@ def test_parity_of_other_policies(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"autocast": "bfloat16"}], ids=str)
-def test_bfloat16_is_near(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_is_near(kind: str, options: dict[str, Any]) -> None:
     """Sampler and learner use other kernels, so bfloat16 differs by its rounding; a wrong rule is off by far more."""
-    policy = tiny_policy(sharpness=5.0, **options)
+    policy = tiny_policy(sharpness=5.0, kind=kind, **options)
     samples = rollout(policy)
     assert all(sample.decisions.logp_N.dtype == np.float32 for sample in samples)
     assert largest_gap(policy, samples) < 0.3
