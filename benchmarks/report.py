@@ -21,6 +21,9 @@ PICTURES = {
 PAGES = {
     "sandbox": "sandbox.md",
     "scaling": "scaling.md",
+    "async-steps": "cluster.md",
+    "cluster-faults": "cluster.md",
+    "cluster-learn": "cluster.md",
     "bricks-learn": "bricks.md",
     "bricks-variants": "bricks.md",
     "bricks-text": "bricks.md",
