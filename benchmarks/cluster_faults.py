@@ -62,6 +62,7 @@ class Log(logging.Handler):
 def measure(quick: bool, progress: Progress) -> Result:
     """Quick: a node is removed once."""
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once in a process: one for all clusters
     bar = progress.add_task("cluster-faults", total=len(kinds) * kills)
     rows: list[dict[str, Cell]] = []
     for number, kind in enumerate(kinds):
@@ -152,7 +153,6 @@ def machines(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
         return
     from ray.cluster_utils import Cluster
 
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))
     node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": STORE}
     cluster: Any = Cluster(initialize_head=True, head_node_args=node, shutdown_at_exit=False)
     nodes = [cluster.add_node(**node)]
