@@ -92,6 +92,8 @@ class Ahead:
         self._version = 0
         self._begun = 0
         """Groups begun, those of attempts after the first not counted."""
+        self._last = plan.steps
+        """The step that nothing is sampled for any more: the plan's end, or after a step that was asked for beyond."""
         self._queue: deque[SampleRequest] = deque()
         self._pending: dict[Place, Pending] = {}
         self._before_draw: dict[int, dict[str, Any]] = {}
@@ -113,6 +115,7 @@ class Ahead:
         """Groups to learn from at ``step``, and those that were replaced meanwhile; waits until there are enough."""
         self._start()
         with self._news, watch.phase("wait"):
+            self._last = max(self._last, step + 1)
             while (chosen := choose([*self._pending.values()], step, self.plan.tasks_per_step, self.staleness)) is None:
                 self._raise_if_broken()
                 self._news.wait()
@@ -210,13 +213,14 @@ class Ahead:
                 self._news.notify_all()
 
     def _next_portion(self) -> list[SampleRequest]:
-        """What may be sampled now; nothing if somebody wants the sampler to rest or the bound is reached."""
+        """What may be sampled now; nothing if somebody wants the sampler to rest, or at the bound or the end."""
         count = self.plan.tasks_per_step
         with self._news:
             if self._holds or self._closing:
                 return []
-            if not self._queue and self._begun // count - self._version <= self.staleness:
-                self._draw(self._begun // count)
+            step = self._begun // count
+            if not self._queue and step < self._last and step - self._version <= self.staleness:
+                self._draw(step)
             portion = [self._queue.popleft() for _ in range(min(len(self._queue), self.portion))]
             for request in portion:
                 self._pending[request.step, request.slot] = Pending(request, self._version)

@@ -215,6 +215,33 @@ def test_dead_groups_are_refilled_with_other_tasks(tmp_path: Path) -> None:
     assert sum(row["groups/dead"] for row in rows) < 1.5
 
 
+def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: Path) -> None:
+    trainer = ahead_trainer(tmp_path, 2, steps=3, evaluate_every=3)
+    trainer.evaluator = Evaluator(trainer.sampler, trainer.pool, tasks(2), trainer.plan.decoding, samples=2)
+    draw, drawn = trainer.source.draw, list[int]()
+
+    def counted(step: int, count: int) -> Any:
+        drawn.append(step)
+        return draw(step, count)
+
+    trainer.source.draw = counted  # type: ignore[method-assign]
+    update = trainer.learner.update
+
+    def slow(*args: Any) -> Any:
+        time.sleep(0.2)  # long enough for the sampler to come to its bound
+        return update(*args)
+
+    trainer.learner.update = slow  # type: ignore[method-assign]
+    for _ in range(3):
+        trainer.train_step()
+    time.sleep(0.2)
+    assert drawn == [0, 1, 2]
+    trainer._evaluate()
+    trainer.train_step()
+    assert drawn == [0, 1, 2, 3], "a step beyond the plan is sampled when it is asked for"
+    trainer.ahead.close()  # type: ignore[union-attr]
+
+
 def test_what_goes_wrong_in_the_thread_ends_the_run(tmp_path: Path) -> None:
     trainer = ahead_trainer(tmp_path, 1)
 
