@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import PeftModel
+from torch import Tensor
 
 from steelyard import config as configs
 from steelyard.config import Config
@@ -90,7 +93,7 @@ def _replicas(
     on_gpus = policy.device.type == "cuda"
     sampler = RaySampler(
         build,
-        lambda: adapters.plain_tensors(policy.model),
+        partial(shipped, policy, getattr(torch, options["dtype"])),
         replicas=samplers.replicas,
         address=config.cluster.address,
         cpus=samplers.cpus,
@@ -99,6 +102,14 @@ def _replicas(
     )
     sampler.publish(0)
     return sampler
+
+
+def shipped(policy: CausalPolicy, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+    """Merged weights for engines of ``dtype`` in other processes: on the CPU, one after the other, and no wider than the
+    engine would round them.
+    """
+    for name, tensor in adapters.plain_tensors(policy.model, rounded=dtype):
+        yield name, tensor.cpu()
 
 
 def build_engine(shape: Any, options: dict[str, Any], codec: Codec, constraint: Constraint | None, seed: int) -> Any:

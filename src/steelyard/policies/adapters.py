@@ -98,9 +98,13 @@ def frozen_active(model: PeftModel) -> Iterator[None]:
 
 
 @torch.no_grad()
-def plain_tensors(model: Any, *, merged: bool = True) -> Iterator[tuple[str, Tensor]]:
+def plain_tensors(
+    model: Any, *, merged: bool = True, rounded: torch.dtype | None = None
+) -> Iterator[tuple[str, Tensor]]:
     """The weights as a model without an adapter has them, under its names: W + (alpha / rank) B A where the trained
     adapter is, one matrix at a time; not ``merged``: W alone. Weights that are tied come once.
+
+    A sum has the wider type of its two parts, or is ``rounded`` to the one that its reader keeps.
     """
     base, seen = base_model(model), set[int]()
     for name, tensor in base.state_dict().items():
@@ -113,6 +117,7 @@ def plain_tensors(model: Any, *, merged: bool = True) -> Iterator[tuple[str, Ten
         elif not tensor.is_floating_point():
             raise PolicyError(f"{layer} is quantised ({tensor.dtype}): its weights cannot be handed to another engine")
         elif merged and part == "weight":
-            yield f"{layer}.weight", tensor + base.get_submodule(layer).get_delta_weight(TRAINED)
+            whole = tensor + base.get_submodule(layer).get_delta_weight(TRAINED)
+            yield f"{layer}.weight", whole.to(rounded or whole.dtype)
         else:
             yield f"{layer}.{part}", tensor

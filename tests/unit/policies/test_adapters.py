@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 
+from steelyard.compose.sampling import shipped
 from steelyard.policies.adapters import Lora, base_model, plain_tensors, rank_of
 from steelyard.policies.scratch import Architecture
 from tests.tiny import tiny_policy
@@ -47,3 +48,20 @@ def test_the_base_alone_is_the_model_with_its_adapter_off() -> None:
         assert torch.equal(plain.model(IDS).logits, off)
         assert not torch.allclose(on, off, atol=1e-2)
     assert rank_of(policy.model) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_shipped_to_engines_is_what_they_would_have_rounded_it_to(dtype: torch.dtype) -> None:
+    """An adapter of float32 beside a base of bfloat16 would make every merged matrix twice as large."""
+    policy = tiny_policy(lora=Lora(rank=4))
+    with torch.no_grad():
+        for _, parameter in policy.trainable():
+            parameter.add_(0.1)
+        for name, parameter in policy.model.named_parameters():
+            if "lora" not in name:
+                parameter.data = parameter.to(dtype)
+    wide, sent = dict(plain_tensors(policy.model)), dict(shipped(policy, dtype))
+    assert {tensor.dtype for name, tensor in wide.items() if "proj" in name} == {torch.float32}
+    assert {tensor.dtype for tensor in sent.values()} == {dtype}
+    assert wide.keys() == sent.keys()
+    assert all(torch.equal(tensor.to(dtype), sent[name]) for name, tensor in wide.items())
