@@ -19,28 +19,31 @@ from steelyard.training.loop import Trainer
 log = logging.getLogger(__name__)
 
 LOST_IN_VAIN = 3
-"""How often a learner may be lost in a row without a step in between."""
+"""How often a learner may be lost in a row without coming further than before."""
 
 
 def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
     """Start or resume, train, and close what is open whatever happens. A run that has lost a process of its learner
-    goes on from its last checkpoint by itself, unless that happens again and again without a step in between.
+    goes on from its last checkpoint by itself, unless it was asked to stop, or that happens again and again without
+    coming further than before.
     """
     with quiet_engines():
-        in_vain = 0
+        trainer: Trainer | None = (resume_run if resume else start_run)(config, supplied)
+        furthest, in_vain = trainer.step, 0
         while True:
-            trainer = (resume_run if resume else start_run)(config, supplied)
-            began = trainer.step
             try:
+                trainer = trainer or resume_run(config, supplied)
                 with closing(trainer):
                     trainer.train()
                 return trainer
             except LostLearnerError as error:
-                in_vain = 0 if trainer.step > began else in_vain + 1
-                if in_vain >= LOST_IN_VAIN:
+                step = furthest if trainer is None else trainer.step
+                in_vain = 0 if step > furthest else in_vain + 1
+                furthest = max(furthest, step)
+                if in_vain >= LOST_IN_VAIN or (trainer is not None and trainer.stopping):
                     raise
-                log.warning("step %d: %s", trainer.step, error)
-                resume = True
+                log.warning("step %d: %s", step, error)
+                trainer = None  # before the next one is built: there may be no room for two
 
 
 def train_from_python(

@@ -121,7 +121,7 @@ def stop_after(trainer: Trainer, step: int) -> None:
     def ask(groups: Any) -> None:
         observe(groups)
         if trainer.step == step:
-            trainer._stop = True
+            trainer.stopping = True
 
     trainer.source.observe = ask  # type: ignore[method-assign]
     trainer.train()

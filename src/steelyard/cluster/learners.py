@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from steelyard.checkpoint import Checkpoint
 from steelyard.cluster.connection import LOCAL, Connection
 from steelyard.cluster.rank import BuildLearner, LearnerRank
 from steelyard.cluster.ranks import Sharding
-from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError
+from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError, TrainingError
 from steelyard.policies.base import Policy
 from steelyard.policies.sharding import Which
 from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
@@ -134,7 +134,7 @@ class LearnerGroup(RankGroup):
         super().__init__(rule, kl_in_reward=kl_in_reward, mirror=mirror)
         self._connection = Connection(address)
         self.ray = self._connection.ray
-        self._over: str | None = None
+        self._over: Callable[[], TrainingError] | None = None
         paths = [path or str(Path.cwd()) for path in sys.path]
         options = {"num_cpus": 0, "num_gpus": int(gpus), "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         actor = self.ray.remote(LearnerRank).options(**options)
@@ -156,7 +156,7 @@ class LearnerGroup(RankGroup):
             for rank in self._ranks:
                 with suppress(self.ray.exceptions.RayError):
                     self.ray.kill(rank)
-        self._over = self._over or "it was closed"
+        self._over = self._over or _over(LostLearnerError, "it was closed")
         self._connection.close()
 
     # --- asking --------------------------------------------------------------------------------------------------
@@ -178,8 +178,9 @@ class LearnerGroup(RankGroup):
             done, waiting = self.ray.wait(waiting, num_returns=1, timeout=within)
             if not done:
                 self._end(
+                    LostLearnerError,
                     f"no room for {len(waiting)} of {len(calls)} ranks was found in {within:.0f} s; `ray status` shows "
-                    "what takes it, and cluster.learners.ranks asks for fewer"
+                    "what takes it, and cluster.learners.ranks asks for fewer",
                 )
             if self._failure(done[0]) is not None:
                 self._give_up(calls)
@@ -197,29 +198,37 @@ class LearnerGroup(RankGroup):
         self.ray.wait(calls, num_returns=len(calls), timeout=GRACE_SECONDS)
         done, _ = self.ray.wait(calls, num_returns=len(calls), timeout=0)
         failures = {calls.index(call): error for call in done if (error := self._failure(call)) is not None}
-        lost = {rank: e for rank, e in failures.items() if not isinstance(e, self.ray.exceptions.RayTaskError)}
-        for rank, error in lost.items():
-            self._end(f"rank {rank} was lost ({str(error).strip().splitlines()[0]})")
+        for rank, error in failures.items():
+            if not isinstance(error, self.ray.exceptions.RayTaskError):
+                self._end(LostLearnerError, f"rank {rank} was lost ({str(error).strip().splitlines()[0]})")
         causes = {rank: getattr(error, "cause", error) for rank, error in failures.items()}
-        for cause in causes.values():
+        for rank, cause in causes.items():
             if isinstance(cause, SteelyardError):
-                self._over = str(cause)
+                self._over = _over(TrainingError, str(cause))
                 self.close()
                 raise cause
+            if not _may_be_a_loss(cause):
+                self._end(TrainingError, f"rank {rank} failed: {cause!r}")
         rank, cause = next(iter(causes.items()))
-        self._end(f"rank {rank} failed: {cause!r}")
+        self._end(LostLearnerError, f"rank {rank} failed: {cause!r}")
 
-    def _end(self, reason: str) -> None:
-        self._over = reason
+    def _end(self, kind: type[TrainingError], reason: str) -> NoReturn:
+        self._over = _over(kind, reason)
         self.close()
-        raise self._error()
+        raise self._over()
 
     def _require_whole(self) -> None:
         if self._over is not None:
-            raise self._error()
+            raise self._over()
 
-    def _error(self) -> LostLearnerError:
-        return LostLearnerError(
-            f"the learner group is over: {self._over}. Its ranks share every step, so none can go on alone: resume the "
-            "run from its last checkpoint"
-        )
+
+def _over(kind: type[TrainingError], reason: str) -> Callable[[], TrainingError]:
+    return lambda: kind(
+        f"the learner group is over: {reason}. Its ranks share every step, so none can go on alone: resume the run "
+        "from its last checkpoint"
+    )
+
+
+def _may_be_a_loss(cause: Exception) -> bool:
+    """Whether a rank may have failed because another was lost, which torch tells it by errors of these kinds."""
+    return isinstance(cause, RuntimeError | OSError) and not isinstance(cause, torch.OutOfMemoryError)

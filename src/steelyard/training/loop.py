@@ -68,17 +68,18 @@ class Trainer:
     """What ``close`` closes: the parts that were opened for this run."""
     step: int = 0
     """Steps done."""
-    _stop: bool = False
+    stopping: bool = False
+    """It was asked to stop after the step at hand."""
 
     def train(self) -> None:
         """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
-        self._stop, saved = False, self.step
+        self.stopping, saved = False, self.step
         metrics: Metrics = {}
         known: Metrics = {}
         with self._stopping_on_signals(), self._sampling_ahead():
             if self.step == 0 and self.plan.evaluate_every:
                 self.tracker.log(0, self._evaluate())
-            while self.step < self.plan.steps and not self._stop:
+            while self.step < self.plan.steps and not self.stopping:
                 metrics = self.train_step()
                 save = _due(self.step, self.plan.save_every, self.plan.steps)
                 if _due(self.step, self.plan.evaluate_every, self.plan.steps) or (save and self._judged_by_evaluation):
@@ -217,7 +218,7 @@ class Trainer:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def ask(_number: int, _frame: object) -> None:
-            self._stop = True
+            self.stopping = True
             _reset(before)
 
         for number in before:
@@ -230,7 +231,7 @@ class Trainer:
     @property
     def stopped(self) -> bool:
         """Whether the run was asked to stop before its last step."""
-        return self._stop and self.step < self.plan.steps
+        return self.stopping and self.step < self.plan.steps
 
 
 def _due(step: int, every: int, last: int) -> bool:

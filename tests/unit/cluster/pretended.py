@@ -1,0 +1,142 @@
+"""Ray in one process, as far as samplers and learner groups ask for it: what it does not answer is never answered.
+
+The real one is met in tests/faults; here it can be told to have no room, and an endless wait is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"ray::task()\n{cause!r}")
+        self.cause = cause
+
+
+class ActorDiedError(RayError):
+    pass
+
+
+@dataclass(eq=False)
+class Reference:
+    value: Any = None
+    error: Exception | None = None
+    done: bool = True
+
+
+@dataclass(eq=False)
+class Stream:
+    """The answers of a generator; done as long as the next one can be had."""
+
+    answers: Iterator[Reference]
+    done: bool = True
+
+    def __next__(self) -> Reference:
+        return next(self.answers)
+
+
+@dataclass(eq=False)
+class Handle:
+    ray: Pretended
+    actor: Any = None
+    """None: there is no room for it."""
+    lost: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        return Method(self, name)
+
+    def call(self, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Reference:
+        if self.lost:
+            return Reference(error=ActorDiedError("the actor died"))
+        if self.actor is None:
+            return Reference(done=False)
+        plain = [one.value if isinstance(one, Reference) else one for one in arguments]
+        try:
+            if name == "__ray_call__":
+                return Reference(plain[0](self.actor))
+            return Reference(getattr(self.actor, name)(*plain, **named))
+        except Exception as error:  # noqa: BLE001 - as a task's error
+            return Reference(error=RayTaskError(error))
+
+
+@dataclass
+class Method:
+    handle: Handle
+    name: str
+    streaming: bool = False
+
+    def options(self, num_returns: str) -> Method:
+        return Method(self.handle, self.name, num_returns == "streaming")
+
+    def remote(self, *arguments: Any, **named: Any) -> Any:
+        made = self.handle.call(self.name, arguments, named)
+        return Stream(self._answers(made), made.done) if self.streaming else made
+
+    def _answers(self, made: Reference) -> Iterator[Reference]:
+        if made.error is not None:
+            yield made
+            return
+        try:
+            for value in made.value:
+                yield Reference(value) if not self.handle.lost else Reference(error=ActorDiedError("the actor died"))
+        except Exception as error:  # noqa: BLE001 - as a task's error
+            yield Reference(error=RayTaskError(error))
+
+
+@dataclass
+class Pretended:
+    """``ray``, with room for so many actors."""
+
+    room: int = 99
+    nodes_of: tuple[float, ...] = (8.0,)
+    node_address: str = "10.0.0.7"
+    handles: list[Handle] = field(default_factory=list[Handle])
+    open: bool = True
+    ObjectRef = Reference
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+
+    def __post_init__(self) -> None:
+        self.util = SimpleNamespace(get_node_ip_address=lambda: self.node_address)
+
+    def connection(self, _address: str = "local") -> Any:
+        """In the place of ``Connection``."""
+        return SimpleNamespace(ray=self, open=True, want=lambda _cores: None, close=self._close)
+
+    def _close(self) -> None:
+        self.open = False
+
+    def remote(self, kind: Callable[..., Any]) -> Any:
+        def start(*arguments: Any) -> Handle:
+            alive = sum(handle.actor is not None and not handle.lost for handle in self.handles)
+            handle = Handle(self, kind(*arguments) if alive < self.room else None)
+            self.handles.append(handle)
+            return handle
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=start))
+
+    def put(self, value: Any) -> Reference:
+        return Reference(value)
+
+    def get(self, what: Any, timeout: float | None = None) -> Any:  # noqa: ARG002 - answers are there or never come
+        if isinstance(what, list):
+            return [self.get(one) for one in what]
+        assert what.done, "this waits for ever"
+        if what.error is not None:
+            raise what.error
+        return what.value
+
+    def wait(self, what: list[Any], *, num_returns: int = 1, timeout: float | None = None) -> tuple[list[Any], Any]:
+        done = [one for one in what if one.done][:num_returns]
+        assert done or timeout is not None, "this waits for ever"
+        return done, [one for one in what if one not in done]
+
+    def kill(self, handle: Handle) -> None:
+        handle.lost = True

@@ -1,0 +1,96 @@
+"""A learner group, on Ray as it is pretended: which failures of its ranks a new group may mend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from steelyard.cluster import learners
+from steelyard.cluster.learners import LearnerGroup
+from steelyard.cluster.rank import LearnerRank
+from steelyard.errors import LostLearnerError, PolicyError, TrainingError
+from steelyard.training.learner import UpdateRule
+from tests.unit.cluster.pretended import Pretended
+
+
+class Rank(LearnerRank):
+    """A rank that meets nobody and whose score is up to the test."""
+
+    def start(self, build: Any, address: str, rank: int, size: int, **_settings: Any) -> None:  # type: ignore[override]
+        self.where, self.number, self.build = address, rank, build
+
+    def score(self, samples: Any) -> Any:  # noqa: ARG002 - as a rank is asked
+        return self.build(self.number)
+
+
+Make = Callable[..., LearnerGroup]
+
+
+@pytest.fixture
+def ray() -> Pretended:
+    return Pretended()
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch, ray: Pretended) -> Make:
+    monkeypatch.setattr(learners, "Connection", ray.connection)
+    monkeypatch.setattr(learners, "LearnerRank", Rank)
+
+    def make(score: Callable[[int], Any] = lambda number: number) -> LearnerGroup:
+        return LearnerGroup(score, UpdateRule(), ranks=3)  # type: ignore[arg-type]
+
+    return make
+
+
+def raises(**errors: Exception) -> Callable[[int], int]:
+    def score(number: int) -> int:
+        if f"r{number}" in errors:
+            raise errors[f"r{number}"]
+        return number
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("Connection closed by peer [10.0.0.8]:1234"), LostLearnerError),
+        (torch.distributed.DistNetworkError("the store is gone"), LostLearnerError),
+        (ConnectionResetError("reset"), LostLearnerError),
+        (torch.OutOfMemoryError("CUDA out of memory"), TrainingError),
+        (KeyError("a plain bug"), TrainingError),
+        (PolicyError("this policy cannot"), PolicyError),
+    ],
+)
+def test_only_what_may_be_a_loss_is_told_as_one(group: Make, error: Exception, kind: type[Exception]) -> None:
+    made = group(raises(r1=error))
+    with pytest.raises(kind) as caught:
+        made.score([])
+    assert type(caught.value) is kind
+    assert str(error.args[0]) in str(caught.value)
+    with pytest.raises(TrainingError, match="the learner group is over"):
+        made.score([])
+
+
+def test_a_failure_goes_before_the_connections_that_others_lost_by_it(group: Make) -> None:
+    made = group(raises(r0=RuntimeError("Connection closed by peer"), r2=ValueError("the cause")))
+    with pytest.raises(TrainingError, match=r"rank 2 failed: ValueError\('the cause'\)") as caught:
+        made.score([])
+    assert not isinstance(caught.value, LostLearnerError)
+
+
+def test_a_rank_that_died_goes_before_everything(group: Make, ray: Pretended) -> None:
+    made = group(raises(r0=ValueError("the consequence")))
+    ray.handles[2].lost = True
+    with pytest.raises(LostLearnerError, match="rank 2 was lost"):
+        made.score([])
+
+
+def test_a_group_without_room_says_so(group: Make, ray: Pretended) -> None:
+    ray.room = 1
+    with pytest.raises(LostLearnerError, match=r"no room for 2 of 3 ranks.*cluster\.learners\.ranks"):
+        group()
+    assert not ray.open

@@ -1,0 +1,116 @@
+"""A run that loses its learner: it goes on from its last checkpoint, but not for ever, and not once it is to stop."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard import run as running
+from steelyard.compose import NOTHING
+from steelyard.errors import LostLearnerError
+from steelyard.training.loop import Trainer
+from tests.tiny import tiny_trainer
+
+STEPS = 6
+Trouble = Callable[[Trainer, int], None]
+"""What happens in a step of the n-th trainer, before its update."""
+
+
+class Run:
+    """``run`` with trainers made by hand, of which the learner has trouble."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, trouble: Trouble, save_every: int = 2) -> None:
+        self.folder, self.trouble, self.save_every = folder, trouble, save_every
+        self.built = 0
+        self.lost_while_building: set[int] = set()
+        self.trainers: list[weakref.ref[Any]] = []
+        monkeypatch.setattr(running.log, "disabled", True)  # pytest keeps every record, with the error and its frames
+        monkeypatch.setattr(running, "start_run", lambda *_: self.build())
+        monkeypatch.setattr(running, "resume_run", lambda *_: self.build())
+
+    def build(self) -> Trainer:
+        gc.collect()
+        assert not any(one() for one in self.trainers), "the one before is gone"
+        self.built += 1
+        if self.built in self.lost_while_building:
+            raise LostLearnerError("rank 1 was lost while the group came up")
+        trainer = tiny_trainer(self.folder, steps=STEPS, save_every=self.save_every)
+        self.trainers.append(weakref.ref(trainer.learner))
+        update, number = trainer.learner.update, self.built
+
+        def troubled(*arguments: Any) -> Any:
+            self.trouble(trainer, number)
+            return update(*arguments)
+
+        trainer.learner.update = troubled  # type: ignore[method-assign]
+        if (checkpoint := trainer.store.latest()) is not None:
+            trainer.restore(checkpoint)
+        return trainer
+
+    def go(self) -> Trainer:
+        return running.run(None, NOTHING, resume=False)  # type: ignore[arg-type]
+
+
+def lose_at(*steps: int) -> Trouble:
+    """The n-th trainer loses its learner at the n-th of these steps, later ones not at all."""
+
+    def trouble(trainer: Trainer, number: int) -> None:
+        if number <= len(steps) and trainer.step == steps[number - 1]:
+            raise LostLearnerError("rank 0 was lost")
+
+    return trouble
+
+
+def test_a_run_goes_on_as_long_as_it_comes_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, lose_at(1, 2, 3, 4, 5, 5, 5))
+    assert run.go().step == STEPS
+    assert run.built == 8
+
+
+def test_a_loss_that_repeats_at_the_same_step_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time some steps since the checkpoint are done again, which is no progress."""
+    run = Run(tmp_path, monkeypatch, lose_at(*[3] * 50))
+    with pytest.raises(LostLearnerError, match="rank 0"):
+        run.go()
+    assert run.built == 4
+
+
+def test_a_loss_while_the_group_comes_up_again_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, lose_at(3))
+    run.lost_while_building = {2, 3}
+    assert run.go().step == STEPS
+    assert run.built == 4
+
+
+def test_losses_while_it_comes_up_end_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, lose_at(3))
+    run.lost_while_building = set(range(2, 50))
+    with pytest.raises(LostLearnerError, match="came up"):
+        run.go()
+    assert run.built == 4
+
+
+def test_a_run_that_never_came_up_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, lose_at())
+    run.lost_while_building = {1}
+    with pytest.raises(LostLearnerError, match="came up"):
+        run.go()
+    assert run.built == 1
+
+
+@pytest.mark.parametrize("step", [3, STEPS - 1])
+def test_a_loss_after_it_was_asked_to_stop_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    def trouble(trainer: Trainer, _number: int) -> None:
+        if trainer.step == step:
+            trainer.stopping = True
+            raise LostLearnerError("rank 0 was lost")
+
+    run = Run(tmp_path, monkeypatch, trouble)
+    with pytest.raises(LostLearnerError, match="rank 0"):
+        run.go()
+    assert run.built == 1
