@@ -141,7 +141,7 @@ class LearnerGroup(RankGroup):
         self._ranks = [actor.remote(paths, str(Path.cwd())) for _ in range(ranks)]
         try:
             self.processes = self._answers([rank.process.remote() for rank in self._ranks], START_SECONDS)
-            where = self.ask_first("address")
+            where = self.ask_first("address", self._host())
             settings = {"sharding": sharding, "offload": offload, "seconds": seconds}
             calls = [
                 rank.start.remote(build, where, number, ranks, **settings) for number, rank in enumerate(self._ranks)
@@ -150,6 +150,11 @@ class LearnerGroup(RankGroup):
         except BaseException:
             self.close()
             raise
+
+    def _host(self) -> str:
+        """The address of rank 0's node, as the cluster knows it; the rank itself knows nothing of Ray."""
+        find = self.ray.util.get_node_ip_address
+        return self._answers([self._ranks[0].__ray_call__.remote(lambda _: find())])[0]
 
     def close(self) -> None:
         if self._connection.open:

@@ -40,10 +40,9 @@ class LearnerRank:
         """The process id; answers when the rank is up."""
         return os.getpid()
 
-    def address(self) -> str:
-        """Where the others can meet this rank: its host and a free port. Asked of rank 0 alone."""
-        host = own_host()
-        with socket.create_server((host, 0)) as server:
+    def address(self, host: str = "127.0.0.1") -> str:
+        """Where the others can meet this rank: the host as they know it, and a free port. Asked of rank 0 alone."""
+        with socket.create_server(("", 0)) as server:
             return f"{host}:{server.getsockname()[1]}"
 
     def start(
@@ -133,13 +132,3 @@ class LearnerRank:
 
     def _first(self, answer: Any) -> Any:
         return answer if self.ranks.rank == 0 else None
-
-
-def own_host() -> str:
-    """The address at which other machines reach this one; no packet is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""A learner group, on Ray as it is pretended: which failures of its ranks a new group may mend."""
+"""A learner group, on Ray as it is pretended: where its ranks meet, and which of their failures a new group may mend."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ def group(monkeypatch: pytest.MonkeyPatch, ray: Pretended) -> Make:
         return LearnerGroup(score, UpdateRule(), ranks=3)  # type: ignore[arg-type]
 
     return make
+
+
+def test_ranks_meet_at_the_address_by_which_the_cluster_knows_the_first(group: Make, ray: Pretended) -> None:
+    group()
+    met = {handle.actor.where for handle in ray.handles}
+    assert len(met) == 1
+    host, port = met.pop().split(":")
+    assert host == "10.0.0.7"
+    assert int(port) > 0
 
 
 def raises(**errors: Exception) -> Callable[[int], int]:
