@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -35,6 +35,7 @@ from steelyard.errors import (
 from steelyard.folders import read_run, run_folder
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.sampling.local import LocalSampler
+from steelyard.sampling.vllm import engine
 from steelyard.tracking import read_metrics
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item, judge, verifier
@@ -559,6 +560,24 @@ def test_samples_of_another_engine_are_corrected_unless_told_otherwise(
     loss = {} if cap is None else {"importance_cap": cap}
     config = config_of({"sampling": {"engine": engine, "max_new_tokens": 6}, "loss": loss})
     assert compose.build_objective(config, None).importance_cap == expected
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_an_engine_is_closed_with_its_run_or_when_it_takes_no_weights(
+    broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    def load(_weights: Any) -> None:
+        if broken:
+            raise PolicyError("there is no such weight")
+
+    opened = SimpleNamespace(load=load, close=lambda: closed.append("engine"))
+    monkeypatch.setattr(engine, "open_engine", lambda *_: opened)
+    config = config_of({"sampling": {"engine": "vllm", "max_new_tokens": 6}, "verify": {"pool": "inline"}})
+    with pytest.raises(PolicyError, match="no such weight") if broken else nullcontext():
+        compose.build_trainer(config).close()
+    assert closed == ["engine"]
 
 
 def test_an_engine_that_is_not_installed_is_missed_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

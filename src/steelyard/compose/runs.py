@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,7 @@ from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_verifier
 from steelyard.compose.judge import own_judge, require_judge
 from steelyard.compose.learning import build_any_learner, build_credit
+from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy
 from steelyard.compose.sampling import build_decoding, build_sampler
@@ -158,7 +159,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     clear_own(own_folder(config), config.warmstart)
     clear_own(own_judge(config), config.judge)
     trainer = build_trainer(begun(config), supplied)
-    with _closed_on_error(trainer):
+    with closed_on_error(trainer):
         folder.mkdir(parents=True, exist_ok=True)
         about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -172,7 +173,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     taken up with is the run's from then on.
     """
     trainer = build_trainer(begun(config), supplied)
-    with _closed_on_error(trainer):
+    with closed_on_error(trainer):
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:
             raise CheckpointError(
@@ -185,16 +186,6 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
             trainer.restore(checkpoint)
         write_config(run_folder(config), config, trainer.step)
     return trainer
-
-
-@contextmanager
-def _closed_on_error(trainer: Trainer) -> Iterator[None]:
-    """A run that cannot begin or go on leaves no workers behind."""
-    try:
-        yield
-    except BaseException:
-        trainer.close()
-        raise
 
 
 def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", "min"] = "max") -> Checkpoint:

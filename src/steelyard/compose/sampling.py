@@ -14,6 +14,7 @@ from peft import PeftModel
 from torch import Tensor
 
 from steelyard import config as configs
+from steelyard.compose.opening import closed_on_error
 from steelyard.config import Config
 from steelyard.constraints.base import Constraint
 from steelyard.errors import ConfigError
@@ -74,11 +75,12 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
         **_options(config, settings, policy), adapter_rank=adapters.rank_of(policy.model) if served else None
     )
     opened = engine.open_engine(shape_of(policy.model), options)
-    opened.load(adapters.plain_tensors(policy.model, merged=not served))
     source = AdapterFolder(policy) if served else lambda: adapters.plain_tensors(policy.model)
     sampler = VllmSampler(opened, policy.codec, policy.constraint, seed=config.run.seed, weights=source)
-    if served:
-        sampler.publish(0)
+    with closed_on_error(sampler):
+        opened.load(adapters.plain_tensors(policy.model, merged=not served))
+        if served:
+            sampler.publish(0)
     return sampler
 
 
@@ -100,7 +102,8 @@ def _replicas(
         gpus=samplers.gpus if on_gpus else 0.0,
         environment={} if on_gpus else {"OMP_NUM_THREADS": str(max(1, int(samplers.cpus)))},
     )
-    sampler.publish(0)
+    with closed_on_error(sampler):
+        sampler.publish(0)
     return sampler
 
 

@@ -43,7 +43,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Closeable(Protocol):
-    """A sampler that holds processes or memory beyond the policy's own."""
+    """What holds processes or memory of its own, as a sampler beside the policy may."""
 
     def close(self) -> None:
         """Let go of them; twice does no harm."""

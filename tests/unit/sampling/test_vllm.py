@@ -284,7 +284,9 @@ def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) 
     try:
         trainer.train()
     finally:
-        trainer.sampler.engine.close()
+        trainer.close()
+        trainer.close()
+    assert trainer.sampler.engine.llm is None, "the next trainer of this process has room for its own"
     rows = [json.loads(line) for line in (run_folder(config) / "metrics.jsonl").read_text().splitlines()]
     assert trainer.learner.objective.importance_cap == 2.0
     assert trainer.sampler.version == 3

@@ -81,7 +81,9 @@ class Engine:
         self._forget()
 
     def close(self) -> None:
-        """Give the memory back; nothing can be sampled afterwards."""
+        """Give the memory back; nothing can be sampled afterwards. Twice does no harm."""
+        if self.llm is None:
+            return
         from vllm.distributed import cleanup_dist_env_and_memory
 
         self.llm.llm_engine.engine_core.shutdown()

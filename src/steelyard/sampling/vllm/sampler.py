@@ -81,6 +81,10 @@ class VllmSampler:
                 for name in drafts:
                     self.engine.drafts.pop(int(name), None)
 
+    def close(self) -> None:
+        """Close the engine."""
+        self.engine.close()
+
     def _drafts(self, request: SampleRequest, decoding: Decoding) -> Iterator[Draft]:
         ids = self.codec.encode(request.task.prompt)
         if len(ids) + decoding.max_new_tokens > self.engine.max_length:
