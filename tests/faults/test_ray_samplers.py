@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("ray")
 
 from steelyard.cluster.samplers import RaySampler, _dealt
-from steelyard.errors import PolicyError
+from steelyard.errors import PolicyError, TrainingError
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.types import Sample
@@ -23,10 +23,16 @@ from tests.tiny import tasks, tiny_policy
 DECODING = Decoding(max_new_tokens=6)
 
 
+REFUSED = 666
+"""A version that a sampler with other weights loads, and a fresh one does not."""
+
+
 class LoadedSampler(LocalSampler):
     """The local sampler on a policy of its own, handed its weights."""
 
     def load(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
+        if version == REFUSED and self.version == 0:
+            raise PolicyError("no memory for the weights")
         named = dict(self.policy.model.named_parameters())
         with torch.no_grad():
             for name, tensor in weights:
@@ -113,6 +119,16 @@ def test_what_an_engine_refuses_is_raised_as_it_is(sampler: RaySampler) -> None:
     with pytest.raises(PolicyError, match="this cannot be sampled"):
         list(sampler.sample([bad], DECODING))
     assert len(list(sampler.sample(requests_for_step(5), DECODING))) == 20, "and the sampler goes on"
+
+
+def test_replicas_that_cannot_load_what_was_published_are_lost_too(sampler: RaySampler) -> None:
+    """A failed call does not stop an actor: without its weights it must not sample."""
+    sampler.publish(7)
+    sampler.publish(REFUSED)
+    for process in sampler.processes():
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(TrainingError, match=r"one after another.*no memory for the weights"):
+        list(sampler.sample(requests_for_step(6), DECODING))
 
 
 @pytest.mark.parametrize(("count", "shares", "sizes"), [(5, 2, [2, 3]), (1, 4, [1]), (0, 2, []), (8, 4, [2, 2, 2, 2])])

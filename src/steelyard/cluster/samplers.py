@@ -74,6 +74,10 @@ class _Share:
 @dataclass(eq=False, slots=True)
 class _Replica:
     handle: Any
+    given: Any = None
+    """The publication that it was told to load last."""
+    loading: Any = None
+    """Answered when it has loaded it; None: it has. Until then it gets nothing to do."""
     shares: list[_Share] = field(default_factory=list[_Share])
 
 
@@ -98,6 +102,7 @@ class RaySampler:
         self.ray = self._connection.ray
         self._weights = weights
         self._published: tuple[Any, int] | None = None
+        """A reference to the newest weights, and their version."""
         self._lost_in_a_row = 0
         self.lost = 0
         """Replicas lost and replaced so far."""
@@ -121,14 +126,18 @@ class RaySampler:
         weights = self._weights()
         reference = weights if isinstance(weights, self.ray.ObjectRef) else self.ray.put(list(weights))
         self._published = reference, version
-        loading = {replica.handle.load.remote(reference, version): replica for replica in self._replicas}
-        for call, replica in loading.items():
+        up = [replica for replica in self._replicas if replica.loading is None]
+        for replica in up:  # the others load it when they are up
+            self._load(replica)
+        for replica in up:
             try:
-                self.ray.get(call)
+                self.ray.get(replica.loading)
             except self.ray.exceptions.RayTaskError as error:
                 raise _cause(error) from error
             except self.ray.exceptions.RayError as error:
                 self._replace(replica, error)
+            else:
+                replica.loading = None
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
         waiting = deque(_dealt(requests, SHARES * len(self._replicas)))
@@ -137,9 +146,13 @@ class RaySampler:
             while waiting or any(replica.shares for replica in self._replicas):
                 self._hand_out(waiting, decoding)
                 streams = {share.stream: (one, share) for one in self._replicas for share in one.shares}
-                ready, _ = self.ray.wait(list(streams), num_returns=1)
-                for stream in ready:
-                    replica, share = streams[stream]
+                loading = {one.loading: one for one in self._replicas if one.loading is not None}
+                ready, _ = self.ray.wait([*loading, *streams], num_returns=1)
+                for answer in ready:
+                    if answer in loading:
+                        self._loaded(loading[answer])
+                        continue
+                    replica, share = streams[answer]
                     made = self._next(replica, share, waiting, taken)
                     if made is not None and made.key not in taken:
                         taken.add(made.key)
@@ -159,7 +172,7 @@ class RaySampler:
     def _hand_out(self, waiting: deque[tuple[SampleRequest, ...]], decoding: Decoding) -> None:
         """One share each at a time: an engine fills its batch from a share by itself."""
         for replica in self._replicas:
-            if waiting and not replica.shares:
+            if waiting and replica.loading is None and not replica.shares:
                 share = _Share(waiting.popleft())
                 method = replica.handle.sample.options(num_returns="streaming")
                 share.stream = method.remote(share.requests, decoding)
@@ -185,8 +198,24 @@ class RaySampler:
         self._lost_in_a_row = 0
         return made
 
+    def _load(self, replica: _Replica) -> None:
+        replica.given = self._published
+        replica.loading = replica.handle.load.remote(*self._published)
+
+    def _loaded(self, replica: _Replica) -> None:
+        """It takes part once it has the newest weights; one that cannot load them is as good as lost."""
+        try:
+            self.ray.get(replica.loading)
+        except self.ray.exceptions.RayError as error:
+            self._replace(replica, error)
+            return
+        replica.loading = None
+        if replica.given is not self._published:
+            self._load(replica)
+
     def _replace(self, replica: _Replica, error: Exception) -> None:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        told = _cause(error)
+        reason = (str(told).strip() or repr(told)).splitlines()[0]
         if getattr(error, "actor_init_failed", False):
             raise TrainingError(f"no sampler starts: {str(error).strip()}") from error
         self._lost_in_a_row += 1
@@ -199,11 +228,11 @@ class RaySampler:
         self._replicas[self._replicas.index(replica)] = self._start()
 
     def _start(self) -> _Replica:
-        """A new replica with the newest weights; calls to an actor are answered in order."""
-        handle = self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments)
+        """A new replica, which is to load the newest weights."""
+        replica = _Replica(self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments))
         if self._published is not None:
-            handle.load.remote(*self._published)
-        return _Replica(handle)
+            self._load(replica)
+        return replica
 
 
 def _dealt(requests: Sequence[SampleRequest], shares: int) -> list[tuple[SampleRequest, ...]]:

@@ -1,0 +1,123 @@
+"""Samplers, on Ray as it is pretended: who gets something to do, and with which weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from steelyard.cluster import samplers
+from steelyard.cluster.samplers import STARTS_IN_VAIN, RaySampler
+from steelyard.errors import PolicyError, TrainingError
+from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.types import Sample
+from tests.tiny import sample_of, tasks
+from tests.unit.cluster.pretended import Pretended
+
+RANDOM = "random weights"
+REQUESTS = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(4))]
+
+
+class Engine:
+    """Says which weights it sampled from; the first ``refusals`` loads of the class fail."""
+
+    refusals = 0
+
+    def __init__(self) -> None:
+        self.weights: Any = RANDOM
+
+    def load(self, weights: Any, version: int) -> None:
+        if version and Engine.refusals:
+            Engine.refusals -= 1
+            raise PolicyError("no memory for the weights")
+        self.weights = weights
+
+    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:  # noqa: ARG002
+        for request in requests:
+            for index in range(request.count):
+                key = (request.step, request.slot, request.attempt, index)
+                yield sample_of([1, 2], key=key, text=str(self.weights))
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    pretended = Pretended()
+    monkeypatch.setattr(samplers, "Connection", pretended.connection)
+    monkeypatch.setattr(Engine, "refusals", 0)
+    return pretended
+
+
+@pytest.fixture
+def make(ray: Pretended) -> Callable[..., RaySampler]:
+    weights = iter(range(100))
+    return lambda replicas=2: RaySampler(Engine, lambda: [f"weights {next(weights)}"], replicas=replicas)  # type: ignore[arg-type]
+
+
+Make = Callable[..., RaySampler]
+
+
+def texts(sampler: RaySampler) -> set[str]:
+    made = list(sampler.sample(REQUESTS, Decoding()))
+    assert len({sample.key for sample in made}) == len(made) == 8
+    return {sample.text for sample in made}
+
+
+def test_published_weights_are_sampled_from(make: Make) -> None:
+    sampler = make()
+    for version in range(3):
+        sampler.publish(version)
+        assert texts(sampler) == {f"['weights {version}']"}
+
+
+def test_a_replacement_that_cannot_load_is_replaced_in_turn(make: Make, ray: Pretended) -> None:
+    """It must never sample from the weights that its engine began with."""
+    sampler = make()
+    sampler.publish(1)
+    Engine.refusals = 3
+    for handle in list(ray.handles):
+        handle.lost = True
+    assert texts(sampler) == {"['weights 0']"}
+    assert sampler.lost > 2
+
+
+def test_replacements_that_never_load_end_the_run_with_the_reason(make: Make, ray: Pretended) -> None:
+    sampler = make(replicas=1)
+    sampler.publish(1)
+    Engine.refusals = 1000
+    ray.handles[0].lost = True
+    with pytest.raises(TrainingError, match="one after another.*no memory for the weights"):
+        list(sampler.sample(REQUESTS, Decoding()))
+    assert len(ray.handles) == STARTS_IN_VAIN + 1
+
+
+def test_weights_that_an_engine_refuses_are_told_as_they_are_published(make: Make) -> None:
+    sampler = make()
+    Engine.refusals = 1
+    with pytest.raises(PolicyError, match="no memory for the weights"):
+        sampler.publish(1)
+
+
+def test_a_replacement_that_finds_no_room_does_not_hold_up_the_others(make: Make, ray: Pretended) -> None:
+    sampler = make()
+    sampler.publish(0)
+    ray.room, ray.handles[0].lost = 1, True
+    for version in (1, 2, 3):
+        sampler.publish(version)
+        assert texts(sampler) == {f"['weights {version}']"}
+    assert sampler.lost == 1
+
+
+def test_a_late_replacement_begins_with_the_newest_weights(make: Make, ray: Pretended) -> None:
+    sampler = make()
+    sampler.publish(0)
+    ray.room, ray.handles[0].lost = 1, True
+    sampler.publish(1)
+    late, other = sampler._replicas
+    assert late.loading is not None
+    sampler.publish(2)
+    samplers_of = ray.remote(samplers.SamplerStation).options()
+    ray.room, other.handle.lost = 2, True
+    late.handle.actor = samplers_of.remote(Engine).actor
+    late.loading = late.handle.load.remote(*late.given)  # what waited for it is done now
+    assert texts(sampler) == {"['weights 2']"}
