@@ -60,7 +60,7 @@ class Connection:
     def _tell(self) -> None:
         from ray.autoscaler.sdk import request_resources
 
-        request_resources(bundles=[{"CPU": cores} for wanted in Connection.users.values() for cores in wanted])
+        request_resources(bundles=[{"CPU": cores} for wanted in Connection.users.values() for cores in wanted if cores])
 
     def close(self) -> None:
         """Withdraw what was wanted; twice does no harm."""

@@ -63,8 +63,8 @@ class _Chunk:
 
 
 class RayPool(BackgroundPool):
-    """Runs a verifier on ``workers`` cores of a cluster (default: all there are, divided by ``shares``, the number of
-    verifiers that run there at once).
+    """Runs a verifier on ``workers`` cores of a cluster (default: all but those ``kept`` for other actors of the run,
+    a figure for each; divided by ``shares``, the number of verifiers that run there at once).
 
     The pool's thread hands out chunks of calls and collects verdicts; at most a few chunks an actor are under way, the
     rest waits here. An actor that is lost is replaced, and what it had is judged again elsewhere.
@@ -78,20 +78,19 @@ class RayPool(BackgroundPool):
         workers: int | None = None,
         workers_per_actor: int | None = None,
         shares: int = 1,
+        kept: Sequence[float] = (),
         **settings: Any,
     ) -> None:
         super().__init__(verifier)
         self._connection = Connection(address)
         self.ray = self._connection.ray
         nodes = [int(node["Resources"].get("CPU", 0)) for node in self.ray.nodes() if node["Alive"]]
-        self.workers = workers or max(1, sum(nodes) // shares)
-        self.workers_per_actor = workers_per_actor or max(1, min([self.workers, *(n for n in nodes if n)]))
+        count, self.workers_per_actor, self._cores = lay_out(nodes, kept, workers, workers_per_actor, shares)
+        self.workers = workers or count * self.workers_per_actor
         paths = [path or str(Path.cwd()) for path in sys.path]
         self._arguments = (PackedVerifier.of(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
         self._call_seconds = CHUNK_SECONDS
         self._lost_in_a_row = 0
-        self._cores = min(float(self.workers_per_actor), max(sum(nodes), 1) / shares)
-        count = -(-self.workers // self.workers_per_actor)
         self._connection.want([self._cores] * count)
         self._actors = [self._start() for _ in range(count)]
         self._thread.start()
@@ -206,6 +205,27 @@ class RayPool(BackgroundPool):
         options = {"num_cpus": self._cores, "max_concurrency": CHUNKS_AHEAD, "max_restarts": 0}
         handle = self.ray.remote(Station).options(**options).remote(*self._arguments)
         return _Actor(handle, handle.process.remote(), time.monotonic())
+
+
+def lay_out(
+    nodes: Sequence[float], kept: Sequence[float], workers: int | None, per_actor: int | None, shares: int
+) -> tuple[int, int, float]:
+    """How many actors, workers of each, and the cores that each asks for.
+
+    If ``workers`` is left open, actors ask for no more than is left beside what others ask for, who come later and of
+    whom each goes where most is free; one worker there is in any case.
+    """
+    left = list(nodes)
+    for cores in sorted(kept, reverse=True) if left and workers is None else ():
+        left[left.index(max(left))] -= cores
+    free = [int(cores) for cores in left if cores >= 1]
+    wanted = workers or max(1, sum(free) // shares)
+    per_actor = per_actor or min([wanted, *free])
+    count = -(-wanted // per_actor)
+    if workers is None:
+        count = max(1, min(count, sum(cores // per_actor for cores in free) // shares))
+    room = sum(free) if sum(nodes) else 1
+    return count, per_actor, min(float(per_actor), room / shares)
 
 
 def _after_loss(calls: Sequence[Call], reason: str) -> tuple[list[Call], Settled]:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 SHARES = 2
 """Into how many shares the requests of a replica are divided, so that what a lost one had is not all of it."""
+START_SECONDS = 600.0
 STARTS_IN_VAIN = 5
 """Losses in a row without a sample in between."""
 Named = Sequence[tuple[str, Tensor]]
@@ -43,16 +45,20 @@ class Engine(Protocol):
 
 
 class SamplerStation:
-    """The actor: an engine in a process of its own. It knows nothing of Ray."""
+    """The actor: an engine in a process of its own, built when it is first needed. It knows nothing of Ray."""
 
     def __init__(self, build: Callable[[], Engine], paths: Sequence[str] = (), folder: str | None = None) -> None:
         sys.path.extend(path for path in paths if path not in sys.path)
         if folder is not None and Path(folder).is_dir():
             os.chdir(folder)
-        self.engine = build()
+        self._build = build
+
+    @cached_property
+    def engine(self) -> Engine:
+        return self._build()
 
     def process(self) -> int:
-        """The process id; answers when the engine is up."""
+        """The process id; answers when there is room for it."""
         return os.getpid()
 
     def load(self, weights: Named, version: int) -> int:
@@ -74,6 +80,8 @@ class _Share:
 @dataclass(eq=False, slots=True)
 class _Replica:
     handle: Any
+    placed: Any
+    """Answered when there is room for it."""
     given: Any = None
     """The publication that it was told to load last."""
     loading: Any = None
@@ -117,9 +125,14 @@ class RaySampler:
         }
         self._connection.want([cpus] * replicas)
         self._replicas = [self._start() for _ in range(replicas)]
+        try:
+            self._require_room(replicas, START_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     def processes(self) -> list[int]:
-        """Process ids of the replicas, once all of them are up."""
+        """Process ids of the replicas, once there is room for all of them."""
         return self.ray.get([replica.handle.process.remote() for replica in self._replicas])
 
     def publish(self, version: int) -> None:
@@ -147,7 +160,11 @@ class RaySampler:
                 self._hand_out(waiting, decoding)
                 streams = {share.stream: (one, share) for one in self._replicas for share in one.shares}
                 loading = {one.loading: one for one in self._replicas if one.loading is not None}
-                ready, _ = self.ray.wait([*loading, *streams], num_returns=1)
+                ready, _ = self.ray.wait(
+                    [*loading, *streams], num_returns=1, timeout=None if streams else START_SECONDS
+                )
+                if not ready:
+                    self._require_room(1, 0.0)
                 for answer in ready:
                     if answer in loading:
                         self._loaded(loading[answer])
@@ -168,6 +185,16 @@ class RaySampler:
                 with suppress(self.ray.exceptions.RayError):
                     self.ray.kill(replica.handle)
         self._connection.close()
+
+    def _require_room(self, least: int, within: float) -> None:
+        """An error unless so many of the replicas are placed within so many seconds."""
+        count = len(self._replicas)
+        placed, _ = self.ray.wait([one.placed for one in self._replicas], num_returns=count, timeout=within)
+        if len(placed) < least:
+            raise TrainingError(
+                f"no room for {count - len(placed)} of {count} samplers was found in {START_SECONDS:.0f} s; "
+                "`ray status` shows what takes it, and cluster.samplers or verify.workers ask for less"
+            )
 
     def _hand_out(self, waiting: deque[tuple[SampleRequest, ...]], decoding: Decoding) -> None:
         """One share each at a time: an engine fills its batch from a share by itself."""
@@ -229,7 +256,8 @@ class RaySampler:
 
     def _start(self) -> _Replica:
         """A new replica, which is to load the newest weights."""
-        replica = _Replica(self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments))
+        handle = self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments)
+        replica = _Replica(handle, handle.process.remote())
         if self._published is not None:
             self._load(replica)
         return replica

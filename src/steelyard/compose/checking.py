@@ -101,8 +101,9 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
     if verify.pool == "ray":
         from steelyard.cluster.pool import RayPool
 
-        shares = max(1, len(verify.entries))
-        return RayPool(verifier, address=config.cluster.address, workers=verify.workers, shares=shares, **settings)
+        shares, address = max(1, len(verify.entries)), config.cluster.address
+        kept = kept_cores(config.cluster)
+        return RayPool(verifier, address=address, workers=verify.workers, shares=shares, kept=kept, **settings)
     try:
         return ProcessPool(verifier, workers=verify.workers, **settings)
     except VerifierError as error:
@@ -110,6 +111,13 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
             raise
         log.warning("%s Until then it runs in this process, where a crash or a hang of it is one of the run.", error)
         return InlinePool(verifier, blame)
+
+
+def kept_cores(cluster: configs.ClusterConfig) -> list[float]:
+    """Cores that other parts of the run have on the cluster, a figure for each of their processes."""
+    samplers, learners = cluster.samplers, cluster.learners
+    cores = [] if samplers is None else [samplers.cpus] * samplers.replicas
+    return cores + ([] if learners is None else [1.0] * learners.ranks)
 
 
 def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:

@@ -108,8 +108,8 @@ def _replicas(
 
 
 def shipped(policy: CausalPolicy, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    """Merged weights for engines of ``dtype`` in other processes: on the CPU, one after the other, and no wider than the
-    engine would round them.
+    """Merged weights for engines of ``dtype`` in other processes: on the CPU, one after the other, and rounded as the
+    engine would.
     """
     for name, tensor in adapters.plain_tensors(policy.model, rounded=dtype):
         yield name, tensor.cpu()

@@ -1,4 +1,4 @@
-"""A learner group, on Ray as it is pretended: where its ranks meet, and which of their failures a new group may mend."""
+"""A learner group, on Ray as it is pretended: where its ranks meet, and which of their failures a new one may mend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rank(LearnerRank):
     def start(self, build: Any, address: str, rank: int, size: int, **_settings: Any) -> None:  # type: ignore[override]
         self.where, self.number, self.build = address, rank, build
 
-    def score(self, samples: Any) -> Any:  # noqa: ARG002 - as a rank is asked
+    def score(self, samples: Any) -> Any:
         return self.build(self.number)
 
 

@@ -1,4 +1,4 @@
-"""Samplers, on Ray as it is pretended: who gets something to do, and with which weights."""
+"""Samplers, on Ray as it is pretended: who gets something to do, with which weights, and what if there is no room."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Engine:
             raise PolicyError("no memory for the weights")
         self.weights = weights
 
-    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:  # noqa: ARG002
+    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
         for request in requests:
             for index in range(request.count):
                 key = (request.step, request.slot, request.attempt, index)
@@ -86,7 +86,7 @@ def test_replacements_that_never_load_end_the_run_with_the_reason(make: Make, ra
     sampler.publish(1)
     Engine.refusals = 1000
     ray.handles[0].lost = True
-    with pytest.raises(TrainingError, match="one after another.*no memory for the weights"):
+    with pytest.raises(TrainingError, match=r"one after another.*no memory for the weights"):
         list(sampler.sample(REQUESTS, Decoding()))
     assert len(ray.handles) == STARTS_IN_VAIN + 1
 
@@ -121,3 +121,19 @@ def test_a_late_replacement_begins_with_the_newest_weights(make: Make, ray: Pret
     late.handle.actor = samplers_of.remote(Engine).actor
     late.loading = late.handle.load.remote(*late.given)  # what waited for it is done now
     assert texts(sampler) == {"['weights 2']"}
+
+
+def test_samplers_without_room_say_so_and_leave_nothing_open(make: Make, ray: Pretended) -> None:
+    ray.room = 1
+    with pytest.raises(TrainingError, match=r"no room for 1 of 2 samplers.*cluster\.samplers or verify\.workers"):
+        make()
+    assert not ray.open
+    assert all(handle.lost for handle in ray.handles)
+
+
+def test_the_last_sampler_is_not_waited_for_without_end(make: Make, ray: Pretended) -> None:
+    sampler = make(replicas=1)
+    sampler.publish(0)
+    ray.room, ray.handles[0].lost = 0, True
+    with pytest.raises(TrainingError, match="no room for 1 of 1 samplers"):
+        list(sampler.sample(REQUESTS, Decoding()))
