@@ -16,6 +16,7 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.surrogates import SurrogateInput
 from steelyard.checkpoint import Store
+from steelyard.cluster import samplers
 from steelyard.compose import Supplied, runs
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
@@ -578,6 +579,20 @@ def test_an_engine_is_closed_with_its_run_or_when_it_takes_no_weights(
     with pytest.raises(PolicyError, match="no such weight") if broken else nullcontext():
         compose.build_trainer(config).close()
     assert closed == ["engine"]
+
+
+def test_replicas_that_take_no_weights_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    def publish(_version: int) -> None:
+        raise PolicyError("there is no such weight")
+
+    replicas = SimpleNamespace(publish=publish, close=lambda: closed.append("replicas"))
+    monkeypatch.setattr(samplers, "RaySampler", lambda *_, **__: replicas)
+    config = config_of({"sampling": {"engine": "vllm", "max_new_tokens": 6}, "cluster": {"samplers": {"replicas": 2}}})
+    with pytest.raises(PolicyError, match="no such weight"):
+        compose.build_sampler(config, compose.build_policy(config))
+    assert closed == ["replicas"]
 
 
 def test_an_engine_that_is_not_installed_is_missed_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
