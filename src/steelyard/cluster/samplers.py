@@ -226,8 +226,10 @@ class RaySampler:
         return made
 
     def _load(self, replica: _Replica) -> None:
-        replica.given = self._published
-        replica.loading = replica.handle.load.remote(*self._published)
+        """Tell it to load the newest weights, if there are any yet."""
+        if self._published is not None:
+            replica.given = self._published
+            replica.loading = replica.handle.load.remote(*self._published)
 
     def _loaded(self, replica: _Replica) -> None:
         """It takes part once it has the newest weights; one that cannot load them is as good as lost."""
@@ -258,8 +260,7 @@ class RaySampler:
         """A new replica, which is to load the newest weights."""
         handle = self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments)
         replica = _Replica(handle, handle.process.remote())
-        if self._published is not None:
-            self._load(replica)
+        self._load(replica)
         return replica
 
 
