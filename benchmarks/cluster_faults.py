@@ -62,7 +62,7 @@ class Log(logging.Handler):
 def measure(quick: bool, progress: Progress) -> Result:
     """Quick: a node is removed once."""
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once in a process: one for all clusters
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once: the same for all clusters
     bar = progress.add_task("cluster-faults", total=len(kinds) * kills)
     rows: list[dict[str, Cell]] = []
     for number, kind in enumerate(kinds):
