@@ -111,6 +111,10 @@ def find_shape(name: str) -> Shape:
     return KNOWN[short] if short in KNOWN else read_shape(name)
 
 
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Names that configurations have for the number of experts among which a token's are chosen."""
+
+
 def read_shape(path: str) -> Shape:
     """The shape of a model by hub id or folder: only its configuration is read, no weights."""
     import torch
@@ -119,6 +123,13 @@ def read_shape(path: str) -> Shape:
 
     try:
         config = AutoConfig.from_pretrained(path)
+        text: Any = config.get_text_config()
+        experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
+        if experts > 1:
+            raise PolicyError(
+                f"{path!r} is a mixture of {experts} experts, whose memory and time are not worked out yet: only "
+                "models that run every parameter for every token are"
+            )
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config)
     except (OSError, ValueError) as error:
@@ -127,7 +138,6 @@ def read_shape(path: str) -> Shape:
         ) from error
     head = model.get_output_embeddings()
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer is not head]
-    text: Any = config.get_text_config()
     return Shape(
         layers=text.num_hidden_layers,
         width=text.hidden_size,

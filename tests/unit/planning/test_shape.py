@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3MoeConfig
 
 from steelyard.errors import PolicyError
 from steelyard.planning.shape import KNOWN, SPECIAL, decoder, find_shape, read_shape
@@ -63,6 +63,21 @@ def test_a_known_model_is_found_without_a_hub() -> None:
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"nothing.*qwen2\.5-14b"):
         find_shape(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MixtralConfig(**SMALL, num_local_experts=4),
+        Qwen3MoeConfig(**SMALL, num_experts=4),
+        DeepseekV3Config(**SMALL, n_routed_experts=4),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_a_mixture_of_experts_is_not_counted_as_its_attention_alone(tmp_path: Path, config: Any) -> None:
+    config.save_pretrained(tmp_path)
+    with pytest.raises(PolicyError, match="mixture of 4 experts"):
+        read_shape(str(tmp_path))
 
 
 def test_a_closed_vocabulary_has_so_many_tokens_more() -> None:
