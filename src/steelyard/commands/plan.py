@@ -82,7 +82,7 @@ def run_of(config: Config, arguments: argparse.Namespace) -> Run:
         tasks=sampling.tasks_per_step,
         group=sampling.group_size,
         prompt=arguments.prompt_tokens,
-        length=Spread(mean, arguments.tokens_p99, longest),
+        length=_spread("tokens", mean, arguments.tokens_p99, longest),
         updates=optimiser.epochs * optimiser.minibatches,
         epochs=optimiser.epochs,
         max_rows=sampling.max_rows,
@@ -134,7 +134,7 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
         learners=learners,
         samplers=samplers,
         cores=arguments.cores,
-        check=Spread(arguments.check_seconds, arguments.check_p99, seconds),
+        check=_spread("check", arguments.check_seconds, arguments.check_p99, seconds),
         staleness=config.sampling.staleness,
         publish=arguments.publish_gbs * GIGA,
         efficiency=arguments.reached,
@@ -148,6 +148,13 @@ def fewest(work: Run, site: Site) -> int:
     while 2 * whole / tensor > 0.9 * site.sampling.kind.memory and 2 * tensor <= site.sampling.count:
         tensor *= 2
     return tensor
+
+
+def _spread(what: str, mean: float, p99: float | None, limit: float) -> Spread:
+    try:
+        return Spread(mean, p99, limit)
+    except ConfigError as error:
+        raise ConfigError(f"--{what}-p99: {error}") from error
 
 
 def _number(text: str) -> float:

@@ -23,26 +23,49 @@ from typing import NamedTuple
 
 import numpy as np
 
+from steelyard.errors import ConfigError
+
 SATURATED = 0.85
 """A part that is at work for this share of the time is what the others wait for."""
 
 
+NORMAL_99 = 2.326
+"""99th percentile of the standard normal distribution."""
+RARE = 0.01
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A log-normal quantity by its mean and its 99th percentile, cut off at a limit; without p99 it is constant."""
+    """A quantity by its mean and its 99th percentile, cut off at a limit; without p99 it is constant.
+
+    Log-normal as far as one has such a tail, p99 up to e^2.7 = 15 times the mean; beyond that one in a hundred is p99
+    and all others are equal.
+    """
 
     mean: float
     p99: float | None = None
     limit: float = math.inf
 
+    def __post_init__(self) -> None:
+        if self.p99 is not None and not self.mean <= self.p99 <= self.mean / RARE:
+            raise ConfigError(
+                f"99% below {self.p99:g} and a mean of {self.mean:g} do not go together: the 99th percentile is at least "
+                f"the mean and at most {1 / RARE:.0f} times as much, here {self.mean / RARE:g}"
+            )
+
     def draw(self, seed: tuple[int, ...], size: int) -> np.ndarray:
         """ln x is normal with deviation s and mean ln m - s²/2, where 2.326 s - s²/2 = ln(p99 / m)."""
-        if self.mean <= 0 or self.p99 is None or self.p99 <= self.mean:
+        if self.p99 is None or self.p99 == self.mean:
             return np.full(size, min(self.mean, self.limit))
-        # p99 / m has its largest value, e^2.7, at s = 2.326; a heavier tail than that no log-normal has.
-        ratio = min(math.log(self.p99 / self.mean), 2.326**2 / 2)
-        deviation = 2.326 - math.sqrt(max(2.326**2 - 2 * ratio, 0.0))
-        drawn = np.random.default_rng(seed).lognormal(math.log(self.mean) - deviation**2 / 2, deviation, size)
+        generator = np.random.default_rng(seed)
+        # 2.326 s - s²/2 has its largest value at s = 2.326
+        room = NORMAL_99**2 - 2 * math.log(self.p99 / self.mean)
+        if room < 0:
+            usual = max(self.mean - RARE * self.p99, 0.0) / (1 - RARE)
+            drawn = np.where(generator.random(size) < RARE, self.p99, usual)
+        else:
+            deviation = NORMAL_99 - math.sqrt(room)
+            drawn = generator.lognormal(math.log(self.mean) - deviation**2 / 2, deviation, size)
         return np.minimum(drawn, self.limit)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steelyard.errors import ConfigError
 from steelyard.planning.plan import ENOUGH, cores_needed
 from steelyard.planning.simulation import Pipeline, Spread, simulate
 
@@ -122,6 +123,20 @@ def test_the_tail_of_a_check_is_cut_at_its_limit() -> None:
     free = Spread(1.0, 5.0).draw((0,), 200_000)
     assert free.mean() == pytest.approx(1.0, rel=0.02)
     assert sorted(free)[int(0.99 * len(free))] == pytest.approx(5.0, rel=0.03)
+
+
+def test_a_tail_heavier_than_any_log_normal_keeps_mean_and_percentile() -> None:
+    drawn = Spread(0.1, 6.0).draw((0,), 200_000)
+    assert drawn.mean() == pytest.approx(0.1, rel=0.03)
+    ordered = sorted(drawn)
+    assert ordered[int(0.985 * len(drawn))] < 0.1
+    assert ordered[int(0.995 * len(drawn))] == 6.0
+
+
+@pytest.mark.parametrize("p99", [0.05, 10.1])
+def test_a_percentile_that_no_spread_has_is_refused(p99: float) -> None:
+    with pytest.raises(ConfigError, match="at least the mean and at most 100 times"):
+        Spread(0.1, p99)
 
 
 def test_enough_cores_are_enough_and_few() -> None:

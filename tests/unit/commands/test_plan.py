@@ -75,6 +75,9 @@ def test_machines_of_your_own(capsys: pytest.CaptureFixture[str], tmp_path: Path
         ("--samplers 8xh100", "--learners and --samplers"),
         ("--gpus 1xh100 --tensor 2", "--tensor 2"),
         ("--hardware nowhere.toml", "nowhere.toml"),
+        ("--check-seconds 0.1 --check-p99 30", "--check-p99"),
+        ("--check-seconds 9 --check-p99 5", "--check-p99"),
+        ("--tokens-p99 20", "--tokens-p99"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
