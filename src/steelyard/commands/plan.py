@@ -17,8 +17,18 @@ from steelyard.config import Config
 from steelyard.domains import make_domain
 from steelyard.errors import ConfigError
 from steelyard.planning.hardware import ACCELERATORS, GIGA, Machines, parse_machines, read_accelerators
-from steelyard.planning.memory import Training, base_bytes
-from steelyard.planning.plan import Prediction, Run, Site, cores_needed, predict
+from steelyard.planning.memory import Training, footprint
+from steelyard.planning.plan import (
+    SAMPLER_SHARE,
+    Prediction,
+    Run,
+    Site,
+    cores_needed,
+    learning,
+    plan_memory,
+    predict,
+    sampler_bytes,
+)
 from steelyard.planning.rates import Efficiency
 from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
 from steelyard.planning.simulation import Spread
@@ -130,9 +140,13 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
     learners = parse_machines(arguments.learners or arguments.gpus or "8xh100", known)
     samplers: Machines | None = parse_machines(arguments.samplers, known) if arguments.samplers else None
     seconds = config.verify.limits.seconds or math.inf
+    vllm = _vllm(config)
     return Site(
         learners=learners,
         samplers=samplers,
+        sharded=_sharding(config) == "fsdp",
+        share=None if vllm is None else vllm.memory,
+        cache=None if vllm is None or vllm.cache_gib is None else vllm.cache_gib * 2**30,
         cores=arguments.cores,
         check=_spread("check", arguments.check_seconds, arguments.check_p99, seconds),
         staleness=config.sampling.staleness,
@@ -141,9 +155,20 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
     )
 
 
+def _vllm(config: Config) -> configs.VllmConfig | None:
+    sampling = config.sampling
+    return (sampling.vllm or configs.VllmConfig()) if sampling.engine == "vllm" else None
+
+
+def _sharding(config: Config) -> str:
+    """Of several learners; quantised weights cannot be divided."""
+    given = config.cluster.learners or configs.LearnersConfig()
+    return given.sharding if config.model.quantize is None else "ddp"
+
+
 def fewest(work: Run, site: Site) -> int:
     """The smallest power of two of GPUs on which a replica's weights leave at least as much room for its cache."""
-    whole = base_bytes(work.shape, replace(work.training, base=None))
+    whole = sampler_bytes(work)
     tensor = 1
     while 2 * whole / tensor > 0.9 * site.sampling.kind.memory and 2 * tensor <= site.sampling.count:
         tensor *= 2
@@ -196,7 +221,10 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
         f"{found.outcome.timeouts} of {found.outcome.judged:,} checks timed out"
     )
     console.print(f"[bold]bottleneck[/bold]      {BOTTLENECKS[found.outcome.bottleneck]}")
-    console.print("\n".join(["", "Assumed:", *(f"  {line}" for line in assumptions(work, site, found))]), style="dim")
+    for hint in hints(work, site, found):
+        console.print(f"[bold]hint[/bold]            {hint}")
+    assumed = assumptions(config, work, site, found)
+    console.print("\n".join(["", "Assumed:", *(f"  {line}" for line in assumed)]), style="dim")
 
 
 BOTTLENECKS = {
@@ -204,8 +232,29 @@ BOTTLENECKS = {
     "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or sampling.staleness if few are slow",
     "learner": "the learner: more learner GPUs, fewer tokens in prompts, or no gradient checkpointing if it fits",
     "controller": "the controller: larger calls (batch or group verifiers) share its cost per sample",
-    "publication": "publication of weights: LoRA (adapters are small), a faster network, or sampling.staleness = 1",
+    "publication": "publication of weights: a faster network, or sampling.staleness = 1, which hides it",
 }
+
+
+def hints(work: Run, site: Site, found: Prediction) -> list[str]:
+    """What the configuration could say to make better use of these machines."""
+    told: list[str] = []
+    copies = replace(site, sharded=False)
+    whole = plan_memory(work, copies)
+    scoring, updating, traffic = learning(work, copies, whole)
+    learn = max(scoring + updating, traffic)
+    if found.memory.sharded and whole.fits and learn < 0.95 * found.pipeline.learn:
+        told.append(
+            f'cluster.learners.sharding = "ddp": whole copies fit ({amount(whole.wanted)}), and the learner takes '
+            f"{learn:.3g} s instead of {found.pipeline.learn:.3g} s"
+        )
+    rows = plan_memory(work, replace(site, share=SAMPLER_SHARE)).rows
+    if site.samplers is not None and rows > found.memory.rows:
+        told.append(
+            f"sampling.vllm.memory = {SAMPLER_SHARE}: samplers have their GPUs to themselves, and cache for {rows:,} rows "
+            f"instead of {found.memory.rows:,}"
+        )
+    return told
 
 
 def _show_memory(console: Console, site: Site, found: Prediction) -> None:
@@ -221,19 +270,25 @@ def _show_memory(console: Console, site: Site, found: Prediction) -> None:
         "logits": learner.logits,
     }
     if site.samplers is None:
-        rows["sampler's weights"] = memory.sampler_weights
+        rows["sampler's weights" if site.share is None else "sampler's share"] = memory.beside
     for name, size in rows.items():
         table.add_row(name, amount(size))
     table.add_section()
-    verdict = "[green]fits[/green]" if memory.fits else "[red]does not fit[/red]"
-    table.add_row("in all", f"{amount(memory.wanted)} of {amount(memory.room)}: {verdict}")
-    table.add_row("rows a sampler has cache for", f"{memory.rows:,} (with {amount(memory.sampler_weights)} of weights)")
+    table.add_row("in all", f"{amount(memory.wanted)} of {amount(memory.room)}: {_verdict(memory.learns)}")
+    cache = f"{memory.rows:,} (with {amount(memory.sampler_weights)} of weights)"
+    table.add_row("rows a sampler has cache for", cache if memory.rows else f"{cache}: {_verdict(False)}")
     console.print(table)
-    if not memory.fits:
+    if not memory.rows:
+        console.print("[yellow]a sampler's weights leave no room for its cache; the times below are as of one row.[/yellow]")
+    if not memory.learns:
         console.print(
             "[yellow]model.gradient_checkpointing = true, a smaller optimiser.microbatch_tokens, optimiser.name = "
             "adamw_8bit, \\[model.lora] or more GPUs make it smaller; the times below are as if it fitted.[/yellow]"
         )
+
+
+def _verdict(fits: bool) -> str:
+    return "[green]fits[/green]" if fits else "[red]does not fit[/red]"
 
 
 def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> None:
@@ -253,21 +308,41 @@ def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> No
     console.print(table)
 
 
-def assumptions(work: Run, site: Site, found: Prediction) -> list[str]:
+def assumptions(config: Config, work: Run, site: Site, found: Prediction) -> list[str]:
     """What the figures stand on."""
     has, kind = site.efficiency, site.sampling.kind
     lengths = f"99% below {work.length.p99:,.0f}" if work.length.p99 else "all alike (--tokens-p99)"
     checks = f"99% below {site.check.p99:.3g} s" if site.check.p99 else "all alike (--check-p99)"
     sheet = f"{kind.name} {kind.flops / 1e12:,.0f} TFLOP/s bfloat16, {kind.bandwidth / 1e12:.3g} TB/s"
     reached = f"{has.sampling_flops:.0%} (sampling), {has.learning_flops:.0%} (learning) and {has.bandwidth:.0%}"
-    return [
+    told = [
         f"data sheets: {sheet}; of these {reached} are reached",
         "2 operations a token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
         f"completions of {work.length.mean:,.0f} tokens, {lengths}; checks of {site.check.mean:.3g} s, {checks}",
         f"prompts run once for {found.pipeline.piece} samples; the learner runs prompts and completions whole",
         f"weights travel at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s while they work",
-        "python -m benchmarks plan holds memory and step times to real runs on a CPU; see docs/scaling.md",
+        _engine(config, site),
     ]
+    if site.samplers is not None:
+        told.append("samplers get whole weights, an adapter merged into them")
+    if site.learners.count > 1:
+        copy = amount(footprint(work.shape, work.training).weights)
+        told.append(f'learners with cluster.learners.sharding = "{_sharding(config)}"')
+        told.append(f"the process of the run keeps a copy of the policy on a GPU beside that: {copy}, not counted")
+    told.append("python -m benchmarks plan holds memory and step times to real runs on a CPU; see docs/scaling.md")
+    return told
+
+
+def _engine(config: Config, site: Site) -> str:
+    """Which engine samples, and with how much memory."""
+    if site.cache is not None:
+        return f"vLLM has its weights and {amount(site.cache)} of cache (sampling.vllm.cache_gib)"
+    if site.share is not None:
+        return f"vLLM has {site.share:.0%} of a GPU's memory (sampling.vllm.memory)"
+    return (
+        f"vLLM samples, with up to {SAMPLER_SHARE:.0%} of a GPU's memory, though sampling.engine is "
+        f"{config.sampling.engine}: set it, and sampling.vllm.memory"
+    )
 
 
 def _speed(site: Site) -> float:

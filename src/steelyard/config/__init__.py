@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from steelyard.config.base import ScheduleConfig
-from steelyard.config.cluster import ClusterConfig, SamplersConfig
+from steelyard.config.cluster import ClusterConfig, LearnersConfig, SamplersConfig
 from steelyard.config.constraint import ConstraintConfig
 from steelyard.config.judge import JudgeConfig
 from steelyard.config.loading import build, dump, load, read_recipe, read_tables, recipes
@@ -34,6 +34,7 @@ __all__ = [
     "JudgeConfig",
     "Key",
     "KlConfig",
+    "LearnersConfig",
     "LengthPenaltyConfig",
     "LimitsConfig",
     "LoraConfig",

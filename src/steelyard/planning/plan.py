@@ -21,7 +21,7 @@ from steelyard.planning.simulation import Outcome, Pipeline, Spread, simulate
 from steelyard.planning.work import Work, decode, prefill, score, update
 
 SAMPLER_SHARE = 0.9
-"""Of an accelerator's memory that the sampling engine takes."""
+"""Of an accelerator's memory that a sampling engine may take."""
 ROOMY = 0.75
 """Share of the memory up to which whole copies are preferred to shards."""
 EXCHANGE = 10e-6
@@ -70,6 +70,12 @@ class Site:
     """None: the same accelerators sample and learn, in turns."""
     tensor: int = 1
     """Accelerators of a sampler replica (tensor parallel)."""
+    sharded: bool | None = None
+    """Whether several learners share weights and optimiser (FSDP); None: if whole copies take too much of the memory."""
+    share: float | None = None
+    """Of the memory that a sampling engine takes from the start; None: 0.9, less what a learner beside it needs."""
+    cache: float | None = None
+    """Bytes for its keys and values, if they are not what the share leaves beside the weights."""
     cores: int = 64
     """For checking."""
     check: Spread = QUICK_CHECK
@@ -100,13 +106,22 @@ class Memory:
     sampler_weights: float
     rows: int
     """Sequences that a replica has cache for."""
-    wanted: float
-    """What has to fit on a learner's accelerator, the sampler's weights with it if it is there too."""
+    beside: float
+    """What the sampler takes of a learner's accelerator, if it is there too: its weights, or its share."""
     room: float
 
     @property
+    def wanted(self) -> float:
+        """What has to fit on a learner's accelerator."""
+        return self.learner.update + self.beside
+
+    @property
+    def learns(self) -> bool:
+        return self.wanted <= self.room
+
+    @property
     def fits(self) -> bool:
-        return self.wanted <= self.room and self.rows >= 1
+        return self.learns and self.rows >= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +143,7 @@ class Prediction:
 def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
     memory = plan_memory(run, site)
     scoring, updating, traffic = learning(run, site, memory)
-    published = published_bytes(run)
+    published = published_bytes(run, site)
     pipeline = replace(
         sampling(run, site, max(memory.rows, 1)),
         learn=max(scoring + updating, traffic),
@@ -138,20 +153,30 @@ def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
 
 
 def plan_memory(run: Run, site: Site) -> Memory:
-    """Whole copies on every rank if they fit, otherwise shards; what is left beside a sampler is KV cache."""
+    """Of a learner, and what a sampling engine has left for its cache."""
     ranks, room = site.learners.count, site.learners.kind.memory
-    together = site.samplers is None
-    own = base_bytes(run.shape, replace(run.training, base=None)) / site.tensor
-    beside = own if together else 0.0
+    own = sampler_bytes(run) / site.tensor
+    taken = _taken(site, own)
+    beside = 0.0 if site.samplers is not None else own if taken is None else taken
     one = footprint(run.shape, run.training, _batch(run, room))
     divided = footprint(run.shape, run.training, _batch(run, room), ranks=ranks)
-    sharded = ranks > 1 and one.update + beside > ROOMY * room
+    crowded = one.update + beside > ROOMY * room
+    sharded = ranks > 1 and (crowded if site.sharded is None else site.sharded)
     learner = divided if sharded else one
-    free = SAMPLER_SHARE * site.sampling.kind.memory - own - (learner.update if together else 0.0)
+    if taken is None:
+        taken = SAMPLER_SHARE * site.sampling.kind.memory - (learner.update if site.samplers is None else 0.0)
     piece = min(run.group, max(run.samples // site.replicas, 1))
     row = run.training.weight * run.shape.cached * (run.prompt / piece + run.length.mean)
-    rows = min(run.max_rows, int(max(free, 0.0) * site.tensor // row))
-    return Memory(learner, sharded, own, rows, learner.update + beside, room)
+    free = max(taken - own, 0.0) if taken <= site.sampling.kind.memory else 0.0
+    rows = min(run.max_rows, int(free * site.tensor // row))
+    return Memory(learner, sharded, own, rows, beside, room)
+
+
+def _taken(site: Site, own: float) -> float | None:
+    """Bytes that the engine takes from the start, of which its weights are a part; None: what there is."""
+    if site.cache is not None:
+        return own + site.cache
+    return None if site.share is None else site.share * site.sampling.kind.memory
 
 
 def _batch(run: Run, room: float) -> Batch:
@@ -237,11 +262,16 @@ def sampling(run: Run, site: Site, rows: int) -> Pipeline:
     )
 
 
-def published_bytes(run: Run) -> float:
-    """All weights, or the adapter alone."""
-    if run.training.rank:
+def sampler_bytes(run: Run) -> float:
+    """The weights of a sampling engine: whole, an adapter merged or beside them, and not quantised."""
+    return base_bytes(run.shape, replace(run.training, base=None))
+
+
+def published_bytes(run: Run, site: Site) -> float:
+    """Samplers of their own get whole weights, an adapter merged; beside the learner an adapter alone is handed on."""
+    if run.training.rank and site.samplers is None:
         return run.training.trained_weight * run.training.trained(run.shape)
-    return base_bytes(run.shape, run.training)
+    return sampler_bytes(run)
 
 
 def publication(size: float, site: Site) -> float:

@@ -49,7 +49,33 @@ def test_a_cluster_overlaps_and_wants_thousands_of_cores(capsys: pytest.CaptureF
     scaled = NODE.replace("tasks_per_step 8", "tasks_per_step 64")
     text = said(capsys, f"{scaled} --learners 64xh100 --samplers 64xh100 --cores 4000 --sampling.staleness 1")
     assert "overlapped, at most 1 behind" in text
-    assert "1.1 GB to 8 nodes, by a tree" in text
+    assert "29.5 GB to 8 nodes, by a tree" in text
+
+
+APART = f"{NODE} --learners 16xh100 --samplers 16xh100 --cores 512"
+
+
+def test_the_plan_is_of_what_the_run_will_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """Learners share the weights and vLLM takes 40% unless the configuration says otherwise; what that costs is told."""
+    text = said(capsys, f"{APART} --sampling.engine vllm")
+    assert "sharded over 16" in text
+    assert "29.5 GB to 2 nodes" in text
+    assert 'cluster.learners.sharding = "ddp": whole copies fit (42.2 GB)' in text
+    assert "sampling.vllm.memory = 0.9: samplers have their GPUs to themselves, and cache for 165 rows" in text
+    chosen = f"{APART} --sampling.engine vllm --sampling.vllm.memory 0.9 --cluster.learners.sharding ddp"
+    text = said(capsys, chosen)
+    assert "a whole copy" in text
+    assert "165 (with 29.5 GB of weights)" in text
+    assert "hint" not in text
+    assert "vLLM has 90% of a GPU's memory (sampling.vllm.memory)" in text
+
+
+def test_what_samples_is_said_if_the_recipe_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "with up to 90% of a GPU's memory, though sampling.engine is local" in said(capsys, APART)
+
+
+def test_quantised_weights_are_not_shared_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "a whole copy" in said(capsys, f"{APART} --model.quantize 4bit")
 
 
 def test_too_few_cores_are_the_bottleneck(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,9 +42,30 @@ def test_lora_stands_on_every_gpu_and_all_weights_are_shared_out() -> None:
 def test_samplers_beside_the_learner_have_less_cache() -> None:
     with_it, apart = plan_memory(LORA, NODE), plan_memory(LORA, replace(NODE, samplers=Machines(8, H100)))
     assert with_it.wanted == with_it.learner.update + with_it.sampler_weights
+    assert apart.wanted == apart.learner.update
     long = replace(LORA, length=Spread(30_000), max_rows=10**6)
     assert plan_memory(long, NODE).rows < plan_memory(long, replace(NODE, samplers=Machines(8, H100))).rows
     assert apart.fits
+
+
+def test_learners_are_shared_out_as_the_run_will() -> None:
+    apart = replace(NODE, samplers=Machines(8, H100))
+    assert plan_memory(LORA, replace(apart, sharded=True)).sharded
+    assert not plan_memory(FULL, replace(apart, sharded=False)).sharded
+    assert not plan_memory(LORA, replace(apart, learners=Machines(1, H100), sharded=True)).sharded
+
+
+def test_a_sampling_engine_takes_its_share() -> None:
+    """0.4 of 80 GB, less 29.5 GB of weights, are cache for 512 / 64 + 800 tokens of 196,608 bytes a row."""
+    apart = replace(NODE, samplers=Machines(8, H100), tensor=1)
+    few = plan_memory(LORA, replace(apart, share=0.4))
+    row = 2 * 98304 * (512 / 64 + 800)
+    assert few.rows == int((0.4 * 80e9 - 2 * LORA.shape.parameters) // row) == 15
+    beside = plan_memory(LORA, replace(NODE, learners=Machines(1, H100), tensor=1, share=0.4))
+    assert beside.rows == few.rows
+    assert beside.wanted == beside.learner.update + 0.4 * 80e9
+    assert plan_memory(LORA, replace(apart, cache=10.5 * row, share=0.4)).rows == 10
+    assert plan_memory(LORA, replace(apart, cache=51e9)).rows == 0  # 80.5 GB with the weights
 
 
 def test_a_model_that_is_too_large_does_not_fit() -> None:
@@ -77,9 +98,10 @@ def test_several_optimiser_steps_need_old_log_probs_and_move_more_state() -> Non
 
 
 def test_weights_go_from_node_to_node() -> None:
-    size = published_bytes(FULL)
-    assert size == 2 * FULL.shape.parameters
-    assert published_bytes(LORA) == 4 * 64 * LORA.shape.borders
+    size = published_bytes(FULL, NODE)
+    assert size == published_bytes(FULL, CLUSTER) == 2 * FULL.shape.parameters
+    assert published_bytes(LORA, CLUSTER) == size  # merged
+    assert published_bytes(LORA, NODE) == 4 * 64 * LORA.shape.borders
     assert publication(size, NODE) == size / NODE.publish
     assert publication(size, CLUSTER) == (1 + 5) * size / CLUSTER.publish
     assert publication(size, replace(CLUSTER, tree=False)) == (1 + 24) * size / CLUSTER.publish
