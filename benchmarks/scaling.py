@@ -22,7 +22,7 @@ from benchmarks import report
 from benchmarks.result import Cell, Figure, Result
 from steelyard.planning.hardware import ACCELERATORS, Machines
 from steelyard.planning.memory import Training
-from steelyard.planning.plan import Prediction, Run, Site, predict
+from steelyard.planning.plan import SAMPLER_SHARE, Prediction, Run, Site, predict
 from steelyard.planning.shape import KNOWN
 from steelyard.planning.simulation import Spread
 from steelyard.types import Decisions, Sample, SampleKey, Task
@@ -67,7 +67,8 @@ def measure(quick: bool, progress: Progress) -> Result:
     note = (
         f"A sample costs the controller {1e3 * controller:.2f} ms (measured). {SAMPLES} samples and {CORES} cores a "
         f"GPU; a check takes {CHECK.mean:.0f} s, one in a hundred {CHECK.p99:.0f} s or more. Learners and samplers "
-        f"divide the GPUs as suits the design best."
+        f"divide the GPUs as suits the design best. Learners hold whole copies of the weights where they fit (ddp), "
+        f"samplers take {SAMPLER_SHARE:.0%} of a GPU and get whole weights."
     )
     return Result("scaling", (figure,), rows, note)
 

@@ -27,7 +27,6 @@ from steelyard.planning.plan import (
     learning,
     plan_memory,
     predict,
-    sampler_bytes,
 )
 from steelyard.planning.rates import Efficiency
 from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
@@ -35,6 +34,8 @@ from steelyard.planning.simulation import Spread
 
 LARGE = 20_000
 """Samples a step from which fewer steps are simulated."""
+HALF_NODE = "4xh100"
+"""Learns if no machines are named, and another half samples."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +44,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
     )
     where = parser.add_argument_group("machines, as 8xh100", f"known: {', '.join(ACCELERATORS)}")
-    where.add_argument("--gpus", metavar="MACHINES", help="these sample and learn in turns (8xh100)")
-    where.add_argument("--learners", metavar="MACHINES", help="or: these learn,")
-    where.add_argument("--samplers", metavar="MACHINES", help="and these sample, meanwhile with sampling.staleness")
+    where.add_argument("--learners", metavar="MACHINES", help=f"these learn ({HALF_NODE}),")
+    where.add_argument(
+        "--samplers", metavar="MACHINES", help=f"and these sample ({HALF_NODE}), meanwhile with sampling.staleness"
+    )
+    where.add_argument("--gpus", metavar="MACHINES", help="or: these sample and learn in turns, so far a single one")
     where.add_argument("--hardware", metavar="FILE", help="TOML with machines of your own, a table each")
-    where.add_argument("--tensor", type=positive, metavar="N", help="GPUs of a sampler replica (as few as it fits on)")
+    where.add_argument(
+        "--tensor", type=positive, default=1, metavar="N", help="GPUs of a sampler replica (1; more cannot be run yet)"
+    )
     where.add_argument("--cores", type=positive, default=64, metavar="N", help="cores that check (64)")
     where.add_argument("--publish-gbs", type=_number, default=5.0, metavar="X", help="GB/s of weights to samplers (5)")
     where.add_argument(
@@ -71,7 +76,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config = configs.load(arguments.recipe, overrides)
     work, site = run_of(config, arguments), site_of(config, arguments)
-    site = replace(site, tensor=arguments.tensor or fewest(work, site))
     if site.tensor > site.sampling.count:
         raise ConfigError(f"--tensor {site.tensor}: there are {site.sampling.count} GPUs that sample")
     steps = (6 if work.samples < LARGE else 3) + 2 * site.staleness
@@ -137,13 +141,14 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
     known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
     if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
         raise ConfigError("machines are either --gpus, which sample and learn in turns, or --learners and --samplers")
-    learners = parse_machines(arguments.learners or arguments.gpus or "8xh100", known)
-    samplers: Machines | None = parse_machines(arguments.samplers, known) if arguments.samplers else None
+    learners = parse_machines(arguments.learners or arguments.gpus or HALF_NODE, known)
+    samplers: Machines | None = None if arguments.gpus else parse_machines(arguments.samplers or HALF_NODE, known)
     seconds = config.verify.limits.seconds or math.inf
     vllm = _vllm(config)
     return Site(
         learners=learners,
         samplers=samplers,
+        tensor=arguments.tensor,
         sharded=_sharding(config) == "fsdp",
         share=None if vllm is None else vllm.memory,
         cache=None if vllm is None or vllm.cache_gib is None else vllm.cache_gib * 2**30,
@@ -164,15 +169,6 @@ def _sharding(config: Config) -> str:
     """Of several learners; quantised weights cannot be divided."""
     given = config.cluster.learners or configs.LearnersConfig()
     return given.sharding if config.model.quantize is None else "ddp"
-
-
-def fewest(work: Run, site: Site) -> int:
-    """The smallest power of two of GPUs on which a replica's weights leave at least as much room for its cache."""
-    whole = sampler_bytes(work)
-    tensor = 1
-    while 2 * whole / tensor > 0.9 * site.sampling.kind.memory and 2 * tensor <= site.sampling.count:
-        tensor *= 2
-    return tensor
 
 
 def _spread(what: str, mean: float, p99: float | None, limit: float) -> Spread:
@@ -212,6 +208,8 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
         f"{trained / 1e6:,.0f}M trained; {work.tasks:,} x {work.group} samples a step, {work.prompt:,} + "
         f"{work.length.mean:,.0f} tokens each"
     )
+    for what in missing(config, site):
+        console.print(f"[bold red]not runnable yet[/bold red]: {what}")
     _show_memory(console, site, found)
     _show_step(console, work, site, found)
     cores = cores_needed(found.pipeline, steps)
@@ -236,6 +234,21 @@ BOTTLENECKS = {
 }
 
 
+def missing(config: Config, site: Site) -> list[str]:
+    """What the layout needs and Steelyard cannot do."""
+    told: list[str] = []
+    if site.tensor > 1:
+        told.append(f"a replica on {site.tensor} GPUs, since our sampler in vLLM does not work with tensor parallelism")
+    if site.samplers is None and site.learners.count > 1:
+        told.append(
+            "several GPUs that sample and learn in turns, since a learner takes a GPU for itself and leaves no replica "
+            "a place there; give --learners and --samplers, or one GPU"
+        )
+    if site.samplers is not None and config.model.quantize is not None:
+        told.append("samplers of their own for quantised weights, since vLLM would sample from others than are trained")
+    return told
+
+
 def hints(work: Run, site: Site, found: Prediction) -> list[str]:
     """What the configuration could say to make better use of these machines."""
     told: list[str] = []
@@ -251,8 +264,8 @@ def hints(work: Run, site: Site, found: Prediction) -> list[str]:
     rows = plan_memory(work, replace(site, share=SAMPLER_SHARE)).rows
     if site.samplers is not None and rows > found.memory.rows:
         told.append(
-            f"sampling.vllm.memory = {SAMPLER_SHARE}: samplers have their GPUs to themselves, and cache for {rows:,} rows "
-            f"instead of {found.memory.rows:,}"
+            f"sampling.vllm.memory = {SAMPLER_SHARE}: samplers have their GPUs to themselves, and cache for {rows:,} "
+            f"rows instead of {found.memory.rows:,}"
         )
     return told
 
@@ -279,7 +292,7 @@ def _show_memory(console: Console, site: Site, found: Prediction) -> None:
     table.add_row("rows a sampler has cache for", cache if memory.rows else f"{cache}: {_verdict(False)}")
     console.print(table)
     if not memory.rows:
-        console.print("[yellow]a sampler's weights leave no room for its cache; the times below are as of one row.[/yellow]")
+        console.print("[yellow]a sampler has no room for its cache; the times below are as of one row.[/yellow]")
     if not memory.learns:
         console.print(
             "[yellow]model.gradient_checkpointing = true, a smaller optimiser.microbatch_tokens, optimiser.name = "
@@ -303,7 +316,7 @@ def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> No
     table.add_row("controller", "", f"{outcome.busy['controller']:.0%}", f"{1e3 * site.controller:.2g} ms a sample")
     table.add_section()
     tokens = work.samples * work.length.mean / outcome.step
-    overlapped = "in turns" if site.samplers is None else f"overlapped, at most {outcome.stale} behind"
+    overlapped = f"overlapped, at most {outcome.stale} behind" if pipeline.staleness else "in turns"
     table.add_row("[bold]step[/bold]", f"[bold]{outcome.step:.3g}[/bold]", "", f"{overlapped}; {tokens:,.0f} tokens/s")
     console.print(table)
 

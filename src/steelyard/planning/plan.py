@@ -71,7 +71,7 @@ class Site:
     tensor: int = 1
     """Accelerators of a sampler replica (tensor parallel)."""
     sharded: bool | None = None
-    """Whether several learners share weights and optimiser (FSDP); None: if whole copies take too much of the memory."""
+    """Whether several learners share weights and optimiser (FSDP); None: if whole copies would be too large."""
     share: float | None = None
     """Of the memory that a sampling engine takes from the start; None: 0.9, less what a learner beside it needs."""
     cache: float | None = None

@@ -49,8 +49,8 @@ class Spread:
     def __post_init__(self) -> None:
         if self.p99 is not None and not self.mean <= self.p99 <= self.mean / RARE:
             raise ConfigError(
-                f"99% below {self.p99:g} and a mean of {self.mean:g} do not go together: the 99th percentile is at least "
-                f"the mean and at most {1 / RARE:.0f} times as much, here {self.mean / RARE:g}"
+                f"99% below {self.p99:g} and a mean of {self.mean:g} do not go together: the 99th percentile is at "
+                f"least the mean and at most {1 / RARE:.0f} times as much, here {self.mean / RARE:g}"
             )
 
     def draw(self, seed: tuple[int, ...], size: int) -> np.ndarray:

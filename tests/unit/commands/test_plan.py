@@ -39,8 +39,39 @@ def test_a_14b_model_with_lora_fits_on_a_node(capsys: pytest.CaptureFixture[str]
     assert "(512 given: enough)" in text
 
 
+def test_a_node_whose_gpus_are_divided_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, f"{NODE} --cores 512")
+    assert text == said(capsys, f"{NODE} --cores 512 --learners 4xh100 --samplers 4xh100")
+    assert "of 80 GB: fits" in text
+    assert "4 replicas of 1 on 4xh100" in text
+    assert "in turns; " in text
+    assert "not runnable yet" not in text
+    assert "not runnable yet" not in said(capsys, f"{NODE} --gpus 1xh100")
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        ("--gpus 8xh100", "several GPUs that sample and learn in turns"),
+        ("--tensor 2", "a replica on 2 GPUs"),
+        ("--model.quantize 4bit", "samplers of their own for quantised weights"),
+    ],
+)
+def test_a_layout_that_cannot_be_run_is_called_so(capsys: pytest.CaptureFixture[str], words: str, missing: str) -> None:
+    text = said(capsys, f"{NODE} {words}")
+    assert f"not runnable yet: {missing}" in " ".join(text.split())
+    assert "a step" in text
+
+
+def test_a_model_larger_than_a_gpu_has_no_sampler(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "plan text --model.path llama-3.1-70b --model.gradient_checkpointing true")
+    assert "of 80 GB: fits" in text
+    assert "0 (with 141 GB of weights): does not fit" in text
+    assert "4 replicas of 1" in text
+
+
 def test_without_checkpointing_it_does_not_and_the_way_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, f"{NODE.replace('--model.gradient_checkpointing true', '')} --gpus 8xh100")
+    text = said(capsys, NODE.replace("--model.gradient_checkpointing true", ""))
     assert "does not fit" in text
     assert "model.gradient_checkpointing = true" in text
 
@@ -56,7 +87,7 @@ APART = f"{NODE} --learners 16xh100 --samplers 16xh100 --cores 512"
 
 
 def test_the_plan_is_of_what_the_run_will_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """Learners share the weights and vLLM takes 40% unless the configuration says otherwise; what that costs is told."""
+    """Learners share the weights and vLLM takes 40% unless the configuration says otherwise; what it costs is told."""
     text = said(capsys, f"{APART} --sampling.engine vllm")
     assert "sharded over 16" in text
     assert "29.5 GB to 2 nodes" in text
