@@ -16,14 +16,14 @@ Places = NDArray[np.int64]
 Pattern = Literal["random", "span", "sticky"]
 
 
-def at_random(length: int, ratio: float, _run: float, rng: np.random.Generator) -> Places:
+def at_random(length: int, ratio: float, _run: float, most: int, rng: np.random.Generator) -> Places:
     """A share ``ratio`` of all places, any as likely as any other."""
-    return rng.permutation(length)[: round(ratio * length)]
+    return rng.permutation(length)[: min(round(ratio * length), most)]
 
 
-def in_spans(length: int, ratio: float, run: float, rng: np.random.Generator) -> Places:
+def in_spans(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Places:
     """Spans of geometric length, ``run`` on average, until a share ``ratio`` is reached; spans may touch."""
-    wanted, hidden = round(ratio * length), np.zeros(length, np.bool_)
+    wanted, hidden = min(round(ratio * length), most), np.zeros(length, np.bool_)
     while (missing := wanted - int(hidden.sum())) > 0:
         start = int(rng.integers(length))
         size = min(int(rng.geometric(1.0 / run)), missing)
@@ -31,23 +31,28 @@ def in_spans(length: int, ratio: float, run: float, rng: np.random.Generator) ->
     return np.flatnonzero(hidden)
 
 
-def sticky(length: int, ratio: float, run: float, rng: np.random.Generator) -> Places:
+def sticky(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Places:
     """A chain of two states: a hole goes on with probability 1 - 1/run, and begins so often that a share ``ratio`` of
-    places are holes on average.
+    places are holes on average. Of more than ``most`` whole runs are given up, any as likely as any other.
     """
     begins, ends = ratio / (run * (1.0 - ratio)), 1.0 / run
     hidden, inside = np.zeros(length, np.bool_), rng.random() < ratio
     for place, draw in enumerate(rng.random(length)):
         hidden[place] = inside
         inside = draw >= ends if inside else draw < begins
-    return np.flatnonzero(hidden)
+    found = np.flatnonzero(hidden)
+    runs = np.split(found, np.flatnonzero(np.diff(found) > 1) + 1)
+    while len(runs) > 1 and sum(map(len, runs)) > most:
+        runs.pop(int(rng.integers(len(runs))))
+    return np.concatenate(runs)[:most]
 
 
-PATTERNS: dict[Pattern, Callable[[int, float, float, np.random.Generator], Places]] = {
+PATTERNS: dict[Pattern, Callable[[int, float, float, int, np.random.Generator], Places]] = {
     "random": at_random,
     "span": in_spans,
     "sticky": sticky,
 }
+"""Each with the length of the text, the share of holes, the average run and the most holes."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,10 @@ class Masking:
     def places(self, length: int, rng: np.random.Generator) -> Places:
         """Where the holes of a text of that length are, in rising order."""
         ratio = float(rng.uniform(*self.ratio))
-        found = PATTERNS[self.pattern](length, ratio, self.run, rng)
+        found = PATTERNS[self.pattern](length, ratio, self.run, self.most, rng)
         if not len(found):
             found = rng.integers(length, size=1)
-        return np.sort(found)[: self.most]
+        return np.sort(found)
 
 
 def with_holes(text: str, places: Places) -> str:

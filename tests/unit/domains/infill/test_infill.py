@@ -117,6 +117,15 @@ def test_a_ratio_may_be_drawn_and_there_is_a_hole_and_a_limit() -> None:
     assert with_holes("abcd", np.asarray([1, 3])) == f"a{HOLE}c{HOLE}"
 
 
+@pytest.mark.parametrize("pattern", ["random", "span", "sticky"])
+def test_the_limit_thins_holes_out_and_cuts_nothing_off(pattern: str) -> None:
+    how, rng = Masking(pattern, (0.5, 0.5), run=6.0, most=64), np.random.default_rng(0)  # type: ignore[arg-type]
+    found = [how.places(256, rng) for _ in range(400)]
+    assert max(map(len, found)) <= 64
+    quarter_4 = np.bincount(np.concatenate(found) // 64, minlength=4) / sum(map(len, found))
+    assert quarter_4 == pytest.approx(0.25, abs=0.03)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"masking": "x"}, {"ratio": 0.0}, {"ratio": [0.5, 0.2]}, {"ratio": [0.1, 0.2, 0.3]}, {"run": 0.5}, {"unit": "x"},
