@@ -68,7 +68,7 @@ def _positions(config: Config, policy: Policy) -> int | None:
     """How many tokens the sampler can hold, as far as it is known before it is built."""
     if config.sampling.engine == "vllm":
         return None if config.sampling.vllm is None else config.sampling.vllm.max_length
-    return getattr(policy.base.config, "max_position_embeddings", None)
+    return policy.longest
 
 
 def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:

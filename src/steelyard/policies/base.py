@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from steelyard.planning.memory import comfortable_chunk, comfortable_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
+from steelyard.policies.positions import positions
 from steelyard.types import CutRule, Prompt, Sample, SampleKey, Task
 
 Pass = Callable[..., Any]
@@ -102,6 +104,11 @@ class Policy:
     def vocabulary(self) -> int:
         """How many logits there are; a model may have more than its tokenizer has tokens."""
         return self._output.weight.shape[0]
+
+    @cached_property
+    def longest(self) -> int | None:
+        """How many tokens a row may have, None if the model does not say."""
+        return positions(self._base)
 
     @property
     def attention_kernel(self) -> str:

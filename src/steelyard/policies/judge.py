@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from steelyard.errors import PolicyError
 from steelyard.policies.device import choose_device, choose_dtype
+from steelyard.policies.positions import positions
 from steelyard.types import Verdict
 from steelyard.verification import Batch, Item, Verifier
 from steelyard.verification.returns import verdict_of
@@ -83,7 +84,7 @@ class Judge:
 
     def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
         """Token ids and mask, padded on the right; rows longer than the model's positions are refused, not cut."""
-        limit = getattr(model.config, "max_position_embeddings", None)
+        limit = positions(model)
         longest = max(map(len, rows))
         if limit is not None and longest > limit:
             raise PolicyError(

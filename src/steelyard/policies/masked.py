@@ -55,11 +55,6 @@ class MaskedPolicy(Policy):
         self._allowed: dict[tuple[str, ...], Bits] = {}
         self._check_head()
 
-    @property
-    def longest(self) -> int | None:
-        """How many tokens a text may have."""
-        return getattr(self._config, "max_position_embeddings", None)
-
     def encode(self, prompt: Prompt) -> np.ndarray:
         """Token ids of a text in which every ``HOLE`` stands for one token to be filled in."""
         if not isinstance(prompt, str):

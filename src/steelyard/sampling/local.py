@@ -78,7 +78,7 @@ class _Wave:
 
     def _encode(self, request: SampleRequest) -> np.ndarray:
         ids = self.policy.encode(request.task.prompt)
-        limit = getattr(self.policy.model.config, "max_position_embeddings", None)
+        limit = self.policy.longest
         if limit is not None and len(ids) + self.decoding.max_new_tokens > limit:
             raise PolicyError(
                 f"task {request.task.id}: a prompt of {len(ids)} tokens and {self.decoding.max_new_tokens} new ones "

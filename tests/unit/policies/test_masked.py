@@ -91,6 +91,19 @@ def test_log_probs_are_those_of_the_whole_model(kind: str, policy: MaskedPolicy)
     own.model.zero_grad()
 
 
+@pytest.mark.parametrize("kind", ["modernbert", "bert", "roberta"])
+def test_a_text_of_the_greatest_length_has_positions(kind: str, policy: MaskedPolicy) -> None:
+    own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
+    expected = {"modernbert": 128, "bert": 64, "roberta": 63}[kind]
+    assert own.longest == expected
+    ids = torch.full((1, expected), 5)
+    with torch.no_grad():
+        assert own.model(input_ids=ids).logits.shape[1] == expected
+        if kind != "modernbert":
+            with pytest.raises((IndexError, RuntimeError)):
+                own.model(input_ids=torch.full((1, expected + 1), 5))
+
+
 def test_equal_inputs_are_run_once(policy: MaskedPolicy) -> None:
     samples = [policy.given(Task("t", f"1 {HOLE}"), f"1 {digit}", KEY) for digit in range(5)]
     batch = policy.collate(samples)
