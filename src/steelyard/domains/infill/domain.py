@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -13,14 +13,13 @@ import numpy as np
 
 from steelyard.domains.base import Piece, Split
 from steelyard.domains.infill.corpus import SPECIAL_TOKENS, Sizes, Text, Unit, texts
-from steelyard.domains.infill.masking import Masking, Pattern, with_holes
-from steelyard.domains.infill.reward import DEFAULT, Program
+from steelyard.domains.infill.cutting import PLAIN, cut
+from steelyard.domains.infill.masking import Masking, Pattern, fills, with_holes
+from steelyard.domains.infill.reward import ANY_TEXT, DEFAULT, Program
 from steelyard.errors import ConfigError
 from steelyard.types import HOLE, Task
 from steelyard.verification import FunctionVerifier
 
-PLAIN = "\n" + "".join(map(chr, range(32, 127)))
-"""Printable ASCII and the line break."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 WARM_START = 3
 """Keys the holes of the warm start's examples, apart from those of the splits."""
@@ -33,7 +32,9 @@ class Infill:
     """
 
     files: str = ""
-    """A folder; empty: the standard library's own sources."""
+    """A folder, a text file with blank lines between documents, or a JSONL file with one a line; empty: the standard
+    library's own sources.
+    """
     unit: Unit = "function"
     """``function``: whole Python functions; ``chunk``: runs of lines of any text."""
     shortest: int = 40
@@ -41,17 +42,21 @@ class Infill:
     """Characters of a text."""
     characters: str = ""
     """Characters beside ASCII that texts may have; a text with others is left out."""
+    tokenizer: str = ""
+    """Folder or hub id of the tokenizer whose tokens holes stand for, that of the model; empty: characters."""
     masking: Pattern = "span"
     ratio: float | Sequence[float] = 0.2
     """The share of holes, or two shares between which it is drawn for each task."""
     run: float = 6.0
-    """Average length of a span or of a sticky run."""
+    """Average length of a span or of a sticky run, in holes."""
     most: int = 64
     """The most holes of a text."""
     forbidden: tuple[str, ...] = ()
-    """Characters that must not be filled in."""
-    weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT))
-    """What the parts of :mod:`steelyard.domains.infill.reward` count."""
+    """What must not be filled in: no token that has one of these in it."""
+    weights: Mapping[str, float] | None = None
+    """What the parts of :mod:`steelyard.domains.infill.reward` count; None: for functions how they tokenize and parse,
+    for chunks what was recovered.
+    """
     seed: int = 0
     """Decides the order of texts and where their holes are, not their split."""
 
@@ -82,7 +87,8 @@ class Infill:
 
     @cached_property
     def program(self) -> Program:
-        return Program(dict(self.weights), self.longest)
+        default = DEFAULT if self.unit == "function" else ANY_TEXT
+        return Program(dict(default if self.weights is None else self.weights), self.longest)
 
     def vocabulary(self) -> tuple[str, ...]:
         """The special tokens of every policy, and characters; a masked one has its mask besides."""
@@ -126,9 +132,10 @@ class Infill:
         return {text.place: text.text for own in self._texts.values() for text in own}
 
     def _task(self, name: str, text: Text, rng: np.random.Generator) -> Task:
-        places = self.how.places(len(text.text), rng)
+        own = cut(text.text, self.tokenizer)
+        places = self.how.places(len(own), rng)
         spec = {"text": text.text} | ({"forbidden": list(self.forbidden)} if self.forbidden else {})
-        return Task(name, with_holes(text.text, places), spec, difficulty=float(len(places)))
+        return Task(name, with_holes(own, places), spec, difficulty=float(len(places)))
 
     def _order(self, split: Split, epoch: int) -> np.ndarray:
         number = len(self._texts[split])
@@ -136,13 +143,14 @@ class Infill:
 
     @cached_property
     def _texts(self) -> dict[Split, tuple[Text, ...]]:
-        return texts(self.files, self.unit, Sizes(self.shortest, self.longest, frozenset(PLAIN + self.characters)))
+        characters = frozenset(PLAIN + self.characters)
+        return texts(self.files, self.unit, Sizes(self.shortest, self.longest, characters, self.tokenizer))
 
 
 def pieces(masked: str, original: str, text: str) -> list[Piece]:
     """The runs of a text by what became of them; a text that does not fit its input is one piece."""
     if len(masked) != len(text):
-        return _by_pattern(masked, text)
+        return _by_runs(masked, original, text)
     kinds = [
         "given" if hole != HOLE else "right" if original[place : place + 1] == filled else "made"
         for place, (hole, filled) in enumerate(zip(masked, text, strict=True))
@@ -151,12 +159,12 @@ def pieces(masked: str, original: str, text: str) -> list[Piece]:
     return [Piece("".join(filled for _, filled in run), kind) for kind, run in runs]  # pyright: ignore[reportArgumentType]
 
 
-def _by_pattern(masked: str, text: str) -> list[Piece]:
-    """Holes that a longer token filled: what stands between the given parts."""
-    parts = re.split(f"{HOLE}+", masked)
-    match = re.fullmatch("(.*?)".join(map(re.escape, parts)), text, re.DOTALL)
-    if match is None:
+def _by_runs(masked: str, original: str, text: str) -> list[Piece]:
+    """Holes that longer tokens filled: what stands between the given parts."""
+    made, true = fills(masked, text), fills(masked, original)
+    if made is None:
         return [Piece(text, "made")]
-    woven = itertools.chain.from_iterable(itertools.zip_longest(parts, match.groups(), fillvalue=""))
-    found = [Piece(part, "made" if place % 2 else "given") for place, part in enumerate(woven)]
-    return [piece for piece in found if piece.text]
+    filled = [Piece(own, "right" if true and own == true[run] else "made") for run, own in enumerate(made)]
+    given = [Piece(part, "given") for part in re.split(f"{HOLE}+", masked)]
+    woven = itertools.chain.from_iterable(itertools.zip_longest(given, filled))
+    return [piece for piece in woven if piece is not None and piece.text]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,8 +86,22 @@ class Masking:
         return np.sort(found)
 
 
-def with_holes(text: str, places: Places) -> str:
-    """The text with a hole at each of the places."""
-    characters = np.asarray(list(text))
-    characters[places] = HOLE
-    return "".join(characters.tolist())
+def with_holes(pieces: Sequence[str], places: Places) -> str:
+    """The text that the pieces make, such as its characters, with a hole at each of the places."""
+    hidden = set(places.tolist())
+    return "".join(HOLE if place in hidden else piece for place, piece in enumerate(pieces))
+
+
+def fills(masked: str, text: str) -> list[str] | None:
+    """What stands in each run of holes, the first ones as short as can be; None if the text is no way to fill them."""
+    first, *parts = re.split(f"{HOLE}+", masked)
+    if not parts or not text.startswith(first):
+        return [] if text == masked else None
+    place, found = len(first), list[str]()
+    for part in parts[:-1]:
+        if (end := text.find(part, place)) < 0:
+            return None
+        found.append(text[place:end])
+        place = end + len(part)
+    end = len(text) - len(parts[-1])
+    return [*found, text[place:end]] if place <= end and text.endswith(parts[-1]) else None

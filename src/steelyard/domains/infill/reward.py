@@ -6,25 +6,29 @@
 - ``exact``: 1 if all of them do
 
 reward = Σ weight · part. By default only tokenizing and parsing count: there is more than one good way to fill a hole.
+Of text that is no Python only ``recovered`` counts.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from steelyard.domains.infill.masking import fills
 from steelyard.errors import ConfigError
 from steelyard.types import HOLE, Task, Verdict
 from steelyard.verification import FunctionVerifier
 
 PARTS = ("tokenizes", "parses", "recovered", "exact")
 DEFAULT: Mapping[str, float] = {"tokenizes": 0.25, "parses": 0.75}
-RULES = "1"
+ANY_TEXT: Mapping[str, float] = {"recovered": 1.0}
+RULES = "2"
 """Counts up when verdicts change for the same settings."""
 HARMLESS = 4096
 """Characters up to which Python's parser, which is written in C, is asked in the run's own process."""
@@ -49,11 +53,15 @@ def parses(text: str) -> bool:
 
 
 def recovered(masked: str, original: str, text: str) -> float:
-    """The share of holes filled as in the original; 0 if the text has another length."""
-    if not len(masked) == len(original) == len(text):
-        return 0.0
-    right = [given == true for hole, true, given in zip(masked, original, text, strict=True) if hole == HOLE]
-    return sum(right) / max(len(right), 1)
+    """The share of holes filled as in the original. Holes that are filled with more than a character count by runs, and
+    a text that is no way to fill them has 0.
+    """
+    if len(masked) == len(original) == len(text):
+        right = [given == true for hole, true, given in zip(masked, original, text, strict=True) if hole == HOLE]
+        return sum(right) / max(len(right), 1)
+    runs = re.findall(f"{HOLE}+", masked)
+    pairs = zip(runs, fills(masked, original) or (), fills(masked, text) or (), strict=False)
+    return sum(len(run) for run, true, given in pairs if given == true) / max(masked.count(HOLE), 1)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import pytest
 from steelyard.domains import make_domain
 from steelyard.domains.base import Pieced
 from steelyard.domains.infill import Infill
-from steelyard.domains.infill.corpus import chunks, functions, split_of, stream, texts
+from steelyard.domains.infill.corpus import chunks, essence, functions, split_of, stream, texts
 from steelyard.domains.infill.domain import pieces
-from steelyard.domains.infill.masking import Masking, with_holes
-from steelyard.domains.infill.reward import Program, parses, tokenizes
+from steelyard.domains.infill.masking import Masking, fills, with_holes
+from steelyard.domains.infill.reward import Program, parses, recovered, tokenizes
 from steelyard.errors import ConfigError, DataError
 from steelyard.types import HOLE, Task
 
@@ -52,13 +53,13 @@ def test_functions_are_whole_and_at_the_margin() -> None:
         7: "async def two(self):\n\n    pass\n",
         15: "def three(): return 3\n",
     }
-    assert [text for _, text in functions(CODE, 25)] == ["def three(): return 3\n"]
+    assert [text for _, text in functions(CODE, 25) if len(text) <= 25] == ["def three(): return 3\n"]
 
 
 def test_chunks_are_whole_lines() -> None:
     content = "aaa\nbbb\n" + "c" * 20 + "\nddd\n"
-    assert list(chunks(content, 8)) == [(1, "aaa\nbbb\n"), (4, "ddd\n")]
-    assert list(chunks(content, 5)) == [(1, "aaa\n"), (2, "bbb\n"), (4, "ddd\n")]
+    assert list(chunks(content, 8)) == [(1, "aaa\nbbb\n"), (3, "c" * 20 + "\n"), (4, "ddd\n")]
+    assert [line for line, text in chunks(content, 5) if len(text) <= 5] == [1, 2, 4]
 
 
 def test_a_document_is_in_one_split_and_a_text_comes_once(domain: Infill) -> None:
@@ -77,7 +78,7 @@ def test_any_folder_of_text_will_do_and_it_is_read_as_it_comes(tmp_path: Path, d
     (tmp_path / "same.txt").write_text("the text of number 3 is here\n" * 2, encoding="utf-8")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "odd.txt").write_text("déjà vu, déjà vu, déjà vu, déjà vu\n", encoding="utf-8")
-    own = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0})
+    own = Infill(files=str(tmp_path), unit="chunk")
     assert sum(len(part) for part in own._texts.values()) == 30
     accents = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0}, shortest=30, characters="éà")
     assert "é" in accents.vocabulary()
@@ -86,12 +87,53 @@ def test_any_folder_of_text_will_do_and_it_is_read_as_it_comes(tmp_path: Path, d
         stream(str(tmp_path), "chunk", texts.__wrapped__.__globals__["Sizes"](1, 99, frozenset(map(chr, range(128)))))
     )
     assert first.place == "0.txt:1"
-    for wrong in (tmp_path / "0.txt", tmp_path / "nowhere"):
-        with pytest.raises(DataError, match="folder"):
-            Infill(files=str(wrong), unit="chunk").task("train", 0)
+    with pytest.raises(DataError, match="no folder and no file"):
+        Infill(files=str(tmp_path / "nowhere"), unit="chunk").task("train", 0)
+    with pytest.raises(DataError, match="give a folder"):
+        Infill(files=str(tmp_path / "0.txt")).task("train", 0)
     (tmp_path / "few").mkdir()
-    with pytest.raises(DataError, match="too few files"):
+    with pytest.raises(DataError, match="too few texts"):
         Infill(files=str(tmp_path / "few"), unit="chunk").task("train", 0)
+
+
+def test_what_is_left_out_is_said_by_its_reason(tmp_path: Path) -> None:
+    for number in range(60):
+        rule = f"target{number}: source{number}\n\tcc -o target{number} source{number}\n"
+        (tmp_path / f"{number}.mk").write_text(rule, encoding="utf-8")
+    (tmp_path / "short.mk").write_text("all:\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"60 with '\\t', which is not among `characters`; 1 of less than 40"):
+        Infill(files=str(tmp_path), unit="chunk").task("train", 0)
+    assert Infill(files=str(tmp_path), unit="chunk", characters="\t").task("train", 0)
+
+
+def test_a_file_holds_many_documents(tmp_path: Path) -> None:
+    lines = [f"a paragraph with the number {number} in it\nand a second line" for number in range(60)]
+    prose, records, tokens = tmp_path / "prose.txt", tmp_path / "texts.jsonl", tmp_path / "tokens.jsonl"
+    prose.write_text("\n\n".join(lines), encoding="utf-8")
+    records.write_text("\n".join(json.dumps({"text": line}) for line in lines), encoding="utf-8")
+    tokens.write_text("\n".join(json.dumps({"tokens": line.split(" ")}) for line in lines), encoding="utf-8")
+    for path in (prose, records, tokens):
+        own = Infill(files=str(path), unit="chunk")
+        assert sum(len(part) for part in own._texts.values()) == 60
+        task = own.task("held_out", 0)
+        verdict = own.program(task, task.spec["text"])
+        assert (verdict.reward, verdict.success) == (1.0, True), "the original is all that can be asked of prose"
+    records.write_text('{"words": 1}\n', encoding="utf-8")
+    texts.cache_clear()
+    with pytest.raises(DataError, match=r"texts\.jsonl:1 is neither"):
+        Infill(files=str(records), unit="chunk").task("train", 0)
+    records.write_text('{"tokens": [1, 2]}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="option tokenizer"):
+        Infill(files=str(records), unit="chunk").task("train", 0)
+
+
+def test_a_text_under_another_name_is_the_same_text(tmp_path: Path) -> None:
+    for number in range(40):
+        body = f"def f{number}(self):\n    return self.something({number % 20}, 'a text')\n"
+        (tmp_path / f"{number}.py").write_text(body + "\n" * (number % 3), encoding="utf-8")
+    own = Infill(files=str(tmp_path))
+    assert sum(len(part) for part in own._texts.values()) == 20
+    assert essence("async def a(b): c\n") == essence("async def other(b):\n    c\n") != essence("def a(b): c\n")
 
 
 # --- holes -----------------------------------------------------------------------------------------------------------
@@ -191,6 +233,16 @@ def test_the_reward_is_the_weighted_sum_of_its_parts() -> None:
     assert Program().verifier().version != Program({"exact": 1.0}).verifier().version
 
 
+def test_holes_for_longer_tokens_are_recovered_by_runs() -> None:
+    masked = f"a{HOLE}{HOLE} c{HOLE}"
+    assert fills(masked, "a whole c+1") == [" whole", "+1"]
+    assert fills(masked, "b whole c+1") is None
+    assert fills(f"a{HOLE}a", "a") is None
+    assert recovered(masked, "a whole c+1", "a whole c-1") == pytest.approx(2 / 3)
+    assert recovered(masked, "a whole c+1", "a whole c+1") == 1.0
+    assert recovered(masked, "a whole c+1", "something else") == 0.0
+
+
 def test_pieces_tell_what_was_given_from_what_was_made(domain: Infill) -> None:
     assert isinstance(domain, Pieced)
     assert pieces(f"a{HOLE}{HOLE}d{HOLE}", "abcde", "abxde") == [
@@ -199,6 +251,12 @@ def test_pieces_tell_what_was_given_from_what_was_made(domain: Infill) -> None:
         ("x", "made"),
         ("d", "given"),
         ("e", "right"),
+    ]
+    assert pieces(f"a {HOLE} c{HOLE}", "a new cd", "a new c!") == [
+        ("a ", "given"),
+        ("new", "right"),
+        (" c", "given"),
+        ("!", "made"),
     ]
     assert pieces(f"a {HOLE} c", "a b c", "a whole c") == [("a ", "given"), ("whole", "made"), (" c", "given")]
     assert pieces(f"a {HOLE} c", "a b c", "no") == [("no", "made")]
