@@ -12,6 +12,7 @@ and in several steps, given the trace of inputs x_1, x_2, ... and an order that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ from steelyard.types import HOLE, Decisions, Prompt, Sample, SampleKey, Task
 class MaskedPolicy(Policy):
     """Any ``AutoModelForMaskedLM``, plain or with a PEFT adapter.
 
-    A sample's tokens are its trace: the input of every forward pass, then the filled text, all of one length. Special
-    tokens are never valid fills, nor what ``Task.spec["forbidden"]`` lists.
+    One hole is one token. A sample's tokens are its trace: the input of every forward pass, then the filled text, all
+    of one length. Special tokens are never valid fills, nor those that have a text of ``Task.spec["forbidden"]`` in
+    them; where tokens are words with spaces between them, those are the words it lists.
     """
 
     def __init__(
@@ -50,34 +52,77 @@ class MaskedPolicy(Policy):
             )
         self.mask_id = int(tokenizer.mask_token_id)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.mask_id)
+        around = [int(token) for token in tokenizer.encode(tokenizer.mask_token)]
+        place = around.index(self.mask_id)
+        self._before, self._after = around[:place], around[place + 1 :]
         special = set(tokenizer.all_special_ids)
         self._fills = [token for token in range(min(len(tokenizer), self.vocabulary)) if token not in special]
         self._allowed: dict[tuple[str, ...], Bits] = {}
         self._check_head()
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a text in which every ``HOLE`` stands for one token to be filled in."""
+        """Token ids of a text in which every ``HOLE`` stands for one token to be filled in. What stands between holes
+        is cut by itself: mask tokens of pretrained models take the space before them.
+        """
         if not isinstance(prompt, str):
             raise PolicyError("the prompt is a list of chat messages; a masked model fills the holes of a plain text")
-        return self._ids(prompt.replace(HOLE, self.tokenizer.mask_token))
+        first, *others = (self._ids(part) for part in prompt.split(HOLE))
+        masked = [token for part in others for token in (self.mask_id, *part)]
+        return np.asarray([*self._before, *first, *masked, *self._after], np.int32)
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def fillable(self, task: Task, most: int) -> np.ndarray:
+        """The tokens of a task, if the model has positions for them, at most ``most`` are holes and what is given would
+        be given back.
+        """
+        ids = self.encode(task.prompt)
+        if (limit := self.longest) is not None and len(ids) > limit:
+            raise PolicyError(f"task {task.id}: a text of {len(ids)} tokens passes the model's {limit} positions")
+        if (holes := int((ids == self.mask_id).sum())) > most:
+            raise PolicyError(f"task {task.id} has {holes} holes, more than sampling.max_new_tokens ({most})")
+        own = ids[len(self._before) : len(ids) - len(self._after)]
+        kept = self.tokenizer.decode(own, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        if (kept := kept.replace(self.tokenizer.mask_token, HOLE)) != task.prompt:
+            raise PolicyError(
+                f"task {task.id}: the tokenizer makes {kept!r:.80} of {task.prompt!r:.80}, so what is given would be "
+                f"changed; take a model whose tokenizer keeps texts as they are (byte-level BPE as RoBERTa and "
+                f"ModernBERT have it, or model.scratch over characters)"
+            )
+        return ids
 
     def allowed(self, task: Task) -> Bits:
         """What may be filled in: everything but special tokens and what the task forbids."""
         forbidden = tuple(task.spec.get("forbidden", ()))
         if forbidden not in self._allowed:
-            own = self.tokenizer.get_vocab()
-            if unknown := [token for token in forbidden if token not in own]:
-                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, which are no tokens of this model")
-            out = {own[token] for token in forbidden}
+            having = {text: self._having(text) for text in forbidden}
+            if unknown := [text for text, tokens in having.items() if not tokens]:
+                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, which no token of this model has in it")
+            out = set[int]().union(*having.values())
             self._allowed[forbidden] = pack([token for token in self._fills if token not in out], self.vocabulary)
         return self._allowed[forbidden]
 
+    def _having(self, text: str) -> set[int]:
+        """The tokens that have a text in them; of words with spaces between them, the word itself."""
+        written = self._written
+        if self.decode(self._fills[:1] * 2) == f"{written[0]} {written[0]}":
+            return {token for token, own in zip(self._fills, written, strict=True) if own == text}
+        return {token for token, own in zip(self._fills, written, strict=True) if text in own}
+
+    @cached_property
+    def _written(self) -> list[str]:
+        return [self.decode([token]) for token in self._fills]
+
     def given(self, task: Task, text: str, key: SampleKey) -> Sample:
         """The text as if the policy had filled all holes of the prompt with it at once."""
-        masked, whole = self.encode(task.prompt), self._ids(text)
+        masked, whole = self.encode(task.prompt), self._filled(str(task.prompt), text)
         hole = masked == self.mask_id
-        if len(masked) != len(whole) or (masked != whole)[~hole].any():
-            raise PolicyError(f"task {task.id}: the example {text!r:.60} is no way to fill {task.prompt!r:.60}")
+        if whole is None:
+            raise PolicyError(
+                f"task {task.id}: the example {text!r:.60} is no way to fill {task.prompt!r:.60}, in which each hole "
+                f"is one token of this model"
+            )
         place_N, trail = np.flatnonzero(hole).astype(np.int32), TrailWriter(self.vocabulary)
         allowed = self.allowed(task)
         number = trail.add(allowed)
@@ -113,9 +158,29 @@ class MaskedPolicy(Policy):
             watching.remove()
         return caught[0]
 
-    def _ids(self, text: str) -> np.ndarray:
+    def _filled(self, prompt: str, text: str) -> np.ndarray | None:
+        """The tokens of a prompt with those of a text in its holes, None if they do not fit. Beside a hole what is
+        given may be cut otherwise than within the text.
+        """
+        own, ids, at = self._ids(text), list(self._before), 0
+        for number, part in enumerate(map(self._ids, prompt.split(HOLE))):
+            if number:
+                ids += own[at : at + 1]
+                at += 1
+            end = at + len(part)
+            if own[at:end] != part:
+                written = self.decode(part)
+                ends = (end for end in range(at + 1, len(own) + 1) if self.decode(own[at:end]) == written)
+                if (end := next(ends, 0)) == 0:
+                    return None
+            ids += part
+            at = end
+        return np.asarray([*ids, *self._after], np.int32) if at == len(own) else None
+
+    def _ids(self, text: str) -> list[int]:
+        """The tokens of a text or a part of one, without those around it; special tokens in it are text like any."""
         try:
-            return np.asarray(self.tokenizer.encode(text), np.int32)
+            return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         except Exception as error:  # what a closed vocabulary raises has no class of its own
             unknown = sorted({one for one in text if one not in self.tokenizer.get_vocab()})
             if "[UNK]" not in str(error) or not unknown:

@@ -79,25 +79,19 @@ class FillSampler:
         self.version = version
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        rows = [(request, index) for request in requests for index in range(request.count)]
+        encoded = [(request, self.policy.fillable(request.task, decoding.max_new_tokens)) for request in requests]
+        rows = [(request, ids, index) for request, ids in encoded for index in range(request.count)]
         self.policy.sample_mode()
         for start in range(0, len(rows), self.max_rows):
-            wave = [self._begin(request, index, decoding) for request, index in rows[start : start + self.max_rows]]
+            wave = [self._begin(*row) for row in rows[start : start + self.max_rows]]
             for step in range(self.steps):
                 self._step([one for one in wave if step < len(one.parts)], step, decoding)
             for one in wave:
                 yield self._finish(one, decoding)
 
-    def _begin(self, request: SampleRequest, index: int, decoding: Decoding) -> _Filling:
+    def _begin(self, request: SampleRequest, ids: np.ndarray, index: int) -> _Filling:
         policy, task = self.policy, request.task
-        ids = policy.encode(task.prompt)
-        hole_N, limit = np.flatnonzero(ids == policy.mask_id), policy.longest
-        if limit is not None and len(ids) > limit:
-            raise PolicyError(f"task {task.id}: a text of {len(ids)} tokens passes the model's {limit} positions")
-        if len(hole_N) > decoding.max_new_tokens:
-            raise PolicyError(
-                f"task {task.id} has {len(hole_N)} holes, more than sampling.max_new_tokens ({decoding.max_new_tokens})"
-            )
+        hole_N = np.flatnonzero(ids == policy.mask_id)
         allowed = policy.allowed(task)
         if not (choices := len(members(allowed))):
             raise PolicyError(f"task {task.id} forbids every token that could be filled in")

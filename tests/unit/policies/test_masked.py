@@ -52,7 +52,7 @@ def test_special_tokens_and_what_the_task_forbids_are_no_fills(policy: MaskedPol
     assert allowed == {number for token, number in own.items() if token not in ("<pad>", "<bos>", "<eos>", "<mask>")}
     fewer = set(members(policy.allowed(Task("t", HOLE, {"forbidden": ["1", "2"]}))).tolist())
     assert allowed - fewer == {own["1"], own["2"]}
-    with pytest.raises(PolicyError, match="no tokens of this model"):
+    with pytest.raises(PolicyError, match="no token of this model"):
         policy.allowed(Task("t", HOLE, {"forbidden": ["x"]}))
 
 
