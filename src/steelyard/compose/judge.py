@@ -16,11 +16,13 @@ from transformers import AutoModelForSequenceClassification
 from steelyard.algorithms.schedules import Schedule
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import build_domain
+from steelyard.compose.tasks import check_beginning
 from steelyard.compose.warmstart import LAST, copy_model, written_beside
 from steelyard.config import Config, JudgeConfig
 from steelyard.domains.base import Exemplary
 from steelyard.errors import ConfigError
 from steelyard.folders import run_folder
+from steelyard.policies.adapters import plain_tensors
 from steelyard.policies.base import Policy
 from steelyard.policies.judge import build_judge
 from steelyard.policies.masked import MaskedPolicy
@@ -55,15 +57,11 @@ def with_judge(verifier: Verifier, config: Config) -> Verifier:
     )
 
 
-def require_judge(config: Config, policy: Policy) -> None:
-    """The run's judge, copied from where the configuration says, or trained against ``policy``."""
+def named_judge(config: Config) -> None:
+    """A judge that the configuration names becomes the run's own."""
     judge, own = config.judge, own_judge(config)
-    if judge is None or own.is_dir():
-        return
-    if judge.folder is not None:
+    if judge is not None and judge.folder is not None and not own.is_dir():
         copy_model(Path(judge.folder), own, "judge.folder", "steelyard judge train")
-    else:
-        make_judge(config, judge, policy, own)
 
 
 def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path) -> float:
@@ -72,6 +70,7 @@ def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path)
     """
     if not isinstance(policy, MaskedPolicy):
         raise ConfigError("judge: it begins with the body of a masked model; set model.kind to masked")
+    check_beginning(config, policy)
     steps = judge.updates
     lr = Schedule("cosine", judge.lr, LAST * judge.lr, steps, min(judge.warmup_steps, steps - 1))
     model, right = _classifier(policy, judge.seed), list[float]()
@@ -85,9 +84,9 @@ def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path)
 
 
 def _classifier(policy: MaskedPolicy, seed: int) -> Any:
-    """The policy's body under a fresh head with one label."""
+    """The policy's body, with its adapter merged if it has one, under a fresh head with one label."""
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
-        policy.save_pretrained(Path(folder))
+        policy.base.save_pretrained(folder, state_dict=dict(plain_tensors(policy.model)))
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
     return model.to(policy.device)

@@ -12,15 +12,15 @@ from typing import Literal
 
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_verifier
-from steelyard.compose.judge import own_judge, require_judge
+from steelyard.compose.judge import make_judge, named_judge, own_judge
 from steelyard.compose.learning import build_any_learner, build_credit
 from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
-from steelyard.compose.tasks import build_tasks, check_tasks
-from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, make_warm_start, own_folder
+from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
+from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, made_with, make_warm_start, own_folder
 from steelyard.config import Config
 from steelyard.errors import CheckpointError
 from steelyard.folders import require_free, run_folder, write_config
@@ -35,11 +35,12 @@ from steelyard.verification import Pool
 
 def begun(config: Config) -> Config:
     """The configuration that the first step begins from: after a [warmstart], which is made unless it is there, its
-    model is what came out of it. A [judge] is trained against that model.
+    model is what came out of it. A [judge] is trained against that model; one that is named is looked for first.
     """
+    named_judge(config)
     started = _after_warm_start(config)
     if config.judge is not None and not own_judge(config).is_dir():
-        require_judge(started, build_policy(started))
+        make_judge(started, config.judge, build_policy(started), own_judge(config))
     return started
 
 
@@ -110,6 +111,7 @@ def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack) -> Tra
     source, held_out = build_tasks(config, supplied)
     evaluating = bool(config.evaluate.every and held_out)
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
+    check_beginning(config, policy)
     pool = build_pool(config, build_verifier(config, supplied))
     opened.callback(pool.close)
     sampler = build_sampler(config, policy)
@@ -156,7 +158,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
     require_free(folder)
-    clear_own(own_folder(config), config.warmstart)
+    clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart))
     clear_own(own_judge(config), config.judge)
     trainer = build_trainer(begun(config), supplied)
     with closed_on_error(trainer):

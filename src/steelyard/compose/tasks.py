@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +11,14 @@ from steelyard.compose.constraint import check_budgets
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
-from steelyard.domains.base import Split
+from steelyard.domains.base import Exemplary, Split
 from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.policies.base import Policy
-from steelyard.policies.causal import CausalPolicy
-from steelyard.types import Task
+from steelyard.policies.masked import MaskedPolicy
+from steelyard.types import SampleKey, Task
+
+FIRST = 64
+"""How many tasks of a domain are looked at before anything is trained."""
 
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
@@ -49,17 +53,41 @@ def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_o
         raise
 
 
+def check_beginning(config: Config, policy: Policy) -> None:
+    """Fail before a warm start and a judge are trained if a masked model cannot do the domain's first tasks, or if its
+    tokens are not what holes stand for there.
+    """
+    domain = build_domain(config)
+    if domain is None or not isinstance(policy, MaskedPolicy):
+        return
+    check_tasks(config, policy, domain_tasks(domain, "train", FIRST), domain_tasks(domain, "validation", FIRST))
+    if not isinstance(domain, Exemplary):
+        return
+    for slot, (task, text) in enumerate(itertools.islice(domain.examples(seed=config.run.seed), FIRST)):
+        try:
+            policy.given(task, text, SampleKey(0, slot, 0, 0))
+        except PolicyError as error:
+            error.add_note(
+                "If the model's tokens are longer than characters, holes must be made for them: "
+                "domain.options.tokenizer names its folder or hub id."
+            )
+            raise
+
+
 def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -> None:
+    if isinstance(policy, MaskedPolicy):
+        for task in tasks:
+            policy.fillable(task, tokens)
+        return
     check_budgets(policy.constraint, tasks, tokens)
     limit = _positions(config, policy)
     if limit is None:
         return
-    after = tokens if isinstance(policy, CausalPolicy) else 0  # a masked model fills in the prompt itself
     for task in tasks:
         prompt = len(policy.encode(task.prompt))
-        if prompt + after > limit:
+        if prompt + tokens > limit:
             raise PolicyError(
-                f"task {task.id}: its prompt of {prompt} tokens and {after} after it pass the {limit} positions that "
+                f"task {task.id}: its prompt of {prompt} tokens and {tokens} after it pass the {limit} positions that "
                 f"there are; shorten the prompt or lower sampling.max_new_tokens"
             )
 

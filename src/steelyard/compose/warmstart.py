@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.compose.supplied import build_domain
+from steelyard.compose.tasks import check_beginning
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.domains.base import Exemplary
 from steelyard.errors import ConfigError
@@ -26,6 +28,8 @@ from steelyard.training.warmstart import loss_of, warm_start
 
 LAST = 0.1
 """The learning rate at the end, as a share of that at the beginning."""
+MADE_WITH = "made-with.json"
+"""The settings of a warm start, in its folder."""
 
 
 def own_folder(config: Config) -> Path:
@@ -33,8 +37,26 @@ def own_folder(config: Config) -> Path:
     return run_folder(config) / "warmstart"
 
 
-def clear_own(own: Path, table: WarmstartConfig | JudgeConfig | None) -> None:
-    """Before a new run: what an attempt that never became a run left there may have had other settings."""
+def made_with(config: Config, warmstart: WarmstartConfig | None) -> str:
+    """All settings that a warm start depends on, as the text that is kept with it."""
+    tables = {
+        "model": config.model,
+        "domain": config.domain,
+        "constraint": config.constraint,
+        "optimiser": config.optimiser,
+        "warmstart": warmstart,
+    }
+    plain = {name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()}
+    return json.dumps({"seed": config.run.seed, **plain}, indent=1, sort_keys=True) + "\n"
+
+
+def clear_own(own: Path, table: WarmstartConfig | JudgeConfig | None, settings: str = "") -> None:
+    """Before a new run: what an attempt that never became a run left there may have had other settings; a warm start
+    that was made with the same is kept.
+    """
+    note = own / MADE_WITH
+    if settings and note.is_file() and note.read_text(encoding="utf-8") == settings:
+        return
     if table is not None and (table.folder is None or Path(table.folder).resolve() != own.resolve()):
         shutil.rmtree(own, ignore_errors=True)
 
@@ -56,6 +78,7 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, 
         name = "a run without a domain" if domain is None else f"the domain {domain.name!r}"
         raise ConfigError(f"warmstart: {name} has no examples to begin from; remove [warmstart]")
     domain.verifier()  # what it cannot do without is better missed now than after minutes of training
+    check_beginning(config, policy)
     steps = warmstart.updates
     learner = _learner(config, warmstart, policy, steps)
     examples, losses = domain.examples(seed=config.run.seed), list[float]()
@@ -64,7 +87,12 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, 
         for metrics in warm_start(learner, examples, steps=steps, batch=warmstart.batch):
             losses.append(loss_of(metrics))
             advance(f"{losses[-1]:.3f} nat a token")
-    written_beside(folder, policy.save_pretrained)
+
+    def write(place: Path) -> None:
+        policy.save_pretrained(place)
+        (place / MADE_WITH).write_text(made_with(config, warmstart), encoding="utf-8")
+
+    written_beside(folder, write)
     return statistics.mean(losses[-max(1, steps // 10) :])
 
 

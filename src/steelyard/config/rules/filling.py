@@ -27,6 +27,8 @@ def judge(config: Config) -> Iterator[Problem]:
         yield Problem("judge", None, "learns from the examples of a [domain]; without one list verify.verifiers")
     if config.model.kind != "masked" and config.judge.folder is None:
         yield Problem("judge", None, "begins with the body of a model of kind = 'masked'; name a judge.folder instead")
+    if config.model.quantize is not None and config.judge.folder is None:
+        yield Problem("judge", None, "begins with the policy's weights, not with quantised ones; name a judge.folder")
 
 
 def order(config: Config) -> Iterator[Problem]:

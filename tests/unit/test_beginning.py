@@ -1,0 +1,103 @@
+"""What comes before the first step of a fill-in run: what cannot work is told before it, and what was made is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from steelyard import compose
+from steelyard import config as configs
+from steelyard.compose import runs
+from steelyard.compose.judge import _classifier, own_judge
+from steelyard.compose.warmstart import MADE_WITH, own_folder
+from steelyard.errors import ConfigError, PolicyError
+
+TABLES: dict[str, Any] = {
+    "model": {
+        "kind": "masked",
+        "device": "cpu",
+        "scratch": {"layers": 1, "width": 32, "heads": 2, "max_length": 64, "spaced": False},
+    },
+    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+    "sampling": {"tasks_per_step": 2, "group_size": 4},
+    "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
+    "judge": {"examples": 8, "batch": 4, "warmup_steps": 1},
+    "tracking": {"console": False},
+}
+
+
+def config_of(folder: Path, **tables: Any) -> configs.Config:
+    return configs.build({**TABLES, "run": {"folder": str(folder), "name": "run", "steps": 1}, **tables}, source="test")
+
+
+@pytest.mark.parametrize(
+    ("tables", "error", "message"),
+    [
+        ({"judge": {"folder": "nowhere"}}, ConfigError, "steelyard judge train"),
+        ({"domain": {"name": "infill", "options": {"longest": 200}}}, PolicyError, "passes the model's 64 positions"),
+        (
+            {
+                "domain": {"name": "infill", "options": {"longest": 60, "ratio": 0.4}},
+                "sampling": {"max_new_tokens": 20},
+            },
+            PolicyError,
+            r"holes, more than sampling\.max_new_tokens \(20\)",
+        ),
+    ],
+)
+def test_what_cannot_work_is_told_before_the_warm_start(
+    tables: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, **tables)
+    with pytest.raises(error, match=message):
+        compose.start_run(config)
+    assert not own_folder(config).exists()
+
+
+def test_a_finished_warm_start_is_kept_for_the_next_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> float:
+        raise KeyboardInterrupt
+
+    config = config_of(tmp_path)
+    whole = runs.make_judge
+    monkeypatch.setattr(runs, "make_judge", stop)
+    with pytest.raises(KeyboardInterrupt):
+        compose.start_run(config)
+    made = own_folder(config) / "model.safetensors"
+    before = made.stat().st_mtime_ns
+    with pytest.raises(KeyboardInterrupt):
+        compose.start_run(config_of(tmp_path, sampling={"tasks_per_step": 1, "group_size": 2}))
+    assert made.stat().st_mtime_ns == before
+    with pytest.raises(KeyboardInterrupt):
+        compose.start_run(config_of(tmp_path, warmstart={**TABLES["warmstart"], "lr": 1e-4}))
+    assert made.stat().st_mtime_ns != before, "its settings are others"
+    (own_folder(config) / MADE_WITH).unlink()
+    monkeypatch.setattr(runs, "make_judge", whole)
+    trainer = compose.start_run(config)
+    trainer.close()
+    assert (own_folder(config) / MADE_WITH).is_file()
+
+
+def test_a_judge_begins_with_an_adapter_merged(tmp_path: Path) -> None:
+    plain = compose.build_policy(config_of(tmp_path))
+    plain.save_pretrained(tmp_path / "model")
+    model = {"kind": "masked", "device": "cpu", "path": str(tmp_path / "model"), "lora": {"rank": 2, "alpha": 4}}
+    policy: Any = compose.build_policy(config_of(tmp_path, model=model))
+    with torch.no_grad():
+        for _, parameter in policy.trainable():
+            parameter.normal_()
+    ids = torch.tensor([policy.encode("x = 1\n").tolist()])
+    with torch.no_grad():
+        expected = policy.body(input_ids=ids).last_hidden_state
+        assert not torch.allclose(plain.body(input_ids=ids).last_hidden_state, expected, atol=1e-2)
+        assert torch.allclose(_classifier(policy, 0).base_model(input_ids=ids).last_hidden_state, expected, atol=1e-4)
+    config = config_of(tmp_path, model=model)
+    trainer = compose.start_run(config)
+    assert "parts/judge/mean" in trainer.train_step()
+    trainer.close()
+    assert (own_judge(config) / "config.json").is_file()
+    with pytest.raises(ConfigError, match="not with quantised ones"):
+        config_of(tmp_path, model={**model, "quantize": "8bit"})
