@@ -64,6 +64,13 @@ def test_a_warm_start_and_a_judge_for_several_runs_and_a_model_by_its_folder(cal
     assert Path("runs/named/judge/config.json").is_file()
     assert "there already" in call("judge", "train", "infill", *SMALL, "--out", "judge").err
 
+    both = call("judge", "train", "infill", *SMALL, "--out", "both")
+    assert both.code == 0, both.err
+    assert Path("both-warmstart/config.json").is_file()
+    assert "--warmstart.folder both-warmstart --judge.folder both " in both.out
+    shutil.rmtree("both")
+    assert "--warmstart.folder both-warmstart" in call("judge", "train", "infill", *SMALL, "--out", "both").err
+
     by_path = ("--model.scratch", "none", "--model.path", "warm", "--warmstart", "none", "--judge", "none")
     small = [word for pair in zip(SMALL[::2], SMALL[1::2], strict=True) for word in pair if _kept(pair[0])]
     Path("own.toml").write_text(configs.dump(configs.load("infill", [*small, *by_path])), encoding="utf-8")

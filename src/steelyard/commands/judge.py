@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from steelyard import config as configs
 from steelyard.commands.keys import keys_help
 from steelyard.commands.screen import loading, stdout
-from steelyard.config import Config, JudgeConfig
+from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.errors import ConfigError
 
 
@@ -36,29 +35,43 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{folder} is there already; choose another --out, or remove it")
     if judge.folder is not None:
         raise ConfigError(f"judge.folder names one that is there ({judge.folder}); leave it out to train another")
-    right = _train(config, judge, folder)
-    place, recipe = shlex.quote(str(folder)), shlex.join([arguments.recipe, *overrides])
+    begins = [arguments.recipe, *overrides]
+    if config.warmstart is not None and config.warmstart.folder is None:
+        warm = folder.with_name(f"{folder.name}-warmstart")
+        _warm_start(config, config.warmstart, warm)
+        begins += ["--warmstart.folder", str(warm)]
+    right = _train(configs.load(arguments.recipe, begins[1:]), judge, folder)
+    recipe = shlex.join([*begins, "--judge.folder", str(folder)])
     lines = [
         f"done: {judge.updates * judge.batch} real texts and as many made ones, {right:.1%} told right, in {folder}",
-        f"  steelyard train {recipe} --judge.folder {place}    train against it",
+        f"  steelyard train {recipe}    train against it",
     ]
     stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return 0
 
 
+def _warm_start(config: Config, warmstart: WarmstartConfig, folder: Path) -> None:
+    """The model that a run would begin with, kept beside the judge so that the run can begin with it."""
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already; begin with it by --warmstart.folder {folder}, or remove it")
+    with loading("torch and transformers"):
+        from steelyard.compose import build_policy
+        from steelyard.compose.warmstart import make_warm_start
+    from steelyard.quiet import quiet_engines
+
+    with quiet_engines():
+        make_warm_start(config, warmstart, build_policy(config), folder)
+
+
 def _train(config: Config, judge: JudgeConfig, folder: Path) -> float:
-    """Against the model that a run would begin with; a warm start that is not named is made for it, and not kept."""
+    """Against the model that a run would begin with."""
     with loading("torch and transformers"):
         from steelyard.compose import build_policy
         from steelyard.compose.judge import make_judge
-        from steelyard.compose.warmstart import beginning_with, make_warm_start
+        from steelyard.compose.warmstart import beginning_with
     from steelyard.quiet import quiet_engines
 
-    with quiet_engines(), tempfile.TemporaryDirectory() as scratch:
-        started = config
-        if config.warmstart is not None:
-            named = Path(config.warmstart.folder or Path(scratch) / "warmstart")
-            if config.warmstart.folder is None:
-                make_warm_start(config, config.warmstart, build_policy(config), named)
-            started = beginning_with(config, named)
+    with quiet_engines():
+        named = None if config.warmstart is None else config.warmstart.folder
+        started = config if named is None else beginning_with(config, Path(named))
         return make_judge(started, judge, build_policy(started), folder)
