@@ -82,8 +82,7 @@ class MaskedPolicy(Policy):
             raise PolicyError(f"task {task.id}: a text of {len(ids)} tokens passes the model's {limit} positions")
         if (holes := int((ids == self.mask_id).sum())) > most:
             raise PolicyError(f"task {task.id} has {holes} holes, more than sampling.max_new_tokens ({most})")
-        own = ids[len(self._before) : len(ids) - len(self._after)]
-        kept = self.tokenizer.decode(own, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        kept = self.tokenizer.decode(self._inner(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         if (kept := kept.replace(self.tokenizer.mask_token, HOLE)) != task.prompt:
             raise PolicyError(
                 f"task {task.id}: the tokenizer makes {kept!r:.80} of {task.prompt!r:.80}, so what is given would be "
@@ -116,13 +115,13 @@ class MaskedPolicy(Policy):
 
     def given(self, task: Task, text: str, key: SampleKey) -> Sample:
         """The text as if the policy had filled all holes of the prompt with it at once."""
-        masked, whole = self.encode(task.prompt), self._filled(str(task.prompt), text)
-        hole = masked == self.mask_id
-        if whole is None:
+        masked = self.encode(task.prompt)
+        if (whole := self._filled(masked, text)) is None:
             raise PolicyError(
                 f"task {task.id}: the example {text!r:.60} is no way to fill {task.prompt!r:.60}, in which each hole "
                 f"is one token of this model"
             )
+        hole = masked == self.mask_id
         place_N, trail = np.flatnonzero(hole).astype(np.int32), TrailWriter(self.vocabulary)
         allowed = self.allowed(task)
         number = trail.add(allowed)
@@ -158,12 +157,18 @@ class MaskedPolicy(Policy):
             watching.remove()
         return caught[0]
 
-    def _filled(self, prompt: str, text: str) -> np.ndarray | None:
-        """The tokens of a prompt with those of a text in its holes, None if they do not fit. Beside a hole what is
-        given may be cut otherwise than within the text.
+    def _inner(self, ids: np.ndarray) -> np.ndarray:
+        """A text's tokens without the special ones around it."""
+        return ids[len(self._before) : len(ids) - len(self._after)]
+
+    def _filled(self, masked: np.ndarray, text: str) -> np.ndarray | None:
+        """The masked tokens with those of a text in their holes, None if they do not fit. Beside a hole what is given
+        may be cut otherwise than within the text.
         """
         own, ids, at = self._ids(text), list(self._before), 0
-        for number, part in enumerate(map(self._ids, prompt.split(HOLE))):
+        inner = self._inner(masked)
+        first, *others = np.split(inner, np.flatnonzero(inner == self.mask_id))
+        for number, part in enumerate([first.tolist(), *(other[1:].tolist() for other in others)]):
             if number:
                 ids += own[at : at + 1]
                 at += 1
@@ -179,6 +184,8 @@ class MaskedPolicy(Policy):
 
     def _ids(self, text: str) -> list[int]:
         """The tokens of a text or a part of one, without those around it; special tokens in it are text like any."""
+        if not text:  # between neighbouring holes
+            return []
         try:
             return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         except Exception as error:  # what a closed vocabulary raises has no class of its own
