@@ -60,7 +60,8 @@ def check_beginning(config: Config, policy: Policy) -> None:
     domain = build_domain(config)
     if domain is None or not isinstance(policy, MaskedPolicy):
         return
-    check_tasks(config, policy, domain_tasks(domain, "train", FIRST), domain_tasks(domain, "validation", FIRST))
+    held_out = domain_tasks(domain, "validation", FIRST) if config.evaluate.every else ()
+    check_tasks(config, policy, domain_tasks(domain, "train", FIRST), held_out)
     if not isinstance(domain, Exemplary):
         return
     for slot, (task, text) in enumerate(itertools.islice(domain.examples(seed=config.run.seed), FIRST)):
