@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from benchmarks import learn_smol
 from benchmarks.result import Cell, Figure, Result
-from benchmarks.seeds import distance
+from benchmarks.seeds import distance, interval
 
 IN_PROCESS, CLUSTER = "in process", "on a cluster"
 ON_CLUSTER: dict[str, dict[str, Any]] = {
@@ -39,7 +39,7 @@ def measure(quick: bool, progress: Progress) -> Result:
     rows = [
         learn(name, seed, tables, (steps, held_out, tasks), advance) for seed in seeds for name, tables in sides.items()
     ]
-    return Result("cluster-learn", figures(rows, quick=quick), rows)
+    return Result("cluster-learn", figures(rows, quick=quick), rows, "" if quick else note(rows))
 
 
 def learn(
@@ -79,9 +79,18 @@ def figures(rows: Sequence[Mapping[str, Cell]], *, quick: bool) -> tuple[Figure,
     if quick:
         gain = float(on_cluster[0]["after"]) - float(on_cluster[0]["before"])
         return (Figure("gain of held-out reward on the cluster", gain, ">=", 0.02),)
-    ends = {name: [float(row["after"]) for row in rows if row["side"] == name] for name in SIDES}
     rise = min(float(row["sure rise"]) for row in on_cluster)
     return (
         Figure("on the cluster, lowest 95% bound after - highest before", rise, ">=", 0.0),
-        Figure("distance of the two 95% intervals of the reward at the end", distance(*ends.values()), "<=", 0.0),
+        Figure("distance of the two 95% intervals of the reward at the end", distance(*ends(rows).values()), "<=", 0.0),
     )
+
+
+def ends(rows: Sequence[Mapping[str, Cell]]) -> dict[str, list[float]]:
+    """Held-out rewards at the end of each side, a figure a seed."""
+    return {name: [float(row["after"]) for row in rows if row["side"] == name] for name in SIDES}
+
+
+def note(rows: Sequence[Mapping[str, Cell]]) -> str:
+    shown = [f"{name} {low:.2f}–{high:.2f}" for name, (low, high) in ((n, interval(v)) for n, v in ends(rows).items())]
+    return f"Held-out reward at the end, 95% of the mean over seeds: {', '.join(shown)}."
