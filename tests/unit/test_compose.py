@@ -488,7 +488,7 @@ def test_a_prompt_that_leaves_no_room_fails_before_the_run(kind: str, tmp_path: 
     tables["tasks"]["prompts"] = ["a", "a" * most]
     compose.build_trainer(configs.build(tables, source="test")).close()
     tables["tasks"]["prompts"] = ["a", "a" * (most + 1)]
-    with pytest.raises(PolicyError, match=r"task 1: its prompt of .* pass the 32 positions"):
+    with pytest.raises(PolicyError, match=r"task 1: .* pass(es)? the (model's )?32 positions.*; shorten"):
         compose.build_trainer(configs.build(tables, source="test"))
 
 

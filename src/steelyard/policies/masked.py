@@ -79,7 +79,9 @@ class MaskedPolicy(Policy):
         """
         ids = self.encode(task.prompt)
         if (limit := self.longest) is not None and len(ids) > limit:
-            raise PolicyError(f"task {task.id}: a text of {len(ids)} tokens passes the model's {limit} positions")
+            raise PolicyError(
+                f"task {task.id}: a text of {len(ids)} tokens passes the model's {limit} positions; shorten it"
+            )
         if (holes := int((ids == self.mask_id).sum())) > most:
             raise PolicyError(f"task {task.id} has {holes} holes, more than sampling.max_new_tokens ({most})")
         kept = self.tokenizer.decode(self._inner(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
