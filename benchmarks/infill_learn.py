@@ -349,17 +349,17 @@ SMALL: dict[str, Any] = {
     "model.scratch.width": 64,
     "model.scratch.heads": 4,
     "domain.options.longest": 80,
-    "warmstart.examples": 4800,
+    "warmstart.examples": 9600,
     "warmstart.batch": 32,
     "warmstart.lr": 4e-3,
     "warmstart.warmup_steps": 10,
     "judge.examples": 1280,
     "judge.lr": 1e-3,
     "judge.warmup_steps": 5,
-    "sampling.tasks_per_step": 8,
+    "sampling.tasks_per_step": 16,
     "sampling.group_size": 8,
     "optimiser.lr": 1.5e-3,
-    "run.steps": 40,
+    "run.steps": 120,
 }
 """The quick form's sizes."""
 
@@ -372,7 +372,8 @@ def _quick(progress: Progress) -> Result:
         config = configured(0, scratch, "own", SMALL)
         trainer = build_trainer(begun(config))
         try:
-            judged = build_evaluator(config, trainer.sampler, trainer.pool, tasks_of_split(config, "held_out", 100))
+            held_out = tasks_of_split(config, "held_out", 100)
+            judged = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=SAMPLES)
             before = judged.run()
             train(trainer, MINUTES, lambda _, text: progress.update(task, description=text))
             after = judged.run()
