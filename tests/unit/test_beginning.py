@@ -9,28 +9,11 @@ import pytest
 import torch
 
 from steelyard import compose
-from steelyard import config as configs
 from steelyard.compose import runs
 from steelyard.compose.judge import _classifier, own_judge
 from steelyard.compose.warmstart import MADE_WITH, own_folder
 from steelyard.errors import ConfigError, PolicyError
-
-TABLES: dict[str, Any] = {
-    "model": {
-        "kind": "masked",
-        "device": "cpu",
-        "scratch": {"layers": 1, "width": 32, "heads": 2, "max_length": 64, "spaced": False},
-    },
-    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
-    "sampling": {"tasks_per_step": 2, "group_size": 4},
-    "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
-    "judge": {"examples": 8, "batch": 4, "warmup_steps": 1},
-    "tracking": {"console": False},
-}
-
-
-def config_of(folder: Path, **tables: Any) -> configs.Config:
-    return configs.build({**TABLES, "run": {"folder": str(folder), "name": "run", "steps": 1}, **tables}, source="test")
+from tests.small_infill import TABLES, config_of
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from steelyard.errors import ConfigError, MissingExtraError
 
 LOCAL = "local"
+START_SECONDS = 600.0
+"""How long actors may wait for room on the cluster."""
 
 
 def require_ray() -> Any:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from steelyard.checkpoint import Checkpoint
-from steelyard.cluster.connection import LOCAL, Connection
+from steelyard.cluster.connection import LOCAL, START_SECONDS, Connection
 from steelyard.cluster.rank import BuildLearner, LearnerRank
 from steelyard.cluster.ranks import Sharding
 from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError, TrainingError
@@ -30,7 +30,6 @@ from steelyard.types import Sample
 
 log = logging.getLogger(__name__)
 
-START_SECONDS = 600.0
 GRACE_SECONDS = 5.0
 """How long the other ranks may take to say why they failed too, once one has failed."""
 

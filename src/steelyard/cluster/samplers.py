@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from steelyard.cluster.connection import LOCAL, Connection
+from steelyard.cluster.connection import LOCAL, START_SECONDS, Connection
 from steelyard.errors import TrainingError
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.types import Sample, SampleKey
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 SHARES = 2
 """Into how many shares the requests of a replica are divided, so that what a lost one had is not all of it."""
-START_SECONDS = 600.0
 STARTS_IN_VAIN = 5
 """Losses in a row without a sample in between."""
 Named = Sequence[tuple[str, Tensor]]

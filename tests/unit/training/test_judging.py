@@ -21,20 +21,8 @@ from steelyard.training.judging import logits_of, train_judge
 from steelyard.training.warmstart import warm_start
 from steelyard.types import Task
 from steelyard.verification import Item, WeightedVerifier
+from tests.small_infill import TABLES, config_of
 from tests.tiny import sample_of
-
-TABLES: dict[str, Any] = {
-    "model": {
-        "kind": "masked",
-        "device": "cpu",
-        "scratch": {"layers": 1, "width": 32, "heads": 2, "max_length": 64, "spaced": False},
-    },
-    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
-    "sampling": {"tasks_per_step": 2, "group_size": 4},
-    "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
-    "judge": {"examples": 16, "batch": 8, "warmup_steps": 1, "weight": 0.5},
-    "tracking": {"console": False},
-}
 
 
 def classifier(seed: int = 0) -> tuple[Any, Any]:
@@ -52,10 +40,6 @@ def classifier(seed: int = 0) -> tuple[Any, Any]:
         **sizes,
     )
     return ModernBertForSequenceClassification(config), tokenizer
-
-
-def config_of(folder: Path, **tables: Any) -> configs.Config:
-    return configs.build({**TABLES, "run": {"folder": str(folder), "name": "run", "steps": 1}, **tables}, source="test")
 
 
 def test_a_text_is_scored_the_same_whatever_stands_beside_it() -> None:

@@ -1,0 +1,26 @@
+"""A fill-in run that is over in seconds: a warm start, a judge, one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steelyard import config as configs
+
+TABLES: dict[str, Any] = {
+    "model": {
+        "kind": "masked",
+        "device": "cpu",
+        "scratch": {"layers": 1, "width": 32, "heads": 2, "max_length": 64, "spaced": False},
+    },
+    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+    "sampling": {"tasks_per_step": 2, "group_size": 4},
+    "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
+    "judge": {"examples": 16, "batch": 8, "warmup_steps": 1, "weight": 0.5},
+    "tracking": {"console": False},
+}
+
+
+def config_of(folder: Path, **tables: Any) -> configs.Config:
+    """Its configuration; tables that are named replace its own."""
+    return configs.build({**TABLES, "run": {"folder": str(folder), "name": "run", "steps": 1}, **tables}, source="test")
