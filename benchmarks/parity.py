@@ -124,16 +124,16 @@ def scratch_trainer() -> Any:
 def masked_trainer(steps: int) -> Any:
     """The same for a masked model, which fills two words in three."""
     model = {"kind": "masked", "scratch": {"vocabulary": WORDS, "max_length": 128}}
-    return _sharpened(_trainer(model, HOLED_PROMPTS, 48, steps), 4 * SHARPEN)
+    return _sharpened(_trainer(model, HOLED_PROMPTS, 48, steps))
 
 
-def _sharpened(trainer: Any, factor: float = SHARPEN) -> Any:
+def _sharpened(trainer: Any) -> Any:
     import torch
 
     with torch.no_grad():
         for parameter in trainer.policy.model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(factor)
+                parameter.mul_(SHARPEN)
     return trainer
 
 

@@ -47,7 +47,7 @@ def tiny_policy(
 ) -> Any:
     """A policy whose weights are large enough that its distributions are far from uniform."""
     policy = from_scratch_policy(shape, words, replace(CPU, **options))
-    outer, inner = (3 * sharpness, 32.0) if isinstance(policy, MaskedPolicy) else (sharpness, 4.0)
+    outer, inner = (sharpness / 3, 4.0) if isinstance(policy, MaskedPolicy) else (sharpness, 4.0)
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():
             if "lora" not in name and parameter.dim() == 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,8 +91,21 @@ def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
         return AutoModelForCausalLM.from_config(config)
 
 
+def rotary_base(architecture: Architecture) -> float:
+    """The base θ of rotary positions with which the slowest pair of a head's d dimensions, at the frequency
+    θ^-(d-2)/d, makes half a turn over the longest text. Su et al., arXiv 2104.09864.
+    """
+    dimensions = architecture.width // architecture.heads
+    return max(architecture.max_length / math.pi, 2.0) ** (dimensions / max(dimensions - 2, 1))
+
+
 def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
-    """A ModernBERT of the given size, as :func:`scratch_model`."""
+    """A ModernBERT of the given size, as :func:`scratch_model`.
+
+    Its defaults are for thousands of subwords. Over some hundred characters they leave a small model with the
+    frequencies of letters for hundreds of updates; so positions turn as fast as the longest text allows, and weights
+    begin with the standard deviation width^-1/2.
+    """
     config = ModernBertConfig(
         vocab_size=len(tokenizer),
         hidden_size=architecture.width,
@@ -101,6 +115,8 @@ def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) 
         max_position_embeddings=architecture.max_length,
         tie_word_embeddings=architecture.tie_embeddings,
         layer_types=["full_attention"] * architecture.layers,
+        rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": rotary_base(architecture)}},
+        initializer_range=architecture.width**-0.5,
         classifier_pooling="mean",
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,

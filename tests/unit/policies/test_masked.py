@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from steelyard.policies.adapters import Lora
 from steelyard.policies.loading import PolicyOptions, pretrained_policy
 from steelyard.policies.masked import MaskedPolicy
 from steelyard.policies.reference import CopyReference
+from steelyard.policies.scratch import Architecture, closed_vocabulary_tokenizer, scratch_masked_model
 from steelyard.types import HOLE, SampleKey, Task
 from tests.tiny import rollout, tiny_policy
 
@@ -135,3 +137,11 @@ def test_a_reference_is_of_the_same_kind(policy: MaskedPolicy) -> None:
 def test_a_model_without_a_mask_is_refused(policy: MaskedPolicy) -> None:
     with pytest.raises(PolicyError, match="no mask token"):
         MaskedPolicy(policy.model, tiny_policy().tokenizer)
+
+
+def test_the_slowest_position_of_a_model_from_scratch_makes_half_a_turn_over_its_longest_text() -> None:
+    size = Architecture(layers=1, width=64, heads=2, max_length=200)
+    model = scratch_masked_model(size, closed_vocabulary_tokenizer("ab", spaced=False, masks=True), seed=0)
+    slowest = float(model.model.rotary_emb.full_attention_inv_freq[-1])
+    assert slowest * size.max_length == pytest.approx(math.pi, rel=1e-5)
+    assert float(model.model.layers[0].attn.Wqkv.weight.detach().std()) == pytest.approx(64**-0.5, rel=0.2)
