@@ -5,14 +5,20 @@ training never asked, and that were made of other texts (PyTorch's own sources):
 model, which says how much more a filled text surprises it than the original. Writing only what is likeliest raises such
 figures too, so the warm start is also looked at with a lower temperature. A run that the judge alone rewards, and that
 nothing holds near its start, shows how gaming looks.
+
+Warm starts and judges take longer than what comes after them. With a folder in the environment variable
+``STEELYARD_BENCHMARKS_KEEP`` they are kept there, under a name made of all they depend on, and taken up again.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +36,7 @@ from steelyard.types import HOLE, Group, SampleKey, Task
 
 SEEDS = (0, 1, 2)
 MINUTES = 45.0
-TASKS, SAMPLES = 200, 4
+TASKS, SAMPLES = 600, 2
 OTHER = 100
 """The seed of everything that the second judge and the causal model are made of."""
 READER: dict[str, Any] = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "max_length": 260}
@@ -38,6 +44,7 @@ READER_UPDATES = 400
 SHARP = 0.4
 """A temperature at which the warm start is looked at too, half of the recipe's."""
 GAMED: dict[str, Any] = {
+    "run.steps": 150,
     "loss.kl.coefficient": 0.0,
     "domain.options.weights": {"exact": 0.0},
     "optimiser.lr": 1e-3,
@@ -178,10 +185,10 @@ def measure(quick: bool, progress: Progress) -> Result:
     if quick:
         return _quick(progress)
     bar = progress.add_task("the second judge and the causal model", total=1)
-    with tempfile.TemporaryDirectory() as scratch:
-        witnesses = make_witnesses(scratch)
+    with kept() as folder:
+        witnesses = make_witnesses(folder)
         progress.advance(bar)
-        asked = {f"seed {seed}": Asked(seed, witnesses, gamed=seed == SEEDS[0]) for seed in SEEDS}
+        asked = {f"seed {seed}": Asked(seed, folder, witnesses, gamed=seed == SEEDS[0]) for seed in SEEDS}
         runs: list[Learnt] = []
         for made in abreast(learn, asked, progress, MINUTES):
             runs += made
@@ -193,35 +200,54 @@ def measure(quick: bool, progress: Progress) -> Result:
     return Result("infill-learn", figures(fair, gamed), rows, note(fair, gamed))
 
 
+@contextmanager
+def kept() -> Iterator[str]:
+    """The folder of what runs begin from."""
+    named = os.environ.get("STEELYARD_BENCHMARKS_KEEP")
+    with nullcontext(named) if named else tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
 @dataclass(frozen=True)
 class Asked:
     """A seed's run to be made, and from the same start, if ``gamed``, another one without what holds it back."""
 
     seed: int
+    folder: str
     witnesses: str
     gamed: bool = False
 
 
 def learn(asked: Asked, tell: Tell) -> list[Learnt]:
     """Warm start and judge; then, for each run: looks, training until its steps or minutes are over, another look."""
-    from steelyard.compose import begun
-
     witnesses, made = Witnesses(Path(asked.witnesses)), list[Learnt]()
-    with tempfile.TemporaryDirectory() as scratch:
-        tell(0.0, "warm start and judge")
-        began = time.perf_counter()
-        started = begun(configured(asked.seed, scratch, "own", {}))
-        warm_minutes = (time.perf_counter() - began) / 60
-        made.append(learnt(f"seed {asked.seed}", started, witnesses, tell, warm_minutes))
-        if asked.gamed:
-            name = f"seed {asked.seed}, the judge alone, no KL, a higher rate"
-            made.append(learnt(name, _changed(started, GAMED), witnesses, tell, warm_minutes, gamed=True))
+    tell(0.0, "warm start and judge")
+    started, warm_minutes = beginning(asked.folder, configured(asked.seed, asked.folder, "own", {}))
+    made.append(learnt(f"seed {asked.seed}", started, witnesses, tell, warm_minutes))
+    if asked.gamed:
+        name = f"seed {asked.seed}, the judge alone, no KL, a higher rate"
+        made.append(learnt(name, _changed(started, GAMED), witnesses, tell, warm_minutes, same_start=made[0]))
     return made
 
 
+def beginning(folder: str, config: Any) -> tuple[Any, float]:
+    """The configuration after its warm start and judge, and the minutes that these took when they were made."""
+    from steelyard.compose import begun
+
+    parts = (config.model, config.domain, config.warmstart, config.judge, config.sampling, config.optimiser.betas)
+    mark = zlib.crc32(repr(parts).encode())
+    own = Path(folder) / f"{config.run.name}-{config.run.seed}-{mark:08x}"
+    began = time.perf_counter()
+    started, note = begun(_changed(config, {"run.folder": str(own)})), own / "minutes"
+    if not note.exists():
+        note.write_text(str((time.perf_counter() - began) / 60), encoding="utf-8")
+    return started, float(note.read_text(encoding="utf-8"))
+
+
 def learnt(
-    name: str, config: Any, witnesses: Witnesses, tell: Tell, warm_minutes: float, *, gamed: bool = False
+    name: str, config: Any, witnesses: Witnesses, tell: Tell, warm_minutes: float, same_start: Learnt | None = None
 ) -> Learnt:
+    """A run of training, from where a fair one started if that is given: then it is a gamed one."""
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
     from steelyard.compose.judge import own_judge
 
@@ -233,25 +259,31 @@ def learnt(
             build_evaluator(settings, trainer.sampler, trainer.pool, held_out, samples=SAMPLES)
             for settings in (config, asked)
         )
-        start = usual.run().groups
-        apart = told_apart(judge_in(own_judge(config)), start), told_apart(witnesses.second, start)
-        before, sharpened = witnesses.look(start), witnesses.look(sharp.run().groups)
+        if same_start is None:
+            tell(0.0, "looks at the start")
+            start = usual.run().groups
+            apart = told_apart(judge_in(own_judge(config)), start), told_apart(witnesses.second, start)
+            before, sharpened = witnesses.look(start), witnesses.look(sharp.run().groups)
+        else:
+            apart, before, sharpened = same_start.told_apart, same_start.before, same_start.sharp
         spent = train(trainer, MINUTES, tell)
-        after = witnesses.look(usual.run().groups)
+        after, gamed = witnesses.look(usual.run().groups), same_start is not None
         return Learnt(name, before, sharpened, after, apart, warm_minutes, spent / 60, trainer.step, gamed)
     finally:
         trainer.close()
 
 
-def make_witnesses(scratch: str) -> str:
+def make_witnesses(folder: str) -> str:
     """The folder of a second judge, and of a causal model beside it, made of other texts than any run's."""
-    from steelyard.compose import begun
+    from steelyard.compose.warmstart import written_beside
+    from steelyard.folders import run_folder
 
-    config = configured(OTHER, scratch, "other", {"domain.options.files": str(Path(torch.__file__).parent)})
-    begun(config)
-    folder = Path(scratch) / "other"
-    reader_of(config, OTHER).save_pretrained(folder / "reader")
-    return str(folder)
+    other = {"domain.options.files": str(Path(torch.__file__).parent)}
+    config, _ = beginning(folder, configured(OTHER, folder, "other", other))
+    own = run_folder(config)
+    if not (own / "reader").is_dir():
+        written_beside(own / "reader", reader_of(config, OTHER).save_pretrained)
+    return str(own)
 
 
 def train(trainer: Any, minutes: float, tell: Tell) -> float:

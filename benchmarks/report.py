@@ -27,6 +27,7 @@ PAGES = {
     "bricks-learn": "bricks.md",
     "bricks-variants": "bricks.md",
     "bricks-text": "bricks.md",
+    "infill-learn": "infill.md",
 }
 """Results that also stand in a page of ``docs/``, between the two marks below."""
 NOTE_ALONE = {"bricks-learn"}

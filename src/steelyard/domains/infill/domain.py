@@ -47,8 +47,8 @@ class Infill:
     masking: Pattern = "span"
     ratio: float | Sequence[float] = 0.2
     """The share of holes, or two shares between which it is drawn for each task."""
-    run: float = 6.0
-    """Average length of a span or of a sticky run, in holes."""
+    run: float = 3.0
+    """Average length of a span or of a sticky run, in holes; that of T5 (Raffel et al., arXiv 1910.10683)."""
     most: int = 64
     """The most holes of a text."""
     forbidden: tuple[str, ...] = ()

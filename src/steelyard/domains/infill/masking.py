@@ -62,7 +62,7 @@ class Masking:
 
     pattern: Pattern = "span"
     ratio: tuple[float, float] = (0.2, 0.2)
-    run: float = 6.0
+    run: float = 3.0
     """Average length of a span, or of a sticky run."""
     most: int = 64
 
