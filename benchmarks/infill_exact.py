@@ -28,7 +28,7 @@ CHARACTERS = "abc"
 PROMPT = f"a{HOLE}b{HOLE}{HOLE}c"
 TEMPERATURE = 0.8
 STEPS = (1, 2, 3)
-LESSONS = 60
+LESSONS = 8
 """Updates in which the policy half learns that all holes hold the same letter: what fills one matters to the next."""
 DRAWN = 400
 """Samples of the real sampler whose log-probs are looked up in the list."""
