@@ -7,7 +7,8 @@ figures too, so the warm start is also looked at with a lower temperature. A run
 nothing holds near its start, shows how gaming looks.
 
 Warm starts and judges take longer than what comes after them. With a folder in the environment variable
-``STEELYARD_BENCHMARKS_KEEP`` they are kept there, under a name made of all they depend on, and taken up again.
+``STEELYARD_BENCHMARKS_KEEP`` they are kept there, under a name made of all settings they depend on, and taken up again;
+other code needs another folder.
 """
 
 from __future__ import annotations
@@ -233,9 +234,10 @@ def learn(asked: Asked, tell: Tell) -> list[Learnt]:
 def beginning(folder: str, config: Any) -> tuple[Any, float]:
     """The configuration after its warm start and judge, and the minutes that these took when they were made."""
     from steelyard.compose import begun
+    from steelyard.compose.warmstart import made_with
 
-    parts = (config.model, config.domain, config.warmstart, config.judge, config.sampling, config.optimiser.betas)
-    mark = zlib.crc32(repr(parts).encode())
+    settings = made_with(config, config.warmstart) + repr((config.judge, config.sampling))
+    mark = zlib.crc32(settings.encode())
     own = Path(folder) / f"{config.run.name}-{config.run.seed}-{mark:08x}"
     began = time.perf_counter()
     started, note = begun(_changed(config, {"run.folder": str(own)})), own / "minutes"
@@ -405,7 +407,7 @@ def _quick(progress: Progress) -> Result:
         trainer = build_trainer(begun(config))
         try:
             held_out = tasks_of_split(config, "held_out", 100)
-            judged = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=SAMPLES)
+            judged = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
             before = judged.run()
             train(trainer, MINUTES, lambda _, text: progress.update(task, description=text))
             after = judged.run()

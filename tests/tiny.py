@@ -47,11 +47,11 @@ def tiny_policy(
 ) -> Any:
     """A policy whose weights are large enough that its distributions are far from uniform."""
     policy = from_scratch_policy(shape, words, replace(CPU, **options))
-    outer, inner = (sharpness / 3, 4.0) if isinstance(policy, MaskedPolicy) else (sharpness, 4.0)
+    outer = sharpness / 3 if isinstance(policy, MaskedPolicy) else sharpness
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():
             if "lora" not in name and parameter.dim() == 2:
-                parameter.mul_(outer if "embed" in name or "lm_head" in name else inner)
+                parameter.mul_(outer if "embed" in name or "lm_head" in name else 4.0)
     return policy
 
 

@@ -102,8 +102,8 @@ def rotary_base(architecture: Architecture) -> float:
 def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
     """A ModernBERT of the given size, as :func:`scratch_model`.
 
-    Its defaults are for thousands of subwords. Over some hundred characters they leave a small model with the
-    frequencies of letters for hundreds of updates; so positions turn as fast as the longest text allows, and weights
+    Its defaults are for thousands of subwords; over some hundred characters a small model is slow to learn more than
+    the frequencies of letters with them. So positions turn as fast as the longest text allows, and weights
     begin with the standard deviation width^-1/2.
     """
     config = ModernBertConfig(
