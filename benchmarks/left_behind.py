@@ -1,4 +1,8 @@
-"""Processes that a pool started and that are still there, found by the mark that all of them carry."""
+"""Processes that a pool started and that are still there, found by the mark that all of them carry.
+
+Other runs on the machine have such processes too. So the first process that imports this module marks itself, before it
+makes a pool: what it starts inherits that, and only what has both marks counts.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,16 @@ from pathlib import Path
 
 from steelyard.verification.processes.seat import MARK
 
+OBSERVED = "STEELYARD_OBSERVED_BY"
+os.environ.setdefault(OBSERVED, str(os.getpid()))
+
 
 def marked() -> list[int]:
-    """Every living process with a keeper's mark in its environment: keepers, workers and what those started."""
-    mine = f"{MARK}=".encode()
-    return [pid for pid in _processes() if mine in _read(pid, "environ")]
+    """Every living process with a keeper's mark in its environment that this one started, however indirectly: keepers,
+    workers and what those started.
+    """
+    marks = {f"{OBSERVED}={os.environ[OBSERVED]}", MARK}
+    return [pid for pid in _processes() if marks <= _marks(pid)]
 
 
 def zombies(parents: set[int] | None = None) -> list[int]:
@@ -44,6 +53,12 @@ def settle_down(count: int, seconds: float = 5.0) -> int:
 def parent_of(pid: int) -> int | None:
     stat = _stat(pid)
     return int(stat[1]) if len(stat) > 1 else None
+
+
+def _marks(pid: int) -> set[str]:
+    """Which of the two marks a process carries: the observer's with its value, a keeper's by its name."""
+    variables = _read(pid, "environ").decode(errors="replace").split("\0")
+    return {entry.partition("=")[0] if entry.startswith(f"{MARK}=") else entry for entry in variables}
 
 
 def _processes() -> list[int]:
