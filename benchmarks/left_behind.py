@@ -20,8 +20,8 @@ def marked() -> list[int]:
     """Every living process with a keeper's mark in its environment that this one started, however indirectly: keepers,
     workers and what those started.
     """
-    marks = {f"{OBSERVED}={os.environ[OBSERVED]}", MARK}
-    return [pid for pid in _processes() if marks <= _marks(pid)]
+    observed, keeper = f"{OBSERVED}={os.environ[OBSERVED]}\0".encode(), f"{MARK}=".encode()
+    return [pid for pid in _processes() if observed in (own := _read(pid, "environ")) and keeper in own]
 
 
 def zombies(parents: set[int] | None = None) -> list[int]:
@@ -53,12 +53,6 @@ def settle_down(count: int, seconds: float = 5.0) -> int:
 def parent_of(pid: int) -> int | None:
     stat = _stat(pid)
     return int(stat[1]) if len(stat) > 1 else None
-
-
-def _marks(pid: int) -> set[str]:
-    """Which of the two marks a process carries: the observer's with its value, a keeper's by its name."""
-    variables = _read(pid, "environ").decode(errors="replace").split("\0")
-    return {entry.partition("=")[0] if entry.startswith(f"{MARK}=") else entry for entry in variables}
 
 
 def _processes() -> list[int]:
