@@ -381,3 +381,26 @@ def test_a_closed_pool_says_so() -> None:
         pass
     with pytest.raises(VerifierError, match="closed"):
         pool.submit([misbehaving.item(0, FINE)])
+
+
+def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor leaves behind what the import had started."""
+    (tmp_path / "slow_checker.py").write_text(
+        "import os, subprocess, time\n"
+        "if os.environ.get('STEELYARD_KEEPER'):\n"
+        "    subprocess.Popen(['sleep', '1000'])\n"
+        f"    open({str(tmp_path / 'importing')!r}, 'w').close()\n"
+        "    time.sleep(1000)\n"
+        "def score(task, text):\n    return 1.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import slow_checker  # type: ignore[import-not-found]
+
+    with pool_of(slow_checker.score) as pool:
+        pool.submit([misbehaving.item(0, FINE)])
+        while not (tmp_path / "importing").exists():
+            time.sleep(0.01)
+        began = time.monotonic()
+        pool.close()
+        assert time.monotonic() - began < 3.0
+    sys.modules.pop("slow_checker", None)

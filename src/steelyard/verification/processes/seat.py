@@ -147,10 +147,12 @@ class Seat:
         return events
 
     def close(self) -> None:
-        """Let go: the keeper ends its worker, and itself."""
+        """Let go: the keeper ends its worker, and itself; one without a worker may be importing for long yet."""
         self.control.close()
         if self.connection is not None:
             self.connection.close()
+        else:
+            self.process.kill()
         self.connection = None
 
     def wait_closed(self) -> None:
