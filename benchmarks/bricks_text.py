@@ -59,6 +59,7 @@ QUICK = Size(
     budget=24,
     briefs=3,
     overrides={
+        "model.dtype": "float32",  # which any processor multiplies fast
         "domain.options.kinds": ["tower"],
         "domain.options.hardest": 4.0,
         "domain.options.most": 6,

@@ -16,7 +16,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,8 @@ class Log(logging.Handler):
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a node is removed once."""
+    """Quick: a node is removed once, from a run in float32."""
+    tables = {**SMALL, **learn_smol.IN_FLOAT32} if quick else SMALL
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once: the same for all clusters
     bar = progress.add_task("cluster-faults", total=len(kinds) * kills)
@@ -71,7 +72,7 @@ def measure(quick: bool, progress: Progress) -> Result:
             progress.update(bar, completed=number * kills + done, description=f"{kind} killed {done} times")
 
         with machines(kind) as (address, kill):
-            rows.append(sabotaged(kind, kills, address, kill, tell))
+            rows.append(sabotaged(kind, kills, address, tables, kill, tell))
     whole = sum(row["ended"] == "yes" for row in rows)
     return Result(
         "cluster-faults",
@@ -87,7 +88,12 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def sabotaged(
-    kind: str, kills: int, address: str, kill: Callable[[], None], tell: Callable[[int], None]
+    kind: str,
+    kills: int,
+    address: str,
+    tables: Mapping[str, Any],
+    kill: Callable[[], None],
+    tell: Callable[[int], None],
 ) -> dict[str, Cell]:
     """One run, of which something is killed at a random moment after every other step."""
     from steelyard.folders import run_folder
@@ -98,7 +104,7 @@ def sabotaged(
     logging.getLogger("steelyard").addHandler(log)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
-        changes = {**SMALL, "cluster": {**SMALL["cluster"], "address": address}}
+        changes = {**tables, "cluster": {**tables["cluster"], "address": address}}
         config, supplied = learn_smol.configured(0, steps, 8, TASKS, scratch, changes)
         folder = run_folder(config)
         saboteur = threading.Thread(target=_sabotage, args=(folder, kills, kill, killed, tell), daemon=True)

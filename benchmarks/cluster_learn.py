@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 def agree(size: tuple[int, int, int], advance: Callable[[str], None]) -> dict[str, Cell]:
     """A few steps on the cluster: how much the updates change log-probs, and how far the sampler's lie from them."""
-    exact = {**ON_CLUSTER, "model": {"dtype": "float32"}, "optimiser": {"minibatches": 2}}
+    exact = {**ON_CLUSTER, **learn_smol.IN_FLOAT32, "optimiser": {"minibatches": 2}}
     apart, moved = list[float](), list[float]()
     with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(0, *size, scratch, exact)) as opened:
         trainer: Any = opened
