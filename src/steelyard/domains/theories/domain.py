@@ -40,6 +40,8 @@ class Theories:
     """Let through only theories within the limits. If not, what is none is rejected."""
     longest_example: int = 120
     """Words of the longest example of a warm start; what is given may take it further."""
+    rising: int = 0
+    """So many training tasks pass until the hardest beginnings come in, the easiest being first; 0: all are at once."""
     seed: int = 0
     """Decides the order of tasks, not their split."""
 
@@ -48,6 +50,8 @@ class Theories:
         unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
             raise ConfigError(f"theories: kinds={list(self.kinds)}; choose some of {', '.join(BEGINNINGS)}, each once")
+        if self.rising < 0:
+            raise ConfigError(f"theories: rising={self.rising}; it is a number of training tasks, 0 or more")
         reward_of(self.reward)
         for kind in self.kinds:
             if kind not in self._beginnings["train"]:
@@ -86,10 +90,19 @@ class Theories:
         return None if split == "train" else len(self._in_turn[split])
 
     def task(self, split: Split, index: int) -> Task:
-        """For training in turn from every kind, each kind shuffled anew when it is used up."""
+        """For training in turn from every kind, each kind shuffled anew when it is used up or gets harder ones."""
         if split != "train":
             return _task(self._in_turn[split][index])
-        by_kind = list(self._beginnings["train"].values())
+        levels = self._levels
+        known = 1 + index * (len(levels) - 1) // self.rising if self.rising else len(levels)
+        if known >= len(levels):
+            return self._shuffled(levels[-1], index - self.rising)
+        return self._shuffled(levels[known - 1], index - -(-(known - 1) * self.rising // (len(levels) - 1)))
+
+    def _shuffled(self, hardest: float, index: int) -> Task:
+        """Number ``index`` of the training tasks that are no harder than this."""
+        every = self._beginnings["train"].values()
+        by_kind = [found for own in every if (found := [one for one in own if one.difficulty <= hardest])]
         place, kind = divmod(index, len(by_kind))
         epoch, place = divmod(place, len(by_kind[kind]))
         order = np.random.default_rng([self.seed, kind, epoch]).permutation(len(by_kind[kind]))
@@ -113,8 +126,8 @@ class Theories:
         return self.grammar if self.constrained else None
 
     def example(self, index: int, *, seed: int = 0) -> tuple[Task, str]:
-        """Training task number ``index`` and a random theory for it: a function of these numbers."""
-        task = self.task("train", index)
+        """A training task of any difficulty and a random theory for it: a function of these numbers."""
+        task = self._shuffled(self._levels[-1], index)
         least = self.grammar.shortest_end(self.grammar.start(task))
         long = max(self.longest_example, least + len(str(task.spec["given"]).split()))
         return task, random_theory(self.grammar, task, np.random.default_rng([seed, index]), long=long)
@@ -126,6 +139,11 @@ class Theories:
     @cached_property
     def _beginnings(self) -> dict[Split, dict[str, list[Beginning]]]:
         return catalogue(self.kinds, self.bounds)
+
+    @cached_property
+    def _levels(self) -> list[float]:
+        """How difficult training tasks are, the easiest first."""
+        return sorted({one.difficulty for own in self._beginnings["train"].values() for one in own})
 
     @cached_property
     def _in_turn(self) -> dict[Split, list[Beginning]]:

@@ -27,7 +27,9 @@ from steelyard.domains.theories.words import GAUGE, INTERACTIONS, MULTIPLETS, SS
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 SPLIT_OF_FIFTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""A fifth of a kind's beginnings each; the rest is for training. Those of which there is one are in every split."""
+"""A fifth of a kind's beginnings each; the rest is for training, and so are all gauge groups of one factor if there are
+larger ones: what is held out are products of what was met. Kinds of which there is one are in every split.
+"""
 FREE = 6
 """How difficult it is to be given no multiplet."""
 
@@ -40,6 +42,8 @@ class Beginning:
     given: str
     terms: str = ""
     difficulty: float = 0.0
+    basic: bool = False
+    """What others of its kind are made of: always for training."""
 
     @property
     def id(self) -> str:
@@ -61,7 +65,8 @@ def groups(limits: Limits) -> Iterator[Beginning]:
         for abelian in range(min(limits.abelian, count) + 1):
             for special in itertools.combinations_with_replacement(sizes, count - abelian):
                 words = " ".join(map(group_word, (*(1,) * abelian, *special)))
-                yield Beginning("groups", f"{GAUGE} {words} {SSB}", difficulty=FREE + float(count))
+                basic = count == 1 < limits.groups
+                yield Beginning("groups", f"{GAUGE} {words} {SSB}", difficulty=FREE + float(count), basic=basic)
 
 
 def sector(_limits: Limits) -> Iterator[Beginning]:
@@ -104,7 +109,7 @@ def catalogue(kinds: Sequence[str], limits: Limits) -> dict[Split, dict[str, lis
 
 def split_of(beginning: Beginning) -> Split:
     """By its content alone."""
-    return SPLIT_OF_FIFTH.get(zlib.crc32(beginning.given.encode()) % 5, "train")
+    return "train" if beginning.basic else SPLIT_OF_FIFTH.get(zlib.crc32(beginning.given.encode()) % 5, "train")
 
 
 def with_fermions(kept: Sequence[int]) -> Theory:

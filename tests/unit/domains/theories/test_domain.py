@@ -17,6 +17,7 @@ from steelyard.domains.theories.reward import admitted
 from steelyard.domains.theories.success import Findings
 from steelyard.domains.theories.text import read
 from steelyard.errors import ConfigError
+from steelyard.types import Task
 
 KINDS = tuple(BEGINNINGS)
 ALL = Theories(kinds=KINDS)
@@ -38,6 +39,31 @@ def test_training_takes_kinds_in_turn_and_each_beginning_before_any_comes_again(
     assert max(Counter(groups).values()) == 1
     assert [ALL.task("train", index) for index in range(30)] == tasks[:30]
     assert [Theories(kinds=KINDS, seed=1).task("train", index) for index in range(30)] != tasks[:30]
+
+
+def test_what_is_held_out_are_products_of_what_was_met() -> None:
+    domain = Theories(limits={"groups": 3})
+    unseen = [domain.task(split, i) for split in SPLITS[1:] for i in range(domain.size(split) or 0)]
+    assert min(factors(task) for task in unseen) == 2
+    alone = Theories(limits={"groups": 1})
+    assert alone.size("held_out"), "unless there is nothing larger"
+
+
+def test_harder_beginnings_come_in_one_after_the_other() -> None:
+    """From 0, 30 and 60 on; in each part every beginning comes before any comes again."""
+    domain, plain = Theories(limits={"groups": 3}, rising=60), Theories(limits={"groups": 3})
+    tasks = [domain.task("train", index) for index in range(160)]
+    hardest = [max(map(factors, tasks[at : at + 30])) for at in (0, 30, 60)]
+    assert hardest == [1, 2, 3]
+    assert factors(tasks[29]) == 1
+    assert {1, 2} == {factors(task) for task in tasks[30:60]}
+    assert max(Counter(task.id for task in tasks[30:47]).values()) == 1
+    assert tasks[60:] == [plain.task("train", index) for index in range(100)]
+    assert domain.example(0) == plain.example(0), "the warm start sees them all"
+
+
+def factors(task: Task) -> int:
+    return len(str(task.spec["given"]).split()) - 2
 
 
 def test_what_is_given_less_leaves_more_free() -> None:
