@@ -18,6 +18,7 @@ from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, ca
 from steelyard.domains.theories.reward import Judge, reward_of
 from steelyard.domains.theories.survey import survey
 from steelyard.domains.theories.text import read
+from steelyard.domains.theories.words import group_word
 from steelyard.domains.theories.workshop import TheoryWorkshop
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.types import Task
@@ -32,6 +33,8 @@ class Theories:
 
     kinds: tuple[str, ...] = ("groups",)
     """What is given: some of nothing, groups, sector, partial, model."""
+    containing: tuple[str, ...] = ()
+    """Factors of every gauge group that is given, as ``SU(2)``; one that is named twice has to be there twice."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The most of everything, see :class:`~steelyard.domains.theories.limits.Limits`."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -41,15 +44,21 @@ class Theories:
     longest_example: int = 120
     """Words of the longest example of a warm start; what is given may take it further."""
     rising: int = 0
-    """So many training tasks pass until the hardest beginnings come in, the easiest being first; 0: all are at once."""
+    """Training begins with the easier half of the levels of difficulty; the others come in one by one, the last after
+    so many tasks. 0: all are there at once.
+    """
     seed: int = 0
     """Decides the order of tasks, not their split."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
+        object.__setattr__(self, "containing", tuple(self.containing))
         unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
             raise ConfigError(f"theories: kinds={list(self.kinds)}; choose some of {', '.join(BEGINNINGS)}, each once")
+        factors = [group_word(n) for n in range(1, self.bounds.largest + 1)]
+        if strange := [factor for factor in self.containing if factor not in factors]:
+            raise ConfigError(f"theories: containing={strange}; the factors within the limits are {', '.join(factors)}")
         if self.rising < 0:
             raise ConfigError(f"theories: rising={self.rising}; it is a number of training tasks, 0 or more")
         reward_of(self.reward)
@@ -57,8 +66,9 @@ class Theories:
             if kind not in self._beginnings["train"]:
                 raise ConfigError(
                     f"theories: within the limits groups = {self.bounds.groups}, abelian = {self.bounds.abelian} and "
-                    f"largest = {self.bounds.largest} all beginnings of kind {kind!r} are for validation and held out, "
-                    f"none for training; raise one of these, or leave {kind!r} out of kinds"
+                    f"largest = {self.bounds.largest} and with containing = {list(self.containing)} there are "
+                    f"beginnings of kind {kind!r} for validation and held out at most, none for training; raise one of "
+                    f"these, ask for fewer factors, or leave {kind!r} out of kinds"
                 )
         for beginning in (one for split in SPLITS for one in self._in_turn[split]):
             try:
@@ -94,10 +104,11 @@ class Theories:
         if split != "train":
             return _task(self._in_turn[split][index])
         levels = self._levels
-        known = 1 + index * (len(levels) - 1) // self.rising if self.rising else len(levels)
-        if known >= len(levels):
-            return self._shuffled(levels[-1], index - self.rising)
-        return self._shuffled(levels[known - 1], index - -(-(known - 1) * self.rising // (len(levels) - 1)))
+        later = len(levels) // 2
+        come_in = [-(-number * self.rising // later) for number in range(1, later + 1)]
+        met = sum(index >= one for one in come_in)
+        begin = come_in[met - 1] if met else 0
+        return self._shuffled(levels[len(levels) - later + met - 1], index - begin)
 
     def _shuffled(self, hardest: float, index: int) -> Task:
         """Number ``index`` of the training tasks that are no harder than this."""
@@ -138,7 +149,7 @@ class Theories:
 
     @cached_property
     def _beginnings(self) -> dict[Split, dict[str, list[Beginning]]]:
-        return catalogue(self.kinds, self.bounds)
+        return catalogue(self.kinds, self.bounds, self.containing)
 
     @cached_property
     def _levels(self) -> list[float]:

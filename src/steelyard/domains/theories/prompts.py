@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,8 +28,8 @@ from steelyard.domains.theories.words import GAUGE, INTERACTIONS, MULTIPLETS, SS
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 SPLIT_OF_FIFTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""A fifth of a kind's beginnings each; the rest is for training, and so are all gauge groups of one factor if there are
-larger ones: what is held out are products of what was met. Kinds of which there is one are in every split.
+"""A fifth of a kind's beginnings each; the rest is for training, and so are all gauge groups with fewer factors than
+there may be: what is held out are products of what was met. Kinds of which there is one are in every split.
 """
 FREE = 6
 """How difficult it is to be given no multiplet."""
@@ -65,7 +66,7 @@ def groups(limits: Limits) -> Iterator[Beginning]:
         for abelian in range(min(limits.abelian, count) + 1):
             for special in itertools.combinations_with_replacement(sizes, count - abelian):
                 words = " ".join(map(group_word, (*(1,) * abelian, *special)))
-                basic = count == 1 < limits.groups
+                basic = count < limits.groups
                 yield Beginning("groups", f"{GAUGE} {words} {SSB}", difficulty=FREE + float(count), basic=basic)
 
 
@@ -95,11 +96,15 @@ BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
 }
 
 
-def catalogue(kinds: Sequence[str], limits: Limits) -> dict[Split, dict[str, list[Beginning]]]:
-    """All beginnings of these kinds; splits share none, but for kinds of which there is one."""
+def catalogue(
+    kinds: Sequence[str], limits: Limits, containing: Sequence[str] = ()
+) -> dict[Split, dict[str, list[Beginning]]]:
+    """All beginnings of these kinds, of gauge groups those with certain factors; splits share none, but for kinds of
+    which there is one.
+    """
     found: dict[Split, dict[str, list[Beginning]]] = {split: {} for split in SPLITS}
     for kind in kinds:
-        every = list(BEGINNINGS[kind](limits))
+        every = [one for one in BEGINNINGS[kind](limits) if kind != "groups" or _contains(one, containing)]
         for split in SPLITS:
             own = [one for one in every if len(every) == 1 or split_of(one) == split]
             if own:
@@ -110,6 +115,10 @@ def catalogue(kinds: Sequence[str], limits: Limits) -> dict[Split, dict[str, lis
 def split_of(beginning: Beginning) -> Split:
     """By its content alone."""
     return "train" if beginning.basic else SPLIT_OF_FIFTH.get(zlib.crc32(beginning.given.encode()) % 5, "train")
+
+
+def _contains(beginning: Beginning, factors: Sequence[str]) -> bool:
+    return Counter(factors) <= Counter(beginning.given.split())
 
 
 def with_fermions(kept: Sequence[int]) -> Theory:

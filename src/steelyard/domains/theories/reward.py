@@ -5,6 +5,7 @@
 - ``exotics``: charged states that would have been seen, the lighter the worse
 - ``length``, ``parameters``: words and free numbers beyond what is allowed
 - ``success``: 1 for a success, which is a predicate of its own
+- ``variety``, if it has a weight: 1/m for a success that comes m times in its group
 - whatever ``extra`` asks for besides: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a function of
   yours by its import path
 
@@ -29,10 +30,11 @@ from steelyard.domains.theories.parts import EXTRA, Part
 from steelyard.domains.theories.success import Findings, succeeds
 from steelyard.domains.theories.text import read
 from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.variety import Varied
 from steelyard.domains.theories.words import INTERACTIONS
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
-from steelyard.verification import FunctionVerifier, load_function
+from steelyard.verification import FunctionVerifier, load_function, mode_of
 
 RULES = "3"
 """Counts up when verdicts change for the same settings."""
@@ -76,11 +78,13 @@ class Reward:
     """So many words are no fault."""
     many: int = 10
     """So many free parameters are no fault."""
+    variety: float = 0.0
+    """Weight of how rare a success is in its group, see :class:`~steelyard.domains.theories.variety.Varied`."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ConfigError(f"theories reward: preset = {self.preset!r}; there is 'published'")
-        _require_numbers("reward", {"long": self.long, "many": self.many}, least=0)
+        _require_numbers("reward", {"long": self.long, "many": self.many, "variety": self.variety}, least=0)
         _require_numbers("extra", _table("extra", self.extra))
         for name in self.extra:
             _extra_part(name)
@@ -129,9 +133,11 @@ class Judge:
 
     def verifier(self) -> FunctionVerifier:
         """Other settings give other verdicts, so they are part of the version."""
+        varied = self.reward.variety > 0
         return FunctionVerifier(
-            self,
+            Varied(self, self.reward.variety) if varied else self,
             name="theories",
+            mode=mode_of("group" if varied else "one"),
             floor=FLOOR,
             version=f"{RULES}-{zlib.crc32(repr(self).encode()):08x}",
             deterministic=True,

@@ -44,21 +44,31 @@ def test_training_takes_kinds_in_turn_and_each_beginning_before_any_comes_again(
 def test_what_is_held_out_are_products_of_what_was_met() -> None:
     domain = Theories(limits={"groups": 3})
     unseen = [domain.task(split, i) for split in SPLITS[1:] for i in range(domain.size(split) or 0)]
-    assert min(factors(task) for task in unseen) == 2
+    assert {factors(task) for task in unseen} == {3}
     alone = Theories(limits={"groups": 1})
     assert alone.size("held_out"), "unless there is nothing larger"
 
 
+def test_gauge_groups_that_contain_some_factors() -> None:
+    domain = Theories(containing=["SU(2)", "SU(2)"], limits={"groups": 3})  # type: ignore[arg-type]
+    tasks = [domain.task("train", index) for index in range(60)]
+    assert min(str(task.spec["given"]).split().count("SU(2)") for task in tasks) == 2
+    with pytest.raises(ConfigError, match="ask for fewer factors"):
+        Theories(containing=("SU(2)",) * 4, limits={"groups": 3})
+
+
 def test_harder_beginnings_come_in_one_after_the_other() -> None:
-    """From 0, 30 and 60 on; in each part every beginning comes before any comes again."""
-    domain, plain = Theories(limits={"groups": 3}, rising=60), Theories(limits={"groups": 3})
+    """Of five levels three from the first, another from 40, all from 80 on; in each part every beginning comes before
+    any comes again.
+    """
+    limits = {"groups": 5, "largest": 3, "abelian": 1}
+    domain, plain = Theories(limits=limits, rising=80), Theories(limits=limits)
     tasks = [domain.task("train", index) for index in range(160)]
-    hardest = [max(map(factors, tasks[at : at + 30])) for at in (0, 30, 60)]
-    assert hardest == [1, 2, 3]
-    assert factors(tasks[29]) == 1
-    assert {1, 2} == {factors(task) for task in tasks[30:60]}
-    assert max(Counter(task.id for task in tasks[30:47]).values()) == 1
-    assert tasks[60:] == [plain.task("train", index) for index in range(100)]
+    assert [max(map(factors, tasks[at : at + 40])) for at in (0, 40, 80)] == [3, 4, 5]
+    assert min(map(factors, tasks[:40])) == 1
+    kinds = len({task.id for task in tasks[40:80]})
+    assert max(Counter(task.id for task in tasks[40 : 40 + kinds]).values()) == 1
+    assert tasks[80:] == [plain.task("train", index) for index in range(80)]
     assert domain.example(0) == plain.example(0), "the warm start sees them all"
 
 
@@ -115,6 +125,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"kinds": ["model"], "limits": {"charge": 3}}, "does not fit into the limits"),
         ({"limits": {"groups": 1, "abelian": 1, "largest": 2}}, "groups = 1, abelian = 1 and largest = 2"),
         ({"kinds": ["nothing", "groups"], "limits": {"groups": 1, "largest": 2}}, "none for training; raise one"),
+        ({"containing": ["SU2"]}, r"containing=\['SU2'\]; the factors within the limits are U\(1\), SU\(2\)"),
+        ({"rising": -1}, "rising=-1"),
         ({"kinds": ["partial"], "limits": {"multiplets": 4}}, "'partial' out of kinds"),
         ({"limits": {"multiplet": 3}}, "there is no 'multiplet'"),
         ({"reward": {"weight": {}}}, "did you mean 'weights'"),

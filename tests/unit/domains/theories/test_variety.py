@@ -1,0 +1,52 @@
+"""Judged as a group, successes that others repeat are worth less."""
+
+from __future__ import annotations
+
+import pytest
+
+from steelyard.domains.registry import make_domain
+from steelyard.domains.theories.reward import FLOOR, Judge, reward_of
+from steelyard.domains.theories.text import read
+from steelyard.domains.theories.variety import Varied
+from steelyard.errors import ConfigError
+from steelyard.types import Task
+from steelyard.verification.base import One, WholeGroup
+
+TASK = Task("su5", "groups", {"kind": "groups", "given": "GAUGE SU(5) SSB", "terms": ""})
+LIMITS = {"groups": 2, "abelian": 0, "multiplets": 6}
+
+
+def theory(fermions: str) -> str:
+    return f"GAUGE SU(5) SSB MULTIPLETS {fermions} INTERACTIONS"
+
+
+ONE = theory("F1 left 10 x1 F2 left 5* x1")
+OTHER_WAY_ROUND = theory("F1 left 5 x1 F2 left 10* x1")
+WITH_A_PAIR = theory("F1 left 10 x1 F2 left 5* x2 F3 left 5 x1")
+TWICE = theory("F1 left 10 x2 F2 left 5* x2")
+ANOMALOUS = theory("F1 left 10 x1")
+
+
+def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
+    domain = make_domain("theories", limits=LIMITS)
+    judge = Judge(domain.bounds)  # type: ignore[attr-defined]
+    for text in (ONE, OTHER_WAY_ROUND, WITH_A_PAIR, TWICE, ANOMALOUS):
+        read(text)
+    texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, "GAUGE"]
+    verdicts = Varied(judge, 6.0)(TASK, texts)
+    assert [verdict.parts.get("variety") for verdict in verdicts] == [1 / 3, 1 / 3, 1.0, 0.0, 1 / 3, None]
+    for text, verdict in zip(texts[:5], verdicts[:5], strict=True):
+        alone = judge(TASK, text)
+        assert verdict.success == alone.success
+        assert verdict.reward == pytest.approx(alone.reward + 6.0 * verdict.parts["variety"])
+    assert verdicts[5].status == "rejected"
+
+
+def test_only_with_a_weight_are_groups_judged_together() -> None:
+    plain, varied = Judge().verifier(), Judge(reward=reward_of({"variety": 2.0})).verifier()
+    assert isinstance(plain.mode, One)
+    assert isinstance(varied.mode, WholeGroup)
+    assert plain.version != varied.version
+    assert varied.floor == FLOOR
+    with pytest.raises(ConfigError, match="variety = -1"):
+        reward_of({"variety": -1})
