@@ -34,7 +34,7 @@ JUDGED = 400
 """Texts a round, of 20 to 50 bricks."""
 ROUNDS = 7
 BUILD, TWO = 0.3, 1.8
-QUICK_BUILD, QUICK_TWO = 0.5, 1.5
+QUICK_BUILD, QUICK_TWO = 0.5, 1.3
 """Milliseconds of building and seconds of judging share their cores with whatever else goes on."""
 
 
