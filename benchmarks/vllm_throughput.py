@@ -22,7 +22,7 @@ from benchmarks.parity import TEXT_PROMPTS
 from benchmarks.result import Cell, Figure, Result
 from steelyard.types import CutRule
 
-BAR, QUICK_BAR = 0.95, 0.7
+BAR, QUICK_BAR = 0.95, 0.8
 """The quick form has two short rounds, and their noise."""
 RULES = {"free": CutRule(), "top-p 0.95": CutRule(top_p=0.95)}
 

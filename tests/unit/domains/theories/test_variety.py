@@ -6,7 +6,6 @@ import pytest
 
 from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.reward import FLOOR, Judge, reward_of
-from steelyard.domains.theories.text import read
 from steelyard.domains.theories.variety import Varied
 from steelyard.errors import ConfigError
 from steelyard.types import Task
@@ -30,8 +29,6 @@ ANOMALOUS = theory("F1 left 10 x1")
 def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
     domain = make_domain("theories", limits=LIMITS)
     judge = Judge(domain.bounds)  # type: ignore[attr-defined]
-    for text in (ONE, OTHER_WAY_ROUND, WITH_A_PAIR, TWICE, ANOMALOUS):
-        read(text)
     texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, "GAUGE"]
     verdicts = Varied(judge, 6.0)(TASK, texts)
     assert [verdict.parts.get("variety") for verdict in verdicts] == [1 / 3, 1 / 3, 1.0, 0.0, 1 / 3, None]
