@@ -66,9 +66,9 @@ class Theories:
             if kind not in self._beginnings["train"]:
                 raise ConfigError(
                     f"theories: within the limits groups = {self.bounds.groups}, abelian = {self.bounds.abelian} and "
-                    f"largest = {self.bounds.largest} and with containing = {list(self.containing)} there are "
-                    f"beginnings of kind {kind!r} for validation and held out at most, none for training; raise one of "
-                    f"these, ask for fewer factors, or leave {kind!r} out of kinds"
+                    f"largest = {self.bounds.largest} and with containing = {list(self.containing)} there is no "
+                    f"beginning of kind {kind!r}; raise one of these, ask for fewer factors, or leave {kind!r} out of "
+                    "kinds"
                 )
         for beginning in (one for split in SPLITS for one in self._in_turn[split]):
             try:

@@ -49,6 +49,14 @@ def test_what_is_held_out_are_products_of_what_was_met() -> None:
     assert alone.size("held_out"), "unless there is nothing larger"
 
 
+def test_a_fifth_of_the_largest_is_held_out_and_a_fifth_is_for_validation() -> None:
+    domain = Theories(containing=("SU(2)",), limits={"groups": 3, "abelian": 0, "largest": 6})
+    given = [[str(domain.task(s, i).spec["given"]) for i in range(domain.size(s) or 0)] for s in SPLITS[1:]]
+    validation, held_out = ({words.replace("SU(", "").replace(")", "")[6:-4] for words in own} for own in given)
+    assert held_out == {"2 2 4", "2 3 5", "2 5 5"}
+    assert validation == {"2 2 6", "2 4 4", "2 6 6"}
+
+
 def test_gauge_groups_that_contain_some_factors() -> None:
     domain = Theories(containing=["SU(2)", "SU(2)"], limits={"groups": 3})  # type: ignore[arg-type]
     tasks = [domain.task("train", index) for index in range(60)]
@@ -123,8 +131,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"kinds": []}, "choose some of"),
         ({"kinds": ["model"], "limits": {"largest": 2}}, "'model' out of kinds"),
         ({"kinds": ["model"], "limits": {"charge": 3}}, "does not fit into the limits"),
-        ({"limits": {"groups": 1, "abelian": 1, "largest": 2}}, "groups = 1, abelian = 1 and largest = 2"),
-        ({"kinds": ["nothing", "groups"], "limits": {"groups": 1, "largest": 2}}, "none for training; raise one"),
+        ({"containing": ["U(1)"], "limits": {"groups": 1, "abelian": 0}}, "groups = 1, abelian = 0 and largest = 6"),
+        ({"kinds": ["nothing", "groups"], "containing": ["SU(2)"] * 5}, "no beginning of kind 'groups'; raise one"),
         ({"containing": ["SU2"]}, r"containing=\['SU2'\]; the factors within the limits are U\(1\), SU\(2\)"),
         ({"rising": -1}, "rising=-1"),
         ({"kinds": ["partial"], "limits": {"multiplets": 4}}, "'partial' out of kinds"),
