@@ -97,6 +97,12 @@ def test_a_fourth_generation_is_exotic_and_three_are_not() -> None:
     assert [(state.charge, state.count) for state in exotic] == [(-1, 1), (-THIRD, 1), (2 * THIRD, 1)]
 
 
+def test_colour_is_exotic_only_beside_an_electric_charge() -> None:
+    assert light_exotics(theory("L:2 c:3", (left("q", "2 8"),))) == ()
+    (seen,) = light_exotics(theory("X L:2 c:3", (left("q", "0 2 8"),)))
+    assert (seen.colour, seen.charge) == (8, 0)
+
+
 def test_neutral_and_hidden_states_are_not_exotic() -> None:
     given = theory(
         "Y L:2 c:3 h:2",
