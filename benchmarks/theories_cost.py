@@ -90,6 +90,7 @@ def started(scratch: str, overrides: Mapping[str, Any]) -> Any:
     own = {
         "run.folder": scratch,
         "domain.options.kinds": ["groups", "model"],
+        "domain.options.containing": [],
         "domain.options.limits": {},
         "domain.options.longest_example": 200,
         "model.scratch.max_length": TOKENS + 8,
@@ -173,6 +174,7 @@ def parity() -> list[Figure]:
     own = {
         "run.folder": tempfile.gettempdir(),
         "domain.options.kinds": ["nothing", "groups", "sector", "partial", "model"],
+        "domain.options.containing": [],
         "domain.options.limits": {},
         "model.scratch.width": 64,
         "model.scratch.max_length": TOKENS + 8,

@@ -20,7 +20,7 @@ SMALL = (
     *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
     *("--warmstart.examples", "64", "--warmstart.batch", "16", "--warmstart.warmup_steps", "1"),
     *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--domain.options.limits.groups", "2"),
-    *("--evaluate.tasks", "2", "--optimiser.warmup_steps", "0"),
+    *("--domain.options.containing", "[]", "--evaluate.tasks", "2", "--optimiser.warmup_steps", "0"),
 )
 
 
