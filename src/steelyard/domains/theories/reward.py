@@ -80,11 +80,15 @@ class Reward:
     """So many free parameters are no fault."""
     variety: float = 0.0
     """Weight of how rare a success is in its group, see :class:`~steelyard.domains.theories.variety.Varied`."""
+    vector_like: bool = False
+    """Whether vector-like pairs count for that: all that a chiral theory is extended by may be such pairs."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ConfigError(f"theories reward: preset = {self.preset!r}; there is 'published'")
         _require_numbers("reward", {"long": self.long, "many": self.many, "variety": self.variety}, least=0)
+        if not isinstance(self.vector_like, bool):
+            raise ConfigError(f"theories reward: vector_like = {self.vector_like!r}; it is true or false")
         _require_numbers("extra", _table("extra", self.extra))
         for name in self.extra:
             _extra_part(name)
@@ -135,7 +139,7 @@ class Judge:
         """Other settings give other verdicts, so they are part of the version."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
-            Varied(self, self.reward.variety) if varied else self,
+            Varied(self, self.reward.variety, self.reward.vector_like) if varied else self,
             name="theories",
             mode=mode_of("group" if varied else "one"),
             floor=FLOOR,

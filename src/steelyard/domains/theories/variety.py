@@ -1,7 +1,8 @@
 """Judging a group as a whole: successes that few others of it repeat are worth more.
 
 Where one consistent theory is enough for the whole reward, a policy ends by writing that one. Here each success gains
-``weight`` / m if m successes of its group are the same up to how they are written and up to vector-like pairs.
+``weight`` / m if m successes of its group are the same up to how they are written and, unless they are to count, up to
+vector-like pairs.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ class Varied:
 
     judge: Callable[[Task, str], Verdict]
     weight: float
+    vector_like: bool = False
+    """Whether theories that differ in vector-like pairs alone are different."""
 
     def __call__(self, task: Task, texts: Sequence[str]) -> list[Verdict]:
         alone = [self._alone(task, text) for text in texts]
         forms = [
-            canonical(read(text), vector_like=False) if verdict.success else None
+            canonical(read(text), vector_like=self.vector_like) if verdict.success else None
             for text, verdict in zip(texts, alone, strict=True)
         ]
         often = Counter(forms)
