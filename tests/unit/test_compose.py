@@ -328,6 +328,14 @@ def test_a_source_cannot_be_divided_and_says_so() -> None:
         compose.build_tasks(config_of(tables), Supplied(tasks=source, verifier=lambda task, text: 1.0))
 
 
+def test_an_evaluation_without_tasks_is_refused_not_left_out() -> None:
+    small = {"domain.options.limits.groups": 2, "domain.options.limits.largest": 4}
+    with pytest.raises(ConfigError, match=r"'theories' has no task for validation .*evaluate.every = 0"):
+        compose.build_tasks(configs.load("theories", small))
+    _, tasks = compose.build_tasks(configs.load("theories", {**small, "evaluate.every": 0}))
+    assert tasks == []
+
+
 def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp_path: Path) -> None:
     config = config_of({"run": {"folder": str(tmp_path / "run"), "steps": 1}})
     trainer = compose.start_run(config)

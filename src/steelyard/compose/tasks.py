@@ -26,7 +26,13 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
     seed, wanted = config.run.seed, config.evaluate.tasks
     domain = build_domain(config)
     if domain is not None:
-        return domain_source(domain, "train", seed=seed), domain_tasks(domain, "validation", wanted)
+        validation = domain_tasks(domain, "validation", wanted)
+        if config.evaluate.every and not validation:
+            raise ConfigError(
+                f"the domain {domain.name!r} has no task for validation with these options: change domain.options, or "
+                "train without evaluation (evaluate.every = 0)"
+            )
+        return domain_source(domain, "train", seed=seed), validation
     held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
     tasks = config.tasks
     if isinstance(supplied.tasks, Source):
