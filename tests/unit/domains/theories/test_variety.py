@@ -40,14 +40,8 @@ def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
 
 
 def test_vector_like_pairs_count_if_they_are_to() -> None:
-    reward = reward_of({"variety": 6.0, "vector_like": True})
-    verdicts = (
-        Judge(make_domain("theories", limits=LIMITS).bounds, reward)
-        .verifier()
-        .function(  # type: ignore[attr-defined]
-            TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR]
-        )
-    )
+    judge = Judge(reward=reward_of({"variety": 6.0, "vector_like": True}))
+    verdicts = judge.verifier().function(TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR])
     assert [verdict.parts["variety"] for verdict in verdicts] == [0.5, 0.5, 1.0]
     with pytest.raises(ConfigError, match="vector_like = 'no'; it is true or false"):
         reward_of({"vector_like": "no"})

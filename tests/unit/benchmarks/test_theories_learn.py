@@ -1,0 +1,20 @@
+"""What theories-learn counts: no success whose massless colour the predicate lets pass for want of a charge."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.theories_learn import successes
+from steelyard.domains.theories.prompts import standard_model_text
+from steelyard.types import Group, Task, Verdict
+from tests.tiny import sample_of
+
+UNBROKEN = "GAUGE SU(2) SU(3) SSB MULTIPLETS F1 left 2 8 x1 INTERACTIONS"
+BROKEN = "GAUGE SU(2) SU(3) SSB S1 1 3 c1 1e2 MULTIPLETS F1 left 2 8 x1 INTERACTIONS"
+
+
+@pytest.mark.parametrize(("text", "counted"), [(UNBROKEN, 0), (BROKEN, 1), (standard_model_text(), 1)])
+def test_an_unbroken_colour_counts_beside_a_charge_only(text: str, counted: int) -> None:
+    sample = sample_of([1, 2], text=text)
+    group = Group(Task("a", "groups"), (sample, sample), (Verdict.scored(1.0, success=True), Verdict.scored(0.0)))
+    assert len(successes([group])) == counted
