@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from steelyard.domains.theories.anomalies import Anomaly, conditions
+from steelyard.domains.theories.breaking import unbroken
 from steelyard.domains.theories.canonical import chiral_content
 from steelyard.domains.theories.masses import Spectrum, State, spectrum
 from steelyard.domains.theories.theory import Charges, Theory
@@ -46,6 +47,9 @@ class Findings:
 
     @cached_property
     def light_exotics(self) -> tuple[State, ...]:
+        """None where the vacuum leaves no electric charge, whatever the masses: those are not worked out then."""
+        if not unbroken(self.theory).charges:
+            return ()
         return tuple(state for state in self.spectrum.states if state.exotic and state.mass < LIGHT)
 
     @property

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import pytest
 
+from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.limits import Limits
+from steelyard.domains.theories.masses import light_exotics
 from steelyard.domains.theories.parts import EXTRA
 from steelyard.domains.theories.prompts import model, standard_model_text
 from steelyard.domains.theories.reward import Judge, reward_of
-from steelyard.domains.theories.success import Findings, succeeds
+from steelyard.domains.theories.success import LIGHT, Findings, succeeds
 from steelyard.domains.theories.text import read
 from steelyard.errors import ConfigError, Invalid
 from steelyard.types import Task, Verdict
@@ -87,6 +90,19 @@ def test_each_gauge_group_has_to_act_on_something_chiral() -> None:
     assert found(text).idle == ("SU5b",)
     assert judged(text).parts["chirality"] == -0.5
     assert not judged(text).success
+
+
+@pytest.mark.parametrize("abelian", [0, 1])
+def test_light_exotics_are_those_of_the_spectrum_worked_out_or_not(abelian: int) -> None:
+    """Random theories; with a U(1) most have an electric charge, without one few."""
+    domain = make_domain("theories", limits={"groups": 2, "abelian": abelian, "largest": 4}, longest_example=40)
+    theories = [read(text) for _, text in itertools.islice(domain.examples(), 60)]  # type: ignore[attr-defined]
+    worked_out = 0
+    for theory in theories:
+        own = Findings(theory, 0)
+        assert own.light_exotics == light_exotics(theory, LIGHT)
+        worked_out += "spectrum" in vars(own)
+    assert 0 < worked_out < len(theories)
 
 
 def test_light_exotics_cost_by_their_mass() -> None:
