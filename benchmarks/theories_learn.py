@@ -18,7 +18,7 @@ from rich.progress import Progress
 from benchmarks.abreast import abreast
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import Look, Tell, Watch, configured, watched_run
-from steelyard.domains.theories.atlas import distinct
+from steelyard.domains.theories.atlas import distinct, group_name
 from steelyard.domains.theories.breaking import unbroken
 from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.text import read
@@ -97,7 +97,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         every.append(run)
         progress.console.print(summary(run))
     *runs, extended = every
-    rows = [row for run in every for row in run.curve]
+    rows = [{"run": name, **row} for name, run in zip(asked, every, strict=True) for row in run.curve]
     return Result("theories-learn", figures(runs, extended), rows, note(runs, extended))
 
 
@@ -182,7 +182,15 @@ def summary(run: Learnt) -> str:
         f"seed {run.seed}: {before} to {after} after {float(run.curve[-1]['minutes']):.1f} minutes and "
         f"{run.curve[-1]['step']} steps (warm start {run.warm_minutes:.1f}); of {run.samples} samples {whole} distinct "
         f"successes, {chiral} without vector-like pairs; {run.reached:.3f} succeed if an SU(3) is to be broken where "
-        "no charge is left"
+        f"no charge is left ({by_gauge_group(run.after.groups)})"
+    )
+
+
+def by_gauge_group(groups: Sequence[Group]) -> str:
+    """The share of successes that count, for each gauge group."""
+    return ", ".join(
+        f"{group_name(canonical(read(group.samples[0].text)))} {len(successes([group])) / len(group.samples):.3f}"
+        for group in groups
     )
 
 

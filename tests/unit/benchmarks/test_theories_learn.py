@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.theories_learn import successes
+from benchmarks.theories_learn import by_gauge_group, successes
 from steelyard.domains.theories.prompts import standard_model_text
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of
@@ -18,3 +18,10 @@ def test_an_unbroken_colour_counts_beside_a_charge_only(text: str, counted: int)
     sample = sample_of([1, 2], text=text)
     group = Group(Task("a", "groups"), (sample, sample), (Verdict.scored(1.0, success=True), Verdict.scored(0.0)))
     assert len(successes([group])) == counted
+
+
+def test_success_is_told_for_each_gauge_group() -> None:
+    yes, no = Verdict.scored(1.0, success=True), Verdict.scored(0.0)
+    broken, unbroken = (sample_of([1, 2], text=text) for text in (BROKEN, UNBROKEN))
+    groups = [Group(Task("a", "groups"), (broken, unbroken), verdicts) for verdicts in ((yes, yes), (no, yes))]
+    assert by_gauge_group(groups) == "SU(2) × SU(3) 0.500, SU(2) × SU(3) 0.000"
