@@ -51,6 +51,9 @@ class Theories:
     """Decides the order of tasks, not their split."""
 
     def __post_init__(self) -> None:
+        for name in ("kinds", "containing"):
+            if isinstance(given := getattr(self, name), str):
+                raise ConfigError(f'theories: {name}="{given}" is a word where a list belongs: {name}=["{given}"]')
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "containing", tuple(self.containing))
         unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]

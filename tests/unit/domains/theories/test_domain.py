@@ -133,6 +133,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"kinds": ["model"], "limits": {"charge": 3}}, "does not fit into the limits"),
         ({"containing": ["U(1)"], "limits": {"groups": 1, "abelian": 0}}, "groups = 1, abelian = 0 and largest = 6"),
         ({"kinds": ["nothing", "groups"], "containing": ["SU(2)"] * 5}, "no beginning of kind 'groups'; raise one"),
+        ({"containing": "SU(2)"}, r'containing=\["SU\(2\)"\]$'),
+        ({"kinds": "groups"}, r'kinds="groups" is a word where a list belongs'),
         ({"containing": ["SU2"]}, r"containing=\['SU2'\]; the factors within the limits are U\(1\), SU\(2\)"),
         ({"rising": -1}, "rising=-1"),
         ({"kinds": ["partial"], "limits": {"multiplets": 4}}, "'partial' out of kinds"),
