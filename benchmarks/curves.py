@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -12,7 +13,9 @@ COLOURS = ("#1b6ca8", "#d1495b", "#2a9d4a", "#7a5195", "#c77d0a", "#3d3d3d", "#0
 
 
 def panels(rows: Sequence[Mapping[str, Cell]], by: str, x: str, ys: Sequence[str]) -> str:
-    """One panel for each column ``y`` over ``x``, a line for each value of the column ``by``."""
+    """One panel for each column ``y`` over ``x``, a line for each value of the column ``by``; what is not a number is
+    left out.
+    """
     names = list(dict.fromkeys(str(row[by]) for row in rows))
     parts = [_panel(rows, by, x, y, names, index * (WIDTH + MARGIN + GAP)) for index, y in enumerate(ys)]
     starts = accumulate((30 + 7 * len(name) for name in names), initial=MARGIN)
@@ -30,7 +33,9 @@ def panels(rows: Sequence[Mapping[str, Cell]], by: str, x: str, ys: Sequence[str
 
 
 def _panel(rows: Sequence[Mapping[str, Cell]], by: str, x: str, y: str, names: Sequence[str], left: int) -> str:
-    xs, values = [float(row[x]) for row in rows], [float(row[y]) for row in rows]
+    xs = [float(row[x]) for row in rows]
+    rows = [row for row in rows if math.isfinite(float(row[y]))]
+    values = [float(row[y]) for row in rows]
     low, high = min(values), max(values)
     start, end = min(xs), max(xs)
 
