@@ -22,9 +22,9 @@ MORE_MULTIPLETS = 0.75
 SCALAR = 0.2
 """How often a further multiplet is a scalar."""
 MORE_TERMS = 0.4
-SINGLET = 0.5
+SINGLET = 0.4
 """How often a representation is the singlet."""
-DECAY = {"representation": 0.75, "charge": 0.9, "generations": 0.7}
+DECAY = {"charge": 0.9, "generations": 0.7}
 """Each further one of a table is less likely by this factor."""
 
 

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from steelyard.domains.theories import parts
 from steelyard.domains.theories.invariance import flaws
@@ -30,13 +30,13 @@ from steelyard.domains.theories.parts import EXTRA, Part
 from steelyard.domains.theories.success import Findings, succeeds
 from steelyard.domains.theories.text import read
 from steelyard.domains.theories.theory import Theory
-from steelyard.domains.theories.variety import Compared, Varied
+from steelyard.domains.theories.variety import Varied
 from steelyard.domains.theories.words import INTERACTIONS
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function, mode_of
 
-RULES = "5"
+RULES = "4"
 """Counts up when verdicts change for the same settings."""
 FLOOR = -10.0
 """The reward of what is no theory."""
@@ -80,19 +80,15 @@ class Reward:
     """So many free parameters are no fault."""
     variety: float = 0.0
     """Weight of how rare a success is in its group, see :class:`~steelyard.domains.theories.variety.Varied`."""
-    compared: Compared = "chiral"
-    """What successes have to differ in for that: ``chiral`` fermions, or ``everything``. All that a chiral theory is
-    extended by may be scalars and vector-like pairs.
-    """
+    vector_like: bool = False
+    """Whether vector-like pairs count for that: all that a chiral theory is extended by may be such pairs."""
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ConfigError(f"theories reward: preset = {self.preset!r}; there is 'published'")
         _require_numbers("reward", {"long": self.long, "many": self.many, "variety": self.variety}, least=0)
-        if self.compared not in get_args(Compared):
-            raise ConfigError(
-                f"theories reward: compared = {self.compared!r}; choose {' or '.join(get_args(Compared))}"
-            )
+        if not isinstance(self.vector_like, bool):
+            raise ConfigError(f"theories reward: vector_like = {self.vector_like!r}; it is true or false")
         _require_numbers("extra", _table("extra", self.extra))
         for name in self.extra:
             _extra_part(name)
@@ -143,7 +139,7 @@ class Judge:
         """Other settings give other verdicts, so they are part of the version."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
-            Varied(self, self.reward.variety, self.reward.compared) if varied else self,
+            Varied(self, self.reward.variety, self.reward.vector_like) if varied else self,
             name="theories",
             mode=mode_of("group" if varied else "one"),
             floor=FLOOR,

@@ -1,8 +1,8 @@
 """Judging a group as a whole: successes that few others of it repeat are worth more.
 
 Where one consistent theory is enough for the whole reward, a policy ends by writing that one. Here each success gains
-``weight`` / m if m successes of its group are the same. Compared are their chiral fermions: scalars that do nothing, or
-vector-like pairs, are the cheapest way to differ. Or everything, up to how it is written.
+``weight`` / m if m successes of its group are the same up to how they are written and, unless they are to count, up to
+vector-like pairs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from steelyard.domains.theories.canonical import Canonical, canonical
+from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.text import read
 from steelyard.errors import Invalid
 from steelyard.types import Task, Verdict
-
-Compared = Literal["chiral", "everything"]
 
 
 @dataclass(frozen=True)
@@ -26,20 +23,20 @@ class Varied:
 
     judge: Callable[[Task, str], Verdict]
     weight: float
-    compared: Compared = "chiral"
+    vector_like: bool = False
+    """Whether theories that differ in vector-like pairs alone are different."""
 
     def __call__(self, task: Task, texts: Sequence[str]) -> list[Verdict]:
         alone = [self._alone(task, text) for text in texts]
-        forms = [self._form(text) if verdict.success else None for text, verdict in zip(texts, alone, strict=True)]
+        forms = [
+            canonical(read(text), vector_like=self.vector_like) if verdict.success else None
+            for text, verdict in zip(texts, alone, strict=True)
+        ]
         often = Counter(forms)
         return [
             self._with_variety(verdict, 1 / often[form] if form else 0.0)
             for verdict, form in zip(alone, forms, strict=True)
         ]
-
-    def _form(self, text: str) -> Canonical:
-        whole = self.compared == "everything"
-        return canonical(read(text), vector_like=whole, scalars=whole)
 
     def _alone(self, task: Task, text: str) -> Verdict:
         try:

@@ -23,29 +23,28 @@ ONE = theory("F1 left 10 x1 F2 left 5* x1")
 OTHER_WAY_ROUND = theory("F1 left 5 x1 F2 left 10* x1")
 WITH_A_PAIR = theory("F1 left 10 x1 F2 left 5* x2 F3 left 5 x1")
 TWICE = theory("F1 left 10 x2 F2 left 5* x2")
-WITH_A_SCALAR = theory("F1 left 10 x1 F2 left 5* x1 S1 5")
 ANOMALOUS = theory("F1 left 10 x1")
 
 
 def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
     domain = make_domain("theories", limits=LIMITS)
     judge = Judge(domain.bounds)  # type: ignore[attr-defined]
-    texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, WITH_A_SCALAR, "GAUGE"]
+    texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, "GAUGE"]
     verdicts = Varied(judge, 6.0)(TASK, texts)
-    assert [verdict.parts.get("variety") for verdict in verdicts] == [1 / 4, 1 / 4, 1.0, 0.0, 1 / 4, 1 / 4, None]
-    for text, verdict in zip(texts[:6], verdicts[:6], strict=True):
+    assert [verdict.parts.get("variety") for verdict in verdicts] == [1 / 3, 1 / 3, 1.0, 0.0, 1 / 3, None]
+    for text, verdict in zip(texts[:5], verdicts[:5], strict=True):
         alone = judge(TASK, text)
         assert verdict.success == alone.success
         assert verdict.reward == pytest.approx(alone.reward + 6.0 * verdict.parts["variety"])
-    assert verdicts[6].status == "rejected"
+    assert verdicts[5].status == "rejected"
 
 
-def test_everything_counts_if_it_is_to() -> None:
-    judge = Judge(reward=reward_of({"variety": 6.0, "compared": "everything"}))
-    verdicts = judge.verifier().function(TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR, WITH_A_SCALAR])
-    assert [verdict.parts["variety"] for verdict in verdicts] == [0.5, 0.5, 1.0, 1.0]
-    with pytest.raises(ConfigError, match="compared = 'all'; choose chiral or everything"):
-        reward_of({"compared": "all"})
+def test_vector_like_pairs_count_if_they_are_to() -> None:
+    judge = Judge(reward=reward_of({"variety": 6.0, "vector_like": True}))
+    verdicts = judge.verifier().function(TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR])
+    assert [verdict.parts["variety"] for verdict in verdicts] == [0.5, 0.5, 1.0]
+    with pytest.raises(ConfigError, match="vector_like = 'no'; it is true or false"):
+        reward_of({"vector_like": "no"})
 
 
 def test_only_with_a_weight_are_groups_judged_together() -> None:
