@@ -5,7 +5,7 @@
 - ``exotics``: charged states that would have been seen, the lighter the worse
 - ``length``, ``parameters``: words and free numbers beyond what is allowed
 - ``success``: 1 for a success, which is a predicate of its own
-- ``variety``, if it has a weight: 1/m for a success that comes m times in its group
+- ``variety``, if it has a weight: 1 for a success that is like no other of its group, less the more there are like it
 - whatever ``extra`` asks for besides: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a function of
   yours by its import path
 
@@ -36,7 +36,7 @@ from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function, mode_of
 
-RULES = "4"
+RULES = "5"
 """Counts up when verdicts change for the same settings."""
 FLOOR = -10.0
 """The reward of what is no theory."""

@@ -23,20 +23,22 @@ ONE = theory("F1 left 10 x1 F2 left 5* x1")
 OTHER_WAY_ROUND = theory("F1 left 5 x1 F2 left 10* x1")
 WITH_A_PAIR = theory("F1 left 10 x1 F2 left 5* x2 F3 left 5 x1")
 TWICE = theory("F1 left 10 x2 F2 left 5* x2")
+WITH_A_SCALAR = theory("F1 left 10 x1 F2 left 5* x1 S1 5")
 ANOMALOUS = theory("F1 left 10 x1")
 
 
 def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
     domain = make_domain("theories", limits=LIMITS)
     judge = Judge(domain.bounds)  # type: ignore[attr-defined]
-    texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, "GAUGE"]
+    texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, WITH_A_SCALAR, "GAUGE"]
     verdicts = Varied(judge, 6.0)(TASK, texts)
-    assert [verdict.parts.get("variety") for verdict in verdicts] == [1 / 3, 1 / 3, 1.0, 0.0, 1 / 3, None]
-    for text, verdict in zip(texts[:5], verdicts[:5], strict=True):
+    same, with_scalar = (1 / 4 + 1 / 3) / 2, (1 / 4 + 1) / 2
+    assert [verdict.parts.get("variety") for verdict in verdicts] == [same, same, 1.0, 0.0, same, with_scalar, None]
+    for text, verdict in zip(texts[:6], verdicts[:6], strict=True):
         alone = judge(TASK, text)
         assert verdict.success == alone.success
         assert verdict.reward == pytest.approx(alone.reward + 6.0 * verdict.parts["variety"])
-    assert verdicts[5].status == "rejected"
+    assert verdicts[6].status == "rejected"
 
 
 def test_vector_like_pairs_count_if_they_are_to() -> None:
