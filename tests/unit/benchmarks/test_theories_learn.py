@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.theories_learn import by_gauge_group, successes
+from benchmarks.theories_learn import by_gauge_group, extensions, successes
 from steelyard.domains.theories.prompts import standard_model_text
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of
@@ -25,3 +25,15 @@ def test_success_is_told_for_each_gauge_group() -> None:
     broken, unbroken = (sample_of([1, 2], text=text) for text in (BROKEN, UNBROKEN))
     groups = [Group(Task("a", "groups"), (broken, unbroken), verdicts) for verdicts in ((yes, yes), (no, yes))]
     assert by_gauge_group(groups) == "SU(2) × SU(3) 0.500, SU(2) × SU(3) 0.000"
+
+
+def test_extensions_are_counted_once_and_a_singlet_is_none() -> None:
+    def with_fields(words: str) -> str:
+        return standard_model_text().replace(" INTERACTIONS", f" {words} INTERACTIONS")
+
+    singlet, pair = with_fields("F6 left 1 1 0 x1"), "left 1 1 +1/3 x1 F7 left 1 1 -1/3 x1"
+    longer, shorter = with_fields(f"F6 {pair} F8 left 1 1 0 x1"), with_fields(f"F6 {pair}")
+    failed = with_fields("F6 left 2 1 +1/3 x1 F7 left 2 1 -1/3 x1")
+    samples = tuple(sample_of([1, 2], text=text) for text in (longer, singlet, failed, shorter))
+    verdicts = tuple(Verdict.scored(1.0, success=text.text != failed) for text in samples)
+    assert extensions([Group(Task("a", "model"), samples, verdicts)]) == [shorter]
