@@ -100,7 +100,7 @@ def run_code(
     files: Mapping[str, str | bytes] | None = None,
     readable: Sequence[str | Path] = (),
     environment: Mapping[str, str] | None = None,
-    limits: RunLimits = RunLimits(),  # noqa: B008 - frozen
+    limits: RunLimits = RunLimits(),
     level: Level | Literal["auto"] = "auto",
 ) -> Ran:
     """Run Python code (``python -I main.py``) in a scratch folder that holds ``files`` and is removed afterwards.
@@ -127,7 +127,7 @@ def run_command(
     files: Mapping[str, str | bytes] | None = None,
     readable: Sequence[str | Path] = (),
     environment: Mapping[str, str] | None = None,
-    limits: RunLimits = RunLimits(),  # noqa: B008 - frozen
+    limits: RunLimits = RunLimits(),
     level: Level | Literal["auto"] = "auto",
 ) -> Ran:
     """Run any program as :func:`run_code` runs Python; no shell comes between. A program that is not there raises."""
