@@ -17,7 +17,11 @@ PICTURES = {
     "constraints-matter": ("side", "step", ("held-out", "log ratio", "gradient norm")),
     "scaling": ("design", "doublings", ("step s", "last verdict s", "controller busy")),
     "bricks-learn": ("seed", "minutes", ("validation success",)),
-    "theories-learn": ("run", "minutes", ("validation success", "distinct successes", "entropy")),
+    "theories-learn": (
+        "run",
+        "minutes",
+        ("held-out success", "distinct successes", "fermion contents", "entropy"),
+    ),
 }
 """Results whose details are drawn as curves: a line for each of the first column, over the second."""
 PAGES = {

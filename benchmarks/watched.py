@@ -1,5 +1,5 @@
-"""A run that a benchmark watches: a warm start, then minutes of training, looked at on validation tasks on the way and
-on held-out tasks before and after.
+"""A run that a benchmark watches: a warm start, then minutes of training, looked at on the way, and on held-out tasks
+before and after.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.result import Cell
+from steelyard.domains.base import Split
 from steelyard.training.evaluation import Evaluation
 
 UNATTENDED = {
@@ -30,30 +31,30 @@ class Watch:
 
     held_out: int
     """Samples of each held-out task."""
-    validation: int
-    """Samples of each validation task."""
+    samples: int
+    """Samples of each task that is looked at on the way."""
     every: int
-    """Steps from one look at the validation tasks to the next."""
-    enough: Callable[[Evaluation], bool] = lambda _: False
-    """Whether what was found there ends the training before its last step."""
+    """Steps from one look to the next."""
+    split: Split = "validation"
+    """What is looked at on the way; it decides nothing."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What validation tasks came to at a step; ``metrics`` are those of that step."""
+    """What the watched tasks came to at a step; ``metrics`` are those of that step."""
 
     step: int
     minutes: float
     found: Evaluation
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
-    def row(self, seed: int) -> dict[str, Cell]:
+    def row(self, seed: int, success: str = "validation success") -> dict[str, Cell]:
         """A point of a curve."""
         return {
             "seed": seed,
             "step": self.step,
             "minutes": self.minutes,
-            "validation success": self.found.success.mean,
+            success: self.found.success.mean,
         }
 
 
@@ -76,7 +77,7 @@ def configured(recipe: str, seed: int, scratch: str, overrides: Mapping[str, Any
 
 
 def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watched:
-    """Warm start, then training until it is enough, or the steps of the recipe or the minutes are over."""
+    """Warm start, then training until the steps of the recipe or the minutes are over."""
     from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
 
     tell(0.0, "warm start")
@@ -86,7 +87,7 @@ def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watche
     trainer = build_trainer(started)
     parts = (config, trainer.sampler, trainer.pool)
     judged = build_evaluator(*parts, tasks_of_split(config, "held_out"), samples=watch.held_out)
-    watched = build_evaluator(*parts, tasks_of_split(config, "validation"), samples=watch.validation)
+    watched = build_evaluator(*parts, tasks_of_split(config, watch.split), samples=watch.samples)
     try:
         before = judged.run()
         looks = list(training(trainer, watched, watch, minutes, tell))
@@ -96,20 +97,20 @@ def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watche
 
 
 def training(trainer: Any, watched: Any, watch: Watch, minutes: float, tell: Tell) -> Iterator[Look]:
-    """Looks at the validation tasks over time; looking is not counted as training."""
+    """Looks over time; looking is not counted as training."""
     spent, look = 0.0, Look(trainer.step, 0.0, watched.run())
     yield look
 
     def over() -> bool:
         return spent >= 60 * minutes or trainer.step >= trainer.plan.steps
 
-    while not over() and not watch.enough(look.found):
+    while not over():
         metrics: Mapping[str, float] = {}
         for _ in range(watch.every):
             began = time.perf_counter()
             metrics = trainer.train_step()
             spent += time.perf_counter() - began
-            tell(spent / 60, f"step {trainer.step}, validation success {look.found.success.mean:.2f}")
+            tell(spent / 60, f"step {trainer.step}, success {look.found.success.mean:.2f}")
             if over():
                 break
         look = Look(trainer.step, spent / 60, watched.run(), metrics)

@@ -46,15 +46,15 @@ def test_a_short_figure_is_shown_as_short(tmp_path):
 def test_what_was_not_measured_is_left_out_of_pictures_and_tables(tmp_path):
     """A run has no entropy before its first step."""
     first, second, third = ({"run": "a", "minutes": 1.0 * at} for at in range(3))
-    every = ("validation success", "distinct successes", "entropy")
+    every = ("held-out success", "distinct successes", "fermion contents", "entropy")
     rows = [row | dict.fromkeys(every, at) for row, at in ((first, 0.0), (second, 0.25), (third, 0.5))]
     rows[0]["entropy"] = float("nan")
     kept = record(Result("theories-learn", (Figure("gap", 0.1, "<=", 0.5),), rows), quick=False, seconds=3)
     (tmp_path / "theories-learn.json").write_text(kept.to_json())
     picture = pictures(tmp_path)["theories-learn.svg"]
     assert "nan" not in picture
-    assert [line.count(",") for line in re.findall(r'points="([^"]*)"', picture)] == [3, 3, 2]
-    assert "| a | 0 | 0 | 0 |  |" in generate(tmp_path)
+    assert [line.count(",") for line in re.findall(r'points="([^"]*)"', picture)] == [3, 3, 3, 2]
+    assert "| a | 0 | 0 | 0 | 0 |  |" in generate(tmp_path)
 
 
 def test_quick_results_do_not_enter_the_page(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.theories_learn import by_gauge_group, extensions, successes
+from benchmarks.theories_learn import added, by_gauge_group, contents, extensions, lightest_exotic, successes
 from steelyard.domains.theories.prompts import standard_model_text
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of
@@ -18,6 +18,14 @@ def test_an_unbroken_colour_counts_beside_a_charge_only(text: str, counted: int)
     sample = sample_of([1, 2], text=text)
     group = Group(Task("a", "groups"), (sample, sample), (Verdict.scored(1.0, success=True), Verdict.scored(0.0)))
     assert len(successes([group])) == counted
+
+
+def test_scalars_and_pairs_make_no_other_content_of_chiral_fermions() -> None:
+    dressed = BROKEN.replace("INTERACTIONS", "S2 3 1 F2 left 1 3 x1 F3 left 1 3* x1 INTERACTIONS")
+    other = BROKEN.replace("left 2 8", "left 4 8")
+    samples = tuple(sample_of([1, 2], text=text) for text in (BROKEN, dressed, other))
+    verdicts = (Verdict.scored(1.0, success=True),) * 3
+    assert contents([Group(Task("a", "groups"), samples, verdicts)]) == 2
 
 
 def test_success_is_told_for_each_gauge_group() -> None:
@@ -37,3 +45,11 @@ def test_extensions_are_counted_once_and_a_singlet_is_none() -> None:
     samples = tuple(sample_of([1, 2], text=text) for text in (longer, singlet, failed, shorter))
     verdicts = tuple(Verdict.scored(1.0, success=text.text != failed) for text in samples)
     assert extensions([Group(Task("a", "model"), samples, verdicts)]) == [shorter]
+
+
+def test_an_extension_is_shown_by_what_it_adds_and_its_lightest_exotic() -> None:
+    fields, terms = "F6 left 1 1 0 x1 S2 1 3 +2/3", "phi2 S2 S2* 2e4"
+    text = standard_model_text().replace(" INTERACTIONS", f" {fields} INTERACTIONS") + f" {terms}"
+    assert added(text) == "`F6 left 1 1 0 x1`, `S2 1 3 +2/3`, `phi2 S2 S2* 2e4`"
+    assert lightest_exotic(text) == "141 GeV"  # √(2·10⁴)
+    assert lightest_exotic(standard_model_text()) == "none"
