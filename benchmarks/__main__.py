@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("name", nargs="?", help="which benchmark to run")
     what.add_argument("--list", action="store_true", help="list the benchmarks and what they claim")
     what.add_argument("--report", action="store_true", help="write docs/results.md from the stored results")
-    parser.add_argument("--quick", action="store_true", help="a smaller form that ends within a minute")
+    parser.add_argument("--quick", action="store_true", help="a smaller form, which mostly ends within a minute")
     return parser
 
 

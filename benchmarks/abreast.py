@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing.managers import SyncManager
 from typing import Any, TypeVar
 
 from rich.progress import Progress
@@ -28,7 +29,9 @@ def abreast(run: Run[Asked, Made], asked: Mapping[str, Asked], progress: Progres
     at_once = min(len(asked), cores)
     bars = {name: progress.add_task(f"{name}: waits", total=minutes) for name in asked}
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
+    manager = SyncManager(ctx=context)
+    manager.start(_end_with_parent)
+    with manager:
         news: Any = manager.Queue()
 
         def listen() -> None:
@@ -48,7 +51,22 @@ def abreast(run: Run[Asked, Made], asked: Mapping[str, Asked], progress: Progres
 def _begin(threads: int) -> None:
     import torch
 
+    _end_with_parent()
     torch.set_num_threads(threads)
+
+
+def _end_with_parent() -> None:
+    """Have this process end when the one that began it is gone, however it went; else a run would go on for an hour
+    unseen.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _in_process(run: Run[Asked, Made], news: Any, name: str, asked: Asked) -> Made:

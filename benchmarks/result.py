@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -87,11 +88,12 @@ class Record:
     machine: Mapping[str, Cell]
 
     def to_json(self) -> str:
-        return json.dumps({**asdict(self), "ok": self.result.ok}, indent=2) + "\n"
+        """JSON has no word for what is not a number or not finite: null stands for it."""
+        return json.dumps(_finite({**asdict(self), "ok": self.result.ok}), indent=2, allow_nan=False) + "\n"
 
     @staticmethod
     def from_json(text: str) -> Record:
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = json.loads(text, object_hook=_null_as_nan)
         del data["ok"]
         inner = data.pop("result")
         figures = tuple(Figure(**figure) for figure in inner.pop("figures"))
@@ -120,6 +122,18 @@ def machine() -> dict[str, Cell]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {"cpu": _cpu_model(), "cores": cores, "memory_gib": round(memory, 1), "system": platform.system()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _null_as_nan(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.nan if value is None else value for name, value in found.items()}
 
 
 def _cpu_model() -> str:

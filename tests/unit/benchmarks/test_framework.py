@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,17 @@ def test_a_record_survives_json():
     again = Record.from_json(kept.to_json())
     assert again.to_json() == kept.to_json()
     assert again.result.figures == kept.result.figures
+
+
+def test_what_is_not_a_number_is_null_in_json_and_short_when_it_comes_back():
+    nothing = replace(result(math.nan), details=[{"step": 0, "entropy": math.nan}, {"step": 1, "entropy": math.inf}])
+    kept = record(nothing, quick=True, seconds=2.0)
+    assert "NaN" not in kept.to_json()
+    assert "Infinity" not in kept.to_json()
+    again = Record.from_json(kept.to_json()).result
+    assert not again.ok
+    assert [row["step"] for row in again.details] == [0, 1]
+    assert all(math.isnan(float(row["entropy"])) for row in again.details)
 
 
 def test_the_catalogue_lists_the_modules_that_measure():
