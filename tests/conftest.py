@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: tiny models are fastest on one thread
+
+# How fast a test runs on a busy machine says nothing about what it tests; pytest-timeout ends what hangs.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
 

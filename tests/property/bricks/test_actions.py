@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.heaps import heap
@@ -31,7 +31,7 @@ SIZES = ((1, 1, 1), (1, 1, 3), (2, 2, 2), (4, 3, 2), (3, 4, 3), (12, 1, 2), (1, 
 
 spaces, seeds = st.sampled_from(sorted(SPACES)), st.integers(0, 2**32)
 worlds = st.sampled_from(SIZES).map(lambda size: World(size, FEW))
-slow = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=80)
 
 
 @slow

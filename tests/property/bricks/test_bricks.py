@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import brick_reference
@@ -38,7 +38,7 @@ from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric
 WIDE = World((40, 40, 20))
 WORLDS = (WIDE, World((14, 3, 12)), World((3, 14, 12)), World((6, 6, 12)))
 """In the narrow ones bricks have many neighbours that they press against."""
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 
 
 @st.composite

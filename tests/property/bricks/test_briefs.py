@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.heaps import heap
@@ -20,7 +20,7 @@ from steelyard.types import Task
 
 WORLD = World((40, 40, 20))
 ALL = [brief for kind in COUNTABLE for brief in KINDS[kind].grid()]
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 
 
 @st.composite

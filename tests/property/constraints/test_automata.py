@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from steelyard.constraints.automaton import NO_END, Automaton, WordConstraint
@@ -62,7 +62,6 @@ def ends_within(automaton: Automaton[int], state: int, symbols: int) -> bool:
     return any(automaton.may_end(one) for one in reached)
 
 
-@settings(deadline=None)
 @given(tables, st.integers(1, 6))
 def test_over_words_the_samples_are_the_sentences_that_fit(table: Table, budget: int) -> None:
     words = ["<end>", *LETTERS]
@@ -76,7 +75,6 @@ def test_over_words_the_samples_are_the_sentences_that_fit(table: Table, budget:
     assert set(found) == {sentence for sentence in sentences if accepts(table, sentence)}
 
 
-@settings(deadline=None)
 @given(tables, vocabularies, st.integers(0, 9))
 def test_over_characters_a_token_is_allowed_exactly_by_definition(
     table: Table, tokens: list[bytes | None], left: int
@@ -104,7 +102,6 @@ def test_over_characters_a_token_is_allowed_exactly_by_definition(
                     copy.advance(token)
 
 
-@settings(deadline=None)
 @given(tables, vocabularies, st.integers(1, 7))
 def test_over_characters_every_cutting_of_every_sentence_can_come(
     table: Table, tokens: list[bytes | None], budget: int
@@ -130,7 +127,6 @@ def test_over_characters_every_cutting_of_every_sentence_can_come(
     assert sorted(samples(CharacterConstraint(table, tokens, 0), budget)) == sorted(expected)
 
 
-@settings(deadline=None)
 @given(tables, st.integers(0, 6))
 def test_the_search_is_right_in_whatever_order_it_is_asked(table: Table, first: int) -> None:
     for state in [first, *range(7)]:
@@ -141,7 +137,6 @@ def test_the_search_is_right_in_whatever_order_it_is_asked(table: Table, first: 
             assert end == 0 or not ends_within(table, state, end - 1)
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 4), st.integers(0, 9), st.integers(0, 6), st.booleans())
 def test_rambles_in_brackets_end_in_time_and_balance(
     data: st.DataObject, depth: int, least: int, spare: int, characters: bool
@@ -161,7 +156,6 @@ def test_rambles_in_brackets_end_in_time_and_balance(
 sizes = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), max_size=5)
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 4), st.integers(1, 4), sizes, st.integers(0, 6))
 def test_rambles_among_boxes_end_in_time_and_pack(
     data: st.DataObject, width: int, height: int, boxes: list[tuple[int, int]], spare: int
@@ -201,7 +195,6 @@ class Words(Automaton[str]):
         return state in self.sentences
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("aé漢🙂", max_size=5), min_size=1, max_size=6), st.data())
 def test_letters_of_several_bytes_are_walked_as_letters(sentences: list[str], data: st.DataObject) -> None:
     whole = [text.encode() for text in ["a", "é", "漢", "🙂", "éa", "漢🙂", "a🙂é"]]

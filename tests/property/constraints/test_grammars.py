@@ -81,7 +81,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SCHEMAS, st.booleans(), st.integers(0, 99))
 def test_instances_validate_fit_and_replay(schema: dict[str, Any], canonical: bool, seed: int) -> None:
     table = small_table()
@@ -104,7 +104,7 @@ def test_instances_validate_fit_and_replay(schema: dict[str, Any], canonical: bo
         assert (again.tokens, again.decisions) == (found.tokens, found.decisions)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(PATTERNS, st.booleans(), st.integers(0, 99))
 def test_texts_match_fit_and_replay(pattern: str, canonical: bool, seed: int) -> None:
     table = small_table()
@@ -136,7 +136,7 @@ def refused_below(constraint: GrammarConstraint, shortest: str, size: int) -> No
     constraint.check_budget(TASK, len(constraint.table.encode(shortest)) + 1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6), st.booleans(), st.integers(0, 99))
 @example(["\x7f\x00", "\u2028"], True, 0)
 def test_one_of_the_choices_comes_whole(choices: list[str], canonical: bool, seed: int) -> None:

@@ -67,7 +67,7 @@ def test_every_rule_on_random_logits(rule: CutRule) -> None:
         check((spread * rng.normal(size=23)).tolist(), rule)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     logit_V=st.lists(st.floats(-8, 8), min_size=1, max_size=30, unique=True),
     temperature=st.floats(0.3, 3.0),

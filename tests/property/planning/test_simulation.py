@@ -40,7 +40,7 @@ pipelines = st.builds(
     seed=st.integers(0, 99),
 )
 STEPS = 4
-few = settings(deadline=None, max_examples=40)
+few = settings(max_examples=40)
 
 
 @few

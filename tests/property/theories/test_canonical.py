@@ -16,7 +16,7 @@ from steelyard.domains.theories.known import MODELS, models, standard_model
 from steelyard.domains.theories.notation import left, right, scalar, theory
 from steelyard.domains.theories.theory import Theory
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=60)
 seeds = st.integers(0, 2**32)
 
 

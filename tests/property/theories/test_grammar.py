@@ -39,7 +39,7 @@ limits = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(limits, st.sampled_from(sorted(BEGINNINGS)), st.integers(0, 10_000), st.integers(0, 60))
 def test_rambles_end_in_time_and_are_theories_within_the_limits(
     within: Limits, kind: str, seed: int, spare: int

@@ -35,7 +35,7 @@ from steelyard.domains.theories.prompts import BEGINNINGS
 from steelyard.domains.theories.text import read
 from steelyard.domains.theories.theory import Charges, Gauge, Leg, Special, Term, Theory
 
-QUICK = settings(max_examples=50, deadline=None)
+QUICK = settings(max_examples=50)
 seeds = st.integers(0, 2**32)
 EVERY = Theories(kinds=tuple(BEGINNINGS))
 factors = st.fractions(min_value=-5, max_value=5, max_denominator=6).filter(bool)

@@ -121,7 +121,7 @@ TREES = st.recursive(
 
 @pytest.mark.property
 @given(tree=TREES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_tree_survives(tree: Any) -> None:
     tensors, skeleton = flatten(tree)
     text = json.dumps(skeleton, allow_nan=False)

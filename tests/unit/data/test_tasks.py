@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.data import as_tasks, split
@@ -71,7 +71,6 @@ def test_an_id_given_twice_is_refused() -> None:
 
 
 @given(repeats=st.lists(st.integers(1, 3), min_size=6, max_size=12), share=st.floats(0.1, 0.5), seed=st.integers(0, 5))
-@settings(deadline=None)
 def test_a_split_is_complete_and_disjoint_by_prompt(repeats: list[int], share: float, seed: int) -> None:
     prompts = [prompt for prompt, count in enumerate(repeats) for _ in range(count)]
     tasks = [Task(str(index), f"prompt {prompt}") for index, prompt in enumerate(prompts)]

@@ -131,7 +131,7 @@ def test_known_models_come_back(name: str) -> None:
     assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(model)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_random_theories_come_back(seed: int) -> None:
     rng = random.Random(seed)

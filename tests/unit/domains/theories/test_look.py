@@ -94,7 +94,7 @@ def test_all_forms_of_known_models(name: str) -> None:
     assert_well_formed(models()[name], name)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_all_forms_of_random_theories(seed: int) -> None:
     rng = random.Random(seed)
