@@ -68,10 +68,12 @@ def _train(config: Config, judge: JudgeConfig, folder: Path) -> float:
     with loading("torch and transformers"):
         from steelyard.compose import build_policy
         from steelyard.compose.judge import make_judge
-        from steelyard.compose.warmstart import beginning_with
+        from steelyard.compose.warmstart import beginning_with, check_folder
     from steelyard.quiet import quiet_engines
 
     with quiet_engines():
         named = None if config.warmstart is None else config.warmstart.folder
-        started = config if named is None else beginning_with(config, Path(named))
-        return make_judge(started, judge, build_policy(started), folder)
+        if named is not None:
+            check_folder(Path(named), "warmstart.folder", "steelyard warmstart")
+            config = beginning_with(config, Path(named))
+        return make_judge(config, judge, build_policy(config), folder)

@@ -17,7 +17,7 @@ from steelyard.algorithms.schedules import Schedule
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import build_domain
 from steelyard.compose.tasks import check_beginning
-from steelyard.compose.warmstart import LAST, copy_model, written_beside
+from steelyard.compose.warmstart import LAST, check_folder, copy_model, written_beside
 from steelyard.config import Config, JudgeConfig
 from steelyard.domains.base import Exemplary
 from steelyard.errors import ConfigError
@@ -51,6 +51,7 @@ def with_judge(verifier: Verifier, config: Config) -> Verifier:
             f"`steelyard judge train` and name it with --judge.folder"
         )
     path = own if own.is_dir() else Path(str(config.judge.folder))
+    check_folder(path, "judge.folder", "steelyard judge train")
     judge = build_judge(str(path), "classifier", name="judge", reads_prompt=False, device=config.model.device)
     return WeightedVerifier(
         (Part(verifier), Part(judge, config.judge.weight, decides=False)), name="judged", floor=verifier.floor

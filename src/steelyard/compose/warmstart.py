@@ -63,10 +63,15 @@ def clear_own(own: Path, table: WarmstartConfig | JudgeConfig | None, settings: 
 
 def copy_model(named: Path, own: Path, key: str, command: str) -> None:
     """A model that is named becomes the run's own, which can then be moved and resumed by itself."""
+    check_folder(named, key, command)
+    written_beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
+
+
+def check_folder(named: Path, key: str, command: str) -> None:
+    """Refuse what is no folder of a model, before it is taken for the name of one on a hub."""
     if not any((named / file).is_file() for file in ("config.json", "adapter_config.json")):
         what = "is no model folder" if named.is_dir() else "is not there"
         raise ConfigError(f"{key}: {named} {what}; make it with `{command}`, or leave it out")
-    written_beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
 
 
 def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path) -> float:
