@@ -47,10 +47,3 @@ def test_the_python_examples_run(number: int, name: str, steps: int) -> None:
     assert shorter != program
     exec(compile(shorter, "README.md", "exec"), {})
     assert [row["step"] for row in read_metrics(Path(f"runs/{name}/metrics.jsonl"))] == [1, 2]
-
-
-def test_every_file_it_links_to_is_there() -> None:
-    links = re.findall(r"\]\(((?!http)[^)]+)\)", README)
-    assert links
-    missing = [link for link in links if not (Path(__file__).parents[2] / link).exists()]
-    assert not missing
