@@ -50,6 +50,11 @@ def settle_down(count: int, seconds: float = 5.0) -> int:
     return there
 
 
+def alive(pid: int) -> bool:
+    """There, and not a zombie."""
+    return _stat(pid)[:1] not in ([], ["Z"])
+
+
 def parent_of(pid: int) -> int | None:
     stat = _stat(pid)
     return int(stat[1]) if len(stat) > 1 else None

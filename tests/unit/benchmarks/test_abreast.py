@@ -14,7 +14,7 @@ import pytest
 from rich.progress import Progress
 
 from benchmarks.abreast import abreast
-from benchmarks.left_behind import descendants
+from benchmarks.left_behind import alive, descendants
 from benchmarks.watched import Tell
 
 
@@ -80,10 +80,3 @@ def until(met: Callable[[], bool], seconds: float = 60.0) -> None:
     while not met():
         assert time.monotonic() < end, "waited for in vain"
         time.sleep(0.05)
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
