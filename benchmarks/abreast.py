@@ -49,10 +49,9 @@ def abreast(run: Run[Asked, Made], asked: Mapping[str, Asked], progress: Progres
 
 
 def _begin(threads: int) -> None:
-    import torch
-
+    """torch reads the variable when the run imports it."""
     _end_with_parent()
-    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
 def _end_with_parent() -> None:

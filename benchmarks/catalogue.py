@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -19,9 +20,10 @@ Measure = Callable[[bool, Progress], Result]
 FOLDER = Path(__file__).resolve().parent
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Every module that defines ``measure``, found without importing any; ``vs_trl.py`` is called ``vs-trl``."""
-    return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.py") if _defines_measure(path))
+    return tuple(sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.py") if _defines_measure(path)))
 
 
 def claim(name: str) -> str:

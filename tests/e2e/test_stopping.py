@@ -16,7 +16,7 @@ from .conftest import TINY, Call
 
 
 def wait_for_steps(process: subprocess.Popen[str], metrics: Path, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 250
     while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") < count:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the run did not get going"
@@ -33,7 +33,7 @@ def test_stop_and_resume(call: Call, environment: dict[str, str]) -> None:
     try:
         wait_for_steps(process, Path("runs/my-run/metrics.jsonl"), 3)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=250)
     finally:
         process.kill()
     assert process.returncode == 130, err

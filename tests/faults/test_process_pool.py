@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,33 @@ import steelyard
 from benchmarks import misbehaving
 from benchmarks.faults import judged
 from benchmarks.left_behind import marked, settle_down, zombies
-from benchmarks.misbehaving import EXPECTED, FINE, LIMITS, Expected
+from benchmarks.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
 from steelyard.verification import Limits, ProcessPool, Recycling, as_verifier
 
-pytestmark = pytest.mark.faults
 SOURCE = Path(steelyard.__file__).parents[1]
+UNHURRIED = Limits(seconds=100)
+"""Reached only by what really hangs, however busy the machine is."""
 
 
 @contextmanager
 def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
     """A pool of one worker, of which nothing may be left at the end."""
     declared = settings.pop("declared", {})
-    pool = ProcessPool(as_verifier(function, **declared), **{"workers": 1, "limits": LIMITS, **settings})
+    pool = ProcessPool(as_verifier(function, **declared), **{"workers": 1, "limits": PATIENT_LIMITS, **settings})
     try:
         yield pool
     finally:
         pool.close()
     assert settle_down(0) == 0, "a process was left behind"
     assert zombies({os.getpid()}) == []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """pytest-timeout ends a wait that has no end."""
+    while not condition():
+        time.sleep(0.01)
 
 
 def seen(verdict: Verdict) -> Expected:
@@ -187,18 +194,25 @@ def test_children_live_on_only_if_asked() -> None:
         assert [verdict.reward for verdict in judged(pool, [FINE] * 3)] == [1.0, 0.0, 0.0]
 
 
-def patient(task: Task, text: str) -> float:
-    time.sleep(0.3)
-    return 1.0
+def hang_once(task: Task, text: str) -> float:
+    """Hangs the first time it gets a file's name, and returns the second time."""
+    try:
+        Path(text).touch(exist_ok=False)
+    except FileExistsError:
+        return 1.0
+    time.sleep(misbehaving.FOREVER)
+    raise AssertionError
 
 
 @pytest.mark.parametrize("victim", ["worker", "keeper"])
-def test_a_killed_process_of_the_pool_costs_nothing(victim: str) -> None:
-    with pool_of(patient) as pool:
-        judged(pool, [FINE])
+def test_a_killed_process_of_the_pool_costs_nothing(victim: str, tmp_path: Path) -> None:
+    known, started = tmp_path / "known", tmp_path / "started"
+    known.touch()
+    with pool_of(hang_once, limits=UNHURRIED) as pool:
+        judged(pool, [str(known)])
         keeper, worker = sorted(marked())
-        pool.submit([misbehaving.item(0, FINE)])
-        time.sleep(0.1)
+        pool.submit([misbehaving.item(0, str(started))])
+        wait_for(started.exists)
         os.kill(worker if victim == "worker" else keeper, signal.SIGKILL)
         ((_, verdict),) = pool.completed(wait=True)
         assert (verdict.status, verdict.tries) == ("scored", 2)
@@ -218,7 +232,7 @@ time.sleep(1000)
 """
 
 
-def test_when_the_run_is_killed_all_its_workers_go_within_five_seconds() -> None:
+def test_when_the_run_is_killed_all_its_workers_go() -> None:
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root), str(SOURCE)])
     run = subprocess.Popen(
@@ -229,7 +243,7 @@ def test_when_the_run_is_killed_all_its_workers_go_within_five_seconds() -> None
         assert run.stdout.readline() == b"busy\n"
         assert len(marked()) >= 4
         run.kill()
-    assert settle_down(0, seconds=5.0) == 0
+    assert settle_down(0) == 0
 
 
 def test_lambdas_and_closures_are_sent_by_value_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -311,12 +325,12 @@ def test_a_module_that_starts_threads_is_imported_by_every_worker(
         "import threading, queue\nasked, answered = queue.Queue(), queue.Queue()\n"
         "def serve():\n    while True:\n        answered.put(len(asked.get()))\n"
         "threading.Thread(target=serve, daemon=True).start()\n"
-        "def score(task, text):\n    asked.put(text)\n    return float(answered.get(timeout=0.5))\n"
+        "def score(task, text):\n    asked.put(text)\n    return float(answered.get(timeout=60))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     import threaded_checker  # type: ignore[import-not-found]
 
-    with pool_of(threaded_checker.score, limits=Limits()) as pool:
+    with pool_of(threaded_checker.score, limits=UNHURRIED) as pool:
         assert [verdict.reward for verdict in judged(pool, ["abc", "de"])] == [3.0, 2.0]
     sys.modules.pop("threaded_checker", None)
 
@@ -361,8 +375,8 @@ def fast_or_slow(task: Task, text: str) -> float:
 
 
 def test_only_the_item_that_took_too_long_is_blamed() -> None:
-    with pool_of(fast_or_slow, limits=Limits(seconds=0.4)) as pool:
-        texts = ["0.001"] * 50 + ["0.8"] + ["0.001"] * 50
+    with pool_of(fast_or_slow, limits=Limits(seconds=4)) as pool:
+        texts = ["0.001"] * 50 + ["1000"] + ["0.001"] * 50
         verdicts = judged(pool, texts)
     assert [verdict.cause for verdict in verdicts if verdict.cause] == ["timeout"]
     assert verdicts[50].cause == "timeout"
@@ -398,9 +412,8 @@ def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: py
 
     with pool_of(slow_checker.score) as pool:
         pool.submit([misbehaving.item(0, FINE)])
-        while not (tmp_path / "importing").exists():
-            time.sleep(0.01)
+        wait_for((tmp_path / "importing").exists)
         began = time.monotonic()
         pool.close()
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 100, "the import takes 1,000 s"
     sys.modules.pop("slow_checker", None)

@@ -12,14 +12,14 @@ import pytest
 from benchmarks import misbehaving
 from benchmarks.faults import judged
 from benchmarks.left_behind import settle_down
-from benchmarks.misbehaving import EXPECTED, FINE, LIMITS, Expected
+from benchmarks.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
 from benchmarks.worker_kills import unhurried
 from steelyard.cluster.connection import Connection
 from steelyard.cluster.pool import RayPool
 from steelyard.errors import VerifierError
 from steelyard.verification import as_verifier
 
-pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,7 +32,7 @@ def cluster() -> Iterator[Connection]:
 
 def test_causes_are_those_of_the_process_pool() -> None:
     kinds = [FINE, "segfault", "raise", "exit", "close", "session", "nan", "none", "sleep", FINE]
-    pool = RayPool(as_verifier(misbehaving.misbehave), workers=2, limits=LIMITS)
+    pool = RayPool(as_verifier(misbehaving.misbehave), workers=2, limits=PATIENT_LIMITS)
     try:
         verdicts = judged(pool, kinds)
     finally:
@@ -43,7 +43,9 @@ def test_causes_are_those_of_the_process_pool() -> None:
 
 
 def test_batches_are_formed_before_they_travel() -> None:
-    pool = RayPool(as_verifier(misbehaving.misbehave_in_batches, mode="batch", size=4), workers=1, limits=LIMITS)
+    pool = RayPool(
+        as_verifier(misbehaving.misbehave_in_batches, mode="batch", size=4), workers=1, limits=PATIENT_LIMITS
+    )
     try:
         verdicts = judged(pool, [FINE, "few", FINE, FINE, FINE])
     finally:

@@ -29,9 +29,9 @@ import os, time
 print("on", flush=True)
 if os.fork() == 0:
     os.setsid()
-time.sleep(60)
+time.sleep(1000)
 '''
-run_code(code, level=sys.argv[1], environment={{{MARK!r}: sys.argv[2]}}, limits=RunLimits(seconds=60))
+run_code(code, level=sys.argv[1], environment={{{MARK!r}: sys.argv[2]}}, limits=RunLimits(seconds=1000))
 """
 
 
@@ -64,11 +64,11 @@ def test_when_the_caller_is_gone_so_are_the_program_and_its_folder(
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", CALLER, level, attempt.word]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as caller:
-        assert within(30, lambda: len(attempt.left_running()) >= 2), "the program did not begin"
+        assert within(200, lambda: len(attempt.left_running()) >= 2), "the program did not begin"
         caller.send_signal(number)
-        caller.wait(20)
-    assert within(10, lambda: not attempt.left_running())
-    assert within(10, lambda: not list(tmp_path.iterdir()))
+        caller.wait(200)
+    assert within(200, lambda: not attempt.left_running())
+    assert within(200, lambda: not list(tmp_path.iterdir()))
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:

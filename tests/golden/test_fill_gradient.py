@@ -7,7 +7,7 @@ import pytest
 from benchmarks.infill_exact import STEPS, Case, build, row
 
 
-@pytest.fixture(scope="module", params=STEPS)
+@pytest.fixture(scope="module", params=[*STEPS[:-1], pytest.param(STEPS[-1], marks=pytest.mark.slow)])
 def case(request: pytest.FixtureRequest) -> Case:
     return build(request.param)
 

@@ -6,6 +6,7 @@ Each run takes a second or two. The bar is loose, but with the sign of the advan
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.loading import from_scratch_policy
 from steelyard.sampling.base import Decoding
 from steelyard.training.credit import Credit
-from steelyard.types import Task
+from steelyard.types import HOLE, Task
 from tests.tiny import CPU, SHAPE, tiny_policy, tiny_trainer
 
 WORDS = tuple("abcdef")
@@ -89,6 +90,27 @@ def test_several_updates_a_rollout_learn(tmp_path: Path) -> None:
 def test_lora_learns(tmp_path: Path) -> None:
     """Over a frozen base whose embeddings are large enough to be told apart."""
     assert_learnt(learnt(tmp_path, Credit(), policy=tiny_policy(words=WORDS, lora=Lora(8, 16)), lr=1e-2))
+
+
+def fills_with_the_next(task: Task, text: str) -> bool:
+    first, second = text.split()
+    return second == WORDS[(WORDS.index(first) + 1) % len(WORDS)]
+
+
+def test_a_policy_that_fills_in_learns(tmp_path: Path) -> None:
+    trainer = tiny_trainer(
+        tmp_path,
+        policy=from_scratch_policy(SHAPE, WORDS, replace(CPU, kind="masked")),
+        verifier=fills_with_the_next,
+        source=ListSource([Task(word, f"{word} {HOLE}") for word in WORDS]),
+        learner={"lr": 1e-2, "microbatch_tokens": 4096},
+        steps=40,
+        tasks_per_step=6,
+        group_size=16,
+    )
+    rewards = [float(trainer.train_step()["reward/mean"]) for _ in range(trainer.plan.steps)]  # type: ignore[arg-type]
+    assert np.mean(rewards[:2]) < 0.4
+    assert np.mean(rewards[-4:]) > 0.8
 
 
 def test_the_wrong_sign_is_noticed(tmp_path: Path) -> None:

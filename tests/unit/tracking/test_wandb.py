@@ -39,7 +39,7 @@ def history(run_folder: Path) -> list[dict[str, Any]]:
     from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
     (path,) = run_folder.glob("run-*.wandb")
-    for _ in range(100):
+    for _ in range(1000):
         records = [Record.FromString(data) for data in log_records(path.read_bytes())]
         if any(record.WhichOneof("record_type") == "exit" for record in records):
             break

@@ -43,6 +43,20 @@ def ahead_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
     return trainer
 
 
+def wait_for_bound(trainer: Trainer) -> None:
+    """Until everything that may be sampled ahead of the learner has been."""
+    ahead, count = trainer.ahead, trainer.plan.tasks_per_step
+    assert ahead is not None
+
+    def at_the_bound() -> bool:
+        step = ahead._begun // count
+        beyond = step >= ahead._last or step - ahead._version > ahead.staleness
+        return beyond and not ahead._queue and not ahead._sampling
+
+    with ahead._news:
+        ahead._news.wait_for(at_the_bound)
+
+
 # --- which groups are learnt next ------------------------------------------------------------------------------------
 
 
@@ -117,7 +131,7 @@ def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int
     update = trainer.learner.update
 
     def slow(*args: Any) -> Any:
-        time.sleep(0.2)  # long enough for the sampler to come to its bound
+        wait_for_bound(trainer)
         return update(*args)
 
     trainer.learner.update = slow  # type: ignore[method-assign]
@@ -139,7 +153,7 @@ def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tm
         logps = trainer.learner._logps([item.sample for item in samples], lambda b: trainer.policy.evaluate(b).logp_N)
         for item, logp_N in zip(samples, logps, strict=True):
             seen.append((step - item.sample.policy_version, float(abs(logp_N - item.sample.decisions.logp_N).max())))
-        time.sleep(0.2)
+        wait_for_bound(trainer)
         return update(samples, step)
 
     trainer.learner.update = watch  # type: ignore[method-assign]
@@ -159,10 +173,12 @@ def test_staleness_zero_is_the_synchronous_run(tmp_path: Path) -> None:
 
 
 def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
-    """One task in four takes long; with room for two versions the others go first."""
+    """One task in four waits until the first step is taken; with room for two versions the others go first."""
+    taken_once = tmp_path / "taken"
 
     def slow(task: Task, text: str) -> float:
-        time.sleep(1.0 if task.id == "t0" else 0.0)
+        while task.id == "t0" and not taken_once.exists():
+            time.sleep(0.01)
         return float(len(text) % 3)
 
     trainer = ahead_trainer(tmp_path, 2, steps=4, source=ListSource(tasks(4), shuffle=False), tasks_per_step=2)
@@ -173,6 +189,7 @@ def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
 
     def watch(step: int, clock: Stopwatch) -> Any:
         groups, replaced = take(step, clock)
+        taken_once.touch()
         taken.append([group.task.id for group in groups])
         return groups, replaced
 
@@ -228,13 +245,13 @@ def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: 
     update = trainer.learner.update
 
     def slow(*args: Any) -> Any:
-        time.sleep(0.2)  # long enough for the sampler to come to its bound
+        wait_for_bound(trainer)
         return update(*args)
 
     trainer.learner.update = slow  # type: ignore[method-assign]
     for _ in range(3):
         trainer.train_step()
-    time.sleep(0.2)
+    wait_for_bound(trainer)
     assert drawn == [0, 1, 2]
     trainer._evaluate()
     trainer.train_step()
