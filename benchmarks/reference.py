@@ -49,7 +49,8 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
     frozen = copy.deepcopy(model).requires_grad_(False)
     start = _flat(model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
-    config = loop.Config(kl_coefficient=KL, learning_rate=LEARNING_RATE, temperature=0.9)
+    excluded = trainer.policy.excluded
+    config = loop.Config(kl_coefficient=KL, learning_rate=LEARNING_RATE, temperature=0.9, never_sampled=excluded)
     rows: list[dict[str, Cell]] = []
     for step in range(STEPS):
         groups, _ = trainer.rollout()
@@ -60,7 +61,7 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
         ]
         ours = trainer_step(trainer, groups)
         with torch.no_grad():
-            reference_logps = [loop.answer_logps(frozen, [rollout], config.temperature) for rollout in rollouts]
+            reference_logps = [loop.answer_logps(frozen, [rollout], config) for rollout in rollouts]
         theirs = loop.update(
             model, optimizer, rollouts, reference_logps, config, trainer_microbatches(trainer, rollouts)
         )

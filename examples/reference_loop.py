@@ -39,6 +39,7 @@ class Config:
     group_size: int = 8
     max_new_tokens: int = 5
     temperature: float = 1.0
+    never_sampled: tuple[int, ...] = (PAD,)  # what an answer cannot show
     learning_rate: float = 1e-3
     clip_low: float = 0.2
     clip_high: float = 0.2
@@ -112,6 +113,7 @@ def sample(model: LlamaForCausalLM, tasks: Sequence[Sequence[int]], config: Conf
         do_sample=True,
         temperature=config.temperature,
         top_k=0,
+        suppress_tokens=list(config.never_sampled),
         max_new_tokens=config.max_new_tokens,
     )
     rollouts: list[Rollout] = []
@@ -125,7 +127,7 @@ def sample(model: LlamaForCausalLM, tasks: Sequence[Sequence[int]], config: Conf
 # ------------------------------------------------------------------------------------------------ learning
 
 
-def answer_logps(model: LlamaForCausalLM, rollouts: Sequence[Rollout], temperature: float) -> Tensor:
+def answer_logps(model: LlamaForCausalLM, rollouts: Sequence[Rollout], config: Config) -> Tensor:
     """Log-probs of the answers' tokens under the distribution they were drawn from, one rollout after the other."""
     width = max(len(rollout.token_ids) for rollout in rollouts)
     place_T = torch.arange(width)
@@ -133,7 +135,8 @@ def answer_logps(model: LlamaForCausalLM, rollouts: Sequence[Rollout], temperatu
     end_B = torch.tensor([len(rollout.token_ids) for rollout in rollouts])[:, None]
     token_BT = torch.tensor([rollout.token_ids + [PAD] * (width - len(rollout.token_ids)) for rollout in rollouts])
     logit_BTV = model(input_ids=token_BT, attention_mask=(place_T < end_B).long(), use_cache=False).logits
-    logp_BTV = (logit_BTV[:, :-1].float() / temperature).log_softmax(-1)  # logits at t predict the token at t + 1
+    logit_BTV = logit_BTV.float().index_fill(-1, torch.tensor(config.never_sampled), -torch.inf)
+    logp_BTV = (logit_BTV[:, :-1] / config.temperature).log_softmax(-1)  # logits at t predict the token at t + 1
     logp_BT = logp_BTV.gather(-1, token_BT[:, 1:, None]).squeeze(-1)
     return logp_BT[((place_T >= start_B) & (place_T < end_B))[:, 1:]]
 
@@ -184,7 +187,7 @@ def update(
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for microbatch in microbatches:
-        logp_N = answer_logps(model, [rollouts[i] for i in microbatch], config.temperature)
+        logp_N = answer_logps(model, [rollouts[i] for i in microbatch], config)
         reference_logp_N = torch.cat([reference_logps[i] for i in microbatch])
         rollout_N = torch.tensor(microbatch).repeat_interleave(length_M[microbatch])
         loss_N = token_losses(logp_N, logp_N.detach(), reference_logp_N, advantage_M[rollout_N], config)
@@ -210,7 +213,7 @@ def train(config: Config) -> list[float]:
         tasks = [draw_task(generator) for _ in range(config.tasks_per_step)]
         rollouts = sample(model, tasks, config)
         with torch.no_grad():
-            reference_logp_N = answer_logps(reference, rollouts, config.temperature)
+            reference_logp_N = answer_logps(reference, rollouts, config)
         reference_logps = reference_logp_N.split([rollout.answer_length for rollout in rollouts])
         metrics = update(model, optimizer, rollouts, reference_logps, config)
         means.append(sum(rollout.reward for rollout in rollouts) / len(rollouts))

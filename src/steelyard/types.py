@@ -121,8 +121,8 @@ class Decisions:
     """Behaviour log-prob: under the distribution that was really drawn from."""
     rule: CutRule = CutRule()
     support_N: IntArray | None = None
-    """Index into ``supports`` of the set that could have been drawn, -1 for the whole vocabulary. ``None``: the whole
-    vocabulary everywhere, or, if ``left_out``, not stored."""
+    """Index into ``supports`` of the set that could have been drawn, -1 for everything that the policy samples.
+    ``None``: everything at every decision, or, if ``left_out``, not stored."""
     supports: SupportTable | None = None
     left_out: bool = False
     """The supports are not stored: the learner finds them again from ``replay`` and ``rule`` before it uses them."""
@@ -143,7 +143,7 @@ class Sample:
     long as the completion."""
     prompt_length: int
     text: str
-    """The completion as text, special tokens left out."""
+    """The completion as text: every token that was sampled, except the one that ended it."""
     finish: FinishReason
     decisions: Decisions
     policy_version: int = 0

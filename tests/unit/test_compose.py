@@ -581,7 +581,7 @@ def test_an_engine_is_closed_with_its_run_or_when_it_takes_no_weights(
         if broken:
             raise PolicyError("there is no such weight")
 
-    opened = SimpleNamespace(load=load, close=lambda: closed.append("engine"))
+    opened = SimpleNamespace(load=load, close=lambda: closed.append("engine"), excluded=[])
     monkeypatch.setattr(engine, "open_engine", lambda *_: opened)
     config = config_of({"sampling": {"engine": "vllm", "max_new_tokens": 6}, "verify": {"pool": "inline"}})
     with pytest.raises(PolicyError, match="no such weight") if broken else nullcontext():

@@ -11,9 +11,10 @@ from steelyard import config as configs
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.constraints.automaton import Automaton, WordConstraint
-from steelyard.constraints.base import Constraint
+from steelyard.constraints.base import Constraint, pack
 from steelyard.constraints.grammar import GrammarConstraint, PerTask
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
+from steelyard.constraints.without import WithoutTokens
 from steelyard.errors import ConfigError, VerifierError
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
@@ -23,13 +24,13 @@ from steelyard.verification import load_function
 
 def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> Constraint | None:
     """What samples must look like: handed over, named by the configuration, or the domain's own automaton; a policy
-    that does not write from left to right has none.
+    that does not write from left to right has none. It never allows a token that the policy does not sample.
     """
     if not isinstance(policy, CausalPolicy):
         return None
     table, given = config.constraint, supplied.constraint
     if isinstance(given, Constraint):
-        return given
+        return WithoutTokens(given, policy.excluded) if policy.excluded else given
     if isinstance(given, Automaton):
         return _over_tokens(config, policy, given, None)
     if given is not None:
@@ -40,16 +41,24 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         return None if automaton is None else _over_tokens(config, policy, automaton, None)
     if table.kind == "automaton":
         return _over_tokens(config, policy, _load_automaton(table), table.over)
-    closed = _is_closed(config)
-    return GrammarConstraint(
+    grammar = GrammarConstraint(
         table.kind,
         _grammar_source(table),
-        token_bytes(policy.tokenizer, policy.vocabulary) if closed else policy.tokenizer,
+        _written(policy) if _is_closed(config) else policy.tokenizer,
         end_id=policy.end_id,
         vocabulary=policy.vocabulary,
         canonical_runs=table.canonical_runs is not False,
         max_tokens=config.sampling.max_new_tokens,
     )
+    text = grammar.table.plain & pack(policy.excluded, policy.vocabulary)
+    if not text.any():
+        return grammar
+    if grammar.canonical_runs:
+        raise ConfigError(
+            "model.excluded_tokens lists tokens that stand for text, which the constraint may have to write; set "
+            "constraint.canonical_runs = false, so that such text may be cut into other tokens"
+        )
+    return WithoutTokens(grammar, policy.excluded)
 
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
@@ -84,8 +93,18 @@ def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any]
     if over is None:
         over = "words" if _has_words(config) else "characters"
     if over == "words":
-        return WordConstraint(automaton, policy.tokenizer.get_vocab(), end_id=end, vocabulary=policy.vocabulary)
-    return CharacterConstraint(automaton, token_bytes(policy.tokenizer, policy.vocabulary), end_id=end)
+        never = set(policy.excluded)
+        words = {word: token for word, token in policy.tokenizer.get_vocab().items() if token not in never}
+        return WordConstraint(automaton, words, end_id=end, vocabulary=policy.vocabulary)
+    return CharacterConstraint(automaton, _written(policy), end_id=end)
+
+
+def _written(policy: CausalPolicy) -> list[bytes | None]:
+    """What each token writes, None for those that are never sampled."""
+    written = token_bytes(policy.tokenizer, policy.vocabulary)
+    for token in policy.excluded:
+        written[token] = None
+    return written
 
 
 def _is_closed(config: Config) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import torch
 
 from steelyard.compose.constraint import build_constraint
@@ -10,17 +12,26 @@ from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.policies.adapters import Lora
 from steelyard.policies.base import Policy
+from steelyard.policies.excluded import describe_excluded
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
 from steelyard.policies.scratch import Architecture
+
+log = logging.getLogger("steelyard.policies")
 
 
 def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
     """The policy at the start of the run, with its constraint."""
     policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config)
+    log.info("never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "nothing")
     constraint = build_constraint(config, policy, supplied)
     policy.constraint = policy.constraint if constraint is None else constraint
     return policy
+
+
+def never_sampled(policy: Policy) -> list[str]:
+    """The tokens that the policy never samples, by name, as the run's log has them."""
+    return describe_excluded(policy.tokenizer, policy.excluded)
 
 
 def build_model(config: Config) -> Policy:
@@ -38,6 +49,7 @@ def build_model(config: Config) -> Policy:
         quantize=model.quantize,
         chunk=model.chunk_tokens,
         trust_remote_code=model.trust_remote_code,
+        excluded=model.excluded_tokens,
         lora=None if lora is None else Lora(lora.rank, lora.alpha, lora.targets),
         adapter=None if lora is None else lora.adapter,
         seed=config.run.seed,

@@ -16,7 +16,7 @@ from steelyard.compose.judge import make_judge, named_judge, own_judge
 from steelyard.compose.learning import build_any_learner, build_credit
 from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
-from steelyard.compose.policy import build_policy
+from steelyard.compose.policy import build_policy, never_sampled
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
 from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
@@ -163,7 +163,12 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     trainer = build_trainer(begun(config), supplied)
     with closed_on_error(trainer):
         folder.mkdir(parents=True, exist_ok=True)
-        about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
+        about = {
+            "versions": _versions(),
+            "python": platform.python_version(),
+            "supplied": list(config.run.supplied),
+            "never_sampled": never_sampled(trainer.policy),
+        }
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         write_config(folder, config)
         trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step

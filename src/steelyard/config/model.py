@@ -73,6 +73,12 @@ class ModelConfig(Section):
     )
     threads: int | None = Field(default=None, description="Torch threads; empty: as torch chooses.", ge=1)
     trust_remote_code: bool = Field(default=False, description="Run Python code that comes with a hub model.")
+    excluded_tokens: tuple[str, ...] | None = Field(
+        default=None,
+        strict=False,
+        description="Tokens that are never sampled, by name; empty: padding, start and mask, which a text cannot show. "
+        "The end token stays, and ids without a token are never sampled.",
+    )
     lora: LoraConfig | None = Field(default=None, description="Train a low-rank adapter instead of all weights.")
 
 

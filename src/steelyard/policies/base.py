@@ -16,6 +16,7 @@ from steelyard.errors import PolicyError
 from steelyard.planning.memory import comfortable_chunk, comfortable_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
+from steelyard.policies.excluded import excluded_ids
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
 from steelyard.policies.positions import positions
 from steelyard.types import CutRule, Prompt, Sample, SampleKey, Task
@@ -48,6 +49,7 @@ class Policy:
         autocast: torch.dtype | None = None,
         chunk: int | None = None,
         attention: tuple[str, str] | None = None,
+        excluded: Sequence[str] | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -65,6 +67,10 @@ class Policy:
         self._output: Any = base.get_output_embeddings()
         self._config = base.config
         self._base = base
+        self._excluded_names = excluded
+        self.excluded = excluded_ids(tokenizer, self.vocabulary, self.end_ids, excluded)
+        """Tokens that are never sampled: ``excluded`` by name, or those that a text cannot show; and unused ids."""
+        self._excluded_X = torch.tensor(self.excluded, dtype=torch.int64)
         self.chunk = chunk or self._comfortable_chunk()
         silence_dropout(model)
 
@@ -85,11 +91,21 @@ class Policy:
         """The text as if the policy had made it for the task."""
         raise NotImplementedError
 
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """The text of a completion. It shows every token that was sampled, except the one that ended the sample."""
+        raise NotImplementedError
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Tokens that end a sample; none if the length is given."""
+        return ()
+
     # --- what is the same for all ---------------------------------------------------------------------------------
 
     def beside(self, model: Any) -> Self:
         """A policy of the same kind around another model with the same tokenizer."""
-        return type(self)(model, self.tokenizer, autocast=self.autocast_dtype, chunk=self.chunk)
+        names = self._excluded_names
+        return type(self)(model, self.tokenizer, autocast=self.autocast_dtype, chunk=self.chunk, excluded=names)
 
     @property
     def base(self) -> Any:
@@ -124,9 +140,6 @@ class Policy:
         """Context of mixed precision, or nothing."""
         return device.autocast(self.device, self.autocast_dtype)
 
-    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
-
     def token_starts(self, sample: Sample) -> np.ndarray:
         """Offset in ``sample.text`` at which the token of each decision starts."""
         ids = sample.completion_ids
@@ -134,7 +147,14 @@ class Policy:
         return np.asarray([len(self.decode(ids[:offset])) for offset in offsets], np.int64)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states, with the scaling or soft cap some architectures apply to them."""
+        """Logits of hidden states, minus infinity for the tokens that are never sampled. Samplers, log-probs, entropy
+        and KL all start from here.
+        """
+        logits = self.model_logits(hidden)
+        return logits.index_fill_(-1, self._excluded_on(logits.device), -torch.inf) if self.excluded else logits
+
+    def model_logits(self, hidden: Tensor) -> Tensor:
+        """Logits of the model itself, with the scaling or soft cap some architectures apply to them."""
         with self.precision():
             logits = self._output(hidden)
         config = self._config
@@ -154,7 +174,8 @@ class Policy:
         """The scores as plain tensors, which is what sharding looks for in the output of a pass."""
         reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
         hidden_ND = self.hidden(batch)
-        job = ScoringJob(batch, self.head, self.chunk, reference_head, reference_hidden_ND)
+        excluded_X = self._excluded_on(self.device)
+        job = ScoringJob(batch, self.head, self.chunk, reference_head, reference_hidden_ND, excluded_X=excluded_X)
         scores = score_decisions(job, hidden_ND, list(self._output.parameters()))
         return scores.logp_N, scores.entropy_N, scores.kl_N
 
@@ -172,6 +193,10 @@ class Policy:
             kept_CV.scatter_(-1, batch.token_N[rows, None], True)
             found += list(np.packbits(kept_CV.cpu().numpy(), axis=-1, bitorder="little"))
         return found
+
+    def _excluded_on(self, device: torch.device) -> Tensor:
+        self._excluded_X = self._excluded_X.to(device)
+        return self._excluded_X
 
     def _comfortable_chunk(self) -> int:
         return comfortable_chunk(self.vocabulary, cpu=self.device.type == "cpu")
@@ -211,6 +236,8 @@ class Policy:
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter), of ``tensors`` if given."""
+        if (generation := getattr(self._base, "generation_config", None)) is not None:
+            generation.suppress_tokens = list(self.excluded) or None  # so that generate() samples the same policy
         given = {} if tensors is None else {"state_dict": dict(tensors)}
         self.model.save_pretrained(folder, **adapters.save_options(self.model), **given)
         self.tokenizer.save_pretrained(folder)

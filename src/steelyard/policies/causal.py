@@ -31,8 +31,9 @@ class CausalPolicy(Policy):
         autocast: torch.dtype | None = None,
         chunk: int | None = None,
         attention: tuple[str, str] | None = None,
+        excluded: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention)
+        super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention, excluded=excluded)
         self.body = self._base.get_decoder()
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
         self._check_head()
@@ -53,19 +54,28 @@ class CausalPolicy(Policy):
     @property
     def codec(self) -> Codec:
         """The policy's texts and ids, without its weights."""
-        return Codec(self.tokenizer, self.end_ids, self.vocabulary)
+        return Codec(self.tokenizer, self.end_ids, self.vocabulary, self.excluded)
 
     def encode(self, prompt: Prompt) -> np.ndarray:
         """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
         return self.codec.encode(prompt)
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        return self.codec.decode(ids)
 
     def encode_answer(self, text: str) -> np.ndarray:
         """Token ids of a completion with its end, as the policy would have to write it."""
         return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
 
     def given(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """The text as if the policy had drawn every token of it, the end included, from the whole vocabulary."""
+        """The text as if the policy had drawn every token of it, the end included, from everything it can sample."""
         prompt, answer = self.encode(task.prompt), self.encode_answer(text)
+        if never := sorted(set(answer.tolist()).intersection(self.excluded)):
+            raise PolicyError(
+                f"task {task.id}: the example {text!r:.60} has the token "
+                f"{self.tokenizer.convert_ids_to_tokens(never[0])!r}, which is never sampled; remove it from the "
+                f"example, or set model.excluded_tokens without it"
+            )
         token_ids = np.concatenate([prompt, answer])
         position_N = np.arange(len(prompt), len(token_ids), dtype=np.int32)
         forward_N = np.arange(len(answer), dtype=np.int32)
@@ -94,5 +104,5 @@ class CausalPolicy(Policy):
         ids = torch.tensor([[self.pad_id, self.pad_id]], device=self.device)
         with self.precision():
             whole = self.model(input_ids=ids, use_cache=False).logits[0]
-            apart = self.head(self.body(input_ids=ids, use_cache=False).last_hidden_state[0])
+            apart = self.model_logits(self.body(input_ids=ids, use_cache=False).last_hidden_state[0])
         self.require_agreement(whole, apart)

@@ -21,6 +21,8 @@ class Codec:
     """Tokens that end a sample."""
     vocabulary: int
     """How many logits there are; a model may have more than its tokenizer has tokens."""
+    excluded: tuple[int, ...] = ()
+    """Tokens that are never sampled."""
 
     def encode(self, prompt: Prompt) -> np.ndarray:
         """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
@@ -39,7 +41,10 @@ class Codec:
         return np.asarray(ids, np.int32)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
+        """The text of a completion. It shows every token that was sampled, special ones included (a tool call's, those
+        around reasoning), except the one that ended the sample: a verifier sees all that the policy is credited for.
+        """
+        return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 
     def _ids(self, text: str) -> list[int]:
         try:

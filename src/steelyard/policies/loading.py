@@ -45,6 +45,8 @@ class PolicyOptions:
     quantize: str | None = None
     chunk: int | None = None
     trust_remote_code: bool = False
+    excluded: tuple[str, ...] | None = None
+    """Tokens that are never sampled; None: those that a text cannot show."""
     lora: Lora | None = None
     adapter: str | None = None
     """Folder of a trained adapter to go on with."""
@@ -91,7 +93,9 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
         with _told(f"model.lora.targets {options.lora.targets!r} cannot be used"):
             model = adapters.add_adapter(model, options.lora, options.seed, causal=options.kind == "causal")
     autocast = None if options.autocast is None else choose_dtype(options.autocast)
-    return CLASSES[options.kind][1](model, tokenizer, autocast=autocast, chunk=options.chunk, attention=attention)
+    return CLASSES[options.kind][1](
+        model, tokenizer, autocast=autocast, chunk=options.chunk, attention=attention, excluded=options.excluded
+    )
 
 
 @contextmanager

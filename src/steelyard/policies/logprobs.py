@@ -57,6 +57,8 @@ class ScoringJob:
     reference_hidden_ND: Tensor | None = None
     whole: bool = True
     """Whether entropy and KL, which need the whole distribution, are wanted beside the log-prob."""
+    excluded_X: Tensor | None = None
+    """Tokens to which both heads give minus infinity."""
 
     def chunks(self) -> list[slice]:
         return [slice(at, at + self.chunk) for at in range(0, self.batch.decisions, self.chunk)]
@@ -73,7 +75,8 @@ class ScoringJob:
             own = scaled_CV is not logits_CV  # the caller's logits are not written to
             fill = scaled_CV.masked_fill_ if own else scaled_CV.masked_fill
             scaled_CV = fill(blocked_CV, OFF_SUPPORT)
-        return torch.log_softmax(scaled_CV, dim=-1)
+        logp_CV = torch.log_softmax(scaled_CV, dim=-1)
+        return logp_CV if self.excluded_X is None else logp_CV.index_fill_(-1, self.excluded_X, OFF_SUPPORT)
 
     def reference(self, rows: slice, blocked_CV: Tensor | None) -> Tensor | None:
         if self.reference_hidden_ND is None or self.reference_head is None:

@@ -43,8 +43,9 @@ class MaskedPolicy(Policy):
         autocast: torch.dtype | None = None,
         chunk: int | None = None,
         attention: tuple[str, str] | None = None,
+        excluded: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention)
+        super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention, excluded=excluded)
         self.body = self._base.base_model
         if tokenizer.mask_token_id is None:
             raise PolicyError(
@@ -55,8 +56,8 @@ class MaskedPolicy(Policy):
         around = [int(token) for token in tokenizer.encode(tokenizer.mask_token)]
         place = around.index(self.mask_id)
         self._before, self._after = around[:place], around[place + 1 :]
-        special = set(tokenizer.all_special_ids)
-        self._fills = [token for token in range(min(len(tokenizer), self.vocabulary)) if token not in special]
+        never = {*tokenizer.all_special_ids, *self.excluded}
+        self._fills = [token for token in range(self.vocabulary) if token not in never]
         self._allowed: dict[tuple[str, ...], Bits] = {}
         self._check_head()
 
@@ -205,7 +206,7 @@ class MaskedPolicy(Policy):
         batch = Batch(ids, place[1:] + 1, torch.zeros_like(place), place, place, place, torch.ones(2))
         with self.precision():
             whole = self.model(input_ids=ids).logits[0]
-        self.require_agreement(whole, self.head(self.hidden(batch)))
+        self.require_agreement(whole, self.model_logits(self.hidden(batch)))
 
 
 def _seen(batch: Batch) -> Tensor | None:

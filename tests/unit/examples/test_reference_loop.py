@@ -34,7 +34,7 @@ def prepare(loop: ModuleType):
     generator = random.Random(2)
     rollouts = loop.sample(model, [loop.draw_task(generator) for _ in range(4)], config)
     with torch.no_grad():
-        reference_logp_N = loop.answer_logps(reference, rollouts, config.temperature)
+        reference_logp_N = loop.answer_logps(reference, rollouts, config)
     return config, model, rollouts, reference_logp_N
 
 
@@ -55,7 +55,7 @@ def test_update_has_the_gradient_of_the_objective(loop: ModuleType) -> None:
     group_M = torch.tensor([rollout.group for rollout in rollouts])
     reward_M = torch.tensor([rollout.reward for rollout in rollouts], dtype=torch.float64)
     sample_N = torch.arange(len(rollouts)).repeat_interleave(torch.tensor(lengths))
-    logp_N = loop.answer_logps(twin, rollouts, config.temperature)
+    logp_N = loop.answer_logps(twin, rollouts, config)
     out = Objective(surrogate("ppo_clip", clip_low=config.clip_low, clip_high=config.clip_high), "k3")(
         ObjectiveInput(
             logp_N=logp_N,

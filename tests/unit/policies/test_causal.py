@@ -158,6 +158,7 @@ def test_a_saved_policy_opens_with_plain_transformers(tmp_path: Path, dtype: str
     assert tokenizer.encode("1 2 3") == policy.tokenizer.encode("1 2 3")
     assert tokenizer.decode([4, 5, 2], skip_special_tokens=True) == "1 2"
     assert plain.generation_config.eos_token_id == 2
+    assert plain.generation_config.suppress_tokens == list(policy.excluded) == [0, 1]
 
 
 def test_a_saved_adapter_opens_with_plain_peft(tmp_path: Path) -> None:

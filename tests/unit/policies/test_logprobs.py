@@ -76,9 +76,10 @@ def case_of(*, supports: str = "none", ragged: bool = False, bias: bool = False)
     return Case(hidden_ND.requires_grad_(), layers[0], batch, other_ND, layers[1].requires_grad_(False))
 
 
-def plain_log_distribution(logits_NV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def plain_log_distribution(logits_NV: Tensor, batch: Batch, excluded: Sequence[int]) -> tuple[Tensor, Tensor]:
     """log p with 0 where p is 0, and p; made with masks written out token by token."""
     allowed_NV = torch.ones_like(logits_NV, dtype=torch.bool)
+    allowed_NV[:, list(excluded)] = False
     if (supports := batch.supports) is not None:
         for row, index in enumerate(supports.index_N.tolist()):
             if index >= 0:
@@ -88,9 +89,11 @@ def plain_log_distribution(logits_NV: Tensor, batch: Batch) -> tuple[Tensor, Ten
     return logp_NV.masked_fill(~allowed_NV, 0.0), logp_NV.exp()
 
 
-def plain_scores(logits_NV: Tensor, batch: Batch, reference_NV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    logp_NV, p_NV = plain_log_distribution(logits_NV, batch)
-    reference_logp_NV, _ = plain_log_distribution(reference_NV, batch)
+def plain_scores(
+    logits_NV: Tensor, batch: Batch, reference_NV: Tensor, excluded: Sequence[int] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    logp_NV, p_NV = plain_log_distribution(logits_NV, batch, excluded)
+    reference_logp_NV, _ = plain_log_distribution(reference_NV, batch, excluded)
     logp_N = logp_NV.gather(1, batch.token_N[:, None])[:, 0]
     return logp_N, -(p_NV * logp_NV).sum(-1), (p_NV * (logp_NV - reference_logp_NV)).sum(-1)
 
@@ -224,7 +227,7 @@ def test_a_policy_scores_as_its_whole_model_does(tied: bool, rule: CutRule, lora
     policy.train(True)
     scores = policy.evaluate(batch)
     logits_NV = policy.model(input_ids=batch.input_ids).logits[batch.row_N, batch.column_N]
-    logp_N, entropy_N, _ = plain_scores(logits_NV, batch, logits_NV.detach())
+    logp_N, entropy_N, _ = plain_scores(logits_NV, batch, logits_NV.detach(), policy.excluded)
     torch.testing.assert_close(scores.logp_N, logp_N, **TOLERANCE)
     torch.testing.assert_close(scores.entropy_N, entropy_N, **TOLERANCE)
     trained = [parameter for _, parameter in policy.trainable()]

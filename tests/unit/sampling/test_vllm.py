@@ -121,6 +121,7 @@ def test_sampler_and_learner_agree(engine: Engine, policy: CausalPolicy, rule: C
     samples = drawn(sampler_of(engine, policy), rule)
     assert [tuple(sample.key) for sample in samples] == [(3, slot, 0, index) for slot in range(3) for index in range(4)]
     assert gap(policy, samples) < EXACT
+    assert not np.isin(np.concatenate([sample.completion_ids for sample in samples]), policy.excluded).any()
     assert not engine.drafts
 
 

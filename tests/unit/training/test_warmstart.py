@@ -48,7 +48,8 @@ def test_the_loss_is_the_cross_entropy_of_the_answers_and_their_ends() -> None:
         prompt, answer = policy.encode(task.prompt), policy.encode_answer(text)
         ids = torch.tensor(np.concatenate([prompt, answer])[None], dtype=torch.long)
         with torch.no_grad():
-            logp_TV = policy.model(input_ids=ids).logits[0].log_softmax(-1)
+            logits_TV = policy.model(input_ids=ids).logits[0]
+        logp_TV = logits_TV.index_fill(-1, torch.tensor(policy.excluded), -torch.inf).log_softmax(-1)
         expected += [-float(logp_TV[len(prompt) + place - 1, token]) for place, token in enumerate(answer)]
     metrics = next(warm_start(learner_of(policy, 0.0), iter(EXAMPLES), steps=1, batch=3))
     assert loss_of(metrics) == pytest.approx(np.mean(expected), rel=1e-5)

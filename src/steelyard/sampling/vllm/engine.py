@@ -51,6 +51,8 @@ class Engine:
 
     llm: Any
     drafts: dict[int, Draft] = field(default_factory=dict[int, Draft])
+    excluded: list[int] = field(default_factory=list[int])
+    """Tokens that no request may sample."""
     adapter: Any = None
 
     @property
@@ -113,7 +115,8 @@ def open_engine(model_config: Any, options: EngineOptions) -> Engine:
     from steelyard.sampling.vllm.masks import RowMasks
 
     drafts: dict[int, Draft] = {}
-    own_masks = type("OwnMasks", (RowMasks,), {"drafts": drafts})
+    excluded: list[int] = []
+    own_masks = type("OwnMasks", (RowMasks,), {"drafts": drafts, "excluded": excluded})
     eager = on_cpu() if options.eager is None else options.eager
     adapters = {} if options.adapter_rank is None else _adapters(options.adapter_rank)
     with tempfile.TemporaryDirectory() as folder, _own_threads():
@@ -136,7 +139,7 @@ def open_engine(model_config: Any, options: EngineOptions) -> Engine:
             logits_processors=[own_masks],
             **adapters,
         )
-    return Engine(llm, drafts)
+    return Engine(llm, drafts, excluded)
 
 
 def require_vllm() -> Any:

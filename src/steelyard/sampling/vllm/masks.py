@@ -1,4 +1,5 @@
-"""Constraints and cuts inside vLLM: one logits processor that lets through what the row of each request allows.
+"""Constraints and cuts inside vLLM: one logits processor that lets through what the row of each request allows, and
+for no request what the policy never samples.
 
 vLLM cuts by min-p before top-p and does not say what a cut has kept; its grammar engines allow other tokens than ours
 and know no automata. So constraint and cut are made here, by the code that the local sampler and the learner use, and
@@ -36,6 +37,8 @@ class RowMasks(LogitsProcessor):
     """Minus infinity for what a row may not go on with. An engine makes a subclass with drafts of its own."""
 
     drafts: ClassVar[Mapping[int, Draft]] = {}
+    excluded: ClassVar[Sequence[int]] = ()
+    """Tokens that no request may sample, with or without a draft."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self.writing: dict[int, Writing] = {}
@@ -62,6 +65,8 @@ class RowMasks(LogitsProcessor):
                 self.writing[here] = other
 
     def apply(self, logits: Tensor) -> Tensor:
+        if self.excluded:
+            logits.index_fill_(-1, torch.tensor(self.excluded, device=logits.device), -torch.inf)
         forced: dict[int, int] = {}
         drawing: dict[CutRule, list[int]] = {}
         for place, writing in self.writing.items():

@@ -40,6 +40,7 @@ class VllmSampler:
     ) -> None:
         """``weights`` gives the policy's newest ones whenever they are published; None: they come by ``load``."""
         self.engine, self.codec, self.constraint, self.seed = engine, codec, constraint, seed
+        engine.excluded[:] = codec.excluded
         self.version = 0
         self._weights = weights
         self._requests = 0

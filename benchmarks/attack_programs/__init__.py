@@ -1,0 +1,20 @@
+"""One module per target; each lists its attacks as ``ATTACKS: tuple[Attack, ...]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Something hostile or broken that must not harm a run."""
+
+    target: str
+    """What is attacked: a part of the system, in a word or two."""
+    name: str
+    run: Callable[[Path], str | None]
+    """Carries out the attack in an empty folder. Returns None if the system held, else what went wrong."""
+    quick: bool = True
+    """Takes a few seconds at most: it is also a test."""

@@ -1,0 +1,54 @@
+"""Tokens that a policy never samples because its text cannot show them.
+
+They are outside every support: the policy's head gives them a logit of minus infinity, so samplers, log-probs, entropy
+and KL all see the distribution without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from steelyard.config.suggest import did_you_mean
+from steelyard.errors import PolicyError
+
+INPUT_ROLES = ("pad", "bos", "cls", "mask")
+"""Roles of special tokens that belong to a model's input alone: padding, start and mask."""
+
+
+def excluded_ids(
+    tokenizer: Any, vocabulary: int, end_ids: Collection[int], names: Sequence[str] | None = None
+) -> tuple[int, ...]:
+    """Ids without a token, and the tokens of ``names`` (None: padding, start and mask).
+
+    A token that ends a sample is never excluded, whatever other roles it has: often it is the padding token too.
+    """
+    id_of: Mapping[str, int] = tokenizer.get_vocab()
+    if names is None:
+        chosen = {getattr(tokenizer, f"{role}_token_id", None) for role in INPUT_ROLES} - {None}
+    else:
+        chosen = {_id_of_name(name, id_of, end_ids) for name in names}
+    unused = set(range(vocabulary)).difference(id_of.values())
+    excluded = {token for token in chosen | unused if token < vocabulary}.difference(end_ids)
+    if vocabulary - len(excluded) < 2:
+        raise PolicyError(f"model.excluded_tokens leaves fewer than two of {vocabulary} tokens to sample; list fewer")
+    return tuple(sorted(excluded))
+
+
+def describe_excluded(tokenizer: Any, excluded: Sequence[int]) -> list[str]:
+    """The excluded tokens by name, and how many ids have none."""
+    names: list[str | None] = tokenizer.convert_ids_to_tokens(list(excluded))
+    known = [name for name in names if name is not None]
+    unused = len(names) - len(known)
+    return [*known, f"{unused} unused ids"] if unused else known
+
+
+def _id_of_name(name: str, id_of: Mapping[str, int], end_ids: Collection[int]) -> int:
+    token = id_of.get(name)
+    if token is None:
+        raise PolicyError(
+            f"model.excluded_tokens: {name!r} is not a token of this model's vocabulary{did_you_mean(name, id_of)}"
+        )
+    if token in end_ids:
+        raise PolicyError(f"model.excluded_tokens: {name!r} ends a sample, which then could not end; leave it out")
+    return token
