@@ -11,7 +11,7 @@ a batch, ``T`` positions of a row, ``V`` vocabulary, ``D`` hidden width.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -31,13 +31,6 @@ HOLE = "\N{WHITE SQUARE}"
 
 FinishReason = Literal["stop", "length"]
 VerdictStatus = Literal["scored", "rejected", "unscored"]
-
-
-class OpenFloor(float):
-    """The reward of a rejected sample for which no floor was given: 0, until the verifier's own stands in for it."""
-
-
-OPEN_FLOOR = OpenFloor(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +169,8 @@ class Verdict:
     """Which exit code or signal, where the cause has several."""
     tries: int = 1
     """How often the checker was asked."""
+    open_floor: bool = False
+    """Rejected without a declared floor: the group lowers ``reward`` to that of its worst scored sample."""
 
     @staticmethod
     def scored(
@@ -190,11 +185,15 @@ class Verdict:
     @staticmethod
     def rejected(reason: str, *, floor: float | None = None) -> Verdict:
         """Without a floor of its own it gets that of the verifier that returns it."""
-        return Verdict("rejected", reward=OPEN_FLOOR if floor is None else floor, reason=reason)
+        return Verdict("rejected", reason=reason).with_floor(floor)
 
     @staticmethod
     def unscored(cause: str, reason: str = "", *, detail: str = "", tries: int = 1) -> Verdict:
         return Verdict("unscored", cause=cause, reason=reason, detail=detail, tries=tries)
+
+    def with_floor(self, floor: float | None) -> Verdict:
+        """The verdict with the floor as its reward; ``None``: 0 for now, the group settles it."""
+        return replace(self, reward=0.0 if floor is None else floor, steps=(), open_floor=floor is None)
 
     @property
     def counts(self) -> bool:
@@ -216,6 +215,8 @@ class Verdict:
         data |= {name: text for name in ("reason", "cause", "detail") if (text := getattr(self, name))}
         if self.tries != 1:
             data["tries"] = self.tries
+        if self.open_floor:
+            data["open_floor"] = True
         return data
 
     @staticmethod
@@ -228,9 +229,17 @@ class Verdict:
         return Verdict(**fields)
 
 
+def settle_floors(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """A sample rejected without a declared floor gets ``min(0, lowest scored reward)``: it never beats a scored one."""
+    lowest = min((verdict.reward for verdict in verdicts if verdict.status == "scored"), default=0.0)
+    return tuple(
+        replace(verdict, reward=min(verdict.reward, lowest)) if verdict.open_floor else verdict for verdict in verdicts
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """One task with its samples and, in the same order, their verdicts."""
+    """One task with its samples and, in the same order, their verdicts, floors settled."""
 
     task: Task
     samples: tuple[Sample, ...]
@@ -239,6 +248,7 @@ class Group:
     def __post_init__(self) -> None:
         if len(self.samples) != len(self.verdicts):
             raise ValueError(f"group {self.task.id}: {len(self.samples)} samples, {len(self.verdicts)} verdicts")
+        object.__setattr__(self, "verdicts", settle_floors(self.verdicts))
 
     @property
     def dead(self) -> bool:

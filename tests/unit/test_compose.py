@@ -244,16 +244,22 @@ def test_what_a_verifier_declares_stands() -> None:
     assert judged(own({"verifier": "checkers_of_a_user:Whole", **SETTINGS})).reward == 0.25
 
 
-@pytest.mark.parametrize(("verify", "floor"), [({}, 3 * -7.0), ({"floor": -2.0}, -2.0), ({"floor": 0.0}, 0.0)])
+@pytest.mark.parametrize(("verify", "floor"), [({}, 4 * -7.0), ({"floor": -2.0}, -2.0), ({"floor": 0.0}, 0.0)])
 def test_several_are_rejected_with_the_floors_that_they_declare(verify: Mapping[str, Any], floor: float) -> None:
     """Unless the configuration has another floor for the sum."""
     entries = [
-        {"function": "checkers_of_a_user:half"},
+        {"function": "checkers_of_a_user:declared", "name": "once"},
         {"function": "checkers_of_a_user:declared", "weight": 3.0},
     ]
     assert judged(own({"verifiers": entries, **verify}), "bad").reward == floor
-    supplied = Supplied(verifier=[half, (declared, 3.0)])
+    supplied = Supplied(verifier={"once": declared, "declared": (declared, 3.0)})
     assert judged(own(verify, supplied=("verifier",)), "bad", supplied).reward == floor
+
+
+def test_several_of_which_one_declares_no_floor_are_settled_by_the_group() -> None:
+    supplied = Supplied(verifier=[half, (declared, 3.0)])
+    verdict = judged(own({}, supplied=("verifier",)), "bad", supplied)
+    assert (verdict.reward, verdict.open_floor) == (0.0, True)
 
 
 def test_several_by_name_with_weights_and_settings_of_their_own() -> None:

@@ -9,6 +9,9 @@ differentiate they are different things. The expected gradient is, for
 - rho * k3 with rho = exp(logp - old_logp) not detached (``k3_unbiased``): that of reverse KL;
 - ``exact``, the sum over the whole support, which the policy computes: that of reverse KL.
 
+When the sampler is not the learner (stale weights, another engine), all but ``exact`` need the importance weight of the
+drawn token; `objective.py` applies it.
+
 Estimators: Schulman, http://joschu.net/blog/kl-approx.html.
 """
 

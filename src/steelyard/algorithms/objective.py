@@ -1,7 +1,9 @@
 """The loss of a microbatch, composed of surrogate, importance correction, KL and entropy.
 
-``loss = sum_N weight_N * (importance_N * surrogate_N + kl_coefficient * kl_N - entropy_coefficient * entropy_N)``
+``loss = sum_N weight_N * (importance_N * (surrogate_N + kl_coefficient * kl_N) - entropy_coefficient * entropy_N)``
 
+A KL term estimated from the drawn token needs the importance weight as the surrogate does: the token was drawn by the
+sampler. Entropy and ``exact`` KL are sums over the support in the state that was visited, so they carry no such weight.
 Weights come from `decision_weights` over the whole minibatch, so losses, gradients and metrics of its microbatches
 add up.
 """
@@ -69,10 +71,9 @@ class Objective:
         self, inp: ObjectiveInput, *, kl_coefficient: float = 0.0, entropy_coefficient: float = 0.0
     ) -> ObjectiveOutput:
         surrogate = self.surrogate(SurrogateInput(inp.logp_N, inp.old_logp_N, inp.advantage_N, inp.sample_N))
-        loss_N = surrogate.loss_N
-        if self.importance_cap is not None:
-            loss_N = importance_weights(inp.old_logp_N, inp.behaviour_logp_N, self.importance_cap) * loss_N
-        kl_N = self._kl(inp)
+        importance_N = self._importance(inp)
+        loss_N = importance_N * surrogate.loss_N
+        kl_N = self._kl(inp, importance_N)
         if kl_N is not None and kl_coefficient:
             loss_N = loss_N + kl_coefficient * kl_N
         if entropy_coefficient:
@@ -80,20 +81,29 @@ class Objective:
                 raise ValueError(f"entropy_coefficient is {entropy_coefficient} but the input has no entropy_N")
             loss_N = loss_N - entropy_coefficient * inp.entropy_N
         loss = (inp.weight_N * loss_N).sum()
-        return ObjectiveOutput(loss, self._metrics(inp, surrogate, kl_N, loss))
+        return ObjectiveOutput(loss, self._metrics(inp, surrogate, kl_N, importance_N, loss))
 
-    def _kl(self, inp: ObjectiveInput) -> Tensor | None:
+    def _importance(self, inp: ObjectiveInput) -> Tensor | float:
+        if self.importance_cap is None:
+            return 1.0
+        return importance_weights(inp.old_logp_N, inp.behaviour_logp_N, self.importance_cap)
+
+    def _kl(self, inp: ObjectiveInput, importance_N: Tensor | float) -> Tensor | None:
         if self.kl is None:
             return None
-        field, tensor = ("reference_logp_N", inp.reference_logp_N)
-        if LOSS_ESTIMATORS[self.kl]:
-            field, tensor = ("exact_kl_N", inp.exact_kl_N)
+        exact = LOSS_ESTIMATORS[self.kl]
+        field, tensor = ("exact_kl_N", inp.exact_kl_N) if exact else ("reference_logp_N", inp.reference_logp_N)
         if tensor is None:
             raise ValueError(f"kl {self.kl!r} needs {field}, which the input lacks")
-        return tensor if LOSS_ESTIMATORS[self.kl] else kl_term(self.kl, inp.logp_N, tensor, inp.old_logp_N)
+        return tensor if exact else importance_N * kl_term(self.kl, inp.logp_N, tensor, inp.old_logp_N)
 
     def _metrics(
-        self, inp: ObjectiveInput, surrogate: SurrogateOutput, kl_N: Tensor | None, loss: Tensor
+        self,
+        inp: ObjectiveInput,
+        surrogate: SurrogateOutput,
+        kl_N: Tensor | None,
+        importance_N: Tensor | float,
+        loss: Tensor,
     ) -> dict[str, Tensor]:
         logp_N = inp.logp_N.detach()
         log_ratio_N = (logp_N - inp.old_logp_N.detach()).abs()
@@ -101,7 +111,7 @@ class Objective:
         means: dict[str, Tensor | None] = {
             "clip_share": surrogate.clipped_N,
             "kl": kl_N,
-            "kl_k3": None if inp.reference_logp_N is None else k3(logp_N - inp.reference_logp_N),
+            "kl_k3": None if inp.reference_logp_N is None else importance_N * k3(logp_N - inp.reference_logp_N),
             "entropy": inp.entropy_N,
             "logp": logp_N,
             "log_ratio": log_ratio_N,

@@ -70,7 +70,8 @@ class VerifyConfig(Section):
     verifiers: tuple[VerifierEntry, ...] = Field(default=(), strict=False, description="Or several, with weights.")
     floor: float | None = Field(
         default=None,
-        description="Reward of a rejected sample; empty: 0, or the weighted sum of what several verifiers declare.",
+        description="Reward of a rejected sample; empty: what the verifier declares (several: the weighted sum, if all "
+        "declare one and no weight is negative), else 0 or the worst scored reward of the group if that is lower.",
     )
     success_at: float = Field(default=1.0, description="Reward from which a sample counts as a success.")
     pool: Literal["auto", "inline", "processes", "ray"] = Field(

@@ -35,7 +35,7 @@ class Judge:
     size: int = 16
     """Items a forward pass."""
     success_at: float | None = None
-    floor: float = 0.0
+    floor: float | None = None
     version: str | None = None
     deterministic: bool = True
     isolate: bool = False

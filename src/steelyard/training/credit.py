@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,13 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from steelyard.algorithms.advantages import Estimator, group_norm
-from steelyard.algorithms.returns import span_advantages
+from steelyard.algorithms.returns import returns_to_go, span_advantages
 from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
 from steelyard.types import Group, Sample, Verdict
 
 Array = NDArray[np.floating]
 TokenStarts = Callable[[Sample], np.ndarray]
 """Offset in the sample's text at which the token of each decision starts."""
+Kept = tuple[int, Sample, Verdict]
+"""A sample that is compared with its group, and the group's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,18 @@ class Credit:
         kept = [(number, *pair) for number, group in enumerate(groups) for pair in self.kept(group)]
         if not kept:
             return []
-        spans = [_Spans.of(sample, verdict, token_starts) for _, sample, verdict in kept]
-        shaping_M = self._shaping([sample for _, sample, _ in kept])
-        rewards = [
-            span.rewards(float(shaping), penalties(sample) if penalties else None)
-            for span, shaping, (_, sample, _) in zip(spans, shaping_M, kept, strict=True)
-        ]
+        spans = [_span_of_decisions(sample, verdict, token_starts) for _, sample, verdict in kept]
+        rewards = self._rewards(kept)
+        if penalties is not None:
+            rewards = [
+                _less(reward_S, penalties(sample), span_N)
+                for reward_S, span_N, (_, sample, _) in zip(rewards, spans, kept, strict=True)
+            ]
         group_M = torch.tensor([number for number, _, _ in kept])
         advantages = span_advantages(rewards, group_M, self.estimator, self.gamma)
         return [
-            Credited(sample, advantage_clip(advantage_S, self.clip).numpy()[span.span_N].astype(np.float32))
-            for (_, sample, _), span, advantage_S in zip(kept, spans, advantages, strict=True)
+            Credited(sample, advantage_clip(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
+            for (_, sample, _), span_N, advantage_S in zip(kept, spans, advantages, strict=True)
         ]
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
@@ -88,6 +92,25 @@ class Credit:
             if verdict.counts and not (self.truncated == "mask" and sample.finish == "length")
         ]
         return pairs if len(pairs) >= self.min_scored else []
+
+    def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
+        """Rewards of the spans of each sample, with what length and truncation add to the last one.
+
+        A sample rejected without a declared floor gets no more than the lowest return of a scored one in its group.
+        """
+        shaping_M = self._shaping([sample for _, sample, _ in kept])
+        rewards = [
+            _shaped(_span_rewards(verdict), float(shaping))
+            for (_, _, verdict), shaping in zip(kept, shaping_M, strict=True)
+        ]
+        lowest: dict[int, float] = {}
+        for (number, _, verdict), reward_S in zip(kept, rewards, strict=True):
+            if verdict.status == "scored":
+                lowest[number] = min(lowest.get(number, math.inf), returns_to_go(reward_S, self.gamma)[0])
+        return [
+            [min(reward_S[0], lowest.get(number, math.inf))] if verdict.open_floor else reward_S
+            for (number, _, verdict), reward_S in zip(kept, rewards, strict=True)
+        ]
 
     def _shaping(self, samples: Sequence[Sample]) -> torch.Tensor:
         """What length and truncation add to the reward of each sample."""
@@ -102,25 +125,27 @@ class Credit:
         return shaping_M
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Spans:
-    """A sample's division into rewarded spans and the span of each decision."""
+def _span_rewards(verdict: Verdict) -> list[float]:
+    """A sample without step rewards is one span."""
+    return [reward for _, reward in verdict.steps] or [verdict.reward]
 
-    reward_S: tuple[float, ...]
-    span_N: NDArray[np.int64]
 
-    @staticmethod
-    def of(sample: Sample, verdict: Verdict, token_starts: TokenStarts) -> _Spans:
-        if not verdict.steps:
-            return _Spans((verdict.reward,), np.zeros(len(sample.decisions), np.int64))
-        ends = np.asarray([end for end, _ in verdict.steps])
-        span_N = np.searchsorted(ends, token_starts(sample), side="right").clip(max=len(ends) - 1)
-        return _Spans(tuple(reward for _, reward in verdict.steps), span_N.astype(np.int64))
+def _shaped(reward_S: Sequence[float], shaping: float) -> list[float]:
+    return [*reward_S[:-1], reward_S[-1] + shaping]
 
-    def rewards(self, shaping: float, penalty_N: Array | None) -> list[float]:
-        rewards = list(self.reward_S)
-        rewards[-1] += shaping
-        if penalty_N is not None:
-            taken_S = np.bincount(self.span_N, weights=penalty_N.astype(np.float64), minlength=len(rewards))
-            rewards = [reward - float(taken) for reward, taken in zip(rewards, taken_S, strict=True)]
-        return rewards
+
+def _span_of_decisions(sample: Sample, verdict: Verdict, token_starts: TokenStarts) -> NDArray[np.int64]:
+    """The span that each decision falls into."""
+    if not verdict.steps:
+        return np.zeros(len(sample.decisions), np.int64)
+    ends = np.asarray([end for end, _ in verdict.steps])
+    span_N = np.searchsorted(ends, token_starts(sample), side="right").clip(max=len(ends) - 1)
+    return span_N.astype(np.int64)
+
+
+def _less(reward_S: Sequence[float], penalty_N: Array | None, span_N: NDArray[np.int64]) -> list[float]:
+    """Each span's reward less the penalties at its decisions."""
+    if penalty_N is None:
+        return list(reward_S)
+    taken_S = np.bincount(span_N, weights=penalty_N.astype(np.float64), minlength=len(reward_S))
+    return [reward - float(taken) for reward, taken in zip(reward_S, taken_S, strict=True)]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.training.phases import collect, requests_for
-from steelyard.types import Group, Task, Verdict
+from steelyard.types import Group, Task, Verdict, settle_floors
 from steelyard.verification import Pool
 
 EVALUATION_STEP = -1
@@ -59,7 +60,12 @@ class Evaluator:
 
 
 def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
-    """Figures over tasks, each task weighing the same."""
+    """Figures over tasks, each task weighing the same.
+
+    A sample rejected without a declared floor counts like the worst scored one of the whole evaluation: a task may have
+    a single sample, and a rejected one must not raise the mean.
+    """
+    groups = _with_common_floor(groups)
     counted = [[verdict for verdict in group.verdicts if verdict.counts] for group in groups]
     scored = [verdicts for verdicts in counted if verdicts]
     texts = [sample.text for group in groups for sample in group.samples]
@@ -73,6 +79,11 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
         unscored=1 - sum(len(verdicts) for verdicts in counted) / total,
         groups=tuple(groups),
     )
+
+
+def _with_common_floor(groups: Sequence[Group]) -> list[Group]:
+    verdicts = iter(settle_floors([verdict for group in groups for verdict in group.verdicts]))
+    return [replace(group, verdicts=tuple(islice(verdicts, len(group.verdicts)))) for group in groups]
 
 
 def _pass_at(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:

@@ -6,6 +6,7 @@ observe -> maybe evaluate and save. It knows protocols only.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -25,12 +26,21 @@ from steelyard.training.ahead import Ahead
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import AnyLearner, SampleLogps
-from steelyard.training.metrics import Metrics, group_metrics, pool_metrics, require_measured, staleness_metrics
+from steelyard.training.metrics import (
+    Metrics,
+    floors_above_scored,
+    group_metrics,
+    pool_metrics,
+    require_measured,
+    staleness_metrics,
+)
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
 from steelyard.training.supports import with_supports
 from steelyard.types import Group, Sample
 from steelyard.verification import Pool
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,8 @@ class Trainer:
     """Steps done."""
     stopping: bool = False
     """It was asked to stop after the step at hand."""
+    floors_reported: bool = False
+    """A declared floor above a scored reward was warned of."""
 
     def train(self) -> None:
         """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
@@ -108,6 +120,7 @@ class Trainer:
         self.learner.after_step(self.step)
         (self.ahead or self.sampler).publish(self.step)
         (self.ahead or self.source).observe(groups)
+        self._report_floors([*groups, *replaced])
         metrics = group_metrics(groups, replaced) | update | pool_metrics(self.pool.metrics())
         if self.ahead is not None:
             metrics |= staleness_metrics(samples, self.step - 1)
@@ -160,6 +173,12 @@ class Trainer:
             LearnerSample(item.sample, item.advantage_N, old.get(item.sample.key), reference.get(item.sample.key))
             for item in credited
         ]
+
+    def _report_floors(self, groups: Sequence[Group]) -> None:
+        """Warn once of a declared floor that pays more than a scored sample got."""
+        if not self.floors_reported and (found := floors_above_scored(groups)):
+            self.floors_reported = True
+            log.warning("%s", found[0])
 
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -50,13 +51,42 @@ def _sampled_metrics(groups: Sequence[Group]) -> Metrics:
     counted = [verdict for verdict in verdicts if verdict.counts]
     status = Counter(verdict.status for verdict in verdicts)
     accidents = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
-    metrics: Metrics = {"samples": len(verdicts)}
+    metrics: Metrics = {
+        "samples": len(verdicts),
+        "floors/above_scored": len(floors_above_scored(groups)) / max(len(verdicts), 1),
+    }
     metrics |= {f"share/{name}": status[name] / max(len(verdicts), 1) for name in get_args(VerdictStatus)}
     metrics |= {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
     if counted:
         metrics["sampled/reward"] = float(np.mean([verdict.reward for verdict in counted]))
         metrics["sampled/success"] = sum(verdict.success for verdict in counted) / len(counted)
     return metrics
+
+
+class FloorAboveScored(NamedTuple):
+    """A rejected sample whose declared floor is more than a scored sample of its group got."""
+
+    task: str
+    floor: float
+    lowest: float
+    """The lowest scored reward of the group."""
+
+    def __str__(self) -> str:
+        return (
+            f"a rejected sample got its declared floor of {self.floor:g}, above the {self.lowest:g} of a scored one "
+            f"(task {self.task}): the policy can gain by being rejected. Declare a floor of at most {self.lowest:g} "
+            f"or none; the metric floors/above_scored counts such samples"
+        )
+
+
+def floors_above_scored(groups: Sequence[Group]) -> list[FloorAboveScored]:
+    """All such samples; a rejected one without a declared floor is never among them."""
+    found: list[FloorAboveScored] = []
+    for group in groups:
+        lowest = min((verdict.reward for verdict in group.verdicts if verdict.status == "scored"), default=math.inf)
+        floors = [verdict.reward for verdict in group.verdicts if verdict.status == "rejected"]
+        found += [FloorAboveScored(group.task.id, floor, lowest) for floor in floors if floor > lowest]
+    return found
 
 
 def staleness_metrics(samples: Sequence[Sample], step: int) -> Metrics:

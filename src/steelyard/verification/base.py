@@ -81,8 +81,8 @@ class Verifier(Protocol):
     def mode(self) -> Mode: ...
 
     @property
-    def floor(self) -> float:
-        """The reward of a rejected sample."""
+    def floor(self) -> float | None:
+        """The reward of a rejected sample; ``None``: 0, or that of the worst scored sample of its group if lower."""
         ...
 
     @property

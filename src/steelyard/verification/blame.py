@@ -35,10 +35,10 @@ class Blame:
     def again(self, accidents: Accidents) -> bool:
         return len(accidents) < self.tries and accidents[-1].cause in WORTH_ANOTHER_TRY
 
-    def final(self, accidents: Accidents, floor: float) -> Verdict:
+    def final(self, accidents: Accidents, floor: float | None) -> Verdict:
         """The verdict when it is not tried again."""
         last = replace(accidents[-1], tries=len(accidents))
-        return replace(last, status="rejected", reward=floor) if self._rejects(accidents) else last
+        return replace(last, status="rejected").with_floor(floor) if self._rejects(accidents) else last
 
     def _rejects(self, accidents: Accidents) -> bool:
         last = accidents[-1]

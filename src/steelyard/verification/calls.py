@@ -33,7 +33,7 @@ class Call:
 
 
 def settle(
-    call: Call, verdicts: Sequence[Verdict], mode: Mode, blame: Blame, floor: float
+    call: Call, verdicts: Sequence[Verdict], mode: Mode, blame: Blame, floor: float | None
 ) -> tuple[Settled, list[Call]]:
     """What is settled by a call's verdicts, and the calls that are to be made again.
 

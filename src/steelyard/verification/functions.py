@@ -35,7 +35,7 @@ class Settings(TypedDict, total=False):
     name: str
     mode: ModeName
     size: int
-    floor: float
+    floor: float | None
     success_at: float | None
     version: str | None
     deterministic: bool
@@ -52,8 +52,9 @@ class FunctionVerifier:
     function: AnyFunction
     name: str = ""
     mode: Mode = field(default_factory=One)
-    floor: float = 0.0
-    """Reward of a sample for which the function raises ``Invalid``."""
+    floor: float | None = None
+    """Reward of a sample for which the function raises ``Invalid``; ``None``: 0, or that of the worst scored sample of
+    its group if lower."""
     success_at: float | None = 1.0
     """A number r is a success when r >= this; ``None``: numbers are never one."""
     version: str | None = None

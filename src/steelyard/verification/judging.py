@@ -71,13 +71,13 @@ def group_of(item: Item) -> GroupKey:
     return key.step, key.slot, key.attempt
 
 
-def _checked(verdict: object, item: Item, floor: float) -> Verdict:
+def _checked(verdict: object, item: Item, floor: float | None) -> Verdict:
     if isinstance(verdict, Verdict):
         return sound(verdict, item.sample.text, floor)
     return Verdict.unscored(Cause.BAD_RETURN, f"expected a Verdict, got {type(verdict).__name__}")
 
 
-def _verdict_of_error(error: BaseException, floor: float) -> Verdict:
+def _verdict_of_error(error: BaseException, floor: float | None) -> Verdict:
     if isinstance(error, Invalid):
         return Verdict.rejected(str(error), floor=floor)
     if isinstance(error, BadReturn):

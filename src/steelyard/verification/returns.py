@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from steelyard.errors import Invalid
-from steelyard.types import OpenFloor, Verdict
+from steelyard.types import Verdict
 from steelyard.verification.base import Cause
 
 NO_CAUSE = "no cause given"
@@ -21,7 +21,7 @@ class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as
     """A verifier returned something that is not one score an item."""
 
 
-def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None) -> Verdict:
+def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float | None) -> Verdict:
     """The verdict that one returned value stands for.
 
     bool: reward 1 or 0 and success itself. A number r: reward r, success = r >= ``success_at``. None: unscored, "no
@@ -44,18 +44,20 @@ def verdict_of(raw: object, text: str, *, floor: float, success_at: float | None
     return Verdict.scored(value, success=success_at is not None and value >= success_at)
 
 
-def sound(verdict: Verdict, text: str, floor: float) -> Verdict:
+def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
     """The verdict itself, all of it plain data, or an unscored one that says what is wrong with it."""
     words = {name: str(getattr(verdict, name)) for name in ("reason", "cause", "detail")}
     if verdict.status == "unscored":
         cause = words["cause"] or NO_CAUSE
         return Verdict.unscored(cause, words["reason"], detail=words["detail"], tries=verdict.tries)
+    if verdict.open_floor:
+        verdict = verdict.with_floor(floor)
     try:
         return replace(
             verdict,
             **words,
             success=bool(verdict.success),
-            reward=floor if isinstance(verdict.reward, OpenFloor) else _finite(verdict.reward, "reward"),
+            reward=_finite(verdict.reward, "reward"),
             parts={str(name): _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )

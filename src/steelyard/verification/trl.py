@@ -67,7 +67,7 @@ class TRLVerifier:
     function: AnyFunction
     name: str = ""
     mode: Mode = field(default_factory=WholeGroup)
-    floor: float = 0.0
+    floor: float | None = None
     success_at: float | None = 1.0
     version: str | None = None
     deterministic: bool = False

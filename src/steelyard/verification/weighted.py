@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from steelyard.errors import VerifierError
-from steelyard.types import OPEN_FLOOR, OpenFloor, Verdict
+from steelyard.types import Verdict
 from steelyard.verification.base import Batch, Cause, Item, Mode, One, Verifier, WholeGroup, isolated
 from steelyard.verification.judging import judge_all
 
@@ -31,18 +31,19 @@ class WeightedVerifier:
 
     A part that returns None is left out; the sample is unscored ("no score") only if all are. A part that *fails*
     makes the sample unscored, since a sum that lacks it would mean something else. A part that rejects rejects, with
-    the floor of the whole: the same weighted sum of the parts' floors, unless another is given.
+    the floor of the whole: unless another is given, the weighted sum of the parts' floors if that is a lower bound,
+    so if every part declares one and no weight is negative, else none.
     Success: every deciding part that gave a score succeeded, or, with ``success_at``, reward >= ``success_at``.
     """
 
     parts: tuple[Part, ...]
     name: str = "weighted"
-    floor: float = OPEN_FLOOR
+    floor: float | None = None
     success_at: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.floor, OpenFloor):
-            object.__setattr__(self, "floor", sum(part.weight * part.verifier.floor for part in self.parts))
+        if self.floor is None:
+            object.__setattr__(self, "floor", _sum_of_floors(self.parts))
         names = [part.name for part in self.parts]
         if not names:
             raise VerifierError("a weighted verifier needs at least one part")
@@ -99,7 +100,7 @@ class WeightedVerifier:
         if rejected:
             part, verdict = rejected[0]
             reason = f"{part.name}: {verdict.reason}"
-            return replace(verdict, reward=self.floor, parts=raw, success=False, steps=(), reason=reason)
+            return replace(verdict, parts=raw, success=False, reason=reason).with_floor(self.floor)
         reward = sum(part.weight * verdict.reward for part, verdict in given)
         return Verdict.scored(
             reward, success=self._success(given, reward), parts=raw, steps=_weighted_steps(given, text_length)
@@ -112,10 +113,18 @@ class WeightedVerifier:
         return bool(deciding) and all(deciding)
 
 
+def _sum_of_floors(parts: Sequence[Part]) -> float | None:
+    floors = [None if part.weight < 0 else part.verifier.floor for part in parts]
+    declared = [part.weight * floor for part, floor in zip(parts, floors, strict=True) if floor is not None]
+    return sum(declared) if len(declared) == len(floors) else None
+
+
 def _raw_parts(given: Sequence[tuple[Part, Verdict]]) -> dict[str, float]:
+    """Rewards by name; a part that rejected without a floor of its own has none."""
     raw: dict[str, float] = {}
     for part, verdict in given:
-        raw[part.name] = verdict.reward
+        if not verdict.open_floor:
+            raw[part.name] = verdict.reward
         raw.update({f"{part.name}/{name}": value for name, value in verdict.parts.items()})
     return raw
 

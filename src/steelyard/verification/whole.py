@@ -24,7 +24,7 @@ class WholeSamples:
         return self.verifier.mode
 
     @property
-    def floor(self) -> float:
+    def floor(self) -> float | None:
         return self.verifier.floor
 
     @property

@@ -55,12 +55,16 @@ def test_a_kl_coefficient_without_kl_is_nothing() -> None:
     assert Objective(ppo_clip)(example(), kl_coefficient=0.3).loss.item() == pytest.approx(SURROGATE, rel=1e-12)
 
 
-def test_importance_correction_scales_the_surrogate_only() -> None:
-    # min(old / behaviour, 3) = 1, 3, 1/2; KL and entropy stay as they are.
+def test_importance_correction_scales_the_surrogate_and_kl_of_the_drawn_token() -> None:
+    # min(old / behaviour, 3) = 1, 3, 1/2; exact KL and entropy stay as they are.
     corrected = 0.25 * -1.28 + 0.25 * -3 + 0.5 * 0.8
     assert Objective(ppo_clip, importance_cap=3.0)(example()).loss.item() == pytest.approx(corrected, rel=1e-12)
     with_kl = Objective(ppo_clip, "exact", 3.0)(example(), kl_coefficient=0.4)
     assert with_kl.loss.item() == pytest.approx(corrected + 0.4 * 0.25, rel=1e-12)
+    with_k2 = Objective(ppo_clip, "k2", 3.0)(example(reference_logp_N=logs(0.2, 0.2, 0.8)), kl_coefficient=0.4)
+    k2 = 0.25 * 1 * log(2) ** 2 / 2 + 0.25 * 3 * log(2) ** 2 / 2 + 0.5 * 0.5 * log(4) ** 2 / 2
+    assert with_k2.loss.item() == pytest.approx(corrected + 0.4 * k2, rel=1e-12)
+    assert with_k2.metrics["kl"].item() == pytest.approx(k2, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,8 @@ def test_metrics() -> None:
         "loss": out.loss.item(),
         "weight": 1.0,
         "clip_share": 0.25 + 0.5,
-        "kl": 0.25 * log(2) ** 2 / 2 + 0.5 * log(4) ** 2 / 2,
-        "kl_k3": 0.25 * (log(2) - 0.5) + 0.5 * (3 - log(4)),
+        "kl": 0.25 * log(2) ** 2 / 2 + 0.5 * 0.5 * log(4) ** 2 / 2,
+        "kl_k3": 0.25 * (log(2) - 0.5) + 0.5 * 0.5 * (3 - log(4)),
         "entropy": 0.225,
         "logp": 0.25 * log(0.4) + 0.25 * log(0.4) + 0.5 * log(0.2),
         "log_ratio": 0.25 * log(2) + 0.5 * log(2),

@@ -91,6 +91,26 @@ def test_rejected_samples_count_with_the_floor() -> None:
     assert advantages(MEAN, group(floor, scored(1.0))) == [[-1.0, -1.0], [1.0, 1.0]]
 
 
+def test_a_rejected_sample_without_a_floor_counts_like_the_worst_scored_one() -> None:
+    rejected = Verdict.rejected("too long for the judge")
+    credited = assign(MEAN, group(rejected, scored(-2.0), scored(-3.0), scored(0.0)))
+    assert [item.advantage_N[0] for item in credited] == [-1.0, 0.0, -1.0, 2.0]
+    assert advantages(MEAN, group(rejected, scored(4.0))) == [[-2.0, -2.0], [2.0, 2.0]], "but never more than 0"
+    assert advantages(MEAN, group(rejected, rejected)) == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_nor_does_it_beat_one_that_lost_by_its_length_or_by_its_steps() -> None:
+    rejected = Verdict.rejected("no brick")
+    samples = [sample(0, 0), sample(0, 1, finish="length")]
+    penalised = Credit(estimator=group_mean, truncated="penalise", truncation_penalty=3.0)
+    assert advantages(penalised, group(rejected, scored(1.0), samples=samples)) == [[0.0, 0.0], [0.0, 0.0]]
+    discounted = Credit(estimator=group_mean, gamma=0.5)
+    steps = scored(-1.0, (2, -2.0), (4, 1.0))  # -2 + 1/2
+    assert advantages(discounted, group(rejected, steps)) == [[0.0, 0.0], [0.0, 1.25]]
+    other = group(scored(-9.0), scored(-9.0), slot=1)
+    assert advantages(MEAN, group(rejected, scored(2.0)), other)[0] == [-1.0, -1.0], "only its own group matters"
+
+
 def test_a_group_with_too_few_scored_samples_is_dropped_whole() -> None:
     lost = Verdict.unscored("timeout")
     groups = [group(scored(1.0), scored(2.0), lost), group(scored(1.0), scored(2.0), scored(3.0), slot=1)]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from steelyard.training.evaluation import summarise
-from steelyard.training.metrics import group_metrics, pool_metrics
+from steelyard.training.metrics import floors_above_scored, group_metrics, pool_metrics
 from steelyard.types import FinishReason, Group, Task, Verdict
 from tests.tiny import sample_of
 
@@ -54,6 +54,42 @@ def test_the_figures_of_a_step() -> None:
     assert metrics["parts/size/histogram"] == [2.0]
     assert metrics["unscored/timeout"] == 1.0
     assert metrics["samples"] == 6
+
+
+def test_a_rejected_sample_without_a_floor_has_the_reward_of_the_worst_scored_one() -> None:
+    metrics = group_metrics([group(Verdict.rejected("long"), Verdict.scored(-2.0), Verdict.scored(-4.0), LOST)])
+    assert metrics["reward/histogram"] == [-4.0, -2.0, -4.0]
+    assert metrics["floors/above_scored"] == 0.0
+    assert group(Verdict.rejected("long"), Verdict.scored(2.0)).verdicts[0].reward == 0.0
+    (rejected, _) = group(Verdict.rejected("long"), LOST).verdicts
+    assert (rejected.reward, rejected.open_floor) == (0.0, True)
+
+
+def test_a_declared_floor_above_a_scored_reward_is_counted_and_described() -> None:
+    floors = group(
+        Verdict.rejected("a", floor=-10.0),
+        Verdict.rejected("b", floor=-30.0),
+        Verdict.scored(-12.5),
+        Verdict.scored(3.0),
+    )
+    equal = group(Verdict.rejected("a", floor=1.0), Verdict.scored(1.0))
+    alone = group(Verdict.rejected("a", floor=1.0), LOST)
+    assert group_metrics([equal, alone], [floors])["floors/above_scored"] == 1 / 8
+    (found,) = floors_above_scored([equal, floors, alone])
+    assert found == ("t", -10.0, -12.5)
+    assert "-10" in str(found)
+    assert "at most -12.5" in str(found)
+    assert "task t" in str(found)
+
+
+def test_in_an_evaluation_a_rejected_sample_has_the_reward_of_the_worst_of_all_tasks() -> None:
+    """A task may have a single sample, so its own group cannot tell."""
+    groups = [group(Verdict.rejected("long")), group(Verdict.scored(-1.0)), group(Verdict.scored(-3.0))]
+    found = summarise(groups, (1,))
+    assert found.reward.mean == pytest.approx(-7 / 3)
+    assert [one.verdicts[0].reward for one in found.groups] == [-3.0, -1.0, -3.0]
+    declared = [group(Verdict.rejected("long", floor=-2.0)), group(Verdict.scored(-3.0))]
+    assert summarise(declared, (1,)).reward.mean == -2.5
 
 
 def test_a_step_without_any_score_has_no_reward() -> None:

@@ -242,6 +242,19 @@ def test_groups_that_differ_only_in_their_steps_are_alive() -> None:
     assert Group(Task("t", ""), samples, (Verdict.unscored("x"), Verdict.scored(1.0))).dead
 
 
+def test_a_declared_floor_above_a_scored_reward_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    verdicts = iter([Verdict.rejected("no digit"), Verdict.scored(-4.0)] * 12)
+    verifier = as_verifier(lambda task, text: next(verdicts), floor=-1.0)
+    trainer = tiny_trainer(tmp_path, verifier=verifier, steps=3)
+    trainer.train()
+    assert [row["floors/above_scored"] for row in rows_of(tmp_path)] == [0.5, 0.5, 0.5]
+    (warning,) = [record.getMessage() for record in caplog.records if "floor" in record.getMessage()]
+    assert "-1" in warning
+    assert "-4" in warning
+
+
 # --- the checker fails -----------------------------------------------------------------------------------------------
 
 

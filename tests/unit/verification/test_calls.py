@@ -34,6 +34,7 @@ def test_only_the_same_accident_in_every_try_is_the_samples_fault(accidents, sta
     assert (final.status, final.tries) == (status, len(accidents))
     assert final.reward == (-2.0 if status == "rejected" else 0.0)
     assert final.accident, "it stays an accident, whoever is blamed"
+    assert Blame().final(accidents, floor=None).open_floor == (status == "rejected")
 
 
 def test_a_cause_can_be_mapped_to_either_outcome() -> None:

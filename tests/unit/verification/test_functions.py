@@ -36,7 +36,7 @@ def length(task: Task, text: str) -> float:
 def test_a_plain_function_gets_task_and_text(item) -> None:
     checked = as_verifier(right)
     assert isinstance(checked, Verifier)
-    assert (checked.name, checked.mode, checked.floor) == ("right", One(), 0.0)
+    assert (checked.name, checked.mode, checked.floor) == ("right", One(), None)
     assert judge(checked, [item("4", answer="4"), item("5", answer="4")]) == [
         Verdict.scored(1.0, success=True),
         Verdict.scored(0.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -65,6 +66,14 @@ def test_verdicts_pass_with_their_steps_and_parts() -> None:
     assert verdict(given) == given
     assert verdict(Verdict.rejected("why", floor=-1.0)) == Verdict.rejected("why", floor=-1.0)
     assert verdict(Verdict.rejected("why")) == Verdict.rejected("why", floor=-3.0), "the verifier's own, as for Invalid"
+
+
+@pytest.mark.parametrize("raw", [Invalid("why"), Verdict.rejected("why")])
+def test_without_any_floor_it_stays_open_across_processes(raw: object) -> None:
+    found = verdict_of(raw, "", floor=None, success_at=None)
+    assert (found.status, found.reward, found.open_floor) == ("rejected", 0.0, True)
+    assert Verdict.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert "open_floor" not in Verdict.rejected("why", floor=0.0).to_json()
     assert verdict(Verdict.unscored("timeout", "3 s")) == Verdict.unscored("timeout", "3 s")
 
 

@@ -63,10 +63,24 @@ def test_a_part_that_rejects_rejects_with_the_floor_of_the_whole(item) -> None:
 def test_the_floor_of_the_whole_is_the_weighted_sum_of_the_parts_floors(item) -> None:
     """Else what is invalid could pay more than what is honest and bad."""
     roof = replace(named("roof", Invalid("no roof"), Verdict.rejected("no roof"), -1.0), floor=-1.0)
-    whole = weighted((roof, 2.0), (named("b", 0.5, 0.5, 0.5), 1.0))
-    assert whole.floor == -2.0
-    assert [verdict.reward for verdict in judge(whole, [item(), item(), item()])] == [-2.0, -2.0, -1.5]
+    whole = weighted((roof, 2.0), (replace(named("b", 0.5, 0.5, 0.5), floor=-0.5), 1.0))
+    assert whole.floor == -2.5
+    verdicts = judge(whole, [item(), item(), item()])
+    assert [verdict.reward for verdict in verdicts] == [-2.5, -2.5, -1.5]
+    assert not any(verdict.open_floor for verdict in verdicts)
     assert replace(whole, floor=0.0).floor == 0.0, "but what is asked for stands"
+
+
+@pytest.mark.parametrize(("floors", "weights"), [((-1.0, None), (1.0, 1.0)), ((-1.0, -1.0), (1.0, -1.0))])
+def test_floors_that_bound_nothing_make_no_floor_of_the_whole(floors, weights, item) -> None:
+    """A part may pay less than 0, or a negative weight turn its best into the worst: the group settles it."""
+    parts = [replace(named(name, Invalid("no"), 2.0), floor=floor) for name, floor in zip("ab", floors, strict=True)]
+    whole = weighted(*zip(parts, weights, strict=True))
+    assert whole.floor is None
+    verdict, scored = judge(whole, [item(), item()])
+    assert (verdict.status, verdict.reward, verdict.open_floor) == ("rejected", 0.0, True)
+    assert verdict.parts == {name: floor for name, floor in zip("ab", floors, strict=True) if floor is not None}
+    assert (scored.status, scored.open_floor) == ("scored", False)
 
 
 def test_success_needs_every_deciding_part_that_gave_a_score(item) -> None:

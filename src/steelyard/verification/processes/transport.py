@@ -57,7 +57,7 @@ class PackedVerifier:
     payload: bytes
     name: str
     mode: Mode
-    floor: float
+    floor: float | None
     blame: Mapping[str, Outcome]
     version: str | None = None
     deterministic: bool = False
