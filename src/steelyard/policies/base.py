@@ -49,6 +49,7 @@ class Policy:
         chunk: int | None = None,
         attention: tuple[str, str] | None = None,
     ) -> None:
+        adapters.require_supported(model)
         self.model = model
         self.tokenizer = tokenizer
         self.autocast_dtype = autocast
