@@ -70,7 +70,7 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
     """vLLM in this process, beside the learner."""
     from steelyard.sampling.vllm import EngineOptions, VllmSampler, engine
 
-    served = isinstance(policy.model, PeftModel) and (settings.lora or _for_device(engine.on_cpu())) == "serve"
+    served = isinstance(policy.model, PeftModel) and (settings.lora or _handover(policy.model)) == "serve"
     options = EngineOptions(
         **_options(config, settings, policy), adapter_rank=adapters.rank_of(policy.model) if served else None
     )
@@ -134,9 +134,11 @@ def _options(config: Config, settings: configs.VllmConfig, policy: CausalPolicy)
     }
 
 
-def _for_device(cpu: bool) -> str:
-    """On a CPU an adapter served beside the weights makes every token several times as slow."""
-    return "merge" if cpu else "serve"
+def _handover(model: PeftModel) -> str:
+    """On a CPU an adapter served beside the weights makes every token several times as slow; DoRA cannot be served."""
+    from steelyard.sampling.vllm import engine
+
+    return "merge" if engine.on_cpu() or adapters.is_dora(model) else "serve"
 
 
 def shape_of(model: Any) -> Any:

@@ -42,7 +42,8 @@ class LoraConfig(Section):
     )
     adapter: str | None = Field(
         default=None,
-        description="Folder of a trained adapter to go on from; its own rank, alpha and targets hold then.",
+        description="Folder of a trained LoRA or DoRA adapter to continue from, with its own rank, alpha and targets; "
+        "adapters that train more than that (modules_to_save, biases) must be merged into model.path first.",
     )
 
 

@@ -33,7 +33,8 @@ class VllmConfig(Section):
     )
     lora: Literal["merge", "serve"] | None = Field(
         default=None,
-        description="An adapter is merged into the weights or served beside them; empty: merged on a CPU, else served.",
+        description="An adapter is merged into the weights or served beside them; empty: merged on a "
+        "CPU and for DoRA, else served.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,12 +11,22 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from torch import Tensor
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from steelyard.errors import PolicyError
 
 TRAINED, FROZEN = "default", "reference"
+
+TRAINS_MORE = (
+    "modules_to_save",
+    "trainable_token_indices",
+    "target_parameters",
+    "layer_replication",
+    "lora_bias",
+)
+"""Options of PEFT's ``LoraConfig`` that train or change more than the matrices A and B of adapted layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,32 @@ def open_adapter(model: PreTrainedModel, folder: Path | str) -> PeftModel:
     return PeftModel.from_pretrained(model, folder, is_trainable=True)
 
 
+def require_supported(model: Any) -> None:
+    """Raise unless the adapter, if there is one, is LoRA or DoRA on layers of the base: no other kind can be kept twice
+    as policy and reference, and merged for another engine under the names of the base.
+    """
+    if not isinstance(model, PeftModel):
+        return
+    if TRAINED not in model.peft_config:
+        raise PolicyError(f"the adapter is named {', '.join(model.peft_config)}; load it under the name {TRAINED!r}")
+    options: Any = model.peft_config[TRAINED]
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    kinds = {type(layer.lora_variant[TRAINED]).__name__ for layer in layers if TRAINED in layer.lora_variant}
+    found = {name: getattr(options, name) for name in TRAINS_MORE if getattr(options, name, None)}
+    if options.peft_type != "LORA":
+        found["peft_type"] = str(options.peft_type.value)
+    if getattr(options, "bias", "none") != "none":
+        found["bias"] = options.bias
+    if others := sorted(kind for kind in kinds if not kind.startswith("Dora")):
+        found["variant"] = ", ".join(others)
+    if found:
+        listed = ", ".join(f"{name} = {value!r}" for name, value in found.items())
+        raise PolicyError(
+            f"the adapter has {listed}; only plain LoRA and DoRA adapters can be trained and merged. Merge it into its "
+            "base with PEFT (merge_and_unload), save the result and give that folder as model.path"
+        )
+
+
 def base_model(model: Any) -> Any:
     """The transformers model under an adapter, or the model itself."""
     return model.get_base_model() if isinstance(model, PeftModel) else model
@@ -60,6 +97,12 @@ def rank_of(model: PeftModel) -> int:
     return max([trained.r, *trained.rank_pattern.values()])  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def is_dora(model: PeftModel) -> bool:
+    """Whether the trained adapter has magnitudes beside its matrices (arXiv 2402.09353)."""
+    options: Any = model.peft_config[TRAINED]
+    return bool(options.use_dora)
+
+
 def save_options(model: Any) -> dict[str, Any]:
     """The reference adapter is saved by the reference, not with the policy."""
     return {"selected_adapters": [TRAINED]} if isinstance(model, PeftModel) else {}
@@ -67,13 +110,17 @@ def save_options(model: Any) -> dict[str, Any]:
 
 def adapter_tensors(model: PeftModel, name: str) -> dict[str, Tensor]:
     """Parameters of one adapter under names that do not say which adapter it is."""
-    marker = f".{name}."
-    return {key.replace(marker, "."): p for key, p in model.named_parameters() if marker in key}
+    named = ((key.split("."), parameter) for key, parameter in model.named_parameters())
+    return {".".join(part for part in path if part != name): p for path, p in named if name in path}
 
 
 def add_frozen_copy(model: PeftModel) -> None:
-    """A second adapter equal to the trained one."""
-    model.add_adapter(FROZEN, model.peft_config[TRAINED])
+    """A second adapter equal to the trained one, without its dropout. It starts from zero: some initialisations that a
+    configuration may name take their part out of the base weights, which are the policy's too.
+    """
+    options: Any = copy.copy(model.peft_config[TRAINED])
+    options.lora_dropout, options.init_lora_weights = 0.0, True
+    model.add_adapter(FROZEN, options)
     copy_adapter(model)
     model.set_adapter(TRAINED)
     for parameter in adapter_tensors(model, FROZEN).values():
@@ -97,16 +144,46 @@ def frozen_active(model: PeftModel) -> Iterator[None]:
         model.set_adapter(TRAINED)
 
 
+def merged_weight(layer: Any, weight: Tensor) -> Tensor:
+    r"""The weight of a layer with the trained adapter merged into it.
+
+    LoRA: :math:`W' = W + \frac{\alpha}{r} B A`. DoRA (arXiv 2402.09353) rescales every output of that to its trained
+    magnitude: :math:`m \, W' / \lVert W' \rVert`.
+    """
+    whole = weight + layer.get_delta_weight(TRAINED)
+    if TRAINED not in layer.lora_magnitude_vector:
+        return whole
+    magnitude = layer.lora_magnitude_vector[TRAINED]
+    inputs = 0 if magnitude.fan_in_fan_out else 1
+    return whole * (magnitude.weight / whole.norm(dim=inputs)).unsqueeze(inputs)
+
+
+def require_mergeable(base: nn.Module) -> None:
+    """Raise if an adapted layer shares its weight with another layer: merged, the two would differ."""
+    names = dict[int, list[str]]()
+    for name, parameter in base.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    for shared in names.values():
+        adapted = [name.partition(".base_layer.")[0] for name in shared if ".base_layer." in name]
+        if adapted and len(shared) > 1:
+            raise PolicyError(
+                f"{' and '.join(shared)} are one tied weight, and the adapter of {' and '.join(adapted)} changes only "
+                f"one use of it, so it cannot be merged. Remove {' and '.join(adapted)} from model.lora.targets"
+            )
+
+
 @torch.no_grad()
 def plain_tensors(
     model: Any, *, merged: bool = True, rounded: torch.dtype | None = None
 ) -> Iterator[tuple[str, Tensor]]:
-    """The weights as a model without an adapter has them, under its names: W + (alpha / rank) B A where the trained
-    adapter is, one matrix at a time; not ``merged``: W alone. Weights that are tied come once.
+    """The weights as a model without an adapter has them, under its names, with the trained adapter merged, one matrix
+    at a time (see :func:`merged_weight`); not ``merged``: the base alone. Weights that are tied come once.
 
     A sum has the wider type of its two parts, or is ``rounded`` to the one that its reader keeps.
     """
     base, seen = base_model(model), set[int]()
+    if merged:
+        require_mergeable(base)
     for name, tensor in base.state_dict().items():
         layer, _, part = name.partition(".base_layer.")
         if tensor.data_ptr() in seen or ".lora_" in name:
@@ -117,7 +194,7 @@ def plain_tensors(
         elif not tensor.is_floating_point():
             raise PolicyError(f"{layer} is quantised ({tensor.dtype}): its weights cannot be handed to another engine")
         elif merged and part == "weight":
-            whole = tensor + base.get_submodule(layer).get_delta_weight(TRAINED)
+            whole = merged_weight(base.get_submodule(layer), tensor)
             yield f"{layer}.weight", whole.to(rounded or whole.dtype)
         else:
             yield f"{layer}.{part}", tensor

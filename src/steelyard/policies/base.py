@@ -51,6 +51,7 @@ class Policy:
         attention: tuple[str, str] | None = None,
         excluded: Sequence[str] | None = None,
     ) -> None:
+        adapters.require_supported(model)
         self.model = model
         self.tokenizer = tokenizer
         self.autocast_dtype = autocast

@@ -20,7 +20,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from torch.nn.parallel import DistributedDataParallel
 
 from steelyard.errors import PolicyError
-from steelyard.policies.adapters import TRAINED
+from steelyard.policies.adapters import merged_weight, require_mergeable
 from steelyard.policies.base import Policy
 
 Named = list[tuple[str, Tensor]]
@@ -79,10 +79,13 @@ def portions(policy: Policy, which: Which, *, wanted: bool = True) -> Iterator[N
     """Weights whole and on the CPU, a layer at a time, by name; every rank must walk through them together, and those
     that do not want them get empty portions.
 
-    ``merged`` gives W + (alpha / rank) B A under the names of the model without an adapter; ``all`` what is there,
-    under the names it has in ``policy.model``, and ``trained`` the trained ones of those. Tied weights come once.
+    ``merged`` gives the weights with the adapter merged, under the names of the model without one; ``all`` what is
+    there, under the names it has in ``policy.model``, and ``trained`` the trained ones of those. Tied weights come
+    once.
     """
     policy.settle()
+    if which == "merged":
+        require_mergeable(policy.base)
     holders = [*layers_of(policy), policy.one_pass]
     inside = {id(module): number for number, layer in enumerate(holders[:-1]) for module in layer.modules()}
     by_holder: list[list[tuple[str, nn.Module]]] = [[] for _ in holders]
@@ -125,7 +128,6 @@ def _merged(policy: Policy, modules: list[tuple[str, nn.Module]]) -> Iterator[tu
         if ".lora_" in name:
             continue
         if part == "weight":
-            delta: Any = adapted[layer].get_delta_weight
-            yield f"{layer}.weight".removeprefix(prefix), parameter + delta(TRAINED)
+            yield f"{layer}.weight".removeprefix(prefix), merged_weight(adapted[layer], parameter)
         else:
             yield (f"{layer}.{part}" if part else name).removeprefix(prefix), parameter
