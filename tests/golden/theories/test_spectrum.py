@@ -9,8 +9,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from steelyard.domains.theories.breaking import electric_charges, unbroken
-from steelyard.domains.theories.known import MODELS, models, standard_model
+from steelyard.domains.theories.breaking import broken_forces, electric_charges, unbroken
+from steelyard.domains.theories.known import FERMIONS, MODELS, VACUUM, models, standard_model
 from steelyard.domains.theories.mass_matrices import NOISE, component_count, scalar_matrix
 from steelyard.domains.theories.masses import State, light_exotics, spectrum
 from steelyard.domains.theories.notation import left, right, scalar, theory
@@ -18,6 +18,8 @@ from steelyard.domains.theories.text import read
 from steelyard.domains.theories.theory import Theory
 
 THIRD = Fraction(1, 3)
+ONE, TWO = (("S", 0, 1e3),), (("T", 0, 1e3),)
+PHOTON = ("electromagnetism",)
 
 
 def rows(given: Theory) -> dict[tuple[str, ...], State]:
@@ -97,10 +99,70 @@ def test_a_fourth_generation_is_exotic_and_three_are_not() -> None:
     assert [(state.charge, state.count) for state in exotic] == [(-1, 1), (-THIRD, 1), (2 * THIRD, 1)]
 
 
-def test_colour_is_exotic_only_beside_an_electric_charge() -> None:
-    assert light_exotics(theory("L:2 c:3", (left("q", "2 8"),))) == ()
-    (seen,) = light_exotics(theory("X L:2 c:3", (left("q", "0 2 8"),)))
+@pytest.mark.parametrize("given", [theory("L:2 c:3", (left("q", "2 8"),)), theory("X L:2 c:3", (left("q", "0 2 8"),))])
+def test_colour_is_exotic_with_and_without_an_electric_charge(given: Theory) -> None:
+    (seen,) = light_exotics(given)
     assert (seen.colour, seen.charge) == (8, 0)
+
+
+def test_without_an_electric_charge_a_triplet_cannot_be_a_quark() -> None:
+    given = theory("c:3", (left("q", "3"), right("p", "3")), terms=("q p: 10",))
+    assert [(state.exotic, state.mass) for state in spectrum(given).states] == [(True, 10.0)]
+
+
+UNSEEN = (scalar("k", "1 1 1"), scalar("g", "2/3 1 3"))
+"""Scalars with charge and colour that no term gives a mass."""
+
+
+@pytest.mark.parametrize(
+    ("given", "broken"),
+    [
+        (standard_model(*UNSEEN), ()),
+        (standard_model(*UNSEEN, scalar("S", "1 1 1"), vevs=(("S", 0, 1e3),)), ("electromagnetism",)),
+        (standard_model(scalar("T", "-1/3 1 3"), vevs=(("T", 0, 1e3),)), ("colour",)),
+        (
+            standard_model(scalar("S", "1 1 1"), scalar("T", "1/6 1 3"), vevs=(("S", 0, 1e3), ("T", 0, 1e3))),
+            ("electromagnetism", "colour"),
+        ),
+        (theory("Y L:2 c:3", FERMIONS), ()),
+        (theory("c:3 L:2 Y", (scalar("H", "1 2 1/2"),), vevs=[("H", 0, 246.0)]), ()),
+        # a second U(1) that survives is no photon, unless it has joined with an SU(2)
+        (theory("Y X L:2 c:3", (scalar("H", "1/2 0 2 1"), scalar("S", "1 0 1 1")), vevs=VACUUM + ONE), PHOTON),
+        (theory("Y X L:2 c:3", (scalar("H", "1/2 1/2 2 1"), scalar("S", "1 0 1 1")), vevs=VACUUM + ONE), ()),
+        # an SU(3) that is left of another factor is not colour
+        (theory("Y L:2 c:3 g:4", (scalar("S", "0 1 3 1"), scalar("T", "0 1 1 4")), vevs=ONE + TWO), ("colour",)),
+        # without the factors there is nothing to break
+        (theory("X", (scalar("S", "1"),), vevs=ONE), ()),
+        (theory("L:2 c:3", (scalar("S", "1 3"),), vevs=ONE), ()),
+        (theory("Y c:3", (scalar("S", "1 3"),), vevs=ONE), ()),
+        (models()["SU(5)"], ()),
+        (theory("G:5", (left("F", "-5"), left("T", "10"))), ()),
+    ],
+)
+def test_electromagnetism_and_colour_are_broken_where_the_factors_are_there(
+    given: Theory, broken: tuple[str, ...]
+) -> None:
+    assert broken_forces(given) == broken
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "SU" not in name])
+def test_no_known_model_breaks_electromagnetism_or_colour(name: str) -> None:
+    assert broken_forces(models()[name]) == ()
+
+
+def test_a_hidden_charge_is_not_the_electric_one() -> None:
+    """SU(2)_h is broken to a charge of its own by a triplet, wherever it stands among the factors."""
+    fields = (scalar("H", "1/2 2 1 1"), scalar("T", "0 1 3 1"), left("e", "-1 1 1 1"))
+    given = theory("Y L:2 h:2 c:3", fields, vevs=[("H", 1, 246.0), ("T", 1, 1e3)])
+    turned = replace(
+        given,
+        gauge=replace(given.gauge, special=tuple(given.gauge.special[a] for a in (1, 0, 2))),
+        fields=tuple(replace(f, labels=tuple(f.labels[a] for a in (1, 0, 2))) for f in given.fields),
+    )
+    for one in (given, turned):
+        assert electric_charges(one)["e"] == (-1,)
+        assert set(electric_charges(one)["H"]) == {1, 0}
+        assert len(unbroken(one).charges) == 2
 
 
 def test_neutral_and_hidden_states_are_not_exotic() -> None:

@@ -1,4 +1,4 @@
-"""What theories-learn counts: no success whose massless colour the predicate lets pass for want of a charge."""
+"""What theories-learn counts: the domain's successes, up to how they are written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.theories_learn import added, by_gauge_group, contents, extensions, lightest_exotic, successes
 from steelyard.domains.theories.prompts import standard_model_text
+from steelyard.domains.theories.reward import Judge
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of
 
@@ -14,10 +15,11 @@ BROKEN = "GAUGE SU(2) SU(3) SSB S1 1 3 c1 1e2 MULTIPLETS F1 left 2 8 x1 INTERACT
 
 
 @pytest.mark.parametrize(("text", "counted"), [(UNBROKEN, 0), (BROKEN, 1), (standard_model_text(), 1)])
-def test_an_unbroken_colour_counts_beside_a_charge_only(text: str, counted: int) -> None:
-    sample = sample_of([1, 2], text=text)
-    group = Group(Task("a", "groups"), (sample, sample), (Verdict.scored(1.0, success=True), Verdict.scored(0.0)))
-    assert len(successes([group])) == counted
+def test_what_counts_is_what_the_verifier_calls_a_success(text: str, counted: int) -> None:
+    task, sample = Task("a", "nothing"), sample_of([1, 2], text=text)
+    verdict = Judge()(task, text)
+    assert verdict.success == bool(counted)
+    assert len(successes([Group(task, (sample, sample), (verdict, Verdict.scored(0.0)))])) == counted
 
 
 def test_scalars_and_pairs_make_no_other_content_of_chiral_fermions() -> None:
@@ -32,7 +34,7 @@ def test_success_is_told_for_each_gauge_group() -> None:
     yes, no = Verdict.scored(1.0, success=True), Verdict.scored(0.0)
     broken, unbroken = (sample_of([1, 2], text=text) for text in (BROKEN, UNBROKEN))
     groups = [Group(Task("a", "groups"), (broken, unbroken), verdicts) for verdicts in ((yes, yes), (no, yes))]
-    assert by_gauge_group(groups) == "SU(2) × SU(3) 0.500, SU(2) × SU(3) 0.000"
+    assert by_gauge_group(groups) == "SU(2) × SU(3) 1.000, SU(2) × SU(3) 0.500"
 
 
 def test_extensions_are_counted_once_and_a_singlet_is_none() -> None:

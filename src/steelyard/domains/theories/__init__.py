@@ -2,7 +2,7 @@
 
 from steelyard.domains.theories.anomalies import Anomaly, conditions, is_free
 from steelyard.domains.theories.atlas import Atlas, atlas, distinct, kinship
-from steelyard.domains.theories.breaking import electric_charges, unbroken
+from steelyard.domains.theories.breaking import broken_forces, electric_charges, unbroken
 from steelyard.domains.theories.canonical import Canonical, canonical, chiral_content
 from steelyard.domains.theories.invariance import flaws, invariants, term_structures
 from steelyard.domains.theories.known import models, standard_model
@@ -23,6 +23,7 @@ __all__ = [
     "Theory",
     "Vev",
     "atlas",
+    "broken_forces",
     "canonical",
     "chiral_content",
     "conditions",

@@ -61,8 +61,8 @@ class State:
     terms: tuple[int, ...] = ()
     """The numbers of the terms that its mass comes from."""
     exotic: bool = False
-    """Charged or coloured, and no fermion of the Standard Model: of these the lightest three of each sort. Without an
-    electric charge nothing tells an unbroken SU(3) from any other group, and nothing is exotic.
+    """Has electric charge or colour and is not a Standard Model fermion: of these the lightest three of each sort are
+    not exotic. Where no electric charge is unbroken, quarks cannot be identified and every coloured state is exotic.
     """
 
     @property
@@ -93,7 +93,7 @@ def spectrum(theory: Theory) -> Spectrum:
     scalars = _paired(_multiplets(scalar_modes(theory, left, matrix)), "scalar", colour=left.colour)
     found = sorted([*fermions, *scalars], key=lambda state: (state.mass, state.kind, state.charges, state.labels))
     tadpole = float(np.abs(slope_D).max(initial=0.0))
-    return Spectrum(tuple(_marked(found) if left.charges else found), left, tadpole)
+    return Spectrum(tuple(_marked(found)), left, tadpole)
 
 
 def light_exotics(theory: Theory, below: float = 99.0) -> tuple[State, ...]:

@@ -37,14 +37,15 @@ def published_anomalies(found: Findings) -> float:
 
 
 def exotics(found: Findings) -> float:
-    """(1/20) Σ -|log10 m - log10 99| over the exotic states lighter than 99 GeV."""
-    return (
-        -sum(
-            state.count * abs(math.log10(max(state.mass, LIGHTEST)) - math.log10(LIGHT))
-            for state in found.light_exotics
-        )
-        / 20
+    """-c / (1 + c) with c = (1/20) Σ |log10 m - log10 99| over the exotic states lighter than 99 GeV; -1, which no
+    number of exotic states reaches, where electromagnetism or colour is broken.
+    """
+    if found.broken_forces:
+        return -1.0
+    total = sum(
+        state.count * abs(math.log10(max(state.mass, LIGHTEST)) - math.log10(LIGHT)) for state in found.light_exotics
     )
+    return 0.0 - total / (20 + total)
 
 
 def chirality(found: Findings) -> float:

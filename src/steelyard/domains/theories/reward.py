@@ -2,7 +2,8 @@
 
 - ``anomalies``: for each condition a bonus if it holds exactly, less the logarithm of what is missing
 - ``chirality``: gauge groups that act on nothing chiral
-- ``exotics``: charged states that would have been seen, the lighter the worse
+- ``exotics``: charged or coloured states that would have been seen, the lighter the worse; electromagnetism or colour
+  broken is worse than any of them
 - ``length``, ``parameters``: words and free numbers beyond what is allowed
 - ``success``: 1 for a success, which is a predicate of its own
 - ``variety``, if it has a weight: 1 for a success that is like no other of its group, less the more there are like it
@@ -36,7 +37,7 @@ from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function, mode_of
 
-RULES = "5"
+RULES = "6"
 """Counts up when verdicts change for the same settings."""
 FLOOR = -10.0
 """The reward of what is no theory."""

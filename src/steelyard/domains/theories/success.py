@@ -2,6 +2,9 @@
 
 No fermions at all, or none but vector-like pairs, cancel every anomaly. So a success is asked to be chiral: each gauge
 group acts on a multiplet that is left when all pairs that could take a mass of their own are struck out.
+
+Charged or coloured states that are light would have been seen. A vacuum that breaks electromagnetism or colour leaves
+no such states, so where the gauge group has the Standard Model's factors a success must leave both unbroken.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from steelyard.domains.theories.anomalies import Anomaly, conditions
-from steelyard.domains.theories.breaking import unbroken
+from steelyard.domains.theories.breaking import broken_forces, unbroken
 from steelyard.domains.theories.canonical import chiral_content
 from steelyard.domains.theories.masses import Spectrum, State, spectrum
 from steelyard.domains.theories.theory import Charges, Theory
@@ -46,9 +49,15 @@ class Findings:
         return spectrum(self.theory)
 
     @cached_property
+    def broken_forces(self) -> tuple[str, ...]:
+        """See :func:`~steelyard.domains.theories.breaking.broken_forces`."""
+        return broken_forces(self.theory)
+
+    @cached_property
     def light_exotics(self) -> tuple[State, ...]:
-        """None where the vacuum leaves no electric charge, whatever the masses: those are not worked out then."""
-        if not unbroken(self.theory).charges:
+        """Without an unbroken electric charge or colour there are none, and no masses are computed."""
+        left = unbroken(self.theory)
+        if not (left.charges or left.colour):
             return ()
         return tuple(state for state in self.spectrum.states if state.exotic and state.mass < LIGHT)
 
@@ -59,14 +68,16 @@ class Findings:
 
 
 def succeeds(found: Findings, *, long: int, many: int) -> bool:
-    """Every anomaly cancels, each gauge group acts on a chiral multiplet, no exotic state is light, and the theory has
-    at most ``long`` words and ``many`` parameters.
+    """Every anomaly cancels, each gauge group acts on a chiral multiplet, neither electromagnetism nor colour is broken
+    where the gauge group has them, no exotic state is light, and the theory has at most ``long`` words and ``many``
+    parameters.
     """
     return (
         found.length <= long
         and found.parameters <= many
         and all(anomaly.cancels for anomaly in found.anomalies.values())
         and not found.idle
+        and not found.broken_forces
         and not found.light_exotics
     )
 

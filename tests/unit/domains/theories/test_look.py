@@ -126,6 +126,11 @@ def test_an_anomaly_and_an_exotic_are_pointed_out() -> None:
     assert '<td class="bad">exotic</td>' in page
 
 
+def test_a_broken_force_is_pointed_out() -> None:
+    broken = standard_model(scalar("S", "1 1 1"), vevs=(("S", 0, 1e3),))
+    assert "free of anomalies; electromagnetism broken" in look.text(broken)
+
+
 def test_bars_take_no_room() -> None:
     assert width("1\N{COMBINING OVERLINE}0\N{COMBINING OVERLINE}") == 2
     made = theory("c:3", (left("q", "-6"), scalar("s", "3")))

@@ -105,15 +105,34 @@ def test_light_exotics_are_those_of_the_spectrum_worked_out_or_not(abelian: int)
     assert 0 < worked_out < len(theories)
 
 
+def test_breaking_electromagnetism_does_not_hide_light_exotics() -> None:
+    """Scalars with charge and colour stay massless; a further scalar gives the photon a mass, or the gluons too."""
+    massless = SM.replace(" INTERACTIONS", " S2 1 1 +1 S3 1 3 +2/3 INTERACTIONS")
+    seen = judged(massless)
+    assert -1.0 < seen.parts["exotics"] < 0.0
+    for vacuum, fields in (
+        ("S2 1 1 +1 c1 1e3", "S3 1 1 +1 S4 1 3 +2/3"),
+        ("S2 1 1 +1 c1 1e3 S3 1 3 +1/6 c1 1e3", "S4 1 1 +1 S5 1 3 +2/3"),
+    ):
+        text = SM.replace(" MULTIPLETS", f" {vacuum} MULTIPLETS").replace(" INTERACTIONS", f" {fields} INTERACTIONS")
+        hidden = judged(text)
+        assert hidden.parts["exotics"] == -1.0
+        assert hidden.reward < seen.reward
+        assert not hidden.success
+
+
 def test_light_exotics_cost_by_their_mass() -> None:
-    """A heavy pair of charge 2 is no fault, one of 10 GeV costs log10 9.9 / 20, one without mass as much as 1 MeV."""
+    """A heavy pair of charge 2 costs nothing, one of 10 GeV c / (1 + c) with c = log10 9.9 / 20, a massless one as much
+    as one of 1 MeV.
+    """
     pair = SM.replace(" INTERACTIONS", " F6 left 1 1 +2 x1 F7 right 1 1 +2 x1 INTERACTIONS")
     assert judged(f"{pair} mass F6 F7* 1e3").parts["exotics"] == 0.0
     assert judged(f"{pair} mass F6 F7* 1e3").success
-    assert judged(f"{pair} mass F6 F7* 1e1").parts["exotics"] == pytest.approx(-math.log10(9.9) / 20)
+    cost = math.log10(9.9) / 20
+    assert judged(f"{pair} mass F6 F7* 1e1").parts["exotics"] == pytest.approx(-cost / (1 + cost))
     massless = judged(pair)
     assert math.isfinite(massless.reward)
-    assert massless.parts["exotics"] < -math.log10(9.9) / 20
+    assert massless.parts["exotics"] == pytest.approx(-(cost := math.log10(99e3) / 20) / (1 + cost))
     assert not massless.success
 
 

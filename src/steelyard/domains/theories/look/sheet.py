@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from steelyard.domains.theories.anomalies import conditions
-from steelyard.domains.theories.breaking import electric_charges
+from steelyard.domains.theories.breaking import broken_forces, electric_charges
 from steelyard.domains.theories.groups.representation import Representation, cached
 from steelyard.domains.theories.masses import Spectrum, State, spectrum
 from steelyard.domains.theories.theory import Leg, TermKind, Theory, term_kind
@@ -67,9 +67,10 @@ class Sheet:
 
     @property
     def verdict(self) -> str:
-        """One line on anomalies and exotic states."""
+        """One line on anomalies, broken forces and exotic states."""
         broken = [row.name for row in self.anomalies if row.total]
         said = f"{len(broken)} of {len(self.anomalies)} conditions fail" if broken else "free of anomalies"
+        said = "; ".join([said, *(f"{force} broken" for force in broken_forces(self.theory))])
         exotic = [state for state in self.spectrum.states if state.exotic]
         if not exotic:
             return said
