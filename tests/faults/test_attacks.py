@@ -1,0 +1,23 @@
+"""The attacks that take a few seconds, one test each; ``python -m benchmarks attacks`` runs all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.attack_programs import Attack
+from benchmarks.attacks import attacks
+
+QUICK = [attack for attack in attacks() if attack.quick]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("attack", QUICK, ids=lambda attack: f"{attack.target}: {attack.name}")
+def test_the_system_holds(attack: Attack, tmp_path: Path) -> None:
+    assert attack.run(tmp_path) is None
+
+
+def test_every_attack_has_a_name_of_its_own() -> None:
+    names = [(attack.target, attack.name) for attack in attacks()]
+    assert len(set(names)) == len(names)
