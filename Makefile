@@ -21,7 +21,7 @@ layering:
 	lint-imports
 
 unit:
-	python -m pytest -q -n auto --dist loadgroup -m 'not slow' tests/unit tests/property tests/golden
+	python -m pytest -q -n auto -m 'not slow' tests/unit tests/property tests/golden
 
 learning:
 	python -m pytest -q tests/learning

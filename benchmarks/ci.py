@@ -112,7 +112,7 @@ def gate(name: str, tree: Path, mode: str = "", *, venv: Path | None = None) -> 
 
 def contended(name: str, tree: Path, venv: Path) -> GateRun:
     command = [str(venv / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "900"]
-    return _run(name, [*command, "-n", str(os.cpu_count() or 2), "--dist", "loadgroup", *CONTENDED], tree, {})
+    return _run(name, [*command, "-n", str(os.cpu_count() or 2), *CONTENDED], tree, {})
 
 
 @contextmanager

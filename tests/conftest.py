@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,13 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which may not be installed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.scheduling import ByEngine
+
+    return ByEngine(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,7 +18,6 @@ from steelyard import config as configs
 from steelyard.compose import NOTHING
 from steelyard.run import run
 
-pytestmark = pytest.mark.xdist_group("ray")
 STEPS = 6
 ON_CLUSTER = {
     "model.scratch.width": 128,

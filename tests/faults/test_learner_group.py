@@ -21,7 +21,7 @@ from steelyard.errors import CheckpointError, TrainingError
 from steelyard.tracking import read_metrics
 from steelyard.training.loop import Trainer
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture

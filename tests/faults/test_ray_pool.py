@@ -19,7 +19,7 @@ from steelyard.cluster.pool import RayPool
 from steelyard.errors import VerifierError
 from steelyard.verification import as_verifier
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module", autouse=True)

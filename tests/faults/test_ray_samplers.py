@@ -20,7 +20,6 @@ from steelyard.sampling.local import LocalSampler
 from steelyard.types import Sample
 from tests.tiny import tasks, tiny_policy
 
-pytestmark = pytest.mark.xdist_group("ray")
 DECODING = Decoding(max_new_tokens=6)
 
 

@@ -33,7 +33,7 @@ from steelyard.types import CutRule, Sample, SampleKey, Task
 from tests.tiny import support_sets, tiny_policy
 
 pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 WORDS = ("(", ")", "[", "]", *(f"w{number}" for number in range(9)))
 SHAPE = Architecture(layers=2, width=64, heads=2, kv_heads=1, max_length=256)

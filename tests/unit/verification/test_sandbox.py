@@ -254,7 +254,7 @@ def test_limits_are_positive(value: float) -> None:
 def test_a_program_that_kills_or_halts_its_supervisor_is_reported_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "LEAST_PATIENCE", 1.0)
     for number in ("KILL", "STOP"):
-        command = ["sh", "-c", f"kill -{number} $PPID; sleep 1000"]
+        command = ["sh", "-c", f"kill -{number} $PPID; exec sleep 1000"]
         attempt = Attempt("floor", f"lost-{number}-{os.getpid()}", Path())
         ran = run_command(command, level="floor", environment={MARK: attempt.word}, limits=RunLimits(seconds=2))
         assert (ran.stopped, ran.ok, ran.exit_code) == ("lost", False, None)
