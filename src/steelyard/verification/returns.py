@@ -63,6 +63,27 @@ def sound(verdict: Verdict, text: str, floor: float) -> Verdict:
         return Verdict.unscored(Cause.BAD_RETURN, str(fault))
 
 
+def read_verdict(data: object, text: str) -> Verdict:
+    """The verdict that JSON from a worker or a file stands for; raises :class:`BadReturn` unless every value of it is
+    one that :func:`sound` lets through.
+    """
+    try:
+        verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
+        types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
+        if types != {str} or type(verdict.success) is not bool:
+            raise TypeError("a text or a truth value is something else")
+        if type(verdict.tries) is not int or verdict.tries < 1:
+            raise ValueError(f"tries = {_shown(verdict.tries)}")
+        return replace(
+            verdict,
+            reward=verdict.reward if isinstance(verdict.reward, OpenFloor) else _finite(verdict.reward, "reward"),
+            parts={name: _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
+            steps=_rising(verdict.steps, len(text)),
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise BadReturn(f"this is not a verdict ({type(error).__name__}: {error})") from None
+
+
 def as_number(raw: object) -> float | bool | None:
     """A bool or float for Python, numpy and tensor scalars; ``None`` for anything else."""
     if not isinstance(raw, bool | int | float) and getattr(raw, "ndim", None) == 0 and hasattr(raw, "item"):
