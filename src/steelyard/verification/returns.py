@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 
@@ -97,12 +98,13 @@ def as_number(raw: object) -> float | bool | None:
 
 def as_scores(raw: object, count: int) -> list[object]:
     """The returned values, one an item; raises :class:`BadReturn` where there is no such reading."""
-    iterable = isinstance(raw, Iterable) and not isinstance(raw, str | bytes | Mapping)
+    unordered = isinstance(raw, Mapping | AbstractSet)
+    iterable = isinstance(raw, Iterable) and not unordered and not isinstance(raw, str | bytes)
     if not iterable or getattr(cast("object", raw), "ndim", 1) != 1:
         raise BadReturn(f"expected a list of {count} scores, got {_shown(cast('object', raw))}")
-    scores = list(cast("Iterable[object]", raw))
+    scores = list(itertools.islice(cast("Iterable[object]", raw), count + 1))  # a generator may never end
     if len(scores) != count:
-        raise BadReturn(f"expected {count} scores, one an item, got {len(scores)}")
+        raise BadReturn(f"expected {count} scores, one an item, got {len(scores) if len(scores) < count else 'more'}")
     return scores
 
 
