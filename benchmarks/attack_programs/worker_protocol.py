@@ -22,6 +22,7 @@ SHORT = Limits(seconds=5.0, memory_mb=2048)
 FINE = "fine"
 BEFORE, AFTER = 5, 10
 HUGE = 2.0**40
+MOST_REASON = 10_000
 GOOD = {"status": "scored", "reward": HUGE, "success": True}
 FOREVER = 100_000.0
 
@@ -62,6 +63,7 @@ FORGED: dict[str, Callable[[int], bytes]] = {
     "its own answer, three times": lambda number: 3 * answers(number, GOOD),
     "too many verdicts": lambda number: answers(number, GOOD, GOOD, GOOD),
     "a verdict with nested values": bad_values,
+    "a number of twenty million characters": lambda _: answers("x" * 20_000_000, GOOD),
     "a reward that is text": lambda number: answers(number, {**GOOD, "reward": "lots"}),
     "a reward that is infinite": lambda number: answers(number, {**GOOD, "reward": float("inf")}),
     "steps beyond the text": lambda number: answers(number, {**GOOD, "steps": [[10**9, 1.0]]}),
@@ -75,7 +77,9 @@ def forging(_task: Task, text: str) -> float:
         for descriptor in range(3, 64):
             try:
                 if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                    os.write(descriptor, data)
+                    sent = data
+                    while sent:
+                        sent = sent[os.write(descriptor, sent) :]
             except OSError:
                 continue
         if text == "ready once more":
@@ -110,6 +114,8 @@ def forge(*kinds: str, limits: Limits = LIMITS) -> Callable[[Path], str | None]:
             texts += [FINE + "x" * (len(texts) + number) for number in range(BEFORE)] + [kind]
         texts += [FINE + "y" * (len(texts) + number) for number in range(AFTER)]
         for text, verdict in zip(texts, judged(forging, texts, limits), strict=True):
+            if len(verdict.reason) > MOST_REASON:
+                return f"{text!r} has a reason of {len(verdict.reason)} characters"
             if text not in FORGED and (verdict.status, verdict.reward) != ("scored", len(text)):
                 return f"{text!r} got {verdict}"
         return None

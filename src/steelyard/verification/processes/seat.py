@@ -42,6 +42,7 @@ sys.path[:] = json.loads(sys.argv[1])
 from steelyard.verification.processes.keeper import main
 main(int(sys.argv[2]), int(sys.argv[3]))
 """
+REASON_CHARACTERS = 300
 _CHUNK = 2**18
 _NONSENSE = (BrokenFrameError, BadReturn, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What reading a message that is not one of ours may raise."""
@@ -226,7 +227,8 @@ class Seat:
                 for message in self._reader.feed(data):
                     events.extend(self._answered(message))
             except _NONSENSE as error:
-                self._condemn(Cause.LOST_WORKER, f"its answer makes no sense ({type(error).__name__}: {error})")
+                said = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]  # it may quote all of a forged message
+                self._condemn(Cause.LOST_WORKER, f"its answer makes no sense ({said})")
                 self._hang_up()  # nothing that it says from here on counts
         return events
 
