@@ -19,6 +19,7 @@ import pytest
 
 import steelyard
 from benchmarks import misbehaving
+from benchmarks.attack_programs import worker_protocol
 from benchmarks.faults import judged
 from benchmarks.left_behind import marked, settle_down, zombies
 from benchmarks.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
@@ -380,6 +381,29 @@ def test_only_the_item_that_took_too_long_is_blamed() -> None:
         verdicts = judged(pool, texts)
     assert [verdict.cause for verdict in verdicts if verdict.cause] == ["timeout"]
     assert verdicts[50].cause == "timeout"
+
+
+def test_forged_answers_neither_break_the_pool_nor_reach_other_samples(tmp_path: Path) -> None:
+    """A verifier can write to its worker's connection; calls are numbered, and every value is checked."""
+    kinds = [kind for kind in worker_protocol.FORGED if kind not in worker_protocol.HANG]
+    assert worker_protocol.forge(*kinds)(tmp_path) is None
+
+
+def test_a_batch_without_order_is_refused(tmp_path: Path) -> None:
+    assert worker_protocol.without_order(worker_protocol.set_of_scores)(tmp_path) is None
+
+
+def large(task: Task, text: str) -> float:
+    if text == "fail":
+        raise OSError("once more, please")
+    return float(len(text))
+
+
+def test_a_worker_that_retires_with_requests_unsent_is_replaced() -> None:
+    """An accident retires the only worker while more than its connection holds waits to be sent to it."""
+    with pool_of(large, limits=Limits()) as pool:
+        verdicts = judged(pool, ["fail", *("x" * 20_000_000 for _ in range(3))])
+    assert [verdict.status for verdict in verdicts] == ["rejected", *["scored"] * 3]
 
 
 def test_a_consumer_that_stops_loses_nothing() -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import misbehaving
+from benchmarks.attack_programs import ray_cluster
 from benchmarks.faults import judged
 from benchmarks.left_behind import settle_down
 from benchmarks.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
 from benchmarks.worker_kills import unhurried
-from steelyard.cluster.connection import Connection
+from steelyard.cluster.connection import SET_FOR_LOCAL, Connection
 from steelyard.cluster.pool import RayPool
 from steelyard.errors import VerifierError
 from steelyard.verification import as_verifier
@@ -24,10 +25,19 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[Connection]:
+    before = {name: os.environ.get(name) for name in SET_FOR_LOCAL}
     connection = Connection()
     yield connection
     connection.close()
     assert settle_down(0) == 0
+    assert {name: os.environ.get(name) for name in SET_FOR_LOCAL} == before, (
+        "what was set for the cluster is taken back"
+    )
+
+
+def test_a_local_cluster_listens_on_loopback_only_and_requires_its_token(cluster: Connection) -> None:
+    pytest.importorskip("grpc")
+    assert ray_cluster.flaw(cluster) is None
 
 
 def test_causes_are_those_of_the_process_pool() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from typing import Any, ClassVar
 
 from steelyard.errors import ConfigError, MissingExtraError
@@ -11,6 +15,10 @@ from steelyard.errors import ConfigError, MissingExtraError
 LOCAL = "local"
 START_SECONDS = 600.0
 """How long actors may wait for room on the cluster."""
+AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+LISTEN_TO_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""0: Ray's processes listen on loopback alone, which is its default on the systems after which it is named."""
+SET_FOR_LOCAL = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, LISTEN_TO_OTHERS)
 
 
 def require_ray() -> Any:
@@ -22,12 +30,53 @@ def require_ray() -> Any:
     return ray
 
 
+@contextmanager
+def closed_to_others() -> Iterator[None]:
+    """A cluster started in here listens on loopback alone and requires a token: whoever reaches a Ray cluster can run
+    any code on it. The user's own token is used if there is one, else one that lives as long as this process.
+    """
+    from ray._private import ray_constants
+
+    before, listened = {name: os.environ.get(name) for name in SET_FOR_LOCAL}, ray_constants.ENABLE_RAY_CLUSTER
+    os.environ |= {AUTH_MODE: "token", LISTEN_TO_OTHERS: "0"}
+    if not before[AUTH_TOKEN] and not before[AUTH_TOKEN_PATH]:
+        os.environ[AUTH_TOKEN] = _token()
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    _read_settings_again()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        ray_constants.ENABLE_RAY_CLUSTER = listened
+        _read_settings_again()
+
+
+@cache
+def _token() -> str:
+    return secrets.token_hex(32)
+
+
+def _read_settings_again() -> None:
+    """Ray reads mode and token once, when it is imported or first needs them."""
+    with suppress(ImportError, AttributeError):
+        from ray._raylet import AuthenticationTokenLoader, Config
+
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
+
+
 class Connection:
     """Joins a cluster, or starts one on this machine; several share one, and the last leaves it as it was found."""
 
     users: ClassVar[dict[int, list[float]]] = {}
     """What each open connection wants, in cores an actor."""
     started_here: ClassVar[bool] = False
+    settings: ClassVar[ExitStack] = ExitStack()
+    """What was set for a cluster that was started here, to be taken back when it ends."""
 
     def __init__(self, address: str = LOCAL) -> None:
         self.ray = require_ray()
@@ -39,13 +88,18 @@ class Connection:
 
     def _join(self, address: str) -> None:
         try:
+            if address == LOCAL:
+                Connection.settings.enter_context(closed_to_others())
             self.ray.init(
                 address=address,
                 include_dashboard=False if address == LOCAL else None,
                 log_to_driver=False,
                 logging_level=logging.WARNING,
             )
-        except ConnectionError as error:
+        except BaseException as error:
+            Connection.settings.close()
+            if not isinstance(error, ConnectionError):
+                raise
             raise ConfigError(
                 f"cluster.address = {address!r}: {error}. Start a cluster with `ray start --head`, or use local"
             ) from error
@@ -73,3 +127,4 @@ class Connection:
             self._tell()
             if not Connection.users and Connection.started_here:
                 self.ray.shutdown()
+                Connection.settings.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -50,33 +51,34 @@ def build_pool(config: Config, verifier: Verifier) -> Pool:
     verify, sampling = config.verify, config.sampling
     window = verify.window or sampling.tasks_per_step * sampling.group_size
     breaker = Breaker(verify.max_unscored, window, verify.when_unscored, verify.pause_seconds)
-    return GuardedPool(_pool(config, verifier), breaker)
+    cached = None if verify.cache is None else cache(partial(VerdictCache, Path(verify.cache)))
+    return GuardedPool(_pool(config, verifier, cached), breaker)
 
 
 def build_trial_pool(config: Config, verifier: Verifier) -> Pool:
     """The same for a look at the verifier itself: accidents are shown as they are, nothing is taken from a cache."""
-    trial = config.verify.model_copy(update={"tries": 1, "blame": dict.fromkeys(Cause, "unscored"), "cache": None})
-    return _pool(config.model_copy(update={"verify": trial}), verifier)
+    trial = config.verify.model_copy(update={"tries": 1, "blame": dict.fromkeys(Cause, "unscored")})
+    return _pool(config.model_copy(update={"verify": trial}), verifier, None)
 
 
-def _pool(config: Config, verifier: Verifier) -> Pool:
+def _pool(config: Config, verifier: Verifier, cached: Callable[[], VerdictCache] | None) -> Pool:
+    """``cached`` opens the verdict cache, one for all parts of a verifier; ``None``: there is none."""
     if isinstance(verifier, WholeSamples):
-        return WholeSamplesPool(_pool(config, verifier.verifier), verifier.cut_off)
+        return WholeSamplesPool(_pool(config, verifier.verifier, cached), verifier.cut_off)
     if isinstance(verifier, WeightedVerifier):
         with ExitStack() as opened:
-            pools = [opened.enter_context(closing(_pool(config, part.verifier))) for part in verifier.parts]
+            pools = [opened.enter_context(closing(_pool(config, part.verifier, cached))) for part in verifier.parts]
             opened.pop_all()
         return WeightedPool(verifier, pools)
     if runs_code(verifier):
         log.warning("%s runs code: %s", verifier.name, describe_level())
-    if config.verify.cache is None:
+    if cached is None:
         return _engine(config, verifier)
     if reason := why_not_cached(verifier):
         log.warning("%s is verified anew every time: %s", verifier.name, reason)
         return _engine(config, verifier)
-    cache = VerdictCache(Path(config.verify.cache))
     domain = "" if config.domain is None else config.domain.name
-    return CachedPool(_engine(config, verifier), verifier, cache, domain)
+    return CachedPool(_engine(config, verifier), verifier, cached(), domain)
 
 
 def runs_code(verifier: Verifier) -> bool:

@@ -104,7 +104,8 @@ class VerifyConfig(Section):
     pause_seconds: float = Field(default=10.0, description="How long it pauses before it goes on.", ge=0)
     cache: str | None = Field(
         default=None,
-        description="File of verdicts kept between runs, for verifiers that declare a version and determinism.",
+        description="File of verdicts kept between runs, for verifiers that declare a version and determinism and "
+        "can be imported by name.",
         min_length=1,
     )
 

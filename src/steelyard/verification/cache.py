@@ -7,60 +7,61 @@ not manage to judge is never kept.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool, Verifier, WholeGroup
 from steelyard.verification.calling import parameters_of
+from steelyard.verification.fingerprint import NoFingerprintError, fingerprint
 from steelyard.verification.functions import FunctionVerifier
+from steelyard.verification.returns import BadReturn, read_verdict
 from steelyard.verification.trl import TRLVerifier
 
 log = logging.getLogger("steelyard.verification")
 
 BUSY_SECONDS = 60.0
-"""How long to wait for another run that is writing."""
+"""How long to wait for another process that has locked the file; once in vain, never again."""
 
 
 class VerdictCache:
     """A table of verdicts in one SQLite file, which any number of runs on one machine may read and write at once.
 
     Every verdict is written in a transaction of its own to a write-ahead log, so a run that is killed leaves the file
-    whole. (The log needs shared memory: keep the file on a local disk, not on a network drive.)
+    whole. (The log needs shared memory: keep the file on a local disk, not on a network drive.) A file that another
+    process keeps locked costs one timeout; from then on only what is available immediately is read and written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._complained: set[str] = set()
+        self._prepared = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID"
-            )
+            self._execute("SELECT 1")
         except (OSError, sqlite3.Error) as error:
-            raise VerifierError(
-                f"verdict cache {path}: {error}; remove the file or choose another verify.cache"
-            ) from None
+            if not _is_locked(error):
+                raise VerifierError(
+                    f"verdict cache {path}: {error}; remove the file or choose another verify.cache"
+                ) from None
+            self._complain("opened", error)
 
-    def get(self, key: bytes) -> Verdict | None:
-        """``None`` if it is not there, or cannot be read, which is said once."""
+    def get(self, key: bytes, text: str) -> Verdict | None:
+        """The verdict of a sample with this text; ``None`` if it is not there or cannot be read, which is logged
+        once.
+        """
         try:
-            row = self._connection.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
-            return None if row is None else Verdict.from_json(json.loads(row[0]))
-        except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+            row = self._execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
+            return None if row is None else read_verdict(json.loads(row[0]), text)
+        except (sqlite3.Error, TypeError, ValueError, RecursionError, BadReturn) as error:
             self._complain("read", error)
             return None
 
@@ -68,20 +69,40 @@ class VerdictCache:
         """What cannot be written is not kept, which is said once; the run goes on."""
         text = json.dumps(verdict.to_json())
         try:
-            self._connection.execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (key, text))
+            self._execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (key, text))
         except sqlite3.Error as error:
             self._complain("written", error)
+
+    def _execute(self, statement: str, values: Sequence[bytes | str] = ()) -> sqlite3.Cursor:
+        try:
+            if not self._prepared:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.execute("PRAGMA synchronous=NORMAL")
+                self._connection.execute(
+                    "CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID"
+                )
+                self._prepared = True
+            return self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            if _is_locked(error):
+                self._connection.execute("PRAGMA busy_timeout=0")
+            raise
 
     def _complain(self, what: str, error: Exception) -> None:
         if what not in self._complained:
             self._complained.add(what)
-            log.warning("verdict cache %s: a verdict could not be %s (%s); going on without", self.path, what, error)
+            log.warning("verdict cache %s could not be %s (%s); the run continues without", self.path, what, error)
 
     def __len__(self) -> int:
         return self._connection.execute("SELECT COUNT(*) FROM verdicts").fetchone()[0]
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _is_locked(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class CachedPool:
@@ -91,16 +112,17 @@ class CachedPool:
         reason = why_not_cached(verifier)
         if reason:
             raise VerifierError(f"{verifier.name} cannot be cached: {reason}")
-        self.pool, self.verifier, self.cache, self.domain = pool, verifier, cache, domain
+        self.pool, self.verifier, self.cache = pool, verifier, cache
+        self._verifier_key = verifier_key(verifier, domain)  # as it is now: a verifier may count its calls
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
-        self._asked: dict[SampleKey, bytes] = {}
+        self._asked: dict[SampleKey, bytes | None] = {}
         self._hits = self._looked_up = 0
 
     def submit(self, items: Sequence[Item]) -> None:
         unknown: list[Item] = []
         for item in items:
-            key = content_key(self.verifier, item, self.domain)
-            known = self.cache.get(key)
+            key = content_key(self._verifier_key, self.verifier, item)
+            known = None if key is None else self.cache.get(key, item.sample.text)
             if known is None:
                 self._asked[item.sample.key] = key
                 unknown.append(item)
@@ -116,7 +138,7 @@ class CachedPool:
             yield self._ready.popleft()
         for sample, verdict in self.pool.completed(wait=wait):
             key = self._asked.pop(sample)
-            if not verdict.accident:
+            if key is not None and not verdict.accident:
                 self.cache.put(key, verdict)
             yield sample, verdict
 
@@ -142,44 +164,33 @@ def why_not_cached(verifier: Verifier) -> str:
         return "it does not declare a version"
     if isinstance(verifier, TRLVerifier) and "trainer_state" in (parameters_of(verifier.function) or {}):
         return "it looks at the progress of training (trainer_state)"
+    try:
+        verifier_key(verifier, "")
+    except NoFingerprintError as error:
+        return f"it cannot be told from other verifiers: {error}"
     return ""
 
 
-def content_key(verifier: Verifier, item: Item, domain: str) -> bytes:
-    """A digest of everything a verdict may depend on.
+def verifier_key(verifier: Verifier, domain: str) -> bytes:
+    """A digest of everything about the verifier that a verdict may depend on: where it can be imported from, and the
+    state of a callable object or the arguments of a partial. Raises ``NoFingerprintError`` for what has no import path.
+    """
+    asked = verifier.function if isinstance(verifier, FunctionVerifier | TRLVerifier) else verifier
+    settings = [getattr(verifier, name, None) for name in ("floor", "success_at")]
+    return fingerprint([domain, asked, verifier.name, verifier.version, settings])
+
+
+def content_key(asked: bytes, verifier: Verifier, item: Item) -> bytes | None:
+    """A digest of everything a verdict may depend on: the verifier's own key, the task, and the sample. ``None`` if the
+    task holds something that has no digest.
 
     A plain function is shown the task and the text; every other verifier may look at the sample's tokens and end too.
     """
     task, sample = item.task, item.sample
-    made: list[Any] = [sample.text]
+    made: list[object] = [sample.text]
     if not isinstance(verifier, FunctionVerifier):
-        made += [sample.completion_ids.tolist(), sample.finish]
-    settings = [getattr(verifier, name, None) for name in ("floor", "success_at")]
-    of_task = [task.id, task.prompt, task.spec, task.difficulty]
-    content = [domain, _identity(verifier), verifier.name, verifier.version, settings, of_task, made]
-    return hashlib.sha256(json.dumps(_plain(content)).encode()).digest()
-
-
-def _identity(verifier: Verifier) -> list[str]:
-    """Where the verifier is defined, and what a partial was given: two functions may have the same name."""
-    thing: Any = getattr(verifier, "function", verifier)
-    given: list[str] = []
-    while isinstance(thing, partial):
-        bound = cast("partial[Any]", thing)
-        given.append(repr((bound.args, sorted(bound.keywords.items()))))
-        thing = bound.func
-    named: Any = thing if hasattr(thing, "__qualname__") else thing.__class__
-    return [str(named.__module__), str(named.__qualname__), *given]
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON that no other value has: mappings as sorted lists, arrays with their type, the rest by repr."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value).items()
-        return ["{}", *sorted([[type(key).__name__, repr(key), _plain(item)] for key, item in pairs], key=repr)]
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("Sequence[Any]", value)]
-    tolist = getattr(value, "tolist", None)
-    return [type(value).__qualname__, tolist() if callable(tolist) else repr(value)]
+        made += [sample.completion_ids, sample.finish]
+    try:
+        return fingerprint([asked, task.id, task.prompt, task.spec, task.difficulty, made])
+    except NoFingerprintError:
+        return None

@@ -18,7 +18,7 @@ from steelyard.verification.base import (
     Verifier,
     WholeGroup,
 )
-from steelyard.verification.returns import BadReturn, sound
+from steelyard.verification.returns import BadReturn, as_scores, sound
 
 TAIL_CHARACTERS = 1200
 """How much of a traceback's end is kept as the reason."""
@@ -35,9 +35,7 @@ def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
     as a whole its items are tried one by one, so one bad item never loses the others. ``KeyboardInterrupt`` passes.
     """
     try:
-        returned = verifier.verify(items)
-        if len(returned) != len(items):
-            raise BadReturn(f"{verifier.name}: {len(returned)} verdicts for {len(items)} items")
+        returned = as_scores(verifier.verify(items), len(items))
         return [_checked(verdict, item, verifier.floor) for verdict, item in zip(returned, items, strict=True)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier may do anything
         if len(items) > 1 and not isinstance(verifier.mode, WholeGroup) and not isinstance(error, BadReturn):

@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 
@@ -65,6 +66,27 @@ def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
         return Verdict.unscored(Cause.BAD_RETURN, str(fault))
 
 
+def read_verdict(data: object, text: str) -> Verdict:
+    """The verdict that JSON from a worker or a file stands for; raises :class:`BadReturn` unless every value of it is
+    one that :func:`sound` lets through.
+    """
+    try:
+        verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
+        types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
+        if types != {str} or type(verdict.success) is not bool:
+            raise TypeError("a text or a truth value is something else")
+        if type(verdict.tries) is not int or verdict.tries < 1:
+            raise ValueError(f"tries = {_shown(verdict.tries)}")
+        return replace(
+            verdict,
+            reward=verdict.reward if isinstance(verdict.reward, OpenFloor) else _finite(verdict.reward, "reward"),
+            parts={name: _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
+            steps=_rising(verdict.steps, len(text)),
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise BadReturn(f"this is not a verdict ({type(error).__name__}: {error})") from None
+
+
 def as_number(raw: object) -> float | bool | None:
     """A bool or float for Python, numpy and tensor scalars; ``None`` for anything else."""
     if not isinstance(raw, bool | int | float) and getattr(raw, "ndim", None) == 0 and hasattr(raw, "item"):
@@ -78,12 +100,13 @@ def as_number(raw: object) -> float | bool | None:
 
 def as_scores(raw: object, count: int) -> list[object]:
     """The returned values, one an item; raises :class:`BadReturn` where there is no such reading."""
-    iterable = isinstance(raw, Iterable) and not isinstance(raw, str | bytes | Mapping)
+    unordered = isinstance(raw, Mapping | AbstractSet)
+    iterable = isinstance(raw, Iterable) and not unordered and not isinstance(raw, str | bytes)
     if not iterable or getattr(cast("object", raw), "ndim", 1) != 1:
         raise BadReturn(f"expected a list of {count} scores, got {_shown(cast('object', raw))}")
-    scores = list(cast("Iterable[object]", raw))
+    scores = list(itertools.islice(cast("Iterable[object]", raw), count + 1))  # a generator may never end
     if len(scores) != count:
-        raise BadReturn(f"expected {count} scores, one an item, got {len(scores)}")
+        raise BadReturn(f"expected {count} scores, one an item, got {len(scores) if len(scores) < count else 'more'}")
     return scores
 
 

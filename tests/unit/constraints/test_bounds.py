@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from steelyard.constraints.bounds import CannotTell, json_schema, lark, regex
+from steelyard.constraints.bounds import CannotTell, TooLong, json_schema, lark, regex
 from steelyard.types import Task
 from tests.grammars import follow, grammar, lengthening, small_table
 
@@ -217,3 +217,69 @@ def test_other_lark_grammars_are_not_guessed_at(grammar_text: str, reason: str) 
 def test_endless_and_special() -> None:
     assert lark.shortest('start: "a" start') is None
     assert lark.special_tokens('start: "<x>" <|im_start|> <[5]>') == ["<|im_start|>", "<[5]>"]
+
+
+def repeated_pairs(levels: int) -> dict[str, object]:
+    """Each definition holds the next one twice."""
+    definitions: dict[str, object] = {
+        f"d{level}": {
+            "type": "array",
+            "prefixItems": [{"$ref": f"#/$defs/d{level + 1}"}] * 2,
+            "items": False,
+            "minItems": 2,
+        }
+        for level in range(levels)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**definitions, f"d{levels}": {"type": "boolean"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "integer"}, "minItems": 60},
+        {"type": "array", "minItems": 8, "items": {"type": "array", "minItems": 8, "items": {"type": "boolean"}}},
+        {"type": "string", "minLength": 101},
+        repeated_pairs(6),
+    ],
+)
+def test_no_shortest_instance_is_written_out_that_no_sample_could_hold(
+    schema: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert json_schema.shortest(schema) is not None
+    monkeypatch.setattr(regex, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(json_schema, "MOST_CHARACTERS", 100)
+    assert json_schema.shortest(schema) is None
+    either = {"anyOf": [{"type": "null"}, schema]} if "$defs" not in schema else {"type": "null"}
+    assert json_schema.shortest(either) == "null", "where another is short enough that one is taken"
+
+
+@pytest.mark.parametrize("pattern", ["a{101}", "((a{5}){5}){5}", "a{60}b{60}", "(a{101}|b{102})"])
+def test_no_shortest_text_is_written_out_that_no_sample_could_hold(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert regex.shortest(pattern)
+    monkeypatch.setattr(regex, "MOST_CHARACTERS", 100)
+    with pytest.raises(TooLong, match="lower the least counts"):
+        regex.shortest(pattern)
+    assert regex.shortest(f"{pattern}|b") == "b"
+
+
+@pytest.mark.parametrize(
+    "grammar", ['start: "a"{101}', 'start: "ab"~51..60', "start: a a\na: b b\nb: " + '"' + "x" * 26 + '"']
+)
+def test_no_shortest_sentence_is_written_out_that_no_sample_could_hold(
+    grammar: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lark.shortest(grammar)
+    monkeypatch.setattr(lark, "MOST_CHARACTERS", 100)
+    assert lark.shortest(grammar) is None
+
+
+def test_definitions_are_measured_once() -> None:
+    """Doubled forty times over; the longest instance is not written, only counted."""
+    assert json_schema.longest(repeated_pairs(40)) == 2**40 * 5 + 3 * (2**40 - 1)
+
+
+def test_a_schema_may_allow_a_great_many_items() -> None:
+    schema = {"type": "array", "items": {"const": 1}, "maxItems": 10**15}
+    assert json_schema.longest(schema) == 2 * 10**15 + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +13,9 @@ import pytest
 
 from steelyard.errors import Invalid, VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, VerdictCache, WholeGroup, as_verifier
-from steelyard.verification.cache import content_key, why_not_cached
+from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, Item, VerdictCache, WholeGroup, as_verifier
+from steelyard.verification import cache as caching
+from steelyard.verification.cache import content_key, verifier_key, why_not_cached
 
 
 class Counting:
@@ -35,6 +38,10 @@ class Counting:
 def cached(path: Path, function: object, **settings: object) -> CachedPool:
     verifier = FunctionVerifier(function, name="f", **{"version": "1", "deterministic": True, **settings})
     return CachedPool(InlinePool(verifier), verifier, VerdictCache(path))
+
+
+def key_of(verifier: FunctionVerifier, item: Item, domain: str = "") -> bytes | None:
+    return content_key(verifier_key(verifier, domain), verifier, item)
 
 
 def judged(pool: CachedPool, items: list) -> list[Verdict]:
@@ -68,16 +75,16 @@ def test_what_was_not_judged_is_not_kept(tmp_path: Path, group) -> None:
 def test_the_key_is_the_content(item) -> None:
     verifier = FunctionVerifier(Counting(), name="f", version="1", deterministic=True)
     one = item("a", key=(0, 0, 0, 0), answer=1)
-    key = content_key(verifier, one, "")
-    assert content_key(verifier, item("a", key=(5, 0, 2, 7), answer=1), "") == key, "not where it was sampled"
+    key = key_of(verifier, one)
+    assert key_of(verifier, item("a", key=(5, 0, 2, 7), answer=1)) == key, "not where it was sampled"
     others = [
-        content_key(verifier, item("b", answer=1), ""),
-        content_key(verifier, item("a", answer=2), ""),
-        content_key(verifier, item("a", prompt="q", answer=1), ""),
-        content_key(replace(verifier, version="2"), one, ""),
-        content_key(replace(verifier, name="g"), one, ""),
-        content_key(replace(verifier, floor=-1.0), one, ""),
-        content_key(verifier, one, "bricks"),
+        key_of(verifier, item("b", answer=1)),
+        key_of(verifier, item("a", answer=2)),
+        key_of(verifier, item("a", prompt="q", answer=1)),
+        key_of(replace(verifier, version="2"), one),
+        key_of(replace(verifier, name="g"), one),
+        key_of(replace(verifier, floor=-1.0), one),
+        key_of(verifier, one, "bricks"),
     ]
     assert key not in others
     assert len(set(others)) == len(others)
@@ -87,26 +94,106 @@ def score(task: Task, text: str, limit: int = 0) -> float:
     return float(limit)
 
 
-def test_functions_of_the_same_name_are_told_apart(item) -> None:
-    def other(task: Task, text: str) -> float:
-        return 1.0
+class AtLeast:
+    """A callable object whose verdicts depend on its state."""
 
-    other.__name__ = "score"
-    functions = [score, other, partial(score, limit=3), partial(score, limit=5), Counting()]
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def __call__(self, task: Task, text: str) -> bool:
+        return len(text) >= self.limit
+
+    def method(self, task: Task, text: str) -> bool:
+        return self(task, text)
+
+
+class Holding:
+    """A verifier of its own with an attribute named as that of a function's."""
+
+    name, version, floor, deterministic, mode = "f", "1", 0.0, True, None
+
+    def __init__(self, limit: int) -> None:
+        self.function, self.limit = score, limit
+
+
+def test_functions_and_objects_are_told_apart_by_name_and_state(item) -> None:
+    functions = [score, *(partial(score, limit=limit) for limit in (3, 5)), AtLeast(3), AtLeast(5), AtLeast(3).method]
     verifiers = [FunctionVerifier(function, name="f", version="1", deterministic=True) for function in functions]
-    keys = [content_key(verifier, item(), "") for verifier in verifiers]
+    keys = [verifier_key(verifier, "") for verifier in (*verifiers, Holding(3), Holding(5))]
     assert len(set(keys)) == len(keys)
+    assert keys[3] == verifier_key(replace(verifiers[3], function=AtLeast(3)), ""), "by its state, not its address"
+
+
+def test_what_has_no_import_path_is_not_cached(tmp_path: Path) -> None:
+    """Two closures of one function, or two lambdas, differ in what no name shows."""
+
+    def above(limit: int) -> object:
+        return lambda task, text: len(text) > limit
+
+    for function in (above(1), partial(above(1)), threading.Lock().__enter__):
+        verifier = FunctionVerifier(function, name="f", version="1", deterministic=True)
+        assert "imported by name" in why_not_cached(verifier)
+    locked = FunctionVerifier(AtLeast(threading.Lock()), version="1", deterministic=True)  # type: ignore[arg-type]
+    assert "lock" in why_not_cached(locked)
 
 
 def test_any_spec_has_a_key_of_its_own(item) -> None:
     verifier = FunctionVerifier(score, version="1", deterministic=True)
-    specs = [{1: "a"}, {"1": "a"}, {(1, 2): "a", "b": 2}, {"b": 2, (1, 2): "b"}, {"x": np.arange(2)}, {"x": [0, 1]}]
-    items = [replace(item(), task=Task("t", "p", spec)) for spec in specs]
-    keys = [content_key(verifier, entry, "") for entry in items]
+    values = [
+        {1: "a"}, {"1": "a"}, {(1, 2): "a", "b": 2}, {"b": 2, (1, 2): "b"}, [["b", 2]], {"b": 2},
+        ["{}", ["str", "'b'", 2]], [0, 1], (0, 1), {0, 1}, frozenset((0, 1)), [0.0, 1.0], [False, True], np.arange(2),
+        np.arange(2, dtype=np.int32), np.arange(2.0), np.arange(2).reshape(1, 2), ["ndarray", [0, 1]],
+        1, 1.0, True, "1", b"1", None, np.int64(1),
+        np.float64(1), np.float32(1), AtLeast(1), AtLeast(2), [[1], 2], [[1, 2]], -0.0, "\ud800",
+    ]  # fmt: skip
+    keys = [key_of(verifier, replace(item(), task=Task("t", "p", {"x": value}))) for value in values]
     assert len(set(keys)) == len(keys)
-    assert content_key(verifier, replace(item(), task=Task("t", "p", {"a": 1, "b": 2})), "") == content_key(
-        verifier, replace(item(), task=Task("t", "p", {"b": 2, "a": 1})), ""
-    )
+    same = [{"a": {1, "x"}, "b": 2}, {"b": 2, "a": {"x", 1}}]
+    assert len({key_of(verifier, replace(item(), task=Task("t", "p", spec))) for spec in same}) == 1
+
+
+def test_a_task_without_a_key_is_verified_and_not_kept(tmp_path: Path, item) -> None:
+    pool = cached(tmp_path / "cache.sqlite", score)
+    entry = item("a", helper=lambda: 1)
+    assert [verdict.status for verdict in judged(pool, [entry]) + judged(pool, [entry])] == ["scored"] * 2
+    assert len(pool.cache) == 0
+
+
+def test_a_file_that_stays_locked_costs_one_timeout(
+    tmp_path: Path, group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLite waits in its busy handler: asked with a timeout of nought, it does not."""
+    path = tmp_path / "cache.sqlite"
+    monkeypatch.setattr(caching, "BUSY_SECONDS", 0.05)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode=EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    pool = cached(path, Counting())
+    timeout = pool.cache._connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    assert timeout == 0, "nobody waits again"
+    assert [verdict.reward for verdict in judged(pool, group("a", "bb"))] == [1.0, 2.0]
+    assert caplog.text.count("(database is locked)") == 3, "once for each of opening, reading and writing"
+    other.execute("COMMIT")
+    other.close()
+    judged(pool, group("a", "bb"))
+    assert len(pool.cache) == 2, "used again when it is free"
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        '{"status": "scored", "reward": "lots", "success": true}',
+        "[" * 100_000,
+        "3",
+        '{"status": "scored", "reward": NaN}',
+    ],
+)
+def test_a_stored_verdict_that_makes_no_sense_is_not_used(tmp_path: Path, group, stored: str) -> None:
+    pool = cached(tmp_path / "cache.sqlite", Counting())
+    judged(pool, group("a"))
+    pool.cache._connection.execute("UPDATE verdicts SET verdict = ?", (stored,))
+    assert [verdict.reward for verdict in judged(pool, group("a"))] == [1.0]
+    assert pool.verifier.function.calls == 2
 
 
 def test_a_cache_that_fails_is_done_without(tmp_path: Path, group, caplog: pytest.LogCaptureFixture) -> None:

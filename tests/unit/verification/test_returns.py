@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 
 from steelyard.errors import Invalid
 from steelyard.types import Verdict
-from steelyard.verification.returns import BadReturn, as_scores, sound, verdict_of
+from steelyard.verification.returns import BadReturn, as_scores, read_verdict, sound, verdict_of
 
 
 def verdict(raw: object, text: str = "abcdef", success_at: float | None = 1.0) -> Verdict:
@@ -118,7 +119,52 @@ def test_scores_come_from_any_sequence(raw: object) -> None:
     assert [float(score) for score in as_scores(raw, 2)] == [1.0, 2.0]  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("raw", [[1.0], [1.0] * 3, 1.0, None, "ab", {"a": 1, "b": 2}, np.ones((2, 1))])
+WITHOUT_ORDER = [{1.0, 2.0}, frozenset((1.0, 2.0)), {"a": 1, "b": 2}.keys()]
+
+
+@pytest.mark.parametrize(
+    "raw", [[1.0], [1.0] * 3, 1.0, None, "ab", {"a": 1, "b": 2}, np.ones((2, 1)), itertools.count(), *WITHOUT_ORDER]
+)
 def test_scores_of_the_wrong_number_or_kind_are_refused(raw: object) -> None:
     with pytest.raises(BadReturn, match="2 scores"):
         as_scores(raw, 2)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Verdict.scored(0.5, success=True, parts={"a": 1.0}, steps=[(2, 0.5)]),
+        Verdict.rejected("why", floor=-1.0),
+        Verdict.unscored("timeout", "3 s", detail="late", tries=2),
+    ],
+)
+def test_a_verdict_is_read_back_from_json(given: Verdict) -> None:
+    assert read_verdict(json.loads(json.dumps(given.to_json())), "ab") == given
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": "perfect"},
+        {"reward": "1"},
+        {"reward": None},
+        {"reward": math.inf},
+        {"reward": 10**400},
+        {"success": 1},
+        {"parts": [["a", 1.0]]},
+        {"parts": {"a": {"b": 1.0}}},
+        {"steps": [[3, 1.0]]},
+        {"steps": [7]},
+        {"reason": ["why"]},
+        {"cause": None},
+        {"tries": 0},
+        {"tries": True},
+        {"extra": 1},
+    ],
+)
+def test_json_that_is_not_a_verdict_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadReturn):
+        read_verdict({**Verdict.scored(0.5).to_json(), **wrong}, "ab")
+    for data in (None, 3, [], "scored", {}):
+        with pytest.raises(BadReturn):
+            read_verdict(data, "ab")

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.attack_programs import sandbox as sandbox_attacks
 from benchmarks.escapes import MARK, Attempt
 from steelyard.errors import SandboxError
 from steelyard.types import Task
@@ -325,6 +326,59 @@ def test_descendants_are_found_with_and_without_the_kernels_list(monkeypatch: py
         assert len(listed) == 1
         supervisor.kill_descendants(child.pid)
         child.kill()
+
+
+def test_a_flood_is_not_counted_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process has another one below it here."""
+    monkeypatch.setattr(supervisor, "_children", lambda pid: [pid + 1])
+    assert supervisor.more_descendants(1, than=64)
+    monkeypatch.setattr(supervisor, "_children", lambda pid: [pid + 1] if pid < 65 else [])
+    assert not supervisor.more_descendants(1, than=64)
+    assert supervisor.more_descendants(1, than=63)
+
+
+def test_processes_are_killed_as_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(supervisor, "_children", lambda pid: done.append(f"look {pid}") or [pid + 1] if pid < 3 else [])
+    monkeypatch.setattr(os, "kill", lambda pid, _: done.append(f"kill {pid}"))
+    supervisor.kill_descendants(1)
+    assert done == ["look 1", "kill 2", "look 2", "kill 3"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="keyrings are Linux's")
+@at_every_level
+def test_a_program_has_a_keyring_of_its_own(level: Level, tmp_path: Path) -> None:
+    assert sandbox_attacks.read_the_keyring(level)(tmp_path) is None
+
+
+def test_a_link_in_place_of_the_scratch_folder_is_not_followed(tmp_path: Path) -> None:
+    assert sandbox_attacks.put_a_link_in_the_folders_place(tmp_path) is None
+
+
+def test_folders_without_access_are_removed_and_links_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are when the first, simple way fails; root would get through it."""
+
+    def fails(_folder: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(shutil, "rmtree", fails)
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    outside.mkdir()
+    (outside / "file").write_text("kept")
+    outside.chmod(0o500)
+    inner = folder / "a" / "b" / "c"
+    inner.mkdir(parents=True)
+    (folder / f"{supervisor.MOVED}0").mkdir()
+    for place in (folder, folder / "a", inner):
+        (place / "link").symlink_to(outside)
+        (place / "file").write_text("x")
+    for place in (inner, inner.parent, folder / "a", folder):
+        place.chmod(0)
+    assert supervisor.remove_folder(folder)
+    assert not folder.exists()
+    assert (outside.stat().st_mode & 0o777, (outside / "file").read_text()) == (0o500, "kept")
 
 
 def test_the_example_of_the_page_runs() -> None:

@@ -7,6 +7,6 @@ lengths are counted in bytes of UTF-8. Nothing here needs the engine that follow
 from __future__ import annotations
 
 from steelyard.constraints.bounds import json_schema, lark, regex
-from steelyard.constraints.bounds.regex import CannotTell
+from steelyard.constraints.bounds.regex import CannotTell, TooLong
 
-__all__ = ["CannotTell", "json_schema", "lark", "regex"]
+__all__ = ["CannotTell", "TooLong", "json_schema", "lark", "regex"]

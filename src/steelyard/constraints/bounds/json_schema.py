@@ -7,10 +7,10 @@ escapes of :data:`ESCAPES` only. A character of a string then takes four bytes a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steelyard.constraints.bounds.regex import CannotTell
+from steelyard.constraints.bounds.regex import MOST_CHARACTERS, CannotTell, TooLong, repeated
 from steelyard.constraints.bounds.schema_tree import (
     ENFORCED,
     Array,
@@ -47,7 +47,9 @@ class Limits:
 
 
 def shortest(schema: Schema) -> str | None:
-    """The shortest instance as text, None if there is none; :class:`CannotTell` if a part is not understood."""
+    """The shortest instance as text, None if there is none that a sample could hold; :class:`CannotTell` if a part is
+    not understood.
+    """
     tree = read(schema)
     known: dict[str, str | None] = dict.fromkeys(tree.definitions)
     for _ in range(len(known) + 1):  # an instance nests a definition in itself only to get longer
@@ -63,12 +65,13 @@ def bound(schema: Schema, most: int) -> Schema:
     tree = read(schema)
 
     def fits(limits: Limits) -> bool:
-        return _longest(tree.root, limits, tree, ()) <= most
+        return _longest(tree.root, limits, tree, (), {}) <= most
 
-    if not fits(Limits(1, 1, 1)):
+    least = _longest(tree.root, Limits(1, 1, 1), tree, (), {})
+    if least > most:
         raise CannotTell(
-            f"the longest sentence has {_longest(tree.root, Limits(1, 1, 1), tree, ())} bytes, even with free strings, "
-            f"arrays and integers of one character, item and digit, but {most} fit"
+            f"the longest sentence has {least} bytes, even with free strings, arrays and integers of one character, "
+            f"item and digit, but {most} fit"
         )
     even = _largest(lambda size: fits(_even(size)), most)
     limits = _even(even)
@@ -81,7 +84,7 @@ def bound(schema: Schema, most: int) -> Schema:
 def longest(schema: Schema) -> int:
     """Bytes of the longest instance; :class:`CannotTell` if there is no longest."""
     tree = read(schema)
-    sizes = [_longest(tree.root, limits, tree, ()) for limits in (Limits(1, 1, 1), Limits(2, 2, 2))]
+    sizes = [_longest(tree.root, limits, tree, (), {}) for limits in (Limits(1, 1, 1), Limits(2, 2, 2))]
     if sizes[0] != sizes[1]:
         raise CannotTell("a string, an array or an integer has no upper limit")
     return sizes[0]
@@ -105,7 +108,8 @@ def _shortest(node: Node, known: Mapping[str, str | None]) -> str | None:
     if isinstance(node, Fixed):
         return min(node.texts, key=_size, default=None)
     if isinstance(node, Text):
-        return compact(node.example)
+        text = node.example if len(node.example) >= node.least else _repeated("a", node.least)
+        return None if text is None else compact(text)
     if isinstance(node, Whole):
         return shortest_whole(node)
     if isinstance(node, Choice):
@@ -123,26 +127,46 @@ def _shortest(node: Node, known: Mapping[str, str | None]) -> str | None:
 
 def _shortest_array(node: Array, known: Mapping[str, str | None]) -> str | None:
     items = [_shortest(part, known) for part in node.first[: node.least]]
-    if node.least > len(items):
-        items += [None if node.rest is None else _shortest(node.rest, known)] * (node.least - len(items))
     whole = _present(items)
-    return f"[{','.join(whole)}]" if len(whole) == len(items) else None
+    if len(whole) < len(items):
+        return None
+    text = _joined(whole)
+    if node.least > len(items):
+        rest = None if node.rest is None else _shortest(node.rest, known)
+        more = None if rest is None else _repeated(f",{rest}", node.least - len(items))
+        text = None if text is None or more is None else (text + more).removeprefix(",")
+    return None if text is None else f"[{text}]"
+
+
+def _joined(texts: Sequence[str]) -> str | None:
+    """The texts with commas between them, None if no sample could hold that."""
+    return ",".join(texts) if sum(map(len, texts)) <= MOST_CHARACTERS else None
+
+
+def _repeated(text: str, times: int) -> str | None:
+    """The text so many times over, None if no sample could hold that."""
+    try:
+        return repeated(text, times)
+    except TooLong:
+        return None
 
 
 def _shortest_object(node: Object, known: Mapping[str, str | None]) -> str | None:
     members = {key: _shortest(part, known) for key, part in node.members.items() if key in node.required}
     if None in members.values() or node.required - set(members):
         return None
-    lacking = node.least - len(members)
+    lacking, cheap = node.least - len(members), list[str]()
     if lacking > 0:
         others = {key: _shortest(part, known) for key, part in node.members.items() if key not in node.required}
         cheap = sorted((f"{compact(key)}:{text}" for key, text in others.items() if text is not None), key=_size)
-        written = [f"{compact(key)}:{text}" for key, text in members.items()] + cheap[:lacking]
-        return "{" + ",".join(written) + "}" if len(cheap) >= lacking else None
-    return "{" + ",".join(f"{compact(key)}:{text}" for key, text in members.items()) + "}"
+        if len(cheap) < lacking:
+            return None
+    written = _joined([f"{compact(key)}:{text}" for key, text in members.items()] + cheap[: max(lacking, 0)])
+    return None if written is None else f"{{{written}}}"
 
 
-def _longest(node: Node, limits: Limits, tree: Tree, within: tuple[str, ...]) -> int:
+def _longest(node: Node, limits: Limits, tree: Tree, within: tuple[str, ...], known: dict[str, int]) -> int:
+    """``known`` holds the definitions that were measured before: each may be referred to many times over."""
     if isinstance(node, Fixed):
         return max(map(_size, node.texts), default=0)
     if isinstance(node, Text):
@@ -151,18 +175,22 @@ def _longest(node: Node, limits: Limits, tree: Tree, within: tuple[str, ...]) ->
         low, high = _range(node, limits)
         return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is an integer too
     if isinstance(node, Choice):
-        return max(_longest(option, limits, tree, within) for option in node.options)
+        return max(_longest(option, limits, tree, within, known) for option in node.options)
     if isinstance(node, Reference):
         if node.target in within:
             raise CannotTell(f"$ref {node.target!r} contains itself")
-        return _longest(tree.definitions[node.target], limits, tree, (*within, node.target))
+        if node.target not in known:
+            definition = tree.definitions[node.target]
+            known[node.target] = _longest(definition, limits, tree, (*within, node.target), known)
+        return known[node.target]
     if isinstance(node, Array):
-        return _longest_array(node, limits, tree, within)
+        return _longest_array(node, limits, tree, within, known)
     if isinstance(node, Object):
         if node.open_because:
             raise CannotTell(node.open_because)
-        members = [_size(compact(key)) + 1 + _longest(part, limits, tree, within) for key, part in node.members.items()]
-        return 2 + sum(members) + max(len(members) - 1, 0)
+        keys = sum(_size(compact(key)) + 1 for key in node.members)
+        values = sum(_longest(part, limits, tree, within, known) for part in node.members.values())
+        return 2 + keys + values + max(len(node.members) - 1, 0)
     raise CannotTell(node.reason)
 
 
@@ -175,7 +203,7 @@ def _longest_text(node: Text, limits: Limits) -> int:
 def _most_characters(node: Text, limits: Limits) -> int | None:
     if node.most is not None or node.longest is not None:
         return node.most
-    return max(limits.characters, len(node.example))
+    return max(limits.characters, len(node.example), node.least)
 
 
 def _range(node: Whole, limits: Limits) -> tuple[int, int]:
@@ -186,12 +214,12 @@ def _range(node: Whole, limits: Limits) -> tuple[int, int]:
     return (low - room if node.least is None else low, high + room if node.most is None else high)
 
 
-def _longest_array(node: Array, limits: Limits, tree: Tree, within: tuple[str, ...]) -> int:
+def _longest_array(node: Array, limits: Limits, tree: Tree, within: tuple[str, ...], known: dict[str, int]) -> int:
     count = _most_items(node, limits)
-    items = [_longest(part, limits, tree, within) for part in node.first[:count]]
-    if count > len(items) and node.rest is not None:
-        items += [_longest(node.rest, limits, tree, within)] * (count - len(items))
-    return 2 + sum(items) + max(len(items) - 1, 0)
+    items = [_longest(part, limits, tree, within, known) for part in node.first[:count]]
+    more = count - len(items) if node.rest is not None else 0
+    rest = _longest(node.rest, limits, tree, within, known) if node.rest is not None and more > 0 else 0
+    return 2 + sum(items) + more * rest + max(len(items) + more - 1, 0)
 
 
 def _most_items(node: Array, limits: Limits) -> int:

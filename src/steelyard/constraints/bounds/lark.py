@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from steelyard.constraints.bounds import json_schema, regex
-from steelyard.constraints.bounds.regex import CannotTell
+from steelyard.constraints.bounds.regex import MOST_CHARACTERS, CannotTell
 
 COMMON = {
     **dict.fromkeys(("DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "NUMBER", "SIGNED_NUMBER"), "0"),
@@ -56,6 +56,7 @@ class Name:
 @dataclass(frozen=True)
 class Chain:
     parts: tuple[Part, ...]
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ Part = Leaf | Name | Chain | Either | Unknown
 
 
 def shortest(grammar: str) -> str | None:
-    """The shortest sentence, None if every sentence would be endless."""
+    """The shortest sentence, None if every sentence would be endless or longer than any sample."""
     rules = _Reader(grammar).rules()
     if "start" not in rules:
         raise CannotTell("the grammar has no rule 'start'")
@@ -116,7 +117,9 @@ def _shortest(part: Part, known: Mapping[str, str | None], rules: Mapping[str, P
         return known.get(part.name)
     if isinstance(part, Chain):
         texts = [_shortest(inner, known, rules) for inner in part.parts]
-        return None if None in texts else "".join(cast("list[str]", texts))
+        if None in texts or part.times * sum(map(len, cast("list[str]", texts))) > MOST_CHARACTERS:
+            return None
+        return "".join(cast("list[str]", texts)) * part.times
     texts = [_shortest(inner, known, rules) for inner in part.options]
     return min((text for text in texts if text is not None), key=lambda text: (len(text.encode()), text), default=None)
 
@@ -255,14 +258,14 @@ class _Reader:
             least = self.number()
             if self.take(".."):
                 self.number()
-            return Chain((part,) * least)
+            return Chain((part,) if least else (), least)
         if self.take("{"):
             least = self.number() if self.now[0] == "number" else 0
             while not self.take("}"):
                 self.place += 1
                 if self.now[0] == "end":
                     return Unknown("'{' in the grammar is not closed")
-            return Chain((part,) * least)
+            return Chain((part,) if least else (), least)
         if self.take("&"):
             self.atom()
             return Unknown("'&' in the grammar cannot be analysed")

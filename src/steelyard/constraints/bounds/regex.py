@@ -11,6 +11,7 @@ import re
 import string
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -18,6 +19,9 @@ from typing import Any, cast
 Weigh = Callable[[int], int]
 """Bytes that a code point takes."""
 
+MOST_CHARACTERS = 1 << 22
+"""More than any sample holds: no shortest text is written out beyond it."""
+TOO_LONG = f"its shortest sentence is longer than {MOST_CHARACTERS} characters; lower the least counts in it"
 EDGES = (0x00, 0x1F, 0x22, 0x5C, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
 """Of any range of code points, its ends or one of these weigh the most, in UTF-8 and as a JSON string."""
 TRIED = "a0 A_-.,!" + string.printable + "\x00\u00e9\u4e00"
@@ -33,6 +37,10 @@ CATEGORIES = {
 
 class CannotTell(Exception):  # noqa: N818 - an answer, not a fault
     """The length is unlimited or beyond this analysis; the text says why."""
+
+
+class TooLong(CannotTell):
+    """Even the shortest text is longer than any sample."""
 
 
 def utf8_bytes(code: int) -> int:
@@ -111,7 +119,12 @@ def _items(tree: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _shortest(items: tuple[tuple[str, Any], ...]) -> str:
-    return "".join(_shortest_of(name, argument) for name, argument in items)
+    text = ""
+    for name, argument in items:
+        text += _shortest_of(name, argument)
+        if len(text) > MOST_CHARACTERS:
+            raise TooLong(TOO_LONG)
+    return text
 
 
 def _shortest_of(name: str, argument: Any) -> str:
@@ -122,13 +135,31 @@ def _shortest_of(name: str, argument: Any) -> str:
     if name == "AT":
         return ""
     if name == "BRANCH":
-        return min((_shortest(_items(branch)) for branch in argument[1]), key=_size)
+        return _shortest_branch([_items(branch) for branch in argument[1]])
     if name in ("SUBPATTERN", "ATOMIC_GROUP"):
         return _shortest(_inner(name, argument))
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
         least, _, body = argument
-        return _shortest(_items(body)) * int(least) if least else ""
+        return repeated(_shortest(_items(body)), int(least)) if least else ""
     raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+
+
+def _shortest_branch(branches: list[tuple[tuple[str, Any], ...]]) -> str:
+    """One that is too long does not matter where another is not."""
+    texts: list[str] = []
+    for branch in branches:
+        with suppress(TooLong):
+            texts.append(_shortest(branch))
+    if not texts:
+        raise TooLong(TOO_LONG)
+    return min(texts, key=_size)
+
+
+def repeated(text: str, times: int) -> str:
+    """The text so many times over; :class:`TooLong` before it takes the memory for that."""
+    if len(text) * times > MOST_CHARACTERS:
+        raise TooLong(TOO_LONG)
+    return text * times
 
 
 def _longest(items: tuple[tuple[str, Any], ...], weigh: Weigh) -> int:

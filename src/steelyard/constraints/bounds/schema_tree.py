@@ -335,7 +335,7 @@ def _combination(keyword: str, source: Schema, said: Schema, root: Schema, tree:
 
 def _text(source: Schema) -> Node:
     least, most = int(source.get("minLength", 0)), source.get("maxLength")
-    text = Text(source, least, None if most is None else int(most), example="a" * least)
+    text = Text(source, least, None if most is None else int(most))
     if "format" in source:
         if source["format"] not in FORMATS or "pattern" in source:
             return text if most is not None else Opaque(source, f"format {source['format']!r} has no longest text")
@@ -345,7 +345,7 @@ def _text(source: Schema) -> Node:
         return text
     try:
         pattern = regex.read(source["pattern"])
-        example = max(regex.shortest(pattern.text), text.example, key=len)
+        example = regex.shortest(pattern.text)
         if not pattern.whole:
             return replace(text, example=example)
         text = replace(text, example=example, width=regex.widest(pattern.text, json_bytes))

@@ -128,11 +128,13 @@ class GrammarConstraint:
         source = self._of(task).source
         try:
             sentence = self._shortest(source)
+        except bounds.TooLong as reason:
+            raise ConstraintError(f"task {task.id}: no sample can hold {excerpt(source)}: {reason}") from None
         except bounds.CannotTell as reason:
             self._warn(f"whether a sentence fits into {tokens} tokens is not known: {reason}")
             return
         if sentence is None:
-            raise ConstraintError(f"the grammar has no finite sentence: {excerpt(source)}")
+            raise ConstraintError(f"the grammar has no finite sentence that a sample can hold: {excerpt(source)}")
         needed = len(self.table.encode(sentence)) + 1
         if needed > tokens:
             raise ConstraintError(

@@ -64,5 +64,5 @@ class JsonReader:
             del self._data[:end]
             try:
                 yield json.loads(payload)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BrokenFrameError(f"no JSON: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from steelyard.verification.processes.descendants import end_marked
 from steelyard.verification.processes.frames import BrokenFrameError, JsonReader, frame
 from steelyard.verification.processes.keeper import HUNG_UP, KILL, ORDER, Setup
 from steelyard.verification.processes.output import Output
-from steelyard.verification.processes.worker import NO_CONNECTION
+from steelyard.verification.processes.worker import CALL_NUMBER, NO_CONNECTION
+from steelyard.verification.returns import BadReturn, read_verdict
 
 MARK = "STEELYARD_KEEPER"
 START_SECONDS = 300.0
@@ -40,7 +42,10 @@ sys.path[:] = json.loads(sys.argv[1])
 from steelyard.verification.processes.keeper import main
 main(int(sys.argv[2]), int(sys.argv[3]))
 """
+REASON_CHARACTERS = 300
 _CHUNK = 2**18
+_NONSENSE = (BrokenFrameError, BadReturn, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading a message that is not one of ours may raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class Seat:
         self.setup = setup
         self.seconds = seconds
         self.output = Output(1024 * setup.rules.limits.output_kb)
+        self._numbers: deque[int] = deque()
+        """Of the calls below. They are random: a verifier cannot answer for samples that it was not shown."""
         self.calls: deque[Call] = deque()
         """Given to the worker and not answered; it is at the first one."""
         self.started_in_vain = 0
@@ -107,8 +114,11 @@ class Seat:
         return self._deadline
 
     def give(self, call: Call) -> None:
-        self._unsent += frame(pickle.dumps([light(item) for item in call.items], protocol=5))
+        number = secrets.randbits(63)
+        items = pickle.dumps([light(item) for item in call.items], protocol=5)
+        self._unsent += frame(CALL_NUMBER.pack(number) + items)
         self.calls.append(call)
+        self._numbers.append(number)
         if len(self.calls) == 1:
             self._begin()
         self.write()
@@ -116,12 +126,10 @@ class Seat:
     def retire(self) -> None:
         """Take no more calls and make way for a fresh worker; what was given is still answered."""
         self._retired = True
-        if self.connection is not None and not self._unsent:
-            with suppress(OSError):
-                self.connection.shutdown(socket.SHUT_WR)
+        self.write()
 
     def write(self) -> None:
-        """Send as much as the worker's connection takes."""
+        """Send as much as the worker's connection takes; one that retires is told when that was all."""
         while self._unsent and self.connection is not None:
             try:
                 sent = self.connection.send(self._unsent[:_CHUNK])
@@ -131,6 +139,9 @@ class Seat:
                 self._unsent.clear()
                 return
             del self._unsent[:sent]
+        if self._retired and self.connection is not None:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_WR)
 
     def overdue(self) -> list[Event]:
         """The call took too long, the worker too long to start, or the keeper too long to end it."""
@@ -182,8 +193,11 @@ class Seat:
             self._descriptors.extend(descriptors)
             if not data:
                 return [*events, *self._keeper_gone()]
-            for message in self._control_reader.feed(data):
-                events.extend(self._heard(message))
+            try:
+                for message in self._control_reader.feed(data):
+                    events.extend(self._heard(message))
+            except _NONSENSE:
+                return [*events, *self._keeper_gone()]
 
     def _heard(self, message: dict[str, Any]) -> list[Event]:
         if "started" in message:
@@ -212,25 +226,43 @@ class Seat:
             try:
                 for message in self._reader.feed(data):
                     events.extend(self._answered(message))
-            except (BrokenFrameError, KeyError, TypeError, ValueError) as error:
-                self._condemn(Cause.LOST_WORKER, f"its answer makes no sense ({type(error).__name__}: {error})")
+            except _NONSENSE as error:
+                said = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]  # it may quote all of a forged message
+                self._condemn(Cause.LOST_WORKER, f"its answer makes no sense ({said})")
+                self._hang_up()  # nothing that it says from here on counts
         return events
 
     def _answered(self, message: dict[str, Any]) -> list[Event]:
-        if "ready" in message:
-            self._ready, self._deadline, self.started_in_vain = True, None, 0
-            self.was_ready = True
+        """Verifiers share a process with the worker and could write here too, so nothing is taken on trust."""
+        if not self._ready:
+            return self._worker_ready(message)
+        number = message["call"]
+        if number in self._answered_numbers:  # somebody wrote twice: the calls that follow are not to blame
+            self.retire()
             return []
-        if "failed" in message:
-            return [CannotStart(message["failed"])]
-        verdicts = [Verdict.from_json(data) for data in message["verdicts"]]
-        if not self.calls or len(verdicts) != len(self.calls[0].items):
-            raise ValueError(f"{len(verdicts)} verdicts for {len(self.calls[0].items) if self.calls else 0} items")
+        if not self._numbers or number != self._numbers[0]:
+            raise ValueError(f"an answer to call {number!r}, which it was not given")
+        call, data = self.calls[0], message["verdicts"]
+        if not isinstance(data, list) or len(cast("list[Any]", data)) != len(call.items):
+            raise ValueError(f"not {len(call.items)} verdicts")
+        pairs = zip(cast("list[Any]", data), call.items, strict=True)
+        verdicts = [read_verdict(verdict, item.sample.text) for verdict, item in pairs]
         self._retired = self._retired or bool(message["last"])
-        call, seconds = self.calls.popleft(), time.monotonic() - self._began
+        self.calls.popleft()
+        self._answered_numbers.add(self._numbers.popleft())
+        seconds = time.monotonic() - self._began
         if self._doom is None:
             self._begin()
         return [Answered(call, verdicts, seconds)]
+
+    def _worker_ready(self, message: dict[str, Any]) -> list[Event]:
+        if "failed" in message:
+            return [CannotStart(str(message["failed"]))]
+        if "ready" not in message:
+            raise ValueError("an answer before it was ready")
+        self._ready, self._deadline, self.started_in_vain = True, None, 0
+        self.was_ready = True
+        return []
 
     # --- a worker's life ---------------------------------------------------------------------------------------------
 
@@ -270,6 +302,7 @@ class Seat:
         """The call that this happened to."""
         self._unsent = bytearray()
         self._reader = JsonReader()
+        self._answered_numbers: set[int] = set()
         self._began = 0.0
         self._deadline: float | None = None
 
@@ -310,7 +343,8 @@ class Seat:
     def _worker_ended(self, status: int, killed: bool) -> list[Event]:
         events = self._read_connection()  # what it answered before it ended counts
         self.started_in_vain += not self._ready
-        accident = None if self._retired else self._accident(status, killed)
+        broke_off = self._doom is not None and self._doom.cause == Cause.LOST_WORKER
+        accident = None if self._retired and not broke_off else self._accident(status, killed)
         events.append(self._gone(accident))
         if self.connection is not None:
             self.connection.close()
@@ -334,6 +368,7 @@ class Seat:
         """Take back all calls; the first one had the accident."""
         calls = list(self.calls)
         self.calls.clear()
+        self._numbers.clear()
         innocent = self._doom is not None and (not calls or calls[0] is not self._doomed)  # it answered after all
         if accident is None or not calls or innocent:
             return Ended(None, accident, calls)

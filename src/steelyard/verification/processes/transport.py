@@ -107,5 +107,11 @@ def _named(obj: Any) -> Any:
         return None
 
 
+def importable(obj: Any) -> bool:
+    """Whether the function or class can be imported under its own name, or is what ``@verifier`` decorated there."""
+    found = _named(obj)
+    return found is obj or getattr(found, "function", None) is obj
+
+
 def _function_of(module: str, name: str) -> FunctionType:
     return operator.attrgetter(name)(importlib.import_module(module)).function

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from steelyard.verification.processes.output import Output
 
 NO_CONNECTION = 217
 """Exit code of a worker that cannot reach the run any more; a verifier closed what was not its own."""
+CALL_NUMBER = struct.Struct("<Q")
+"""Before the items of a request; the answer repeats it."""
 MOST_THREADS = 32
 """Threads that a verifier may leave running; more than an event loop or a pool of its own needs is a leak."""
 
@@ -49,7 +52,8 @@ def serve(verifier: Verifier, connection: socket.socket, output: Output, rules: 
     connection.sendall(json_frame({"ready": os.getpid()}))
     while (request := receive(connection)) is not None:
         output.start()
-        verdicts, sound = _judge(verifier, request, rules.limits)
+        number, payload = CALL_NUMBER.unpack_from(request)[0], request[CALL_NUMBER.size :]
+        verdicts, sound = _judge(verifier, payload, rules.limits)
         try:
             if (os.getpid(), os.fstat(connection.fileno()).st_ino) != own:
                 os._exit(NO_CONNECTION)  # a fork that the verifier forgot to end, or another file in our place
@@ -61,7 +65,7 @@ def serve(verifier: Verifier, connection: socket.socket, output: Output, rules: 
                 end_children()
             judged += len(verdicts)
             last = not sound or not surroundings.restore() or rules.recycling.due(judged)
-            connection.sendall(_answer(verdicts, last))
+            connection.sendall(_answer(number, verdicts, last))
         except OSError:  # the verifier closed what was not its own
             os._exit(NO_CONNECTION)
         if last:
@@ -83,12 +87,12 @@ def _judge(verifier: Verifier, request: bytes, limits: Limits) -> tuple[list[Ver
     return verdicts, all(verdict.cause != Cause.OUT_OF_MEMORY for verdict in verdicts)
 
 
-def _answer(verdicts: Sequence[Verdict], last: bool) -> bytes:
+def _answer(number: int, verdicts: Sequence[Verdict], last: bool) -> bytes:
     try:
-        return json_frame({"verdicts": [verdict.to_json() for verdict in verdicts], "last": last})
-    except (TypeError, ValueError) as error:
+        return json_frame({"call": number, "verdicts": [verdict.to_json() for verdict in verdicts], "last": last})
+    except (TypeError, ValueError, RecursionError) as error:
         bad = Verdict.unscored(Cause.BAD_RETURN, f"a verdict that JSON cannot carry: {error}")
-        return json_frame({"verdicts": [bad.to_json()] * len(verdicts), "last": last})
+        return json_frame({"call": number, "verdicts": [bad.to_json()] * len(verdicts), "last": last})
 
 
 class _Surroundings:

@@ -8,6 +8,8 @@ JSON request comes on stdin and one JSON report goes to stdout. It adopts every 
 from __future__ import annotations
 
 import ctypes
+import errno
+import itertools
 import json
 import os
 import resource
@@ -17,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypedDict, cast
@@ -28,6 +30,8 @@ GRACE = 5.0
 """Seconds that killed processes are given to be gone, and their pipes to run dry."""
 OPEN_FILES = 256
 CHUNK = 1 << 16
+FIRST = -20
+"""Priority of the supervisor, where it may have that."""
 LINUX = sys.platform == "linux"
 
 PR_SET_PDEATHSIG = 1
@@ -36,6 +40,10 @@ PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+"""Number of the system call, for which the C library has no function."""
+KEYCTL_JOIN_SESSION_KEYRING = 1
+MOVED = ".steelyard-removing-"
 NO_ROOT_LOCKED = 0b11
 """Securebits by which user 0 gets no capabilities from ``exec``, for good."""
 
@@ -94,11 +102,17 @@ class Output:
 def main() -> None:
     request = cast("Request", json.load(sys.stdin))
     told: list[int] = []
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     _control_process(PR_SET_CHILD_SUBREAPER, 1)
+    with suppress(
+        OSError
+    ):  # who may, goes before the program: a flood of processes leaves little time to count and kill
+        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
     _control_process(PR_SET_DUMPABLE, 0)  # its pipes and memory are closed to the program, which could forge the report
     try:
-        report = supervise(request, told)
+        join_fresh_keyring()
+        report = supervise(request, told, nice)
     except (OSError, subprocess.SubprocessError) as error:
         reason = f"{type(error).__name__}: {error}"
         report = Report(error=reason, returncode=0, stopped="", seconds=0, stdout="", stderr="", truncated=False)
@@ -108,7 +122,7 @@ def main() -> None:
         json.dump(report, sys.stdout)
 
 
-def supervise(request: Request, told: list[int]) -> Report:
+def supervise(request: Request, told: list[int], nice: int) -> Report:
     """Run the command to its end or to a limit; ``told`` is filled when the caller wants an end."""
     started = time.monotonic()
     with Path(request["stdin"]).open("rb") as stdin:
@@ -120,7 +134,7 @@ def supervise(request: Request, told: list[int]) -> Report:
             cwd=request["working_folder"],
             env=request["environment"],
             start_new_session=True,
-            preexec_fn=lambda: confine(request),  # noqa: PLW1509 - there are no threads here
+            preexec_fn=lambda: confine(request, nice),  # noqa: PLW1509 - there are no threads here
         )
     outputs = Output(request["output"]), Output(request["output"])
     with selectors.DefaultSelector() as selector:
@@ -143,8 +157,10 @@ def supervise(request: Request, told: list[int]) -> Report:
     )
 
 
-def confine(request: Request) -> None:
-    """Between fork and exec: the limits, which nothing below can raise again, and death with the supervisor."""
+def confine(request: Request, nice: int) -> None:
+    """Between fork and exec: the limits, which nothing below can raise again, the caller's priority, and death with the
+    supervisor.
+    """
     for kind, amount in (
         (resource.RLIMIT_CPU, request["cpu_seconds"]),
         (resource.RLIMIT_AS, request["memory"]),
@@ -153,6 +169,7 @@ def confine(request: Request) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         _limit(kind, amount)
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
     _control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
     _control_process(PR_SET_DUMPABLE, 1)
     with suppress(OSError):
@@ -171,7 +188,7 @@ def watch(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, re
             return "lost"
         if time.monotonic() > deadline:
             return "time"
-        if len(descendants(os.getpid())) > request["processes"]:
+        if more_descendants(os.getpid(), than=request["processes"]):
             return "processes"
         read_ready(selector)
         _reap_orphans(process.pid)
@@ -207,28 +224,39 @@ def kill_everything(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill_descendants(root: int) -> None:
-    for pid in descendants(root):
+    """Each is killed as it is found: in a flood every process that is left takes processor time from this one."""
+    for pid in _descendants(root):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
+def more_descendants(root: int, than: int) -> bool:
+    """Whether there are more than so many. It counts no further, since a flood leaves little time to count."""
+    return any(True for _ in itertools.islice(_descendants(root), than, None))
+
+
 def descendants(root: int) -> list[int]:
     """Every process below ``root``, those that only wait to be reaped included; empty where there is no ``/proc``."""
+    return list(_descendants(root))
+
+
+def _descendants(root: int) -> Iterator[int]:
     below = _children if Path(f"/proc/self/task/{os.getpid()}/children").exists() else _scan_for_children()
-    found: list[int] = []
     waiting = [root]
     while waiting:
         children = below(waiting.pop())
-        found += children
         waiting += children
-    return found
+        yield from children
 
 
 def _children(pid: int) -> list[int]:
+    """Read with system calls alone: in a flood the time for this is short."""
     found: list[int] = []
     with suppress(OSError):  # it may be gone meanwhile
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (thread / "children").read_text(encoding="ascii").split())
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            descriptor = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY)
+            with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
+                found += map(int, file.readall().split())
     return found
 
 
@@ -284,14 +312,80 @@ def _control_process(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
 
+def join_fresh_keyring() -> None:
+    """Leave the caller's session keyring (keyrings(7)) for a new, empty one: a program could read the keys in it, also
+    from other namespaces. Where the system refuses, it refuses the program too.
+    """
+    number = KEYCTL.get(os.uname().machine)
+    if not LINUX or number is None:
+        return
+    libc, deadline = ctypes.CDLL(None, use_errno=True), time.monotonic() + GRACE
+    while libc.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
+        reason = ctypes.get_errno()
+        if reason in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+            return
+        if reason != errno.EDQUOT or time.monotonic() > deadline:  # keyrings of ended runs go a moment later
+            raise OSError(reason, f"no session keyring of its own: {os.strerror(reason)}")
+        time.sleep(TICK)
+
+
 def remove_folder(folder: Path) -> bool:
     """Remove what a run left, however it left it: unreadable folders, ten thousand levels, links (never followed)."""
     with suppress(OSError, RecursionError):
         shutil.rmtree(folder)
         return True
-    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        subprocess.run([*command, "--", str(folder)], check=False, stderr=subprocess.DEVNULL)  # noqa: S603
+    with suppress(OSError):
+        if folder.is_symlink():  # put there by the program: the folder itself was moved away
+            folder.unlink()
+            return False
+        root = _opened(str(folder), None)
+        try:
+            _empty(root)
+        finally:
+            os.close(root)
+        folder.rmdir()
     return not folder.exists()
+
+
+def _empty(root: int) -> None:
+    """Remove everything in an open folder. Folders within folders are moved to the top first, so that no path grows
+    long; everything goes by open folders, so that a link put in their place leads nowhere.
+    """
+    fresh = itertools.count()
+    while names := os.listdir(root):
+        for name in names:
+            if not _unlinked(name, root):
+                inner = _opened(name, root)
+                try:
+                    for below in os.listdir(inner):  # noqa: PTH208
+                        if not _unlinked(below, inner):
+                            os.close(_opened(below, inner))  # who moves a folder must be able to write it
+                            os.rename(below, f"{MOVED}{next(fresh)}", src_dir_fd=inner, dst_dir_fd=root)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=root)
+
+
+def _unlinked(name: str, folder: int) -> bool:
+    """Remove a file or a link from an open folder; ``False`` for a folder, which stays."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except (IsADirectoryError, PermissionError):  # what the second means elsewhere than on Linux
+        return False
+    return True
+
+
+def _opened(name: str, folder: int | None) -> int:
+    """A folder, made accessible to this user and opened; an error for a link."""
+    if LINUX:  # without access one gets a handle, through which the mode of nothing else can be changed
+        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101
+        finally:
+            os.close(handle)
+    else:
+        os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
 
 
 if __name__ == "__main__":
