@@ -73,13 +73,13 @@ def read_verdict(data: object, text: str) -> Verdict:
     try:
         verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
         types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
-        if types != {str} or type(verdict.success) is not bool:
+        if types != {str} or {type(verdict.success), type(verdict.open_floor)} != {bool}:
             raise TypeError("a text or a truth value is something else")
         if type(verdict.tries) is not int or verdict.tries < 1:
             raise ValueError(f"tries = {_shown(verdict.tries)}")
         return replace(
             verdict,
-            reward=verdict.reward if isinstance(verdict.reward, OpenFloor) else _finite(verdict.reward, "reward"),
+            reward=_finite(verdict.reward, "reward"),
             parts={name: _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )
