@@ -249,8 +249,3 @@ class Group:
         if len(self.samples) != len(self.verdicts):
             raise ValueError(f"group {self.task.id}: {len(self.samples)} samples, {len(self.verdicts)} verdicts")
         object.__setattr__(self, "verdicts", settle_floors(self.verdicts))
-
-    @property
-    def dead(self) -> bool:
-        """All rewards equal, step by step (or none at all): nothing to learn from the comparison."""
-        return len({verdict.steps or (verdict.reward,) for verdict in self.verdicts if verdict.counts}) < 2

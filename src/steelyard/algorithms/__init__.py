@@ -7,7 +7,7 @@ from steelyard.algorithms.advantages import Estimator, estimator
 from steelyard.algorithms.aggregation import decision_weights
 from steelyard.algorithms.kl import AdaptiveKL, kl_term
 from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveOutput, merge_metrics
-from steelyard.algorithms.passk import bootstrap_interval, pass_at_k_estimate
+from steelyard.algorithms.passk import bootstrap_interval, pass_at_k_estimate, wilson_interval
 from steelyard.algorithms.returns import span_advantages
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.shaping import advantage_clip, handle_truncated, soft_length_penalty
@@ -34,4 +34,5 @@ __all__ = [
     "soft_length_penalty",
     "span_advantages",
     "surrogate",
+    "wilson_interval",
 ]

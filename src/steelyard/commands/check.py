@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if samples < 2:
         raise ConfigError("a check needs at least two samples a task, to see whether they differ: --samples 8")
     tried = _try(config, arguments.tasks, samples)
-    report = summarise_check(tried.groups, tried.second, tried.verifying)
+    report = summarise_check(tried.groups, tried.second, tried.verifying, dead=_dead(config, tried.groups))
     console = stdout()
     _show(console, config, tried, report)
     if report.unscored == report.items:
@@ -91,6 +91,14 @@ def _try(config: Config, tasks: int, samples: int) -> _Tried:
         (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
     groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]
     return _Tried(groups, second, min(seconds, seconds_again), sampling)
+
+
+def _dead(config: Config, groups: Sequence[Group]) -> int:
+    """How many groups have nothing to teach under the configured credit."""
+    from steelyard.compose import build_credit
+
+    credit = build_credit(config)
+    return sum(credit.dead(group) for group in groups)
 
 
 def _sample(config: Config, sampler: Sampler, tasks: Sequence[Task], samples: int) -> list[list[Sample]]:
@@ -141,7 +149,7 @@ def _rows(config: Config, tried: _Tried, report: CheckReport) -> Iterator[tuple[
         spread = f"{number(report.reward_min or 0.0)} – {number(report.reward_max or 0.0)}"
         yield "reward", f"mean {number(report.reward_mean)}, std {number(report.reward_std or 0.0)}, {spread}"
         yield "success", f"{report.success_share:.1%}"
-    yield "dead groups", f"{report.dead_share:.0%} (all rewards of the group are equal)"
+    yield "dead groups", f"{report.dead_share:.0%} (no sample has an advantage)"
     if report.determinism is not None:
         yield "same verdict twice", f"{report.determinism:.0%}"
 

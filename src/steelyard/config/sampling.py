@@ -101,7 +101,8 @@ class CreditConfig(Section):
     length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")
     refill_dead_groups: int = Field(
         default=0,
-        description="How often a group with equal rewards, or too few scored, is replaced by another task's.",
+        description="How often a group without any advantage, or with too few scored samples, is replaced by another "
+        "task's.",
         ge=0,
     )
     min_scored: int = Field(default=2, description="A group with fewer scored samples is not learnt from.", ge=2)

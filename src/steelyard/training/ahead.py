@@ -48,6 +48,8 @@ class Pending:
     version: int
     samples: dict[SampleKey, Sample] = field(default_factory=dict[SampleKey, Sample])
     verdicts: dict[SampleKey, Verdict] = field(default_factory=dict[SampleKey, Verdict])
+    replaced: list[Group] = field(default_factory=list[Group])
+    """Dead groups that were sampled in its place before."""
 
     @property
     def place(self) -> Place:
@@ -99,8 +101,6 @@ class Ahead:
         self._before_draw: dict[int, dict[str, Any]] = {}
         """The source's state before the tasks of a step were drawn."""
         self._unjudged = 0
-        self._replaced: list[Group] = []
-        """Groups that were refilled since the last ones were taken."""
         self._watch = Stopwatch()
         self._holds = 0
         """How many want the sampler to rest."""
@@ -112,7 +112,7 @@ class Ahead:
     # --- for the loop ------------------------------------------------------------------------------------------------
 
     def take(self, step: int, watch: Stopwatch) -> tuple[list[Group], list[Group]]:
-        """Groups to learn from at ``step``, and those that were replaced meanwhile; waits until there are enough."""
+        """Groups to learn from at ``step``, and those that they replaced; waits until there are enough."""
         self._start()
         with self._news, watch.phase("wait"):
             self._last = max(self._last, step + 1)
@@ -121,11 +121,10 @@ class Ahead:
                 self._news.wait()
             for one in chosen:
                 del self._pending[one.place]
-            replaced, self._replaced = self._replaced, []
             watch.seconds |= self._watch.seconds
             self._watch = Stopwatch()
             self._news.notify_all()
-        return [one.group() for one in chosen], replaced
+        return [one.group() for one in chosen], [group for one in chosen for group in one.replaced]
 
     def publish(self, version: int) -> None:
         """New weights for what is sampled from now on. Before the first step it also says which one that is."""
@@ -147,8 +146,15 @@ class Ahead:
             yield
 
     def observe(self, groups: Sequence[Group]) -> None:
+        """Tell the source, and every state of it that a checkpoint may hold: those are from before the observation."""
         with self._news:
             self.source.observe(groups)
+            now = self.source.state_dict()
+            for step, state in self._before_draw.items():
+                self.source.load_state_dict(state)
+                self.source.observe(groups)
+                self._before_draw[step] = self.source.state_dict()
+            self.source.load_state_dict(now)
 
     def state_dict(self) -> dict[str, Any]:
         """The source's, as it was before it drew the first task that is not learnt from yet."""
@@ -223,7 +229,9 @@ class Ahead:
                 self._draw(step)
             portion = [self._queue.popleft() for _ in range(min(len(self._queue), self.portion))]
             for request in portion:
-                self._pending[request.step, request.slot] = Pending(request, self._version)
+                before = self._pending.get((request.step, request.slot))
+                replaced = [] if before is None else before.replaced
+                self._pending[request.step, request.slot] = Pending(request, self._version, replaced=replaced)
             self._sampling = bool(portion)
             return portion
 
@@ -270,9 +278,9 @@ class Ahead:
     def _refill(self, one: Pending) -> None:
         """Ask for another task in the place of a group that has nothing to teach, as often as the plan says."""
         group, request = one.group(), one.request
-        if request.attempt < self.plan.refill_dead_groups and (group.dead or not self.credit.kept(group)):
+        if request.attempt < self.plan.refill_dead_groups and self.credit.dead(group):
             tasks = self.source.draw(request.step, 1)
             again = requests_for(tasks, request.step, request.count, slots=[request.slot], attempt=request.attempt + 1)
             self._queue.extendleft(again)
             one.verdicts.clear()
-            self._replaced.append(group)
+            one.replaced.append(group)

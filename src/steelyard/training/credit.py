@@ -18,6 +18,8 @@ from steelyard.types import Group, Sample, Verdict
 Array = NDArray[np.floating]
 TokenStarts = Callable[[Sample], np.ndarray]
 """Offset in the sample's text at which the token of each decision starts."""
+NO_ADVANTAGE = 1e-9
+"""Advantages up to this size come from rounding, and move no weight."""
 Kept = tuple[int, Sample, Verdict]
 """A sample that is compared with its group, and the group's number."""
 
@@ -83,6 +85,18 @@ class Credit:
             Credited(sample, advantage_clip(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
             for (_, sample, _), span_N, advantage_S in zip(kept, spans, advantages, strict=True)
         ]
+
+    def dead(self, group: Group) -> bool:
+        """Whether a group has nothing to teach: no advantage differs from zero, KL in the reward aside.
+
+        The estimator sees the group alone, so this does not depend on what else is in the batch.
+        """
+        kept = [(0, *pair) for pair in self.kept(group)]
+        if not kept:
+            return True
+        group_M = torch.zeros(len(kept), dtype=torch.int64)
+        advantages = span_advantages(self._rewards(kept), group_M, self.estimator, self.gamma)
+        return not any(bool((advantage_S.abs() > NO_ADVANTAGE).any()) for advantage_S in advantages)
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
         """The samples of a group that are compared with each other."""

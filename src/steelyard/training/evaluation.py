@@ -1,14 +1,14 @@
-"""Evaluation on held-out tasks: mean and best reward, success, unbiased pass@k with bootstrap intervals."""
+"""Evaluation on held-out tasks: mean and best reward, success, unbiased pass@k, with intervals over the tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate
+from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate, wilson_interval
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.training.phases import collect, requests_for
 from steelyard.types import Group, Task, Verdict, settle_floors
@@ -71,10 +71,10 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
     texts = [sample.text for group in groups for sample in group.samples]
     total = max(len(texts), 1)
     return Evaluation(
-        reward=_estimate([np.mean([v.reward for v in verdicts]) for verdicts in scored]),
-        best=_estimate([max(v.reward for v in verdicts) for verdicts in scored]),
-        success=_estimate([np.mean([v.success for v in verdicts]) for verdicts in scored]),
-        pass_at={k: _pass_at(scored, k) for k in ks},
+        reward=_estimate([np.mean([v.reward for v in verdicts]) for verdicts in scored], bootstrap_interval),
+        best=_estimate([max(v.reward for v in verdicts) for verdicts in scored], bootstrap_interval),
+        success=_estimate([np.mean([v.success for v in verdicts]) for verdicts in scored], wilson_interval),
+        pass_at={k: pass_at_interval(scored, k) for k in ks},
         distinct=len(set(texts)) / total,
         unscored=1 - sum(len(verdicts) for verdicts in counted) / total,
         groups=tuple(groups),
@@ -86,16 +86,19 @@ def _with_common_floor(groups: Sequence[Group]) -> list[Group]:
     return [replace(group, verdicts=tuple(islice(verdicts, len(group.verdicts)))) for group in groups]
 
 
-def _pass_at(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:
+def pass_at_interval(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:
+    """pass@k over the tasks that have k verdicts or more."""
     values = [
         pass_at_k_estimate(len(verdicts), sum(v.success for v in verdicts), k)
         for verdicts in scored
         if len(verdicts) >= k
     ]
-    return _estimate(values)
+    return _estimate(values, wilson_interval)
 
 
-def _estimate(values: Sequence[float] | Sequence[np.floating]) -> Interval:
+def _estimate(
+    values: Sequence[float] | Sequence[np.floating], interval: Callable[[Sequence[float]], Interval]
+) -> Interval:
     if not values:
         return Interval(float("nan"), float("nan"), float("nan"))
-    return bootstrap_interval([float(value) for value in values])
+    return interval([float(value) for value in values])

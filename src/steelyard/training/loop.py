@@ -119,19 +119,20 @@ class Trainer:
         self.step += 1
         self.learner.after_step(self.step)
         (self.ahead or self.sampler).publish(self.step)
-        (self.ahead or self.source).observe(groups)
+        (self.ahead or self.source).observe([*replaced, *groups])
         self._report_floors([*groups, *replaced])
         metrics = group_metrics(groups, replaced) | update | pool_metrics(self.pool.metrics())
         if self.ahead is not None:
             metrics |= staleness_metrics(samples, self.step - 1)
+        metrics["groups/dead"] = sum(self.credit.dead(group) for group in groups) / len(groups)
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         if self.plan.show_every and self.step % self.plan.show_every == 0:
             self.tracker.samples(self.step, choose_shown(groups))
         return metrics | _times(watch, time.perf_counter() - start, [*groups, *replaced])
 
     def rollout(self, watch: Stopwatch | None = None) -> tuple[list[Group], list[Group]]:
-        """Groups of this step in slot order; those with nothing to learn from (all rewards equal, or too few scored)
-        are sampled anew with other tasks, as often as asked. Also the groups that were so replaced.
+        """Groups of this step in slot order; those with nothing to learn from (no advantage differs from zero, or too
+        few are scored) are replaced by groups of other tasks, as often as the plan says. Also the groups so replaced.
         """
         watch = watch or Stopwatch()
         if self.ahead is not None:
@@ -141,7 +142,7 @@ class Trainer:
         groups = collect(self.sampler, self.pool, requests, self.plan.decoding, watch)
         replaced: list[Group] = []
         for attempt in range(1, self.plan.refill_dead_groups + 1):
-            dead = [slot for slot, group in enumerate(groups) if group.dead or not self.credit.kept(group)]
+            dead = [slot for slot, group in enumerate(groups) if self.credit.dead(group)]
             if not dead:
                 break
             tasks = self.source.draw(self.step, len(dead))

@@ -25,7 +25,6 @@ def group_metrics(groups: Sequence[Group], replaced: Sequence[Group] = ()) -> Me
     counted = [verdict for _, verdict in pairs if verdict.counts]
     rewards = np.asarray([verdict.reward for verdict in counted], np.float64)
     metrics = _sampled_metrics([*groups, *replaced]) | {
-        "groups/dead": sum(group.dead for group in groups) / max(len(groups), 1),
         "groups/refilled": len(replaced),
         "length/mean": float(np.mean([len(sample.completion_ids) for sample, _ in pairs])),
         "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / max(len(pairs), 1),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.types import Group, Verdict
+from steelyard.types import Group, Verdict, settle_floors
 
 MUCH_UNSCORED = 0.05
 MANY_DEAD = 0.8
@@ -32,7 +32,7 @@ class CheckReport:
     success_share: float
     """Of the samples that were judged."""
     dead_share: float
-    """Share of groups whose rewards are all equal: nothing is learnt from those."""
+    """Share of groups in which no advantage differs from zero: nothing is learnt from those."""
     determinism: float | None
     """Share of items with the same verdict when verified twice; ``None`` if they were verified once."""
     causes: Mapping[str, int]
@@ -50,7 +50,7 @@ class CheckReport:
             found.append(f"every reward is {self.reward_min:g}: there is nothing to learn from; grade the reward")
         elif self.dead_share > MANY_DEAD:
             found.append(
-                f"{self.dead_share:.0%} of the groups have equal rewards throughout: learning will be slow; "
+                f"{self.dead_share:.0%} of the groups give no sample an advantage: learning will be slow; "
                 f"grade the reward, choose tasks of middling difficulty, or enlarge the group"
             )
         if self.determinism is not None and self.determinism < 1:
@@ -59,10 +59,10 @@ class CheckReport:
 
 
 def summarise_check(
-    groups: Sequence[Group], second_verdicts: Sequence[Sequence[Verdict]], seconds: float
+    groups: Sequence[Group], second_verdicts: Sequence[Sequence[Verdict]], seconds: float, *, dead: int
 ) -> CheckReport:
-    """A report on ``groups``, judged within ``seconds``; ``second_verdicts`` (may be empty) are those of a second
-    verification of the same samples, group by group.
+    """A report on ``groups``, judged within ``seconds``, of which ``dead`` give no advantage; ``second_verdicts`` (may
+    be empty) are those of a second verification of the same samples, group by group.
     """
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     if not verdicts:
@@ -83,7 +83,7 @@ def summarise_check(
         reward_min=min(rewards, default=None),
         reward_max=max(rewards, default=None),
         success_share=sum(verdict.success for verdict in judged) / len(judged) if judged else 0.0,
-        dead_share=sum(group.dead for group in groups) / len(groups),
+        dead_share=dead / len(groups),
         determinism=_agreement(groups, second_verdicts) if second_verdicts else None,
         causes=causes,
         examples=examples,
@@ -106,7 +106,7 @@ def _agreement(groups: Sequence[Group], second: Sequence[Sequence[Verdict]]) -> 
     pairs = [
         (_content(one), _content(two))
         for group, verdicts in zip(groups, second, strict=True)
-        for one, two in zip(group.verdicts, verdicts, strict=True)
+        for one, two in zip(group.verdicts, settle_floors(verdicts), strict=True)
     ]
     return sum(one == two for one, two in pairs) / len(pairs)
 

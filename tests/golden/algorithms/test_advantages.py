@@ -114,9 +114,11 @@ def test_non_dyadic_rewards_of_equal_groups_give_exactly_zero() -> None:
 
 
 @pytest.mark.parametrize("name", ["group_norm", "group_mean", "rloo", "batch_norm", "best_of_group"])
-@pytest.mark.parametrize(("spread", "equal"), [(0.9e-6, True), (1.1e-6, False)])
+@pytest.mark.parametrize(("spread", "equal"), [(0.9e-12, True), (1.1e-12, False)])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, -1e9])
-def test_equality_is_judged_to_a_millionth_of_the_scale(name: str, spread: float, equal: bool, scale: float) -> None:
+def test_equality_is_judged_to_the_rounding_of_double_precision(
+    name: str, spread: float, equal: bool, scale: float
+) -> None:
     reward_M = torch.tensor([1.0, 1.0, 1.0 - spread], dtype=torch.float64) * scale
     if name == "best_of_group":
         reward_M = torch.tensor([1.0 - spread, 1.0 - spread, 1.0], dtype=torch.float64) * abs(scale)
@@ -124,10 +126,12 @@ def test_equality_is_judged_to_a_millionth_of_the_scale(name: str, spread: float
     assert (advantage_M == 0).all().item() == equal
 
 
-def test_float32_rounding_of_equal_rewards_is_no_difference() -> None:
-    reward_M = torch.tensor([0.1, 0.1, 0.1], dtype=torch.float32).to(torch.float64)
-    reward_M[0] = 0.1
-    assert group_norm(reward_M, torch.tensor([0, 0, 0])).tolist() == [0.0, 0.0, 0.0]
+def test_small_differences_at_a_large_offset_count_and_rounding_does_not() -> None:
+    group_M = torch.tensor([0, 0, 1, 1])
+    reward_M = torch.tensor([1000.0, 1000.0009, 0.1 + 0.2, 0.3], dtype=torch.float64)
+    half = 0.00045 / (0.0009 / sqrt(2) + 1e-6)  # deviation over sample std + 1e-6
+    assert group_norm(reward_M, group_M).tolist() == pytest.approx([-half, half, 0.0, 0.0], rel=1e-6)
+    assert group_norm(reward_M, group_M).tolist()[2:] == [0.0, 0.0]
 
 
 def test_a_large_offset_costs_no_digits() -> None:

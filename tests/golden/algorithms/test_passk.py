@@ -1,14 +1,15 @@
-"""Unbiased pass@k by hand and by enumeration; the bootstrap interval."""
+"""Unbiased pass@k by hand and by enumeration; the intervals."""
 
 from __future__ import annotations
 
 from itertools import combinations
-from statistics import mean
+from math import comb, sqrt
+from statistics import NormalDist, mean
 
 import numpy as np
 import pytest
 
-from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate
+from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate, wilson_interval
 
 pytestmark = pytest.mark.golden
 
@@ -78,3 +79,58 @@ def test_interval_refusals() -> None:
     for level in (0.0, 1.0, 95.0):
         with pytest.raises(ValueError, match=f"^level must be between 0 and 1, got {level}$"):
             bootstrap_interval([1.0], level=level)
+
+
+TWO = NormalDist().cdf(2) - NormalDist().cdf(-2)
+"""The level at which z = 2."""
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "centre", "half"),
+    [
+        # n = 4: (1/2 + 4/8) / 2 and 2 sqrt(1/16 + 4/64) / 2
+        ([0.0, 1.0, 1.0, 0.0], 1 / 2, 1 / 2, sqrt(1 / 8)),
+        # n = 12: (1/4 + 4/24) / (4/3) and 2 sqrt(3/192 + 4/576) / (4/3)
+        ([0.5, 0.25, 0.0] * 4, 1 / 4, 5 / 16, 1.5 * sqrt(1 / 64 + 1 / 144)),
+        # n = 1: (1 + 4/2) / 5 and 2 sqrt(4/4) / 5
+        ([1.0], 1.0, 3 / 5, 2 / 5),
+        ([0.0], 0.0, 2 / 5, 2 / 5),
+    ],
+)
+def test_wilson_interval(values: list[float], mean: float, centre: float, half: float) -> None:
+    found = wilson_interval(values, level=TWO)
+    assert (found.mean, found.low, found.high) == pytest.approx(
+        (mean, centre - half, centre + half), rel=1e-9, abs=1e-12
+    )
+
+
+def test_wilson_interval_stays_within_0_and_1_and_is_at_95_percent() -> None:
+    for tasks in range(1, 200):
+        assert wilson_interval([0.0] * tasks).low >= 0.0
+        assert wilson_interval([1.0] * tasks).high <= 1.0
+    assert wilson_interval([0.0, 1.0]) == wilson_interval([0.0, 1.0], level=0.95)
+    # all of 8 tasks solved: the upper limit of 1 - high is z^2 / (n + z^2), with z = 1.959964
+    assert wilson_interval([1.0] * 8).low == pytest.approx(8 / (8 + 1.959964**2), rel=1e-6)
+
+
+@pytest.mark.parametrize("tasks", [8, 16, 64])
+def test_wilson_covers_where_the_bootstrap_does_not(tasks: int) -> None:
+    """Exact coverage for tasks that are solved or not, each with chance p: all counts, by their probabilities."""
+    covered = []
+    for chance in np.linspace(0.05, 0.95, 46):
+        intervals = [wilson_interval([1.0] * solved + [0.0] * (tasks - solved)) for solved in range(tasks + 1)]
+        weights = [comb(tasks, c) * chance**c * (1 - chance) ** (tasks - c) for c in range(tasks + 1)]
+        covered.append(sum(w for w, found in zip(weights, intervals, strict=True) if found.low <= chance <= found.high))
+    assert min(covered) > 0.89
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+
+
+def test_wilson_refusals() -> None:
+    with pytest.raises(ValueError, match=r"^no values to take an interval of$"):
+        wilson_interval([])
+    with pytest.raises(ValueError, match=r"^level must be between 0 and 1, got 1.0$"):
+        wilson_interval([1.0], level=1.0)
+    for values in ([0.5, 1.5], [-0.5, 0.5]):
+        found = rf"{min(values)} \.\. {max(values)}"
+        with pytest.raises(ValueError, match=rf"^shares lie within 0 \.\. 1, got {found}: use bootstrap_interval$"):
+            wilson_interval(values)

@@ -232,6 +232,46 @@ def test_dead_groups_are_refilled_with_other_tasks(tmp_path: Path) -> None:
     assert sum(row["groups/dead"] for row in rows) < 1.5
 
 
+class Watched(ListSource):
+    """Remembers what it observed, in its state too."""
+
+    seen: tuple[str, ...] = ()
+
+    def observe(self, groups: Any) -> None:
+        self.seen += tuple(str(group.samples[0].key[:3]) for group in groups)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"seen": list(self.seen)}
+
+    def load_state_dict(self, state: Any) -> None:
+        super().load_state_dict(state)
+        self.seen = tuple(state["seen"])
+
+
+def test_the_source_observes_replaced_groups_and_a_checkpoint_holds_all_observations(tmp_path: Path) -> None:
+    """The state that is saved is from before the draw of tasks that are still open, but with later observations."""
+
+    def only_odd(task: Task, text: str) -> float:
+        return digit_share(task, text) if int(task.id[1:]) % 2 else 0.0
+
+    source = Watched(tasks(4), shuffle=False)
+    trainer = ahead_trainer(tmp_path, 1, steps=4, verifier=only_odd, source=source, refill_dead_groups=3, save_every=1)
+    saved: list[tuple[list[str], tuple[str, ...]]] = []
+    save = trainer.store.save
+
+    def watch(step: int, **parts: Any) -> Any:
+        saved.append((parts["state"]["source"]["seen"], source.seen))
+        return save(step, **parts)
+
+    trainer.store.save = watch  # type: ignore[method-assign]
+    trainer.train()
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    refilled = sum(row["groups/refilled"] for row in rows)
+    assert refilled > 0
+    assert len(source.seen) == len(set(source.seen)) == 8 + refilled, "every group once"
+    assert [tuple(state) for state, _ in saved] == [seen for _, seen in saved]
+
+
 def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: Path) -> None:
     trainer = ahead_trainer(tmp_path, 2, steps=3, evaluate_every=3)
     trainer.evaluator = Evaluator(trainer.sampler, trainer.pool, tasks(2), trainer.plan.decoding, samples=2)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from steelyard.algorithms.advantages import group_mean, group_norm, rloo
+from steelyard.algorithms.advantages import best_of_group, group_mean, group_norm, rloo
 from steelyard.algorithms.subsets import max_at_k
 from steelyard.training.credit import Credit, Credited, LengthPenalty
 from steelyard.types import FinishReason, Group, Sample, Task, Verdict
@@ -121,6 +121,37 @@ def test_a_group_with_too_few_scored_samples_is_dropped_whole() -> None:
 
 def test_nothing_scored_gives_nothing() -> None:
     assert assign(MEAN, group(Verdict.unscored("timeout"), Verdict.unscored("timeout"))) == []
+
+
+NEARLY = 0.1 + 0.2
+
+
+@pytest.mark.parametrize(
+    ("credit", "judged", "dead"),
+    [
+        (Credit(), group(scored(1000.0), scored(1000.0009)), False),
+        (Credit(), group(scored(NEARLY), scored(0.3)), True),
+        (MEAN, group(scored(0.0, (2, NEARLY), (4, -0.3)), scored(0.0, (2, 0.3), (4, -0.3))), True),
+        (MEAN, group(scored(1.0, (2, 1.0), (4, 0.0)), scored(1.0, (2, 0.0), (4, 1.0))), False),
+        (Credit(estimator=best_of_group), group(scored(0.0), scored(1.0), scored(1.0)), True),
+        (Credit(min_scored=3), group(scored(0.0), scored(1.0)), True),
+        (Credit(truncated="mask"), group(Verdict.unscored("timeout"), Verdict.unscored("timeout")), True),
+    ],
+)
+def test_a_group_is_dead_when_no_advantage_differs_from_zero(credit: Credit, judged: Group, dead: bool) -> None:
+    assert credit.dead(judged) == dead
+
+
+def test_length_and_truncation_decide_whether_a_group_is_dead() -> None:
+    """Equal rewards can come alive, and different ones die, by what is taken off the reward or left out."""
+    samples = [sample(0, 0, tokens=8), sample(0, 1, tokens=2), sample(0, 2, tokens=2, finish="length")]
+    equal, different = group(*[scored(1.0)] * 3, samples=samples), group(*map(scored, (1.0, 1.0, 2.0)), samples=samples)
+    assert MEAN.dead(equal)
+    assert not Credit(length_penalty=LengthPenalty(8, 4)).dead(equal)
+    assert not Credit(truncated="penalise", truncation_penalty=1.0).dead(equal)
+    assert Credit(truncated="penalise", truncation_penalty=1.0).dead(different)
+    assert not MEAN.dead(different)
+    assert Credit(truncated="mask").dead(different)
 
 
 def truncated_group() -> Group:

@@ -47,7 +47,6 @@ def test_the_figures_of_a_step() -> None:
     assert metrics["reward/best"] == 2.0
     assert metrics["reward/histogram"] == [1.0, 0.0, -1.0, 2.0, 2.0]
     assert metrics["success"] == pytest.approx(2 / 5)
-    assert metrics["groups/dead"] == 0.5
     assert metrics["length/mean"] == pytest.approx((1 + 2 + 3 + 4 + 1 + 2) / 6)
     assert metrics["length/truncated"] == pytest.approx(1 / 6)
     assert metrics["parts/form/mean"] == 0.75

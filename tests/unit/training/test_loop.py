@@ -230,16 +230,50 @@ def test_refilling_gives_up_after_so_many_attempts(tmp_path: Path) -> None:
 def test_without_refilling_dead_groups_stay(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"))
     groups, replaced = trainer.rollout()
-    assert [group.dead for group in groups] == [True, False]
+    assert [trainer.credit.dead(group) for group in groups] == [True, False]
     assert replaced == []
 
 
 def test_groups_that_differ_only_in_their_steps_are_alive() -> None:
     samples = tuple(rollout(tiny_policy(), count=2)[:2])
     verdicts = (Verdict.scored(1.0, steps=[(1, 1.0), (2, 0.0)]), Verdict.scored(1.0, steps=[(1, 0.0), (2, 1.0)]))
-    assert not Group(Task("t", ""), samples, verdicts).dead
-    assert Group(Task("t", ""), samples, (verdicts[0], verdicts[0])).dead
-    assert Group(Task("t", ""), samples, (Verdict.unscored("x"), Verdict.scored(1.0))).dead
+    assert not Credit().dead(Group(Task("t", ""), samples, verdicts))
+    assert Credit().dead(Group(Task("t", ""), samples, (verdicts[0], verdicts[0])))
+    assert Credit().dead(Group(Task("t", ""), samples, (Verdict.unscored("x"), Verdict.scored(1.0))))
+
+
+class Watched(ListSource):
+    """Remembers all that it observed, in its state too."""
+
+    seen: tuple[str, ...] = ()
+
+    def observe(self, groups: Any) -> None:
+        self.seen += tuple(group.task.id for group in groups)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"seen": list(self.seen)}
+
+    def load_state_dict(self, state: Any) -> None:
+        super().load_state_dict(state)
+        self.seen = tuple(state["seen"])
+
+
+def test_the_source_observes_replaced_groups_too_and_a_resumed_run_goes_on_with_them(tmp_path: Path) -> None:
+    def run(folder: Path, steps: int) -> Trainer:
+        names = ("dead 0", "live 1", "dead 2", "live 3")
+        source = Watched([Task(name, "1 2") for name in names], shuffle=False)
+        settings: Any = {"tasks_per_step": 1, "refill_dead_groups": 1, "steps": steps, "save_every": 1}
+        return tiny_trainer(folder, verifier=dead_or_alive, source=source, **settings)
+
+    whole, stopped, resumed = run(tmp_path / "a", 2), run(tmp_path / "b", 1), run(tmp_path / "b", 2)
+    whole.train()
+    stopped.train()
+    checkpoint = resumed.store.latest()
+    assert checkpoint is not None
+    resumed.restore(checkpoint)
+    resumed.train()
+    assert whole.source.state_dict() == resumed.source.state_dict()
+    assert whole.source.state_dict()["seen"] == ["dead 0", "live 1", "dead 2", "live 3"]
 
 
 def test_a_declared_floor_above_a_scored_reward_is_warned_of_once(

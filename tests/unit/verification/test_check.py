@@ -28,7 +28,7 @@ def groups(item):
 
 def test_every_figure(groups) -> None:
     judged = groups((ONE, ZERO, HALF), (ONE, ONE, BROKEN), (INVALID, INVALID, BROKEN), (BROKEN, BROKEN, BROKEN))
-    report = summarise_check(judged, [], seconds=6.0)
+    report = summarise_check(judged, [], seconds=6.0, dead=3)
     rewards = [1.0, 0.0, 0.5, 1.0, 1.0, -1.0, -1.0]
     mean = sum(rewards) / 7
     assert report == CheckReport(
@@ -53,7 +53,7 @@ def test_every_figure(groups) -> None:
 def test_determinism_is_the_share_of_verdicts_that_stay_the_same(groups) -> None:
     first = groups((ONE, HALF), (BROKEN, INVALID))
     same_words_aside = (Verdict.unscored("exception", "ValueError: second", tries=2), Verdict.rejected("x", floor=-1.0))
-    assert summarise_check(first, [(ONE, HALF), same_words_aside], 1.0).determinism == 1.0
+    assert summarise_check(first, [(ONE, HALF), same_words_aside], 1.0, dead=0).determinism == 1.0
     for changed in (
         Verdict.scored(0.5, parts={"a": 0.25}),
         Verdict.scored(0.5, parts={"a": 0.5}, success=True),
@@ -61,18 +61,23 @@ def test_determinism_is_the_share_of_verdicts_that_stay_the_same(groups) -> None
         Verdict.scored(0.25, parts={"a": 0.5}),
         BROKEN,
     ):
-        assert summarise_check(first, [(ONE, changed), same_words_aside], 1.0).determinism == 0.75
+        assert summarise_check(first, [(ONE, changed), same_words_aside], 1.0, dead=0).determinism == 0.75
+
+
+def test_rejections_without_a_floor_are_the_same_twice(groups) -> None:
+    twice = (Verdict.rejected("no roof"), Verdict.scored(-2.0))
+    assert summarise_check(groups(twice), [twice], 1.0, dead=0).determinism == 1.0
 
 
 def test_nothing_scored_gives_no_reward_figures(groups) -> None:
-    report = summarise_check(groups((BROKEN, BROKEN)), [], 1.0)
+    report = summarise_check(groups((BROKEN, BROKEN)), [], 1.0, dead=1)
     assert (report.reward_mean, report.reward_std, report.reward_min, report.reward_max) == (None,) * 4
     assert (report.success_share, report.dead_share) == (0.0, 1.0)
 
 
 def test_nothing_judged_is_refused(groups) -> None:
     with pytest.raises(ValueError, match="at least one sample"):
-        summarise_check(groups(), [], 1.0)
+        summarise_check(groups(), [], 1.0, dead=0)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +86,13 @@ def test_nothing_judged_is_refused(groups) -> None:
         ([(ONE, ZERO)], [(ONE, ZERO)], []),
         ([(ONE, ZERO)], [(ONE, ONE)], ["only 50% of the verdicts"]),
         ([(ZERO, ZERO), (ZERO, ZERO)], [], ["every reward is 0: "]),
-        ([(ZERO, ZERO)] * 9 + [(ONE, ZERO)], [], ["90% of the groups have equal rewards"]),
+        ([(ZERO, ZERO)] * 9 + [(ONE, ZERO)], [], ["90% of the groups give no sample an advantage"]),
         ([(ONE, ZERO)] * 4 + [(BROKEN, BROKEN)], [], ["2 of 10 samples could not be scored, mostly by 'exception'"]),
         ([(ONE, ZERO)] * 20 + [(BROKEN, ZERO)], [], []),
     ],
 )
 def test_concerns_name_what_to_look_at(verdicts, second, messages: list[str], groups) -> None:
-    concerns = summarise_check(groups(*verdicts), second, 1.0).concerns()
+    dead = sum(len({verdict.reward for verdict in own}) < 2 for own in verdicts)
+    concerns = summarise_check(groups(*verdicts), second, 1.0, dead=dead).concerns()
     assert len(concerns) == len(messages)
     assert all(concern.startswith(message) for concern, message in zip(concerns, messages, strict=True))
