@@ -38,6 +38,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "full, EMA": {"loss": KL, "reference": {"mode": "ema", "ema_decay": 0.8}},
     "full, periodic": {"loss": KL, "reference": {"mode": "periodic", "every": 2}},
     "full, bfloat16, EMA": {"loss": KL, "reference": {"mode": "ema", "ema_decay": 0.8}, "model": {"dtype": "bfloat16"}},
+    "full, bfloat16, master weights": {"model": {"dtype": "bfloat16"}, "optimiser": {"rounding": "master"}},
     "lora": {"model": LORA},
     "lora, adapter off": {"loss": KL, "model": LORA},
     "lora, second adapter": {"loss": KL, "model": LORA, "reference": {"carrier": "adapter"}},

@@ -112,11 +112,19 @@ def training_of(config: Config) -> Training:
         weight=weight,
         rank=model.lora.rank if model.lora is not None else 0,
         base=bits[model.quantize],
-        state=2 if config.optimiser.name == "adamw_8bit" else None,
+        state=_state_bytes(config),
         reference=config.loss.kl.active or config.loss.kl.adaptive is not None,
         checkpointing=model.gradient_checkpointing,
         eager=model.attention == "eager",
     )
+
+
+def _state_bytes(config: Config) -> float | None:
+    """Of the optimiser for a trained weight; None: two moments in the weight's precision."""
+    eight, master = config.optimiser.name == "adamw_8bit", config.optimiser.rounding == "master"
+    if not master:
+        return 2 if eight else None
+    return 4 + (2 if eight else 8)
 
 
 def _shape(config: Config) -> Shape:

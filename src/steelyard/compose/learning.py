@@ -93,6 +93,8 @@ def build_learner(config: Config, policy: Policy, quarantine: Path | None = None
         betas=optimiser.betas,
         eps=optimiser.eps,
         weight_decay=optimiser.weight_decay,
+        rounding=optimiser.rounding,
+        seed=config.run.seed,
         grouped=ranks.grouped,
     )
     objective = build_objective(config, reference)

@@ -126,7 +126,8 @@ def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: 
     optimiser = config.optimiser
     nothing = Schedule("constant", 0.0)
     lr = Schedule("cosine", warmstart.lr, LAST * warmstart.lr, steps, warmstart.warmup_steps)
-    settings: dict[str, Any] = {"betas": optimiser.betas, "eps": optimiser.eps, "weight_decay": optimiser.weight_decay}
+    chosen = optimiser.model_dump(include={"betas", "eps", "weight_decay", "rounding"})
+    settings: dict[str, Any] = chosen | {"seed": config.run.seed}
     trained = [parameter for _, parameter in policy.trainable()]
     comfortable = policy.comfortable_tokens()  # groups may want more at once; of single texts that is mostly padding
     return Learner(

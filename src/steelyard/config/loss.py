@@ -91,6 +91,11 @@ class OptimiserConfig(Section):
     name: Literal["adamw", "adamw_fused", "adamw_8bit"] = Field(
         default="adamw", description="AdamW, its fused kernel, or with 8-bit state (extra bitsandbytes)."
     )
+    rounding: Literal["stochastic", "nearest", "master"] = Field(
+        default="stochastic",
+        description="Updates of bfloat16 weights: rounded stochastically (right on average), to nearest (most updates "
+        "at a small learning rate are lost), or made on float32 master weights (more memory).",
+    )
     lr: float = Field(default=1e-5, description="Learning rate.", gt=0)
     betas: tuple[float, float] = Field(default=(0.9, 0.999), strict=False, description="Decay of the two moments.")
     eps: float = Field(default=1e-8, description="Added to the root of the second moment.", gt=0)

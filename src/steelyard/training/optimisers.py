@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from steelyard.errors import ConfigError, MissingExtraError
-from steelyard.training.shard_adamw import ShardAdamW8bit
+from steelyard.training.chunked_adamw import ChunkedAdamW, ChunkRule, TorchAdamW
+from steelyard.training.shard_adamw import BlockAdamW8bit, ShardAdamW8bit
+
+Rounding = Literal["stochastic", "nearest", "master"]
 
 
 def build_optimiser(
@@ -20,20 +23,39 @@ def build_optimiser(
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
+    rounding: Rounding = "stochastic",
+    seed: int = 0,
     grouped: bool = False,
 ) -> torch.optim.Optimizer:
     """``adamw`` (for-each), ``adamw_fused`` (one kernel), or ``adamw_8bit`` (states in 8 bits, arXiv 2110.02861);
     ``grouped``: of a rank that may hold only a part of each weight.
+
+    Weights of bfloat16 are rounded stochastically by ``seed``, to ``nearest``, or have ``master`` weights in float32.
     """
+    weights = list(parameters)
     options: dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+    if rounding != "nearest" and any(weight.dtype is torch.bfloat16 for weight in weights):
+        return ChunkedAdamW(_rule(name), weights, seed=seed, master=rounding == "master", **options)
     if name == "adamw":
-        return torch.optim.AdamW(parameters, **options)
+        return torch.optim.AdamW(weights, **options)
     if name == "adamw_fused":
-        return torch.optim.AdamW(parameters, fused=True, **options)
+        return torch.optim.AdamW(weights, fused=True, **options)
     if name == "adamw_8bit":
         engine = _adamw_8bit()
-        return ShardAdamW8bit(engine, parameters, **options) if grouped else engine(parameters, **options)
-    raise ConfigError(f"optimiser.name is {name!r}; choose adamw, adamw_fused or adamw_8bit")
+        return ShardAdamW8bit(engine, weights, **options) if grouped else engine(weights, **options)
+    raise _unknown(name)
+
+
+def _rule(name: str) -> ChunkRule:
+    if name == "adamw_8bit":
+        return BlockAdamW8bit(_adamw_8bit())
+    if name in ("adamw", "adamw_fused"):
+        return TorchAdamW()
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> ConfigError:
+    return ConfigError(f"optimiser.name is {name!r}; choose adamw, adamw_fused or adamw_8bit")
 
 
 def _adamw_8bit() -> Any:

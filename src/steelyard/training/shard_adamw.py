@@ -56,12 +56,7 @@ class ShardAdamW8bit(torch.optim.Optimizer):
                 local.grad = None
 
     def _fresh(self, weight: nn.Parameter) -> dict[str, Tensor]:
-        eight = in_8_bits(weight)
-        moments = [torch.zeros_like(weight, dtype=torch.uint8 if eight else torch.float32) for _ in range(2)]
-        state = {"step": torch.zeros(()), "state1": moments[0].detach(), "state2": moments[1].detach()}
-        if eight:
-            state |= {"absmax1": _maxima(weight), "absmax2": _maxima(weight)}
-        return state
+        return {"step": torch.zeros(())} | fresh_states(weight)
 
     def _lend(self, engine: Any, locals_: list[nn.Parameter]) -> None:
         """Hand the engine its states: the very memory that ``state`` describes."""
@@ -76,6 +71,51 @@ class ShardAdamW8bit(torch.optim.Optimizer):
             blocks = -(-local.numel() // BLOCK)
             lent |= {name: tensor.flatten()[:blocks] for name, tensor in lent.items() if name.startswith("absmax")}
             engine.state[local].update(lent, step=int(own["step"]))
+
+
+class BlockAdamW8bit:
+    """The same arithmetic for a chunk of a weight, as a rule of :class:`steelyard.training.chunked_adamw.ChunkedAdamW`;
+    a chunk is a whole number of blocks.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        from bitsandbytes import functional
+
+        self._functional = functional
+        tables = engine([nn.Parameter(torch.zeros(1))])
+        tables.fill_qmap()
+        self._tables: dict[str, Tensor] = tables.name2qmap
+
+    def fresh(self, weight: Tensor, moments: torch.dtype) -> dict[str, Tensor]:
+        return fresh_states(weight)
+
+    def update(
+        self, weight: Tensor, gradient: Tensor, states: dict[str, Tensor], step: int, options: Mapping[str, Any]
+    ) -> None:
+        first, second = states["state1"], states["state2"]
+        (beta1, beta2), eps, lr, decay = options["betas"], options["eps"], options["lr"], options["weight_decay"]
+        if first.dtype is torch.float32:
+            self._functional.optimizer_update_32bit(
+                "adam", gradient, weight, first, beta1, eps, step, lr, second, beta2, weight_decay=decay
+            )
+            return
+        signed, unsigned = (self._tables[name].to(weight.device) for name in ("dynamic", "udynamic"))
+        maxima = states["absmax1"], states["absmax2"]
+        moments = (gradient, weight, first, second, beta1, beta2, 0.0, 0.0, eps, step, lr, signed, unsigned, *maxima)
+        self._functional.optimizer_update_8bit_blockwise("adam", *moments, weight_decay=decay)
+
+    def part(self, name: str, state: Tensor, at: int, end: int) -> Tensor:
+        return state[at // BLOCK : -(-end // BLOCK)] if name.startswith("absmax") else state[at:end]
+
+
+def fresh_states(weight: Tensor) -> dict[str, Tensor]:
+    """Moments of zero, in 8 bits with the maxima of their blocks where that is possible."""
+    eight = in_8_bits(weight)
+    moments = [torch.zeros_like(weight, dtype=torch.uint8 if eight else torch.float32) for _ in range(2)]
+    states = {"state1": moments[0].detach(), "state2": moments[1].detach()}
+    if eight:
+        states |= {"absmax1": _maxima(weight), "absmax2": _maxima(weight)}
+    return states
 
 
 def in_8_bits(weight: Tensor) -> bool:

@@ -138,6 +138,8 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--loss.surrogate=reinforce", "--optimiser.minibatches=4"], "only the first of 4 updates"),
         (["--optimiser.minibatches=9", "--sampling.tasks_per_step=2", "--sampling.group_size=4"], "has only 8 samples"),
         (["--optimiser.betas", "[0.9, 1.0]"], "both must be at least 0 and below 1"),
+        (["--optimiser.rounding=master"], "model.dtype is 'float32'"),
+        (["--model.dtype=bfloat16", "--model.lora.rank=8", "--optimiser.rounding=nearest"], "adapters are float32"),
         (["--evaluate.every=0", "--checkpoint.best_metric", "eval/success"], "nothing is evaluated"),
     ],
 }  # fmt: skip
@@ -206,6 +208,8 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--loss.kl.coefficient", '{kind="linear",start=0,end=1}', "--reference.mode=ema", "--reference.ema_decay=0.9"],
         ["--optimiser.minibatches=8", "--sampling.tasks_per_step=2", "--sampling.group_size=4"],
         ["--optimiser.betas", "[0.0, 0.99]"],
+        ["--model.dtype=bfloat16", "--optimiser.rounding=master"],
+        ["--model.dtype=bfloat16", "--optimiser.rounding=nearest"],
         ["--checkpoint.best_metric", "eval/success"],
         ["--evaluate.every=0", "--checkpoint.best_metric", "reward/mean"],
     ],

@@ -47,6 +47,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     learning.reference_mode,
     learning.reference_carrier,
     learning.updates,
+    learning.rounding,
     learning.learner_group,
     learning.evaluation,
     learning.checkpoints,

@@ -130,6 +130,17 @@ def updates(config: Config) -> Iterator[Problem]:
         yield Problem("optimiser.betas", list(optimiser.betas), "both must be at least 0 and below 1")
 
 
+def rounding(config: Config) -> Iterator[Problem]:
+    model, chosen = config.model, config.optimiser.rounding
+    if chosen == "stochastic":
+        return
+    if model.lora is not None:
+        yield Problem("optimiser.rounding", chosen, "adapters are float32, so nothing is rounded; remove it")
+    elif model.dtype != "bfloat16":
+        reason = f"only weights of bfloat16 are rounded, and model.dtype is '{model.dtype}'; remove it"
+        yield Problem("optimiser.rounding", chosen, reason)
+
+
 def learner_group(config: Config) -> Iterator[Problem]:
     learners, model = config.cluster.learners, config.model
     if learners is None:
