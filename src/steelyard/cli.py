@@ -10,12 +10,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from steelyard.commands import FAULT, INTERRUPTED
 from steelyard.errors import ConfigError, SteelyardError
+from steelyard.text import printable
 
 COMMANDS = {
     "init": ("init", "write a small checker with its TOML and tasks, to start from"),
@@ -55,13 +57,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if debug or not (message := explain(error)):
             raise
-        print(f"steelyard: {message}", file=sys.stderr)
+        with suppress(OSError):
+            print(f"steelyard: {printable(message)}", file=sys.stderr)
         return FAULT
+    finally:
+        _flush_or_forget()
 
 
 def explain(error: Exception) -> str:
@@ -76,6 +80,17 @@ def explain(error: Exception) -> str:
             f"model.gradient_checkpointing = true, or train a [model.lora]; see `steelyard doctor --model`.{notes}"
         )
     return ""
+
+
+def _flush_or_forget() -> None:
+    """What standard output does not take (a closed pipe, a full disk) must not change the exit code."""
+    output = sys.stdout
+    if output is None or output.closed:
+        return
+    try:
+        output.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 def overview() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,5 +83,6 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
             f"  steelyard sample {quoted}    see what it makes",
             f"  {resume_command(folder)} --run.steps {2 * trainer.step}    train longer",
         ]
-    stdout().print("\n".join(lines), markup=False, soft_wrap=True)
+    with suppress(OSError):  # the run is what counts, whoever reads of it
+        stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from steelyard.algorithms.aggregation import decision_weights
@@ -249,8 +250,11 @@ class Learner:
         where = "not saved"
         if self.quarantine is not None:
             folder = self.quarantine / f"nonfinite-{step:08d}-{self.skipped}"
-            save_samples(folder, samples, {"step": step, "loss": repr(loss), "gradient_norm": repr(norm)})
-            where = str(folder)
+            try:
+                save_samples(folder, samples, {"step": step, "loss": repr(loss), "gradient_norm": repr(norm)})
+                where = str(folder)
+            except (OSError, SafetensorError) as error:
+                where = f"not saved ({error})"
         log.warning("step %d skipped: loss %s, gradient norm %s; batch: %s", step, loss, norm, where)
         if self.skipped_in_row >= self.rule.max_skipped:
             raise TrainingError(

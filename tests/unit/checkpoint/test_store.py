@@ -209,3 +209,16 @@ def test_the_model_folder_opens_with_plain_transformers(tmp_path: Path) -> None:
     Store(tmp_path).save(1, folders={"model": model.save_pretrained})
     loaded = AutoModelForCausalLM.from_pretrained(found(Store(tmp_path).latest()).folder("model"))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_others_and_no_rubbish(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    save(store, 1)
+
+    def fails(folder: Path) -> None:
+        (folder / "half").write_bytes(bytes(100))
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(CheckpointError, match=r"step 2 .*No space left.*resume.* 1$"):
+        store.save(2, folders={"model": fails})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
