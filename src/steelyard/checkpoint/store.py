@@ -199,7 +199,7 @@ class Store:
             target.rename(replaced)
             beside.rename(target)
             manifests.sync_folder(self.folder)
-            shutil.rmtree(replaced)
+            _remove(replaced)
             return
         beside.rename(target)
         manifests.sync_folder(self.folder)
@@ -219,7 +219,7 @@ class Store:
         """Rename first, so that a kill half-way leaves rubbish by name and not a torn checkpoint."""
         dropped = self.folder / f".dropping-{path.name}"
         path.rename(dropped)
-        shutil.rmtree(dropped)
+        _remove(dropped)
 
     def _tidy(self) -> None:
         """Finish or clear what a killed process left behind."""
@@ -229,11 +229,19 @@ class Store:
             if match := _REPLACED.fullmatch(path.name):
                 target = self.folder / _name(int(match[1]))
                 if target.exists():
-                    shutil.rmtree(path)
+                    _remove(path)
                 else:
                     path.rename(target)
             elif path.name.startswith((".writing-", ".dropping-")):
-                shutil.rmtree(path)
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """A folder with all that is in it; of a link only the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _open(path: Path) -> Checkpoint:

@@ -91,7 +91,8 @@ class ConsoleTracker:
 
 def _never_fail_on_encoding(console: Console) -> None:
     """An output that cannot say every sign (an old code page) shows ``?`` for it; a run must not die of that."""
-    if (reconfigure := getattr(console.file, "reconfigure", None)) is not None:
+    reconfigure = getattr(console.file, "reconfigure", None)
+    if console.options.ascii_only and reconfigure is not None:
         reconfigure(errors="replace")
 
 
