@@ -67,12 +67,12 @@ def score(task, text):
 """
 
 
-def trains(score: str, folder: Path, *, largest: float = 1e6) -> str | None:
+def trains(score: str, folder: Path, *, pool: str = "inline", largest: float = 1e6) -> str | None:
     """The run comes to its end, writes little, and writes no escape sequence."""
     ids = [f"task{ESCAPE}[2J", "task\ud800", "plain"]
     tasks = "".join(json.dumps({"id": name, "prompt": "a b"}) + "\n" for name in ids)
     (folder / "tasks.jsonl").write_text(tasks, encoding="utf-8")
-    config = CONFIG.replace('prompts = ["a", "b", "a b"]', 'file = "tasks.jsonl"').replace("inline", "processes")
+    config = CONFIG.replace('prompts = ["a", "b", "a b"]', 'file = "tasks.jsonl"').replace("inline", pool)
     write_run(folder, score=HEAD + score, config=config)
     code, command = steelyard(folder, *TRAIN, "--verify.max_unscored", "1")
     if code != 0:
@@ -204,8 +204,8 @@ def small_disk(place: Path) -> Iterator[Callable[[], Path]]:
         subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def allow_small_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY))
+def allow_small_files(size: int = 6000) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def small_files(folder: Path) -> str | None:
@@ -223,18 +223,18 @@ def _attack(name: str, run: Callable[[Path], str | None], *, quick: bool = True)
 
 
 ATTACKS = (
-    _attack("lone surrogates in reasons, parts and task ids", partial(trains, SURROGATES)),
+    _attack("lone surrogates in reasons, parts and task ids", partial(trains, SURROGATES, pool="processes")),
     _attack("rewards of 1e17 and ±1e308, a part of 2**62", partial(trains, EXTREMES)),
-    _attack("equal rewards of 1e17, equal parts of 2**62", partial(trains, EQUAL)),
-    _attack("reasons and causes of 20 MB", partial(trains, LONG)),
+    _attack("equal rewards of 1e17, equal parts of 2**62", partial(trains, EQUAL), quick=False),
+    _attack("reasons and causes of 20 MB", partial(trains, LONG, pool="processes")),
     _attack("terminal escapes in causes, reasons, parts and task ids", partial(trains, ESCAPES)),
     _attack("an Invalid whose text raises", partial(trains, UNPRINTABLE)),
     _attack("terminal escapes in the breaker's message", breaker_message),
     _attack("standard output is a pipe whose reader has gone", closed_pipe),
-    _attack("standard output is a full disk", full_output),
+    _attack("standard output is a full disk", full_output, quick=False),
     _attack("standard output is closed", closed_output),
     _attack("artifacts/ turns into a file", partial(blocked, block_artifacts, "ArtifactTracker")),
-    _attack("metrics.jsonl turns into a folder", partial(blocked, block_metrics, "JsonlTracker")),
+    _attack("metrics.jsonl turns into a folder", partial(blocked, block_metrics, "JsonlTracker"), quick=False),
     _attack("files may have 6000 bytes", small_files),
     _attack("the disk fills up during training", full_disk, quick=False),
 )

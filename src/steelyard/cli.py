@@ -7,6 +7,7 @@ imported when it is called, and torch only when something is loaded, so help and
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from steelyard.commands import FAULT, INTERRUPTED
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ConfigError, SteelyardError, StoppedError
 from steelyard.text import printable
 
 COMMANDS = {
@@ -35,6 +36,14 @@ COMMANDS = {
     "doctor": ("doctor", "what is installed, what is missing, and whether a model fits"),
 }
 """Module and purpose of every command."""
+
+STORAGE = dict.fromkeys(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space there, or choose another folder (--run.folder, --out)"
+) | dict.fromkeys(
+    (errno.EROFS, errno.EACCES, errno.EPERM),
+    "make it readable and writable, or choose another folder (--run.folder, --out)",
+)
+"""What to do about failures of the file system, by error number."""
 
 OVERVIEW = """\
 Steelyard trains a model to make things that a program can check.
@@ -56,6 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _call([word for word in words if word != "--debug"])
     except KeyboardInterrupt:
         return INTERRUPTED
+    except StoppedError as error:
+        with suppress(OSError):
+            print(
+                printable(
+                    explain(error) if hasattr(error, "__notes__") else f"{error} Run the command again to continue."
+                )
+            )
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has seen enough
         return 0
     except Exception as error:
@@ -73,6 +90,9 @@ def explain(error: Exception) -> str:
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SteelyardError):
         return f"{error}{notes}"
+    if isinstance(error, OSError) and error.errno in STORAGE:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; {STORAGE[error.errno]}{notes}"
     if type(error).__name__ == "OutOfMemoryError":
         first = str(error).partition("\n")[0]
         return (
