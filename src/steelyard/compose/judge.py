@@ -86,7 +86,7 @@ def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path)
                 break
     if len(right) < steps:
         raise StoppedError(
-            f"stopped while the judge was being trained, after update {len(right)} of {steps}; it starts over next time."
+            f"stopped while the judge was being trained, after update {len(right)} of {steps}; it will start over."
         )
     written_beside(folder, lambda place: (model.save_pretrained(place), policy.tokenizer.save_pretrained(place)))
     if stop.asked:
