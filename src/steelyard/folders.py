@@ -158,8 +158,9 @@ class RunLock:
             ) from None
         except OSError as error:
             log.warning("%s: its file system has no locks (%s); start no second process on it", self.folder, error)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        with suppress(OSError):  # who holds it is only for the message
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         return descriptor
 
     def require_in_place(self) -> None:

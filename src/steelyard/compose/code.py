@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -28,8 +29,9 @@ def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
 def code_of(*things: object) -> dict[str, str]:
     """SHA-256 of the source file of each module that these functions, classes or verifiers are written in, by its name.
 
-    Modules that such a module imports count too if they lie in its folder or below; Steelyard's own do not, since the
-    run keeps its version. A list or mapping stands for what is in it; what has no file (a notebook) is left out.
+    Modules that it imports count too, if they are of the same package or lie in its folder or below; Steelyard's own
+    and other installed packages do not. A list or mapping stands for what is in it; what has no file (a notebook) is
+    left out.
     """
     found: dict[str, str] = {}
     for thing in things:
@@ -37,19 +39,34 @@ def code_of(*things: object) -> dict[str, str]:
             found |= code_of(*thing.values())
         elif isinstance(thing, list | tuple):
             found |= code_of(*thing)
-        elif (module := _module_of(getattr(thing, "function", thing))) is not None and (file := _file(module)):
-            _collect(module, file.parent, found)
+        elif (module := _module_of(getattr(thing, "function", thing))) is not None:
+            found |= {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files_of(module).items()}
     return found
 
 
-def _collect(module: ModuleType, folder: Path, found: dict[str, str]) -> None:
-    file = _file(module)
-    own = module.__name__.partition(".")[0] == "steelyard"
-    if own or module.__name__ in found or file is None or not file.is_relative_to(folder):
-        return
-    found[module.__name__] = hashlib.sha256(file.read_bytes()).hexdigest()
-    for other in _used_by(module):
-        _collect(other, folder, found)
+def _files_of(module: ModuleType) -> dict[str, Path]:
+    """Source files of a module and of what it uses of its own surroundings, by name."""
+    start, found, waiting = _file(module), dict[str, Path](), [module]
+    while start is not None and waiting:
+        one = waiting.pop()
+        file = _file(one)
+        if file is None or one.__name__ in found or _package(one) == "steelyard":
+            continue
+        if _package(one) == _package(module) or (file.is_relative_to(start.parent) and not _installed(file)):
+            found[one.__name__] = file
+            waiting.extend(_used_by(one))
+    return found
+
+
+def _package(module: ModuleType) -> str:
+    return module.__name__.partition(".")[0]
+
+
+def _installed(file: Path) -> bool:
+    """Whether it belongs to Python or to a package that was installed, maybe in an environment inside the folder."""
+    return file.is_relative_to(sysconfig.get_path("stdlib")) or not {"site-packages", "dist-packages"}.isdisjoint(
+        file.parts
+    )
 
 
 def _used_by(module: ModuleType) -> Iterator[ModuleType]:
