@@ -55,8 +55,8 @@ def write_config(folder: Path, config: Config, step: int = 0) -> None:
     """
     path, text = folder / "config.toml", configs.dump(config)
     if path.exists():
-        before = path.read_text(encoding="utf-8")
         place = {key: value for key, value in run_table(folder).items() if key in ("folder", "name")}
+        before = path.read_text(encoding="utf-8")
         text = configs.dump(config.model_copy(update={"run": config.run.model_copy(update=place)}))
         if text == before:
             return
@@ -138,8 +138,9 @@ class RunLock:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except (FileExistsError, NotADirectoryError) as error:
+            file = next((path for path in (self.folder, *self.folder.parents) if path.is_file()), self.folder)
             raise ConfigError(
-                f"{self.folder} cannot be a run folder: {error.filename} is a file; remove it, or choose another place "
+                f"{self.folder} cannot be a run folder: {file} is a file; remove it, or choose another place "
                 "with --run.folder"
             ) from error
         except OSError as error:

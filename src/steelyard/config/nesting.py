@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 DEEPEST = 100
 """Levels of lists and tables."""
@@ -11,15 +11,13 @@ DEEPEST = 100
 
 def too_deep(data: Any) -> bool:
     """Whether lists and mappings are nested more than :data:`DEEPEST` levels deep."""
-    level: list[Any] = [data]
-    for _ in range(DEEPEST + 1):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, Mapping):
-                inner.extend(cast("Mapping[Any, Any]", value).values())
-            elif isinstance(value, list | tuple):
-                inner.extend(cast("list[Any]", value))
-        if not inner:
+    level = _containers([data])
+    for _ in range(DEEPEST):
+        if not level:
             return False
-        level = inner
-    return True
+        level = _containers(value for one in level for value in (one.values() if isinstance(one, Mapping) else one))
+    return bool(level)
+
+
+def _containers(values: Iterable[Any]) -> list[Mapping[Any, Any] | Sequence[Any]]:
+    return [value for value in values if isinstance(value, Mapping | list | tuple)]
