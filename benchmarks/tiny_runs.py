@@ -33,7 +33,7 @@ model.scratch = {vocabulary = ["a", "b"], width = 16, layers = 1, heads = 2, kv_
 SCORE = "def score(task, text):\n    return float(text.count('a'))\n"
 TRAIN = ("train", "tiny.toml")
 RUN = Path("runs/tiny")
-SECONDS = 120.0
+SECONDS = 300.0
 """How long anything may take before it counts as hanging, on a busy machine too."""
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.attack_programs import Attack
-from benchmarks.tiny_runs import CONFIG, RUN, TRAIN, Command, start, steelyard, write_run
+from benchmarks.tiny_runs import CONFIG, RUN, SECONDS, TRAIN, Command, start, steelyard, write_run
 
 ESCAPE = "\x1b"
 HEAD = "import itertools\nfrom steelyard import Invalid, Verdict\nN = itertools.count()\n"
@@ -110,10 +110,10 @@ def closed_pipe(folder: Path) -> str | None:
         with pipe.open("rb", buffering=0) as reader:
             reader.read(1)
 
-    reader = threading.Thread(target=read_a_little)
+    reader = threading.Thread(target=read_a_little, daemon=True)
     reader.start()
     command = start(folder, *TRAIN, out=pipe)
-    reader.join()
+    reader.join(SECONDS)
     return finishes(folder, command)
 
 
