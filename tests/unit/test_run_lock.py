@@ -25,20 +25,24 @@ time.sleep(600)
 def test_a_second_process_is_rejected_and_a_killed_owner_leaves_no_lock(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "held\n"
-        with pytest.raises(CheckpointError, match=rf"being trained by process {owner.pid} on .*--run\.name"):
-            RunLock(folder)
-        owner.kill()
+        try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == "held\n"
+            with pytest.raises(CheckpointError, match=rf"being trained by process {owner.pid} on .*--run\.name"):
+                RunLock(folder)
+        finally:
+            owner.kill()
     RunLock(folder).close()
 
 
 def test_children_do_not_hold_the_lock(tmp_path: Path) -> None:
     lock = RunLock(tmp_path)
     with subprocess.Popen(["sleep", "600"]) as child:
-        lock.close()
-        RunLock(tmp_path).close()
-        child.kill()
+        try:
+            lock.close()
+            RunLock(tmp_path).close()
+        finally:
+            child.kill()
 
 
 def test_a_folder_that_never_became_a_run_is_removed(tmp_path: Path) -> None:
