@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.fixture
+def unhandled() -> Iterator[None]:
+    """A signal that the code under test does not handle fails the test and not the whole session."""
+
+    def fail(number: int, _frame: object) -> None:
+        raise AssertionError(f"{signal.Signals(number).name} was not handled")
+
+    before = signal.signal(signal.SIGHUP, fail)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def signalling(function, at: int):
     """The function, which sends this process a SIGHUP when it is called for the ``at``-th time."""
     calls: list[int] = []
@@ -60,6 +73,7 @@ def signalling(function, at: int):
     return called
 
 
+@pytest.mark.usefixtures("unhandled")
 def test_an_interrupted_warm_start_continues_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(tmp_path, warmstart={"examples": 20, "batch": 4, "warmup_steps": 1}, judge=None)
     warmstart = config.warmstart
@@ -77,6 +91,7 @@ def test_an_interrupted_warm_start_continues_bit_for_bit(tmp_path: Path, monkeyp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
 
 
+@pytest.mark.usefixtures("unhandled")
 def test_a_run_stopped_while_its_judge_is_trained_is_a_run_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
