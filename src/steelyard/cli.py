@@ -7,15 +7,18 @@ imported when it is called, and torch only when something is loaded, so help and
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from steelyard.commands import FAULT, INTERRUPTED
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ConfigError, SteelyardError, StoppedError
+from steelyard.text import printable
 
 COMMANDS = {
     "init": ("init", "write a small checker with its TOML and tasks, to start from"),
@@ -33,6 +36,14 @@ COMMANDS = {
     "doctor": ("doctor", "what is installed, what is missing, and whether a model fits"),
 }
 """Module and purpose of every command."""
+
+STORAGE = dict.fromkeys(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space there, or choose another folder (--run.folder, --out)"
+) | dict.fromkeys(
+    (errno.EROFS, errno.EACCES, errno.EPERM),
+    "make it readable and writable, or choose another folder (--run.folder, --out)",
+)
+"""What to do about failures of the file system, by error number."""
 
 OVERVIEW = """\
 Steelyard trains a model to make things that a program can check.
@@ -54,14 +65,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _call([word for word in words if word != "--debug"])
     except KeyboardInterrupt:
         return INTERRUPTED
+    except StoppedError as error:
+        with suppress(OSError):
+            print(
+                printable(
+                    explain(error) if hasattr(error, "__notes__") else f"{error} Run the command again to continue."
+                )
+            )
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if debug or not (message := explain(error)):
             raise
-        print(f"steelyard: {message}", file=sys.stderr)
+        with suppress(OSError):
+            print(f"steelyard: {printable(message)}", file=sys.stderr)
         return FAULT
+    finally:
+        _flush_or_forget()
 
 
 def explain(error: Exception) -> str:
@@ -69,6 +90,9 @@ def explain(error: Exception) -> str:
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SteelyardError):
         return f"{error}{notes}"
+    if isinstance(error, OSError) and error.errno in STORAGE:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; {STORAGE[error.errno]}{notes}"
     if type(error).__name__ == "OutOfMemoryError":
         first = str(error).partition("\n")[0]
         return (
@@ -76,6 +100,17 @@ def explain(error: Exception) -> str:
             f"model.gradient_checkpointing = true, or train a [model.lora]; see `steelyard doctor --model`.{notes}"
         )
     return ""
+
+
+def _flush_or_forget() -> None:
+    """What standard output does not take (a closed pipe, a full disk) must not change the exit code."""
+    output = sys.stdout
+    if output is None or output.closed:
+        return
+    try:
+        output.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 def overview() -> str:

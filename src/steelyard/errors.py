@@ -39,6 +39,10 @@ class TrainingError(SteelyardError):
     """Training cannot go on (for instance too many non-finite steps in a row)."""
 
 
+class StoppedError(SteelyardError):
+    """A signal asked for a stop before the first training step; what was done is saved."""
+
+
 class LostLearnerError(TrainingError):
     """A process of the learner is gone; the run can go on from its last checkpoint."""
 

@@ -12,7 +12,7 @@ from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
 from steelyard.errors import ConfigError, LostLearnerError
-from steelyard.folders import NAMED_BY, run_folder
+from steelyard.folders import NAMED_BY, RunLock, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
 
@@ -23,6 +23,12 @@ LOST_IN_VAIN = 3
 
 
 def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
+    """Start or resume a run, and train it to its end. No other process can train in the same folder meanwhile."""
+    with RunLock(run_folder(config)) as lock:
+        return run_holding(lock, config, supplied, resume=resume)
+
+
+def run_holding(lock: RunLock, config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
     """Start or resume, train, and close what is open whatever happens. A run that has lost a process of its learner
     goes on from its last checkpoint by itself, unless it was asked to stop, or that happens again and again without
     coming further than before.
@@ -33,6 +39,7 @@ def run(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
         while True:
             try:
                 trainer = trainer or resume_run(config, supplied)
+                trainer.before_writing = lock.require_in_place
                 with closing(trainer):
                     trainer.train()
                 return trainer

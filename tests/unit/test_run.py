@@ -13,6 +13,7 @@ import pytest
 from steelyard import run as running
 from steelyard.compose import NOTHING
 from steelyard.errors import LostLearnerError
+from steelyard.folders import RunLock
 from steelyard.training.loop import Trainer
 from tests.tiny import tiny_trainer
 
@@ -53,7 +54,8 @@ class Run:
         return trainer
 
     def go(self) -> Trainer:
-        return running.run(None, NOTHING, resume=False)  # type: ignore[arg-type]
+        with RunLock(self.folder / "run") as lock:
+            return running.run_holding(lock, None, NOTHING, resume=False)  # type: ignore[arg-type]
 
 
 def lose_at(*steps: int) -> Trouble:

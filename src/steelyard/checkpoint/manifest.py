@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -51,10 +53,11 @@ def seal(folder: Path, *, step: int, score: float | None) -> Manifest:
 def read(folder: Path) -> Manifest:
     """The manifest alone, nothing checked against it; raises :class:`Torn`."""
     try:
-        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        with _open_regular(folder / MANIFEST, MANIFEST) as file:
+            data = json.loads(file.read())
     except FileNotFoundError:
         raise Torn(f"{MANIFEST} is missing") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Torn(f"{MANIFEST} cannot be read ({error})") from error
     if not isinstance(data, dict) or data.get("sha256") != _digest(data):
         raise Torn(f"{MANIFEST} does not match its own hash")
@@ -67,7 +70,12 @@ def read(folder: Path) -> Manifest:
 
 
 def check(folder: Path, manifest: Manifest, *, hashes: bool) -> None:
-    """Raise :class:`Torn` unless every listed file is there with its size and, if asked, its hash."""
+    """Raise :class:`Torn` unless every listed file is there with its size and, if asked, its hash, and nothing else
+    than files and folders: whoever loads a checkpoint must not follow a link or wait for a pipe.
+    """
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise Torn(f"{path.relative_to(folder)} is {_kind(path)} and not a regular file")
     for name, entry in manifest.files.items():
         path = inside(folder, name)
         if not path.is_file():
@@ -81,6 +89,18 @@ def check(folder: Path, manifest: Manifest, *, hashes: bool) -> None:
         for (name, entry), actual in zip(manifest.files.items(), found, strict=True):
             if actual != entry:
                 raise Torn(f"{name} does not match its hash")
+
+
+def require_whole(folder: Path, solution: str) -> None:
+    """Raises :class:`CheckpointError` with the solution if a sealed folder is not as it was sealed. A folder without a
+    manifest (a model of another program) passes.
+    """
+    if not os.path.lexists(folder / MANIFEST):
+        return
+    try:
+        check(folder, read(folder), hashes=True)
+    except (Torn, OSError) as error:
+        raise CheckpointError(f"{folder} is not as it was written: {error}; {solution}") from error
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -112,13 +132,30 @@ def _files(folder: Path) -> list[str]:
     for path in folder.rglob("*"):
         if path.is_symlink():
             raise CheckpointError(f"{path}: a checkpoint may not hold links, since what they point at may change")
-        if path.is_file():
+        if path.is_file() and path != folder / MANIFEST:
             found.append(path.relative_to(folder).as_posix())
     return found
 
 
+def _open_regular(path: Path, name: str) -> BufferedReader:
+    """A file opened without waiting, as opening a pipe would, and without following a link."""
+    if path.is_symlink():
+        raise Torn(f"{name} is a symbolic link and not a regular file")
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Torn(f"{name} is {_kind(path)} and not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _kind(path: Path) -> str:
+    if path.is_symlink():
+        return "a symbolic link"
+    return "a named pipe" if path.is_fifo() else "a special file"
+
+
 def _entry(path: Path, *, durable: bool) -> FileEntry:
-    with path.open("rb") as file:
+    with _open_regular(path, path.name) as file:
         if durable:
             os.fsync(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()

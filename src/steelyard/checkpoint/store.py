@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError
+
 from steelyard.checkpoint import manifest as manifests
 from steelyard.checkpoint.manifest import Manifest, Torn
 from steelyard.checkpoint.tensors import Tree, from_json, load_tree, save_tree, to_json
@@ -104,19 +106,27 @@ class Store:
         ``folders`` are filled by callbacks, ``tensors`` are nested state dicts, ``state`` is plain data (JSON).
         Saving a step again replaces it.
         """
-        self._tidy()
         beside = self.folder / f".writing-{_name(step)}"
-        beside.mkdir(parents=True)
-        for name, write in (folders or {}).items():
-            target = beside / _safe(name)
-            target.mkdir()
-            write(target)
-        for name, tree in (tensors or {}).items():
-            save_tree(beside / f"{_safe(name)}.safetensors", tree)
-        (beside / _STATE).write_text(to_json(dict(state or {}), what=_STATE), encoding="utf-8")
-        manifests.seal(beside, step=step, score=_finite(score))
-        self._place(beside, step)
-        self._prune()
+        try:
+            self._tidy()
+            beside.mkdir(parents=True)
+            for name, write in (folders or {}).items():
+                target = beside / _safe(name)
+                target.mkdir()
+                write(target)
+            for name, tree in (tensors or {}).items():
+                save_tree(beside / f"{_safe(name)}.safetensors", tree)
+            (beside / _STATE).write_text(to_json(dict(state or {}), what=_STATE), encoding="utf-8")
+            manifests.seal(beside, step=step, score=_finite(score))
+            self._place(beside, step)
+            self._prune()
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(beside, ignore_errors=True)  # it may hold the last free space of the disk
+            kept = ", ".join(map(str, self.steps())) or "none"
+            raise CheckpointError(
+                f"the checkpoint of step {step} could not be written to {self.folder}: {error}. Free space there or "
+                f"make it writable, then resume; checkpoints that are there: {kept}"
+            ) from error
         return self.folder / _name(step)
 
     def latest(self) -> Checkpoint | None:
@@ -189,7 +199,7 @@ class Store:
             target.rename(replaced)
             beside.rename(target)
             manifests.sync_folder(self.folder)
-            shutil.rmtree(replaced)
+            _remove(replaced)
             return
         beside.rename(target)
         manifests.sync_folder(self.folder)
@@ -209,7 +219,7 @@ class Store:
         """Rename first, so that a kill half-way leaves rubbish by name and not a torn checkpoint."""
         dropped = self.folder / f".dropping-{path.name}"
         path.rename(dropped)
-        shutil.rmtree(dropped)
+        _remove(dropped)
 
     def _tidy(self) -> None:
         """Finish or clear what a killed process left behind."""
@@ -219,11 +229,19 @@ class Store:
             if match := _REPLACED.fullmatch(path.name):
                 target = self.folder / _name(int(match[1]))
                 if target.exists():
-                    shutil.rmtree(path)
+                    _remove(path)
                 else:
                     path.rename(target)
             elif path.name.startswith((".writing-", ".dropping-")):
-                shutil.rmtree(path)
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """A folder with all that is in it; of a link only the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _open(path: Path) -> Checkpoint:

@@ -110,7 +110,7 @@ class LearnerRank:
     def restore(self, path: str) -> None:
         """Take up a checkpoint that was written by any number of ranks."""
         checkpoint, learner = open_checkpoint(Path(path)), self.learner
-        learner.require_reference(checkpoint)
+        learner.require_fit(checkpoint)
         folder = checkpoint.folder(SHARDS)
         learner.optimiser.state.clear()
         if any(name.startswith("optimiser.") for name in names_in(folder)):

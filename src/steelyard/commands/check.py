@@ -19,9 +19,10 @@ from steelyard.commands import FAILED
 from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.config import Config
 from steelyard.errors import ConfigError
+from steelyard.text import printable
 from steelyard.tracking.bars import counting
 from steelyard.tracking.figures import duration, number
-from steelyard.tracking.shown import choose_shown, printable
+from steelyard.tracking.shown import choose_shown
 from steelyard.types import Group, Sample, Task, Verdict
 from steelyard.verification import Item, Pool
 from steelyard.verification.check import CheckReport, summarise_check

@@ -18,8 +18,8 @@ from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.commands.target import Target, add_target, open_policy, resolve
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
+from steelyard.text import printable
 from steelyard.tracking.bars import counting
-from steelyard.tracking.shown import printable
 
 if TYPE_CHECKING:
     from steelyard.algorithms.passk import Interval

@@ -10,8 +10,8 @@ from typing import Any
 
 from steelyard.domains.base import Piece, Pieced
 from steelyard.errors import DataError
+from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
-from steelyard.tracking.shown import printable
 from steelyard.types import Task, Verdict
 
 STYLE = """

@@ -18,8 +18,9 @@ from steelyard.commands.things import json_object, write_file
 from steelyard.domains.base import Pieced, Split
 from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError
+from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
-from steelyard.tracking.shown import printable, prompt_text
+from steelyard.tracking.shown import prompt_text
 from steelyard.types import Group, Prompt, Task, Verdict
 
 STYLES = {"given": "", "right": "bold green", "made": "bold yellow"}

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from steelyard.tracking.console import Screen
+
 if TYPE_CHECKING:
     from steelyard.sampling.base import Decoding, Sampler, SampleRequest
     from steelyard.types import Sample
@@ -31,7 +33,7 @@ def amount(size: float) -> str:
 
 
 def stdout() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Screen(highlight=False, soft_wrap=False)
 
 
 def tell(line: str) -> None:
@@ -40,7 +42,7 @@ def tell(line: str) -> None:
 
 
 def stderr() -> Console:
-    return Console(stderr=True, highlight=False)
+    return Screen(stderr=True, highlight=False)
 
 
 @contextmanager

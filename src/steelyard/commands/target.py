@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.errors import CheckpointError, ConfigError
-from steelyard.folders import NAMED_BY, read_run
+from steelyard.folders import NAMED_BY, read_run, run_table
 
 if TYPE_CHECKING:
     from steelyard.policies.base import Policy
@@ -78,7 +77,7 @@ def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
     named = parse_overrides(overrides)
     path = run / "config.toml"
     if path.is_file():
-        supplied = tomllib.loads(path.read_text(encoding="utf-8"))["run"].get("supplied", [])
+        supplied = run_table(run).get("supplied", [])
         missing = _unnamed(supplied, named)
         if missing and missing != ["eval_tasks"]:
             keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in missing)

@@ -97,6 +97,8 @@ def json_object(text: str, option: str) -> dict[str, Any]:
         value: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{option} is not JSON: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{option} is nested too deeply; flatten it") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{option} must be a JSON object, got {text}")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from steelyard.commands.screen import loading, stdout
 from steelyard.commands.target import read_named_run
 from steelyard.config import Config
 from steelyard.errors import ConfigError, SteelyardError
-from steelyard.folders import require_free, resume_command, run_folder
+from steelyard.folders import RunLock, require_free, resume_command, run_folder
 
 if TYPE_CHECKING:
     from steelyard.training.loop import Trainer
@@ -33,10 +34,9 @@ def epilog() -> str:
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config, folder = _chosen(arguments, overrides)
-    with loading("torch and transformers"):
-        from steelyard.run import run as run_config
     try:
-        trainer = run_config(config, _nothing(), resume=arguments.resume is not None)
+        with RunLock(folder) as lock:  # before torch is loaded, which takes seconds
+            trainer = _train(lock, config, resume=arguments.resume is not None)
     except (SteelyardError, KeyboardInterrupt) as error:
         if (folder / "config.toml").exists():
             note = f"The run is in {folder}; go on with: {resume_command(folder)}"
@@ -45,6 +45,12 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
                 stdout().print(f"stopped at once. {note}", markup=False, soft_wrap=True)
         raise
     return _farewell(trainer, folder)
+
+
+def _train(lock: RunLock, config: Config, *, resume: bool) -> Trainer:
+    with loading("torch and transformers"):
+        from steelyard.run import run_holding
+    return run_holding(lock, config, _nothing(), resume=resume)
 
 
 def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Config, Path]:
@@ -82,5 +88,6 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
             f"  steelyard sample {quoted}    see what it makes",
             f"  {resume_command(folder)} --run.steps {2 * trainer.step}    train longer",
         ]
-    stdout().print("\n".join(lines), markup=False, soft_wrap=True)
+    with suppress(OSError):  # the run is what counts, whoever reads of it
+        stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

@@ -27,7 +27,7 @@ from steelyard.commands.things import (
     write_file,
 )
 from steelyard.domains.base import Made, Report
-from steelyard.tracking.shown import printable
+from steelyard.text import printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from steelyard.compose.tasks import check_beginning
 from steelyard.compose.warmstart import LAST, check_folder, copy_model, written_beside
 from steelyard.config import Config, JudgeConfig
 from steelyard.domains.base import Exemplary
-from steelyard.errors import ConfigError
+from steelyard.errors import ConfigError, StoppedError
 from steelyard.folders import run_folder
 from steelyard.policies.adapters import plain_tensors
 from steelyard.policies.base import Policy
@@ -29,6 +29,7 @@ from steelyard.policies.masked import MaskedPolicy
 from steelyard.tracking.bars import counting
 from steelyard.training.judging import train_judge
 from steelyard.training.phases import requests_for, sample
+from steelyard.training.stopping import StopRequest, stopping_on_signals
 from steelyard.verification import Part, Verifier, WeightedVerifier
 
 FAKES = 1_000_000
@@ -76,11 +77,20 @@ def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path)
     lr = Schedule("cosine", judge.lr, LAST * judge.lr, steps, min(judge.warmup_steps, steps - 1))
     model, right = _classifier(policy, judge.seed), list[float]()
     bar = counting("judge", steps) if config.tracking.console else nullcontext(lambda *_: None)
-    with bar as advance:
+    stop = StopRequest()
+    with stopping_on_signals(stop.ask), bar as advance:
         for loss, share in train_judge(model, policy.tokenizer, _pairs(config, judge, policy), lr):
             right.append(share)
             advance(f"{loss:.3f} nat, {share:.0%} right")
+            if stop.asked:
+                break
+    if len(right) < steps:
+        raise StoppedError(
+            f"stopped while the judge was being trained, after update {len(right)} of {steps}; it will start over."
+        )
     written_beside(folder, lambda place: (model.save_pretrained(place), policy.tokenizer.save_pretrained(place)))
+    if stop.asked:
+        raise StoppedError("stopped after the judge was trained; it is saved.")
     return statistics.mean(right[-max(1, steps // 10) :])
 
 

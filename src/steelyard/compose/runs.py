@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import platform
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,6 +12,7 @@ from typing import Literal
 
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.checking import build_pool, build_verifier
+from steelyard.compose.code import verifier_code
 from steelyard.compose.judge import make_judge, named_judge, own_judge
 from steelyard.compose.learning import build_any_learner, build_credit
 from steelyard.compose.opening import closed_on_error
@@ -20,10 +21,18 @@ from steelyard.compose.policy import build_policy, never_sampled
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
 from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
-from steelyard.compose.warmstart import beginning_with, clear_own, copy_model, made_with, make_warm_start, own_folder
+from steelyard.compose.warmstart import (
+    beginning_with,
+    check_folder,
+    clear_own,
+    copy_model,
+    made_with,
+    make_warm_start,
+    own_folder,
+)
 from steelyard.config import Config
-from steelyard.errors import CheckpointError
-from steelyard.folders import require_free, run_folder, write_config
+from steelyard.errors import CheckpointError, StoppedError
+from steelyard.folders import read_about, require_free, run_folder, write_about, write_config
 from steelyard.sampling.base import Closeable, Decoding, Sampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
@@ -31,6 +40,8 @@ from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Plan, Trainer
 from steelyard.types import CutRule, Task
 from steelyard.verification import Pool
+
+log = logging.getLogger(__name__)
 
 
 def begun(config: Config) -> Config:
@@ -53,6 +64,7 @@ def _after_warm_start(config: Config) -> Config:
         copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
     elif not own.is_dir():
         make_warm_start(config, warmstart, build_policy(config), own)
+    check_folder(own, "warmstart.folder", "steelyard warmstart")
     return beginning_with(config, own)
 
 
@@ -160,19 +172,44 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     require_free(folder)
     clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart))
     clear_own(own_judge(config), config.judge)
-    trainer = build_trainer(begun(config), supplied)
+    try:
+        started = begun(config)
+    except StoppedError:
+        _write_about(folder, config, supplied)  # what was done counts: it is a run from now on, which can be resumed
+        raise
+    trainer = build_trainer(started, supplied)
     with closed_on_error(trainer):
-        folder.mkdir(parents=True, exist_ok=True)
-        about = {
-            "versions": _versions(),
-            "python": platform.python_version(),
-            "supplied": list(config.run.supplied),
-            "never_sampled": never_sampled(trainer.policy),
-        }
-        (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        write_config(folder, config)
+        _write_about(folder, config, supplied, never_sampled(trainer.policy))
         trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
     return trainer
+
+
+def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Sequence[str] = ()) -> None:
+    """What makes a folder a run: its configuration, and what it was started with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {
+        "versions": _versions(),
+        "python": platform.python_version(),
+        "supplied": list(config.run.supplied),
+        "verifier_code": verifier_code(config, supplied),
+        "never_sampled": list(excluded),
+    }
+    write_about(folder, about)
+    write_config(folder, config)
+
+
+def _report_changed_code(folder: Path, config: Config, supplied: Supplied) -> None:
+    """Say so if the verifier is not what it was: rewards before and after may not be comparable."""
+    about, code = read_about(folder), verifier_code(config, supplied)
+    before = about.get("verifier_code", code)
+    changed = sorted(name for name in before.keys() | code.keys() if before.get(name) != code.get(name))
+    if changed:
+        log.warning(
+            "the code of the verifier has changed since the run was last trained (%s): rewards before and after may "
+            "not be comparable, and the run is not an exact continuation",
+            ", ".join(changed),
+        )
+    write_about(folder, {**about, "verifier_code": code})
 
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
@@ -191,6 +228,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
             trainer.tracker.rewind(-1)
         else:
             trainer.restore(checkpoint)
+        _report_changed_code(run_folder(config), config, supplied)
         write_config(run_folder(config), config, trainer.step)
     return trainer
 

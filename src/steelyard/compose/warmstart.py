@@ -10,20 +10,25 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from steelyard import config as configs
 from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
+from steelyard.checkpoint import Store
+from steelyard.checkpoint.manifest import require_whole, seal
 from steelyard.compose.supplied import build_domain
 from steelyard.compose.tasks import check_beginning
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.domains.base import Exemplary
-from steelyard.errors import ConfigError
+from steelyard.errors import CheckpointError, ConfigError, StoppedError
 from steelyard.folders import run_folder
 from steelyard.policies.base import Policy
 from steelyard.tracking.bars import counting
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.optimisers import build_optimiser
+from steelyard.training.stopping import StopRequest, stopping_on_signals
 from steelyard.training.warmstart import loss_of, warm_start
 
 LAST = 0.1
@@ -68,15 +73,19 @@ def copy_model(named: Path, own: Path, key: str, command: str) -> None:
 
 
 def check_folder(named: Path, key: str, command: str) -> None:
-    """Refuse what is no folder of a model, before it is taken for the name of one on a hub."""
+    """Reject what is not a folder of a model, before it is treated as the name of one on a hub, and a model that is not
+    as it was written.
+    """
     if not any((named / file).is_file() for file in ("config.json", "adapter_config.json")):
         what = "is no model folder" if named.is_dir() else "is not there"
         raise ConfigError(f"{key}: {named} {what}; make it with `{command}`, or leave it out")
+    require_whole(named, f"restore it from a copy, or make another with `{command}` for a new run")
 
 
 def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path) -> float:
-    """Train ``policy``, which is fresh, on the domain's examples, and save it; gives the loss in nats a token, over the
-    last tenth.
+    """Train ``policy``, which is fresh, on the domain's examples, and save it; gives the loss in nats per token, over
+    the last tenth. A signal stops it after the update at hand and keeps its state next to ``folder``; with the same
+    settings it continues from there, bit for bit.
     """
     domain = build_domain(config)
     if not isinstance(domain, Exemplary):
@@ -84,21 +93,49 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, 
         raise ConfigError(f"warmstart: {name} has no examples to begin from; remove [warmstart]")
     domain.verifier()  # what it cannot do without is better missed now than after minutes of training
     check_beginning(config, policy)
-    steps = warmstart.updates
+    steps, settings = warmstart.updates, made_with(config, warmstart)
     learner = _learner(config, warmstart, policy, steps)
-    examples, losses = domain.examples(seed=config.run.seed), list[float]()
-    bar = counting("warm start", steps) if config.tracking.console else nullcontext(lambda *_: None)
-    with bar as advance:
-        for metrics in warm_start(learner, examples, steps=steps, batch=warmstart.batch):
+    progress = Store(folder.with_name(f".{folder.name}.progress"), keep_last=1)
+    losses = _resumed(learner, progress, settings)
+    updates = warm_start(
+        learner, domain.examples(seed=config.run.seed), steps=steps, batch=warmstart.batch, done=len(losses)
+    )
+    bar = counting("warm start", steps - len(losses)) if config.tracking.console else nullcontext(lambda *_: None)
+    stop = StopRequest()
+    with stopping_on_signals(stop.ask), bar as advance:
+        for metrics in updates:
             losses.append(loss_of(metrics))
-            advance(f"{losses[-1]:.3f} nat a token")
+            advance(f"{losses[-1]:.3f} nat per token")
+            if stop.asked:
+                break
+    if len(losses) < steps:
+        _keep(learner, progress, settings, losses)
+        raise StoppedError(f"stopped in the warm start, after update {len(losses)} of {steps}; its state is saved.")
 
     def write(place: Path) -> None:
         policy.save_pretrained(place)
-        (place / MADE_WITH).write_text(made_with(config, warmstart), encoding="utf-8")
+        (place / MADE_WITH).write_text(settings, encoding="utf-8")
 
     written_beside(folder, write)
+    shutil.rmtree(progress.folder, ignore_errors=True)
+    if stop.asked:
+        raise StoppedError("stopped after the warm start, which is saved.")
     return statistics.mean(losses[-max(1, steps // 10) :])
+
+
+def _resumed(learner: Learner, progress: Store, settings: str) -> list[float]:
+    """Take up a warm start that was interrupted under the same settings; gives the losses of its updates."""
+    checkpoint = progress.latest()
+    if checkpoint is None or checkpoint.state["made_with"] != settings:
+        return []
+    learner.restore(checkpoint)
+    return list(checkpoint.state["losses"])
+
+
+def _keep(learner: Learner, progress: Store, settings: str, losses: list[float]) -> None:
+    parts = learner.parts()
+    state = {**parts.state, "made_with": settings, "losses": losses}
+    progress.save(len(losses), folders=parts.folders, tensors=parts.tensors, state=state)
 
 
 def beginning_with(config: Config, folder: Path) -> Config:
@@ -113,12 +150,19 @@ def beginning_with(config: Config, folder: Path) -> Config:
 
 
 def written_beside(folder: Path, write: Callable[[Path], object]) -> None:
-    """Written beside its place and then moved into it, so that what is there is whole."""
+    """Written beside its place, sealed with a manifest, and then moved into it, so that what is there is whole."""
     beside = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    write(beside)
-    beside.rename(folder)
+    try:
+        write(beside)
+        seal(beside, step=0, score=None)
+        beside.rename(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise CheckpointError(
+            f"{folder} could not be written: {error}. Free space there or make it writable, then run the command again"
+        ) from error
 
 
 def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: int) -> Learner:

@@ -11,6 +11,7 @@ from typing import Any
 import tomli_w
 from pydantic import ValidationError
 
+from steelyard.config.nesting import DEEPEST, too_deep
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.config.problems import config_error, problems_of
 from steelyard.config.root import Config
@@ -50,9 +51,14 @@ def recipes() -> tuple[str, ...]:
 def read_tables(recipe_or_path: str | Path) -> dict[str, Any]:
     """The tables of a shipped recipe or of a file, as they stand there."""
     try:
-        return tomllib.loads(read_recipe(recipe_or_path))
+        tables = tomllib.loads(read_recipe(recipe_or_path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{recipe_or_path}: not valid TOML: {error}") from error
+    except RecursionError:
+        tables = None
+    if tables is None or too_deep(tables):
+        raise ConfigError(f"{recipe_or_path}: nested more than {DEEPEST} levels deep; flatten it")
+    return tables
 
 
 def read_recipe(recipe_or_path: str | Path) -> str:

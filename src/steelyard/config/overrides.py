@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
+from steelyard.config.nesting import DEEPEST, too_deep
 from steelyard.config.schema import takes_only_text
 from steelyard.errors import ConfigError
 
@@ -42,6 +43,10 @@ def parse_value(key: str, text: str) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError:
+        parsed = None
+    if parsed is None or too_deep(parsed):
+        raise ConfigError(f"{key}: its value is nested more than {DEEPEST} levels deep; flatten it")
     return parsed["value"] if set(parsed) == {"value"} else text
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steelyard.data.tasks import require_distinct_ids, task_of
+from steelyard.data.tasks import TOO_DEEP, require_distinct_ids, task_of
 from steelyard.errors import DataError, MissingExtraError
 from steelyard.types import Task
 
@@ -61,6 +61,8 @@ def _jsonl_rows(path: Path) -> Iterable[Row]:
                 yield str(number), where, json.loads(_decoded(line, where))
             except json.JSONDecodeError as error:
                 raise DataError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+            except RecursionError:
+                raise DataError(TOO_DEEP.format(where=where)) from None
 
 
 def _decoded(content: bytes, where: str) -> str:
@@ -75,6 +77,8 @@ def _json_rows(path: Path) -> Iterable[Row]:
         data = json.loads(_decoded(path.read_bytes(), str(path)))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}, line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise DataError(TOO_DEEP.format(where=path)) from None
     rows = data.get("prompts") if isinstance(data, Mapping) else data
     if not isinstance(rows, list):
         raise DataError(f'{path}: expected a list of tasks or {{"prompts": [...]}}')

@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from steelyard.config.nesting import DEEPEST, too_deep
 from steelyard.errors import DataError
 from steelyard.types import Message, Prompt, Task
+
+TOO_DEEP = f"{{where}}: nested more than {DEEPEST} levels deep; flatten it"
 
 
 def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
@@ -29,6 +32,8 @@ def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
 
 def _as_task(row: object, where: str, default_id: str, prompt_column: str) -> Task:
     if isinstance(row, Task):
+        if too_deep(row.spec):
+            raise DataError(TOO_DEEP.format(where=where))
         return row
     if isinstance(row, str):
         return Task(default_id, prompt_of(row, where))
@@ -47,6 +52,8 @@ def task_of(row: Mapping[str, Any], *, where: str, default_id: str, prompt_colum
     if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
         raise DataError(f"{where}: difficulty must be a number, got {difficulty!r}")
     spec = {str(name): value for name, value in row.items() if name not in (prompt_column, "id", "difficulty")}
+    if too_deep(spec):
+        raise DataError(TOO_DEEP.format(where=where))
     return Task(
         id=default_id if given_id is None else str(given_id),
         prompt=prompt_of(row[prompt_column], where),
@@ -60,12 +67,24 @@ def prompt_of(value: object, where: str) -> Prompt:
     if isinstance(value, str):
         if not value:
             raise DataError(f"{where}: the prompt is empty")
-        return value
+        return _encodable(value, where)
     if isinstance(value, Sequence) and not isinstance(value, bytes) and value:
         return tuple(_message(message, f"{where}, message {index}") for index, message in enumerate(value))
     raise DataError(
         f"{where}: a prompt is a string or a list of chat messages, got {type(value).__name__} {value!r:.60}"
     )
+
+
+def _encodable(text: str, where: str) -> str:
+    """The text, unless it has half a character (a lone surrogate), which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{where}: the prompt has half a character (a lone surrogate, {text[error.start]!a}) at {error.start}; "
+            "remove it"
+        ) from None
+    return text
 
 
 def _message(value: object, where: str) -> Message:

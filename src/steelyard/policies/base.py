@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -121,6 +123,12 @@ class Policy:
     def vocabulary(self) -> int:
         """How many logits there are; a model may have more than its tokenizer has tokens."""
         return self._output.weight.shape[0]
+
+    @cached_property
+    def vocabulary_digest(self) -> str:
+        """SHA-256 of all tokens with their numbers: the weights mean nothing under another one."""
+        tokens = sorted(self.tokenizer.get_vocab().items(), key=lambda token: token[1])
+        return hashlib.sha256(json.dumps(tokens).encode()).hexdigest()
 
     @cached_property
     def longest(self) -> int | None:

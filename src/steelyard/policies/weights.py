@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel, set_peft_model_state_dict
@@ -27,10 +28,19 @@ def load_into(model: nn.Module, folder: Path) -> None:
         result = set_peft_model_state_dict(model, saved)
         wrong = list(result.unexpected_keys) + [name for name in result.missing_keys if f".{TRAINED}." in name]
     else:
-        result = model.load_state_dict(saved, strict=False)
+        result = _load(model, saved, folder)
         wrong = list(result.unexpected_keys) + untied(model, result.missing_keys, saved)
     if wrong:
         raise CheckpointError(f"{folder} does not fit the model: {', '.join(wrong[:5])} (of {len(wrong)})")
+
+
+def _load(model: nn.Module, saved: dict[str, Tensor], folder: Path) -> Any:
+    try:
+        return model.load_state_dict(saved, strict=False)
+    except RuntimeError as error:  # another shape
+        raise CheckpointError(
+            f"{folder} does not fit the model: {error!s:.300}; use the model that the run was started with"
+        ) from error
 
 
 def untied(model: nn.Module, missing: Iterable[str], saved: dict[str, Tensor]) -> list[str]:

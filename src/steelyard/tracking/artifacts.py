@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from steelyard.text import one_line, printable
 from steelyard.tracking.base import Metric
-from steelyard.tracking.shown import ShownSample, printable, prompt_text
+from steelyard.tracking.shown import ShownSample, prompt_text
 from steelyard.types import Verdict
 
 Picture = Callable[[Sequence[ShownSample]], bytes]
@@ -63,18 +64,18 @@ def markdown(step: int, shown: Sequence[ShownSample], *, picture: str = "") -> s
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """A verdict in a line: reward and parts, or what went wrong."""
+    """A verdict as printable text: reward and parts, or what went wrong."""
     if verdict.status == "unscored":
-        return f"unscored ({verdict.cause}) {verdict.reason}".rstrip()
+        return f"unscored ({one_line(verdict.cause)}) {printable(verdict.reason)}".rstrip()
     words = [f"reward {verdict.reward:.4g}", "success" if verdict.success else "no success"]
     if verdict.status == "rejected":
-        words[1] = f"rejected: {verdict.reason}"
-    return " · ".join([*words, *(f"{name} {value:.4g}" for name, value in verdict.parts.items())])
+        words[1] = f"rejected: {printable(verdict.reason)}"
+    return " · ".join([*words, *(f"{one_line(name)} {value:.4g}" for name, value in verdict.parts.items())])
 
 
 def _section(sample: ShownSample) -> str:
     return (
-        f"## {sample.label.capitalize()} · task {sample.task_id}\n\n{verdict_line(sample.verdict)}\n\n"
+        f"## {sample.label.capitalize()} · task {one_line(sample.task_id)}\n\n{verdict_line(sample.verdict)}\n\n"
         f"Prompt:\n\n{_block(prompt_text(sample.prompt))}\n\nSample:\n\n{_block(sample.text)}\n"
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from steelyard.tracking.console import Screen
 
 Advance = Callable[..., None]
 """Moves a bar on by one; called with a text, it also says that behind the bar."""
@@ -17,9 +18,10 @@ def counting(what: str, total: int) -> Iterator[Advance]:
     """A bar on stderr while the block runs; gives the function that moves it on. A single line if there is no
     terminal.
     """
-    console = Console(stderr=True, highlight=False)
+    console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:
-        console.print(f"{what} ({total})", markup=False)
+        with suppress(OSError):  # nobody reads it; the work matters more
+            console.print(f"{what} ({total})", markup=False)
         yield lambda *_: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -7,13 +7,18 @@ that starts afresh in an old folder calls ``rewind(-1)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from steelyard.text import one_line
 from steelyard.tracking.shown import ShownSample
+
+log = logging.getLogger("steelyard.tracking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,25 @@ class Histogram:
 
     @staticmethod
     def of(values: Sequence[float], *, bins: int = 20) -> Histogram:
-        """Equal bins over the range of the finite values; no values give one empty bin."""
+        """Equal bins over the range of the finite values, fewer where floats are too coarse for so many; no values
+        give one empty bin.
+        """
         value_N = np.asarray(values, dtype=np.float64).reshape(-1)
         value_N = value_N[np.isfinite(value_N)]
-        counts, edges = np.histogram(value_N, bins=bins if len(value_N) else 1)
+        if not len(value_N):
+            return Histogram((0.0, 1.0), (0,))
+        edges = _edges(float(value_N.min()), float(value_N.max()), bins)
+        counts, _ = np.histogram(value_N, bins=edges)
         return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
+
+
+def _edges(low: float, high: float, bins: int) -> NDArray[np.float64]:
+    """Rising edges from ``low`` to ``high``; equal ones get room on either side. Nothing here overflows."""
+    if low == high:
+        room, largest = max(0.5, 1e-6 * abs(low)), float(np.finfo(np.float64).max)
+        low, high = max(low - room, -largest), min(high + room, largest)
+    share = np.linspace(0.0, 1.0, bins + 1)
+    return np.unique(low * (1.0 - share) + high * share)
 
 
 Metric = float | Histogram
@@ -50,34 +69,42 @@ class Tracker(Protocol):
 
 
 class Trackers:
-    """Several trackers as one. A list of numbers is taken as raw values and reaches them as a histogram."""
+    """Several trackers as one. A list of numbers is taken as raw values and reaches them as a histogram.
+
+    A tracker that fails (a full disk, a closed pipe, a lost service) never ends a run and never keeps the others from
+    their turn: it is reported once, tried again at every step, and reported again only after it has worked.
+    ``rewind`` does raise: it comes before the first step, when nothing is lost by stopping.
+    """
 
     def __init__(self, trackers: Iterable[Tracker]) -> None:
         self.trackers = tuple(trackers)
+        self._failing: set[tuple[int, str]] = set()
 
     def log(self, step: int, metrics: Mapping[str, Metric | Sequence[float]]) -> None:
         plain = {name: _metric(value) for name, value in metrics.items()}
-        for tracker in self.trackers:
-            tracker.log(step, plain)
+        self._each("metrics", lambda tracker: tracker.log(step, plain))
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
-        for tracker in self.trackers:
-            tracker.samples(step, shown)
+        self._each("samples", lambda tracker: tracker.samples(step, shown))
 
     def rewind(self, step: int) -> None:
         for tracker in self.trackers:
             tracker.rewind(step)
 
     def close(self) -> None:
-        """Close all of them, also when one fails; the first failure is raised at the end."""
-        failed: Exception | None = None
-        for tracker in self.trackers:
+        self._each("last figures", lambda tracker: tracker.close())
+
+    def _each(self, what: str, call: Callable[[Tracker], None]) -> None:
+        for place, tracker in enumerate(self.trackers):
             try:
-                tracker.close()
-            except Exception as error:  # noqa: BLE001 - raised below, after the others are closed
-                failed = failed or error
-        if failed is not None:
-            raise failed
+                call(tracker)
+            except Exception as error:  # noqa: BLE001 - whatever it is, training matters more
+                if (place, what) not in self._failing:
+                    name, said = type(tracker).__name__, one_line(f"{type(error).__name__}: {error}")
+                    log.warning("%s cannot write the %s: %s. The run continues without.", name, what, said)
+                self._failing.add((place, what))
+            else:
+                self._failing.discard((place, what))
 
 
 def _metric(value: Metric | Sequence[float]) -> Metric:

@@ -9,8 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.rule import Rule
 from rich.text import Text
 
+from steelyard.text import one_line, printable
 from steelyard.tracking.figures import number
-from steelyard.tracking.shown import ShownSample, printable, prompt_text
+from steelyard.tracking.shown import ShownSample, prompt_text
 from steelyard.types import Verdict
 
 _LABEL_STYLE = {"best": "bold green", "median": "bold cyan", "worst": "bold red"}
@@ -33,7 +34,7 @@ class SampleCards:
 
 def _card(sample: ShownSample, width: int) -> Iterator[Text]:
     head = Text.assemble((f"{sample.label:<7}", _LABEL_STYLE.get(sample.label, "bold")), _verdict(sample.verdict))
-    head.append(f"  task {sample.task_id}", style="dim")
+    head.append(f"  task {one_line(sample.task_id)}", style="dim")
     yield _fit(head, width)
     for line in clip(prompt_text(sample.prompt), width - len(_INDENT), head=1, tail=1):
         yield _fit(Text(_INDENT + line, style="dim"), width)
@@ -43,13 +44,13 @@ def _card(sample: ShownSample, width: int) -> Iterator[Text]:
 
 def _verdict(verdict: Verdict) -> Text:
     if verdict.status == "unscored":
-        return Text(f" unscored ({verdict.cause}) {printable(verdict.reason)}", style="red")
+        return Text(f" unscored ({one_line(verdict.cause)}) {one_line(verdict.reason)}", style="red")
     words = Text.assemble(" ", (number(verdict.reward), "bold"))
     if verdict.status == "rejected":
-        return words.append(f"  rejected: {printable(verdict.reason)}".replace("\n", " "), style="yellow")
+        return words.append(f"  rejected: {one_line(verdict.reason)}", style="yellow")
     words.append(" ✓" if verdict.success else " ✗", style="green" if verdict.success else "red")
     for name, value in verdict.parts.items():
-        words.append(f"  {name} ", style="dim").append(number(value))
+        words.append(f"  {one_line(name)} ", style="dim").append(number(value))
     return words
 
 

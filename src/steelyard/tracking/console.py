@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -14,6 +16,16 @@ from steelyard.tracking.cards import SampleCards
 from steelyard.tracking.panel import TrainingPanel, plain_line
 from steelyard.tracking.progress import Progress
 from steelyard.tracking.shown import ShownSample
+
+
+class Screen(Console):
+    """Standard output, or a console on stderr. A reader that has closed the pipe is an error like any other, which the
+    caller handles; rich would end the process.
+    """
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class ConsoleTracker:
@@ -32,7 +44,7 @@ class ConsoleTracker:
         plain_seconds: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console or Console()
+        self.console = console or Screen()
         _never_fail_on_encoding(self.console)
         self._progress = Progress(total_steps, clock)
         self._panel = TrainingPanel(self._progress, title)

@@ -11,12 +11,18 @@ RISING, FALLING, LEVEL = "↗", "↘", "→"
 
 def sparkline(values: Sequence[float], width: int) -> str:
     """The last ``width`` values, one character each, scaled between their least and greatest."""
-    recent = list(values)[-width:]
+    recent = _tamed(list(values)[-width:])
     finite = [value for value in recent if math.isfinite(value)]
     if not finite:
         return " " * len(recent)
     low, span = min(finite), max(finite) - min(finite)
     return "".join(_block(value, low, span) for value in recent)
+
+
+def _tamed(values: Sequence[float]) -> Sequence[float]:
+    """Values whose differences and squares are finite too: beyond 1e100 all are divided by the same power of two."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return [value * 2.0**-600 for value in values] if largest > 1e100 else values
 
 
 def _block(value: float, low: float, span: float) -> str:
@@ -33,7 +39,7 @@ def trend(values: Sequence[float], *, window: int = 40) -> str:
     The slope b of the least-squares line counts when |b| > 2 s_b, with the standard error
     s_b = sqrt(sum of squared residuals / (n - 2) / sum (x - mean x)^2).
     """
-    ys = [value for value in list(values)[-window:] if math.isfinite(value)]
+    ys = _tamed([value for value in list(values)[-window:] if math.isfinite(value)])
     n = len(ys)
     if n < 4:
         return ""

@@ -7,6 +7,7 @@ Numbers are written by ``repr``, so they read back bit for bit. JSON has no NaN:
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -29,9 +30,16 @@ class JsonlTracker:
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
         row: dict[str, Any] = {"step": step, **{name: _plain(metrics[name]) for name in sorted(metrics)}}
+        line = json.dumps(row, allow_nan=False).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+        with self.path.open("ab", buffering=0) as file:
+            whole = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(line) < len(line):  # the disk took what it had room for
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            except OSError:
+                file.truncate(whole)  # half a line would spoil the file for its readers
+                raise
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
         """Samples are artifacts, not metrics."""
@@ -73,7 +81,7 @@ def _lines(path: Path) -> list[str]:
 def _row(line: str) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 

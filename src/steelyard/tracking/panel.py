@@ -8,6 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.panel import Panel
 from rich.text import Text
 
+from steelyard.text import one_line
 from steelyard.tracking.figures import FALLING, RISING, count, duration, number, percent, shares, sparkline, trend
 from steelyard.tracking.progress import KEPT, Progress
 
@@ -71,7 +72,9 @@ def plain_line(progress: Progress) -> str:
     )
     words += [f"{label} {form(value)}" for label, name, form in named if (value := progress.get(name)) is not None]
     if progress.accidents:
-        words.append("accidents " + ", ".join(f"{n} × {cause}" for cause, n in progress.accidents.most_common()))
+        words.append(
+            "accidents " + ", ".join(f"{n} × {one_line(cause)}" for cause, n in progress.accidents.most_common())
+        )
     if progress.skipped:
         words.append(f"skipped {progress.skipped}")
     if (left := progress.seconds_left) is not None:
@@ -133,7 +136,7 @@ def _verdicts(progress: Progress) -> Text:
 
 def _accidents(progress: Progress) -> Text:
     """What went wrong with the checker since the start, the most frequent first."""
-    found = [f"{count(number)} × {cause}" for cause, number in progress.accidents.most_common()]
+    found = [f"{count(number)} × {one_line(cause)}" for cause, number in progress.accidents.most_common()]
     return Text("   ".join(found), style="red")
 
 

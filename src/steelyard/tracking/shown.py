@@ -1,4 +1,4 @@
-"""Which samples of a step are shown to a person, and how their text is made safe to print."""
+"""Which samples of a step are shown to a person."""
 
 from __future__ import annotations
 
@@ -46,16 +46,3 @@ def prompt_text(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return "\n".join(f"{message.get('role', '?')}: {message.get('content', '')}" for message in prompt)
-
-
-def printable(text: str) -> str:
-    """Text a model wrote, with control characters shown and not obeyed (line breaks stay, tabs become spaces)."""
-    text = text.replace("\r\n", "\n").expandtabs(4)
-    return "".join(c if c == "\n" or c.isprintable() else _visible(c) for c in text)
-
-
-def _visible(character: str) -> str:
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\N{SYMBOL FOR DELETE}" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"

@@ -59,7 +59,7 @@ class TensorBoardTracker:
 def _add_histogram(writer: Any, name: str, histogram: Histogram, step: int) -> None:
     """Bin counts as they are; the sums TensorBoard wants are taken at the middles of the bins."""
     edges, counts = histogram.edges, histogram.counts
-    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    middles = [low / 2 + high / 2 for low, high in pairwise(edges)]
     writer.add_histogram_raw(
         name,
         min=edges[0],

@@ -15,9 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from steelyard.errors import MissingExtraError
+from steelyard.text import one_line, printable
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.base import Histogram, Metric
-from steelyard.tracking.shown import ShownSample, printable, prompt_text
+from steelyard.tracking.shown import ShownSample, prompt_text
 
 _ID = "wandb-id.txt"
 _COLUMNS = ("label", "task", "prompt", "text", "reward", "verdict")
@@ -81,7 +82,7 @@ class WandbTracker:
 
 def _row(sample: ShownSample) -> list[Any]:
     prompt, text = printable(prompt_text(sample.prompt)), printable(sample.text)
-    return [sample.label, sample.task_id, prompt, text, sample.verdict.reward, verdict_line(sample.verdict)]
+    return [sample.label, one_line(sample.task_id), prompt, text, sample.verdict.reward, verdict_line(sample.verdict)]
 
 
 def _stored_id(path: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from steelyard.algorithms.aggregation import decision_weights
@@ -249,8 +250,11 @@ class Learner:
         where = "not saved"
         if self.quarantine is not None:
             folder = self.quarantine / f"nonfinite-{step:08d}-{self.skipped}"
-            save_samples(folder, samples, {"step": step, "loss": repr(loss), "gradient_norm": repr(norm)})
-            where = str(folder)
+            try:
+                save_samples(folder, samples, {"step": step, "loss": repr(loss), "gradient_norm": repr(norm)})
+                where = str(folder)
+            except (OSError, SafetensorError) as error:
+                where = f"not saved ({error})"
         log.warning("step %d skipped: loss %s, gradient norm %s; batch: %s", step, loss, norm, where)
         if self.skipped_in_row >= self.rule.max_skipped:
             raise TrainingError(
@@ -290,19 +294,48 @@ class Learner:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take up a saved state."""
-        self.require_reference(checkpoint)
+        self.require_fit(checkpoint)
         if checkpoint.has(SHARDS):
             raise CheckpointError(
                 f"{checkpoint.path} was written by a group of learner ranks; resume with [cluster.learners], of one "
                 "rank if need be"
             )
         self.policy.load_weights(checkpoint.folder("model"))
-        self.optimiser.load_state_dict(checkpoint.tensors("optimiser"))
+        try:
+            self.optimiser.load_state_dict(checkpoint.tensors("optimiser"))
+        except ValueError as error:
+            raise CheckpointError(
+                f"{checkpoint.path}: the optimiser's state does not fit: {error}; resume with the run's own config"
+            ) from error
         self.load_state_dict(checkpoint.state["learner"])
         if self.reference is not None:
             self.reference.load_tensors(checkpoint.tensors("reference"))
 
-    def require_reference(self, checkpoint: Checkpoint) -> None:
+    def require_fit(self, checkpoint: Checkpoint) -> None:
+        """Vocabulary, kind of optimiser and reference of the checkpoint must be those that are here. Checked before
+        anything is loaded: another order of the same words would load without a sign of it.
+        """
+        saved: dict[str, str] = checkpoint.state["learner"].get("made_of", {})
+        own = self.made_of()
+        if saved.get("vocabulary", own["vocabulary"]) != own["vocabulary"]:
+            raise CheckpointError(
+                f"{checkpoint.path} was written with another vocabulary: tokens were added, removed or reordered since "
+                "(model.scratch.vocabulary, the domain or the tokenizer). Resume with the vocabulary of the run, or "
+                "start a new run"
+            )
+        if saved.get("optimiser", own["optimiser"]) != own["optimiser"]:
+            raise CheckpointError(
+                f"{checkpoint.path} was written with the optimiser {saved['optimiser']}, and its state does not fit "
+                f"{own['optimiser']}. Resume with the run's own optimiser.name, or start a new run from its model: "
+                f"--model.path {checkpoint.path / 'model'}"
+            )
+        self._require_reference(checkpoint)
+
+    def made_of(self) -> dict[str, str]:
+        """What the state of a checkpoint fits, besides the weights, which have names and shapes."""
+        return {"optimiser": type(self.optimiser).__name__, "vocabulary": self.policy.vocabulary_digest}
+
+    def _require_reference(self, checkpoint: Checkpoint) -> None:
         """The reference of the checkpoint must be the one that is here."""
         if checkpoint.state["reference"] != self.reference_fingerprint():
             raise CheckpointError(
@@ -324,6 +357,7 @@ class Learner:
             "skipped_in_row": self.skipped_in_row,
             "adapted_kl": self.adapted_kl,
             "scaler": self.scaler.state_dict(),
+            "made_of": self.made_of(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

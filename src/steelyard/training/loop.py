@@ -7,18 +7,16 @@ observe -> maybe evaluate and save. It knows protocols only.
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from steelyard.checkpoint import Checkpoint, Store
 from steelyard.data.base import Source
+from steelyard.errors import CheckpointError
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Trackers, choose_shown
@@ -36,6 +34,7 @@ from steelyard.training.metrics import (
 )
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.training.rollout import LearnerSample
+from steelyard.training.stopping import stopping_on_signals
 from steelyard.training.supports import with_supports
 from steelyard.types import Group, Sample
 from steelyard.verification import Pool
@@ -56,6 +55,10 @@ class Plan:
     save_every: int = 0
     show_every: int = 0
     best_metric: str | None = None
+
+
+def _nothing() -> None:
+    """Nothing is checked before a run writes, unless whoever owns its folder says so."""
 
 
 @dataclass(slots=True)
@@ -82,13 +85,15 @@ class Trainer:
     """It was asked to stop after the step at hand."""
     floors_reported: bool = False
     """A declared floor above a scored reward was warned of."""
+    before_writing: Callable[[], None] = _nothing
+    """Called in every step before anything is written; raises if the run's folder is not what it was."""
 
     def train(self) -> None:
-        """Run to the last step, or until Ctrl-C or SIGTERM, which finish the step and save."""
+        """Run to the last step, or until Ctrl-C, SIGTERM or SIGHUP, which finish the step and save."""
         self.stopping, saved = False, self.step
         metrics: Metrics = {}
         known: Metrics = {}
-        with self._stopping_on_signals(), self._sampling_ahead():
+        with stopping_on_signals(self.stop), self._sampling_ahead():
             if self.step == 0 and self.plan.evaluate_every:
                 self.tracker.log(0, self._evaluate())
             while self.step < self.plan.steps and not self.stopping:
@@ -126,6 +131,7 @@ class Trainer:
             metrics |= staleness_metrics(samples, self.step - 1)
         metrics["groups/dead"] = sum(self.credit.dead(group) for group in groups) / len(groups)
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
+        self.before_writing()
         if self.plan.show_every and self.step % self.plan.show_every == 0:
             self.tracker.samples(self.step, choose_shown(groups))
         return metrics | _times(watch, time.perf_counter() - start, [*groups, *replaced])
@@ -204,7 +210,11 @@ class Trainer:
         """Write the whole state of the run."""
         parts = self.learner.parts()
         state = {"step": self.step, "source": (self.ahead or self.source).state_dict(), **parts.state}
-        self.store.save(self.step, folders=parts.folders, tensors=parts.tensors, state=state, score=score)
+        try:
+            self.store.save(self.step, folders=parts.folders, tensors=parts.tensors, state=state, score=score)
+        except CheckpointError:
+            self.before_writing()  # a folder that is gone explains it better
+            raise
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take up a saved state; what was logged after it is forgotten."""
@@ -229,24 +239,9 @@ class Trainer:
             if self.ahead is not None:
                 self.ahead.close()
 
-    @contextmanager
-    def _stopping_on_signals(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM asks for a stop after this step; a second one acts as usual."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def ask(_number: int, _frame: object) -> None:
-            self.stopping = True
-            _reset(before)
-
-        for number in before:
-            signal.signal(number, ask)
-        try:
-            yield
-        finally:
-            _reset(before)
+    def stop(self) -> None:
+        """Ask for a stop after the step at hand."""
+        self.stopping = True
 
     @property
     def stopped(self) -> bool:
@@ -257,11 +252,6 @@ class Trainer:
 def _due(step: int, every: int, last: int) -> bool:
     """At every N-th step and at the last one; N = 0 leaves only the last."""
     return step == last or (every > 0 and step % every == 0)
-
-
-def _reset(handlers: dict[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def _times(watch: Stopwatch, total: float, sampled: Sequence[Group]) -> dict[str, float]:

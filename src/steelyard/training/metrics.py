@@ -31,17 +31,28 @@ def group_metrics(groups: Sequence[Group], replaced: Sequence[Group] = ()) -> Me
     }
     if len(rewards):
         metrics |= {
-            "reward/mean": float(rewards.mean()),
-            "reward/std": float(rewards.std()),
+            "reward/mean": _mean(rewards),
+            "reward/std": _std(rewards),
             "reward/best": float(rewards.max()),
             "reward/histogram": rewards.tolist(),
             "success": sum(verdict.success for verdict in counted) / len(counted),
         }
     for name in sorted({name for verdict in counted for name in verdict.parts}):
         values = [float(verdict.parts[name]) for verdict in counted if name in verdict.parts]
-        metrics[f"parts/{name}/mean"] = float(np.mean(values))
+        metrics[f"parts/{name}/mean"] = _mean(values)
         metrics[f"parts/{name}/histogram"] = values
     return metrics
+
+
+def _mean(values: Sequence[float] | np.ndarray) -> float:
+    """Infinite, and no warning, where the sum is beyond the largest float."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.mean(values))
+
+
+def _std(values: np.ndarray) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.std(values))
 
 
 def _sampled_metrics(groups: Sequence[Group]) -> Metrics:
@@ -57,7 +68,7 @@ def _sampled_metrics(groups: Sequence[Group]) -> Metrics:
     metrics |= {f"share/{name}": status[name] / max(len(verdicts), 1) for name in get_args(VerdictStatus)}
     metrics |= {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
     if counted:
-        metrics["sampled/reward"] = float(np.mean([verdict.reward for verdict in counted]))
+        metrics["sampled/reward"] = _mean([verdict.reward for verdict in counted])
         metrics["sampled/success"] = sum(verdict.success for verdict in counted) / len(counted)
     return metrics
 

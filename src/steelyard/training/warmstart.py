@@ -21,9 +21,14 @@ Example = tuple[Task, str]
 """A task and a text for it."""
 
 
-def warm_start(learner: Learner, examples: Iterator[Example], *, steps: int, batch: int) -> Iterator[dict[str, float]]:
-    """``steps`` updates on the next ``batch`` examples each; yields the metrics of every one."""
-    for step in range(steps):
+def warm_start(
+    learner: Learner, examples: Iterator[Example], *, steps: int, batch: int, done: int = 0
+) -> Iterator[dict[str, float]]:
+    """``steps`` updates on the next ``batch`` examples each, the first ``done`` of them skipped, since they were made
+    before; yields the metrics of every one that is made now.
+    """
+    examples = itertools.islice(examples, done * batch, None)
+    for step in range(done, steps):
         samples = [
             learner.policy.given(task, text, SampleKey(step, slot, 0, 0))
             for slot, (task, text) in enumerate(itertools.islice(examples, batch))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from steelyard.errors import VerifierError
+from steelyard.text import one_line, printable
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool
 
@@ -87,8 +88,8 @@ class GuardedPool:
 
 
 def _kind(verdict: Verdict) -> str:
-    return f"{verdict.cause} ({verdict.detail})" if verdict.detail else verdict.cause
+    return one_line(f"{verdict.cause} ({verdict.detail})" if verdict.detail else verdict.cause)
 
 
 def _indented(reason: str) -> str:
-    return reason.strip().replace("\n", "\n    ")
+    return printable(reason).strip().replace("\n", "\n    ")

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from steelyard.errors import Invalid
+from steelyard.text import bounded
 from steelyard.types import Verdict
 from steelyard.verification.base import (
     Batch,
@@ -77,15 +78,22 @@ def _checked(verdict: object, item: Item, floor: float | None) -> Verdict:
 
 def _verdict_of_error(error: BaseException, floor: float | None) -> Verdict:
     if isinstance(error, Invalid):
-        return Verdict.rejected(str(error), floor=floor)
+        return Verdict.rejected(bounded(_said(error)), floor=floor)
     if isinstance(error, BadReturn):
         return Verdict.unscored(Cause.BAD_RETURN, str(error))
     if isinstance(error, SystemExit):
         return Verdict.unscored(
-            Cause.EXITED, f"the verifier called exit with {error.code!r}", detail=f"code {error.code}"
+            Cause.EXITED, f"the verifier called exit with {error.code!r:.200}", detail=f"code {error.code!s:.40}"
         )
     cause = Cause.OUT_OF_MEMORY if isinstance(error, MemoryError) else Cause.EXCEPTION
     return Verdict.unscored(cause, traceback_tail(error))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - an exception of the verifier's own may do anything
+        return f"{type(error).__name__}, whose text raised {type(failure).__name__}"
 
 
 def traceback_tail(error: BaseException) -> str:

@@ -11,11 +11,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 from steelyard.errors import Invalid
+from steelyard.text import bounded, one_line
 from steelyard.types import Verdict
 from steelyard.verification.base import Cause
 
 NO_CAUSE = "no cause given"
 """Of an unscored verdict of the verifier's own that does not say why, so that it is counted like the others."""
+
+
+LONGEST_NAME = 100
+"""Characters of a cause, a detail and a part's name that are kept; they become names of metrics."""
 
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
@@ -32,7 +37,7 @@ def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float
     if raw is None:
         return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (a return statement forgotten?)")
     if isinstance(raw, Invalid):
-        return Verdict.rejected(str(raw), floor=floor)
+        return Verdict.rejected(bounded(str(raw)), floor=floor)
     if isinstance(raw, Verdict):
         return sound(raw, text, floor)
     value = as_number(raw)
@@ -47,7 +52,7 @@ def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float
 
 def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
     """The verdict itself, all of it plain data, or an unscored one that says what is wrong with it."""
-    words = {name: str(getattr(verdict, name)) for name in ("reason", "cause", "detail")}
+    words = {"reason": bounded(str(verdict.reason)), "cause": name(verdict.cause), "detail": name(verdict.detail)}
     if verdict.status == "unscored":
         cause = words["cause"] or NO_CAUSE
         return Verdict.unscored(cause, words["reason"], detail=words["detail"], tries=verdict.tries)
@@ -59,7 +64,7 @@ def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
             **words,
             success=bool(verdict.success),
             reward=_finite(verdict.reward, "reward"),
-            parts={str(name): _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
+            parts={name(part): _finite(value, f"part {part!r:.100}") for part, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )
     except BadReturn as fault:
@@ -79,12 +84,20 @@ def read_verdict(data: object, text: str) -> Verdict:
             raise ValueError(f"tries = {_shown(verdict.tries)}")
         return replace(
             verdict,
+            reason=bounded(verdict.reason),
+            cause=name(verdict.cause),
+            detail=name(verdict.detail),
             reward=_finite(verdict.reward, "reward"),
-            parts={name: _finite(value, f"part {name!r}") for name, value in verdict.parts.items()},
+            parts={name(part): _finite(value, f"part {part!r:.100}") for part, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadReturn(f"this is not a verdict ({type(error).__name__}: {error})") from None
+
+
+def name(raw: object) -> str:
+    """A short printable name, whatever the verifier gave."""
+    return one_line(bounded(str(raw), LONGEST_NAME))
 
 
 def as_number(raw: object) -> float | bool | None:

@@ -104,7 +104,7 @@ def test_rewind_drops_what_comes_after(tmp_path: Path) -> None:
     assert store.steps() == [1, 2]
 
 
-def test_a_failed_writer_leaves_the_old_ones_and_no_rubbish_after_the_next_save(tmp_path: Path) -> None:
+def test_a_failed_writer_leaves_the_old_ones_and_no_rubbish(tmp_path: Path) -> None:
     store = Store(tmp_path)
     save(store, 1)
 
@@ -112,9 +112,9 @@ def test_a_failed_writer_leaves_the_old_ones_and_no_rubbish_after_the_next_save(
         (folder / "half").write_bytes(b"half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(CheckpointError, match=r"step 2 .*disk full.*resume.* 1$"):
         store.save(2, folders={"model": full})
-    assert store.steps() == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"], "it gives its space back"
     assert found(store.latest()).step == 1
     save(store, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000003"]
@@ -209,3 +209,31 @@ def test_the_model_folder_opens_with_plain_transformers(tmp_path: Path) -> None:
     Store(tmp_path).save(1, folders={"model": model.save_pretrained})
     loaded = AutoModelForCausalLM.from_pretrained(found(Store(tmp_path).latest()).folder("model"))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.json", "model/config.json", "model/unlisted"])
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link"])
+@pytest.mark.timeout(60)
+def test_a_pipe_or_a_link_in_a_checkpoint_is_named_and_hangs_nothing(tmp_path: Path, name: str, kind: str) -> None:
+    store = Store(tmp_path / "checkpoints")
+    save(store, 1)
+    path = save(store, 2) / name
+    content = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path if kind == "pipe" else tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(content)
+    if kind != "pipe":
+        path.symlink_to(tmp_path / ("pipe" if kind == "link to a pipe" else "file"))
+    with pytest.raises(CheckpointError, match=f"{Path(name).name} is a (named pipe|symbolic link)"):
+        open_checkpoint(tmp_path / "checkpoints" / "step-00000002")
+    assert found(store.latest()).step == 1
+
+
+def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "checkpoints", keep_last=1)
+    save(store, 1).rename(tmp_path / "kept")
+    (tmp_path / "checkpoints" / "step-00000001").symlink_to(tmp_path / "kept")
+    (tmp_path / "checkpoints" / ".writing-step-00000009").symlink_to(tmp_path / "kept")
+    save(store, 2)
+    assert store.steps() == [2]
+    assert (tmp_path / "kept" / "manifest.json").is_file()

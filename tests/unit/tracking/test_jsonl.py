@@ -116,6 +116,5 @@ def test_closing_reaches_every_tracker_even_if_one_fails(tmp_path: Path) -> None
             self.closed += 1
 
     last = Counting(tmp_path / "b")
-    with pytest.raises(OSError, match="gone"):
-        Trackers([Broken(tmp_path / "a"), last]).close()
+    Trackers([Broken(tmp_path / "a"), last]).close()
     assert last.closed == 1

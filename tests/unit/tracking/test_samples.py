@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from steelyard.text import printable
 from steelyard.tracking import ArtifactTracker, ShownSample, choose_shown
 from steelyard.tracking.artifacts import markdown
-from steelyard.tracking.shown import printable, prompt_text
+from steelyard.tracking.shown import prompt_text
 from steelyard.types import Decisions, Group, Sample, SampleKey, Task, Verdict
 
 NONE = np.zeros(0, np.int32)

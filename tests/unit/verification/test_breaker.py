@@ -64,3 +64,11 @@ def test_it_sees_what_passes_through_a_pool(group) -> None:
     pool.submit(group("a", "b", "c", "d"))
     with pytest.raises(VerifierError, match="4 × exception"):
         list(pool.completed(wait=True))
+
+
+def test_what_a_verifier_wrote_is_shown_and_not_obeyed() -> None:
+    hostile = Verdict.unscored("cause\x1b[2J", "\x1b]0;title\x07 text", detail="d\x1b[2J")
+    with pytest.raises(VerifierError) as stopped:
+        fed(Breaker(0.5, 2), hostile, hostile)
+    assert "\x1b" not in str(stopped.value)
+    assert "\x07" not in str(stopped.value)

@@ -139,3 +139,26 @@ def test_any_number_of_items_goes_in_the_calls_the_mode_asks(mode: object, expec
     assert calls == expected
     call_of = {text: number for number, texts in enumerate(expected, start=1) for text in texts}
     assert [verdict.reward for verdict in verdicts] == [call_of[text] for text in ("a1", "b1", "a2")]
+
+
+class Unprintable(Invalid):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def rambling(task: Task, text: str) -> Verdict | float:
+    if text == "unprintable":
+        raise Unprintable
+    if text == "invalid":
+        raise Invalid("x" * 20_000_000)
+    if text == "unscored":
+        return Verdict.unscored("c" * 20_000_000, "y" * 20_000_000, detail="d" * 20_000_000)
+    return Verdict.scored(1.0, parts={"p" * 20_000_000: 1.0, "part\x1b[2J\ud800": 2.0})
+
+
+@pytest.mark.parametrize("text", ["unprintable", "invalid", "unscored", "scored"])
+def test_what_a_verifier_says_is_bounded(item, text: str) -> None:
+    (verdict,) = judge(FunctionVerifier(rambling), [item(text)])
+    assert verdict.status == {"unprintable": "rejected", "invalid": "rejected"}.get(text, text)
+    assert len(str(verdict.to_json())) < 10_000
+    assert all(name.isprintable() for name in [verdict.cause, verdict.detail, *verdict.parts])

@@ -1,0 +1,50 @@
+"""Stopping on a signal: what is under way is finished and saved first."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Ctrl-C, the end of a job, and the end of a terminal or a connection."""
+
+
+@contextmanager
+def stopping_on_signals(ask: Callable[[], None]) -> Iterator[None]:
+    """The first signal calls ``ask``; a second one acts as usual. A signal that is ignored (SIGHUP under nohup) stays
+    ignored. Does nothing in a thread that cannot handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handled = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+
+    def on_signal(_number: int, _frame: object) -> None:
+        ask()
+        _reset(handled)
+
+    for number in handled:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        _reset(handled)
+
+
+def _reset(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+class StopRequest:
+    """Whether somebody asked for a stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self) -> None:
+        self.asked = True

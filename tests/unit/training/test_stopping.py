@@ -1,0 +1,104 @@
+"""Signals: the first asks for a stop, a second acts as usual, an ignored one stays ignored."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steelyard.compose import build_policy, start_run
+from steelyard.compose import judge as judges
+from steelyard.compose import warmstart as warmstarts
+from steelyard.compose.warmstart import make_warm_start, own_folder
+from steelyard.errors import StoppedError
+from steelyard.training.stopping import SIGNALS, StopRequest, stopping_on_signals
+from tests.small_infill import config_of
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_asks_and_the_second_acts_as_usual(number: signal.Signals) -> None:
+    usual: list[int] = []
+    before = signal.signal(number, lambda got, _: usual.append(got))
+    try:
+        stop = StopRequest()
+        with stopping_on_signals(stop.ask):
+            assert not stop.asked
+            os.kill(os.getpid(), number)
+            assert stop.asked
+            assert usual == []
+            os.kill(os.getpid(), number)
+            assert usual == [number]
+        os.kill(os.getpid(), number)
+        assert usual == [number, number]
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        stop = StopRequest()
+        with stopping_on_signals(stop.ask):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
+def unhandled() -> Iterator[None]:
+    """A signal that the code under test does not handle fails the test and not the whole session."""
+
+    def fail(number: int, _frame: object) -> None:
+        raise AssertionError(f"{signal.Signals(number).name} was not handled")
+
+    before = signal.signal(signal.SIGHUP, fail)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def signalling(function, at: int):
+    """The function, which sends this process a SIGHUP when it is called for the ``at``-th time."""
+    calls: list[int] = []
+
+    def called(*arguments):
+        calls.append(0)
+        if len(calls) == at:
+            os.kill(os.getpid(), signal.SIGHUP)
+        return function(*arguments)
+
+    return called
+
+
+@pytest.mark.usefixtures("unhandled")
+def test_an_interrupted_warm_start_continues_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(tmp_path, warmstart={"examples": 20, "batch": 4, "warmup_steps": 1}, judge=None)
+    warmstart = config.warmstart
+    assert warmstart is not None
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    make_warm_start(config, warmstart, build_policy(config), whole)
+    monkeypatch.setattr(warmstarts, "loss_of", signalling(warmstarts.loss_of, 2))
+    with pytest.raises(StoppedError, match="update 2 of 5"):
+        make_warm_start(config, warmstart, build_policy(config), broken)
+    assert not broken.exists()
+    monkeypatch.setattr(warmstarts, "loss_of", signalling(warmstarts.loss_of, 3))
+    with pytest.raises(StoppedError, match="after the warm start"):  # at its last update: it is done, and so is the run
+        make_warm_start(config, warmstart, build_policy(config), broken)
+    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
+
+
+@pytest.mark.usefixtures("unhandled")
+def test_a_run_stopped_while_its_judge_is_trained_is_a_run_to_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tmp_path)
+    monkeypatch.setattr(judges, "sample", signalling(judges.sample, 1))
+    with pytest.raises(StoppedError, match="judge"):
+        start_run(config)
+    assert (tmp_path / "run" / "config.toml").is_file()
+    assert own_folder(config).is_dir()
+    assert not (tmp_path / "run" / "judge").exists()
