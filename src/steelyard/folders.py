@@ -11,6 +11,7 @@ from typing import Any
 from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.errors import CheckpointError, ConfigError
+from steelyard.trust import remember_run
 
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),
@@ -43,6 +44,7 @@ def write_config(folder: Path, config: Config, step: int = 0) -> None:
     """Keep the configuration that holds after ``step``. One that held until then and was another stays beside it, as
     ``config-until-step-00000120.toml``; where the folder is and was is no difference.
     """
+    remember_run(folder, config)
     path, text = folder / "config.toml", configs.dump(config)
     if path.exists():
         before = path.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tenso
     The function gets ``reward_M`` (float64) and ``group_M``, and ``k`` as a keyword if one is configured.
     """
     function = _load(path)
+    _require_arguments(path, function, k)
     return partial(_checked, path, function if k is None else partial(function, k=k))
 
 
@@ -37,6 +39,21 @@ def _load(path: str) -> Callable[..., Any]:
     if not callable(function):
         raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
     return function
+
+
+def _require_arguments(path: str, function: Callable[..., Any], k: int | None) -> None:
+    """Refuse what cannot be called as an estimator before it is called."""
+    form = "f(reward_M, group_M)" if k is None else "f(reward_M, group_M, k=k)"
+    if isinstance(function, type):
+        raise ConfigError(f"advantage estimator {path!r} is a class; name a function {form}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return
+    try:
+        signature.bind(None, None, **({} if k is None else {"k": k}))
+    except TypeError as error:
+        raise ConfigError(f"advantage estimator {path!r} cannot be called as {form}: {error}") from None
 
 
 def _checked(path: str, function: Callable[..., Any], reward_M: Tensor, group_M: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
@@ -163,7 +164,12 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     trainer = build_trainer(begun(config), supplied)
     with closed_on_error(trainer):
         folder.mkdir(parents=True, exist_ok=True)
-        about = {"versions": _versions(), "python": platform.python_version(), "supplied": list(config.run.supplied)}
+        about = {
+            "id": uuid.uuid4().hex,
+            "versions": _versions(),
+            "python": platform.python_version(),
+            "supplied": list(config.run.supplied),
+        }
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         write_config(folder, config)
         trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step

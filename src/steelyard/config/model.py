@@ -72,7 +72,9 @@ class ModelConfig(Section):
         ge=1,
     )
     threads: int | None = Field(default=None, description="Torch threads; empty: as torch chooses.", ge=1)
-    trust_remote_code: bool = Field(default=False, description="Run Python code that comes with a hub model.")
+    trust_remote_code: bool = Field(
+        default=False, description="Run Python code that comes with a hub model (docs/security.md)."
+    )
     lora: LoraConfig | None = Field(default=None, description="Train a low-rank adapter instead of all weights.")
 
 

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from steelyard.errors import VerifierError
+from steelyard.import_paths import is_import_path
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -22,6 +23,8 @@ def load_function(path: str) -> Callable[..., Any]:
     if module_name.endswith(".py") or os.sep in module_name:
         suggestion = module_name.removesuffix(".py").replace(os.sep, ".").strip(".")
         raise VerifierError(f"{path!r}: name the module and not its file, '{suggestion}:{attribute}'")
+    if not is_import_path(path):
+        raise VerifierError(f"{path!r} is no import path: module and function are names, with dots between")
     found: Any = _import(module_name, path)
     for name in attribute.split("."):
         if not hasattr(found, name):

@@ -42,6 +42,10 @@ class Longer:
     def fixed(task, text):
         return 0.5
 
+class Bystander:
+    def __init__(self):
+        raise AssertionError("it was built")
+
 limit = 3
 """
 
@@ -80,12 +84,21 @@ def test_a_class_is_built_with_its_arguments(item) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_class_that_is_no_verifier_is_not_built() -> None:
+    with pytest.raises(VerifierError, match="'my_checks:Bystander' is a class without verify"):
+        load_verifier("my_checks:Bystander")
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("path", "message"),
     [
         ("my_checks", "is no import path.*module:function"),
         ("my_checks:", "is no import path"),
         (":score", "is no import path"),
+        ("my-checks:score", "is no import path"),
+        (" my_checks:score", "is no import path"),
+        ("my_checks:score()", "is no import path"),
         ("my_checks.py:score", "'my_checks:score'"),
         ("sub/my_checks.py:score", "'sub.my_checks:score'"),
         ("your_checks:score", "no module 'your_checks'; looked in"),
