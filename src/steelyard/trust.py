@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 DOMAIN = frozenset({"domain"})
 SAMPLING = DOMAIN | {"model", "verify", "constraint", "cluster"}
-TRAINING = SAMPLING | {"credit"}
+TRAINING = SAMPLING | {"credit", "tracking"}
 """Sections of the configuration that a command makes objects of: a domain alone, a policy and its verifier, or all."""
 
 
@@ -99,9 +99,9 @@ def references(config: Config) -> Iterator[Reference]:
         yield _imported("constraint.source", str(constraint.source), constraint.options)
     if is_import_path(config.credit.advantage):
         yield _imported("credit.advantage", config.credit.advantage)
-    if model.trust_remote_code and model.path is not None:
-        place = str(_real(model.path)) if Path(model.path).exists() else model.path
-        yield Reference("model.trust_remote_code", "true", f"runs the Python code that comes with the model {place!r}")
+    if model.trust_remote_code:
+        models = " and ".join(repr(one) for one in _models(config)) or "that it opens"
+        yield Reference("model.trust_remote_code", "true", f"runs the Python code that comes with the model {models}")
     on_ray = verify.pool == "ray" or config.cluster.samplers is not None or config.cluster.learners is not None
     if on_ray and config.cluster.address not in ("local", "auto"):
         yield Reference(
@@ -110,6 +110,17 @@ def references(config: Config) -> Iterator[Reference]:
     if verify.cache is not None:
         place = _real(verify.cache)
         yield Reference("verify.cache", repr(verify.cache), f"writes {str(place)!r}", (place,))
+
+    if config.tracking.wandb:
+        yield Reference("tracking.wandb", "true", "sends samples and metrics to Weights & Biases with your account")
+
+
+def _models(config: Config) -> Iterator[str]:
+    """What the policy is opened from: a hub id or folder, and the result of the run's own warm start."""
+    if (path := config.model.path) is not None:
+        yield str(_real(path)) if Path(path).exists() else path
+    if config.warmstart is not None:
+        yield str(_real(config.run.folder) / config.run.name / "warmstart")
 
 
 def outward_links(folder: Path) -> list[Reference]:
@@ -179,10 +190,13 @@ def _working_folder_importable() -> Iterator[None]:
 
 
 def _is_neighbour(reference: Reference) -> bool:
-    """Whether code is a module or package of the working folder, or of ``src`` in it; installed packages are not."""
+    """Whether a recipe of the working folder may name it: a module or package there, or in ``src``, but nothing that is
+    installed; and where to log.
+    """
     here = Path.cwd()
-    imported = reference.effect.startswith("imports ") and bool(reference.sources)
-    return imported and all(source.parent in (here, here / "src") for source in reference.sources)
+    if not reference.effect.startswith("imports ") or not reference.sources:
+        return reference.key == "tracking.wandb"
+    return all(source.parent in (here, here / "src") for source in reference.sources)
 
 
 def _is_written_here(reference: Reference) -> bool:

@@ -78,6 +78,8 @@ AUTOMATON = {"kind": "automaton", "source": "mine:Automaton", "options": {"depth
         (BASE, {"credit__advantage": "mine:advantage"}, ["verify.verifier", "credit.advantage"]),
         (BASE, {"credit__advantage": "rloo"}, ["verify.verifier"]),
         (BASE, {"model__trust_remote_code": True}, ["verify.verifier", "model.trust_remote_code"]),
+        (DOMAIN_BASE, {"model": {"scratch": {}, "trust_remote_code": True}}, ["model.trust_remote_code"]),
+        (BASE, {"tracking__wandb": True}, ["verify.verifier", "tracking.wandb"]),
         (BASE, {"cluster__address": "host:6379"}, ["verify.verifier"]),
         (BASE, {"cluster__address": "host:6379", "verify__pool": "ray"}, ["verify.verifier", "cluster.address"]),
         (BASE, {"cluster__address": "auto", "verify__pool": "ray"}, ["verify.verifier"]),
@@ -181,6 +183,21 @@ def test_shipped_recipes_are_trusted() -> None:
 @pytest.mark.parametrize("typed", ["verify.verifier", "verify"])
 def test_what_the_command_line_names_is_trusted(here: Path, typed: str) -> None:
     run(config_of(), run_folder(here), typed=(typed,))
+
+
+def test_a_run_logs_to_the_users_account_only_with_consent(here: Path) -> None:
+    config = config_of(DOMAIN_BASE, tracking__wandb=True)
+    recipe(config)
+    run(config, run_folder(here), uses=SAMPLING)
+    with pytest.raises(TrustError, match=r"tracking\.wandb"):
+        run(config, here / "runs" / "theirs")
+
+
+def test_code_that_a_warm_start_brings_is_that_of_the_run(here: Path) -> None:
+    """It is opened in place of the model, with the same settings."""
+    config = config_of(DOMAIN_BASE, model={"scratch": {}, "trust_remote_code": True}, warmstart={})
+    (found,) = trust.references(config)
+    assert str(here / "runs" / "run" / "warmstart") in found.effect
 
 
 def test_only_what_a_command_uses_is_asked_about(here: Path) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from steelyard.errors import ConfigError
+from steelyard.import_paths import make_importable
 
 
 def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tensor], Tensor]:
@@ -28,8 +27,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tenso
 
 def _load(path: str) -> Callable[..., Any]:
     module_name, _, function_name = path.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    make_importable(module_name)
     try:
         function: Any = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, ValueError) as error:

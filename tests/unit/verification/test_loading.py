@@ -83,6 +83,18 @@ def test_a_class_is_built_with_its_arguments(item) -> None:
         load_verifier("my_checks:score", {"than": 2})
 
 
+def test_the_working_folder_is_searched_only_for_what_is_in_it(here: Path) -> None:
+    """Whatever is imported later would be found there first."""
+    (here / "email").mkdir()
+    load_function("email:message_from_string")
+    load_function("json:loads")
+    assert str(here) not in sys.path
+    (here / "folder").mkdir()
+    (here / "folder" / "checks.py").write_text(MODULE)
+    load_function("folder.checks:score")
+    assert sys.path[0] == str(here)
+
+
 @pytest.mark.usefixtures("here")
 def test_a_class_that_is_no_verifier_is_not_built() -> None:
     with pytest.raises(VerifierError, match="'my_checks:Bystander' is a class without verify"):
