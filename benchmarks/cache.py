@@ -114,6 +114,7 @@ def start(folder: Path, name: str, cache: Path, count: Path, seed: int, steps: i
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
     settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "run.steps": steps, "verify.cache": cache}
+    settings["verify.verifier"] = "benchmarks.cache:counted"  # a recipe in another folder may not name code
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "STEELYARD_COUNTED": str(count), "OMP_NUM_THREADS": "1"}
@@ -140,7 +141,6 @@ vocabulary = ["a", "b", "c", "d"]
 [tasks]
 prompts = ["a", "b", "c", "d"]
 [verify]
-verifier = "benchmarks.cache:counted"
 pool = "processes"
 workers = 1
 [sampling]

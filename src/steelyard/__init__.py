@@ -31,6 +31,7 @@ def train(
     constraint: Any = None,
     recipe: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
+    trust: bool = False,
     **sections: Mapping[str, Any],
 ) -> Trainer:
     """Train ``model`` on ``tasks`` against ``verifier`` and return the finished run.
@@ -41,7 +42,8 @@ def train(
     weights, or an import path. ``constraint``: what samples must look like, as a table
     (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton.
     ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
-    ``train(..., sampling={"group_size": 8}, run={"steps": 50})``.
+    ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute what a recipe of somebody else's
+    names (docs/security.md).
     """
     from steelyard.run import train_from_python
 
@@ -52,4 +54,4 @@ def train(
         "verifier": verifier,
         "constraint": constraint,
     }
-    return train_from_python(parts, recipe, sections, resume=resume)
+    return train_from_python(parts, recipe, sections, resume=resume, trust=trust)

@@ -47,6 +47,10 @@ class LostLearnerError(TrainingError):
     """A process of the learner is gone; the run can go on from its last checkpoint."""
 
 
+class TrustError(SteelyardError):
+    """A run folder or a recipe names code that the user has not agreed to execute."""
+
+
 class MissingExtraError(SteelyardError):
     """An optional engine is not installed."""
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.errors import CheckpointError, ConfigError
+from steelyard.trust import remember_run
 
 log = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -53,6 +54,7 @@ def write_config(folder: Path, config: Config, step: int = 0) -> None:
     """Keep the configuration that holds after ``step``. One that held until then and was another stays beside it, as
     ``config-until-step-00000120.toml``; where the folder is and was is no difference.
     """
+    remember_run(folder, config)
     path, text = folder / "config.toml", configs.dump(config)
     if path.exists():
         place = {key: value for key, value in run_table(folder).items() if key in ("folder", "name")}

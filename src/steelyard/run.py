@@ -15,6 +15,7 @@ from steelyard.errors import ConfigError, LostLearnerError
 from steelyard.folders import NAMED_BY, RunLock, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
+from steelyard.trust import TRAINING, require_trusted_recipe
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def train_from_python(
     sections: Mapping[str, Mapping[str, Any]],
     *,
     resume: bool,
+    trust: bool = False,
 ) -> Trainer:
     """``steelyard.train``: what can be named in the configuration is; the rest is handed over as objects."""
     data: dict[str, Any] = _tables(recipe)
@@ -75,6 +77,10 @@ def train_from_python(
         _lay_over(data, section, table)
     _lay_over(data, "run", {"supplied": sorted(objects)})
     config = configs.build(data, source="steelyard.train")
+    if isinstance(recipe, str | Path):
+        given = [key for name, part in parts.items() if part is not None for key in NAMED_BY[name]]
+        given += [f"{section}.{key}" for section, table in sections.items() for key in table]
+        require_trusted_recipe(recipe, config, given, uses=TRAINING, trust=trust)
     exists = (run_folder(config) / "config.toml").exists()
     return run(config, Supplied(**objects), resume=resume and exists)
 

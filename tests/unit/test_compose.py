@@ -462,7 +462,8 @@ def test_an_automaton_can_be_handed_over() -> None:
     [
         ({"kind": "automaton", "source": "nowhere:Thing"}, "no module 'nowhere'"),
         ({"kind": "automaton", "source": BRACKETS, "options": {"deep": 2}}, "unexpected keyword argument 'deep'"),
-        ({"kind": "automaton", "source": f"{__name__}:dictionary"}, "is no steelyard.constraints.automaton.Automaton"),
+        ({"kind": "automaton", "source": f"{__name__}:not_to_be_called"}, "is no steelyard.constraints.automaton"),
+        ({"kind": "automaton", "source": f"{__name__}:NotToBeBuilt"}, "is no steelyard.constraints.automaton"),
     ],
 )
 def test_an_automaton_that_cannot_be_is_refused(table: dict[str, Any], message: str) -> None:
@@ -470,8 +471,13 @@ def test_an_automaton_that_cannot_be_is_refused(table: dict[str, Any], message: 
         compose.build_policy(constrained(table))
 
 
-def dictionary() -> dict[str, int]:
-    return {}
+def not_to_be_called() -> None:
+    raise AssertionError("it was called")
+
+
+class NotToBeBuilt:
+    def __init__(self) -> None:
+        raise AssertionError("it was built")
 
 
 def test_a_limit_below_the_shortest_sample_fails_before_the_run(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ SURFACE = {
         "SandboxError",
         "SteelyardError",
         "TrainingError",
+        "TrustError",
         "VerifierError",
     ],
 }

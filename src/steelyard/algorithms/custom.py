@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import sys
+import inspect
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from steelyard.errors import ConfigError
+from steelyard.import_paths import make_importable
 
 
 def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tensor], Tensor]:
@@ -21,13 +21,13 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tenso
     The function gets ``reward_M`` (float64) and ``group_M``, and ``k`` as a keyword if one is configured.
     """
     function = _load(path)
+    _require_arguments(path, function, k)
     return partial(_checked, path, function if k is None else partial(function, k=k))
 
 
 def _load(path: str) -> Callable[..., Any]:
     module_name, _, function_name = path.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    make_importable(module_name)
     try:
         function: Any = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, ValueError) as error:
@@ -37,6 +37,21 @@ def _load(path: str) -> Callable[..., Any]:
     if not callable(function):
         raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
     return function
+
+
+def _require_arguments(path: str, function: Callable[..., Any], k: int | None) -> None:
+    """Refuse what cannot be called as an estimator before it is called."""
+    form = "f(reward_M, group_M)" if k is None else "f(reward_M, group_M, k=k)"
+    if isinstance(function, type):
+        raise ConfigError(f"advantage estimator {path!r} is a class; name a function {form}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return
+    try:
+        signature.bind(None, None, **({} if k is None else {"k": k}))
+    except TypeError as error:
+        raise ConfigError(f"advantage estimator {path!r} cannot be called as {form}: {error}") from None
 
 
 def _checked(path: str, function: Callable[..., Any], reward_M: Tensor, group_M: Tensor) -> Tensor:

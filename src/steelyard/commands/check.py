@@ -17,12 +17,14 @@ from rich.text import Text
 from steelyard import config as configs
 from steelyard.commands import FAILED
 from steelyard.commands.screen import CountedSampler, loading, positive, stdout
+from steelyard.commands.target import add_trust
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.text import printable
 from steelyard.tracking.bars import counting
 from steelyard.tracking.figures import duration, number
 from steelyard.tracking.shown import choose_shown
+from steelyard.trust import load_recipe
 from steelyard.types import Group, Sample, Task, Verdict
 from steelyard.verification import Item, Pool
 from steelyard.verification.check import CheckReport, summarise_check
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
     parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="how many tasks (4)")
     parser.add_argument("--samples", type=positive, metavar="N", help="samples a task (sampling.group_size)")
+    add_trust(parser)
 
 
 def epilog() -> str:
@@ -57,7 +60,7 @@ def epilog() -> str:
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    config = configs.load(arguments.recipe, overrides)
+    config = load_recipe(arguments.recipe, overrides, trust=arguments.trust)
     samples = arguments.samples or config.sampling.group_size
     if samples < 2:
         raise ConfigError("a check needs at least two samples a task, to see whether they differ: --samples 8")

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steelyard.commands.screen import tell
+from steelyard.commands.target import add_trust
 from steelyard.commands.things import WHERE, WHERE_HELP, form_of, open_workshop, read_thing, write_file
 from steelyard.errors import DataError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
+    add_trust(parser)
     parser.add_argument("file", metavar="FILE", help="the thing as text, as `render RUN` writes it; - is stdin")
     parser.add_argument("--out", required=True, metavar="FILE", help="what to write")
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    workshop, out = open_workshop(arguments.target, overrides), Path(arguments.out)
+    workshop, out = open_workshop(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
     form = form_of(out, workshop.exports, "--out")
     asked, *others = workshop.leave(read_thing(arguments.file), form, name=out.stem).items()
     beside = [(out.with_name(name), content) for name, content in others]

@@ -10,17 +10,19 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from steelyard import config as configs
 from steelyard.commands.keys import keys_help
 from steelyard.commands.screen import loading, stdout
+from steelyard.commands.target import add_trust
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.errors import ConfigError
+from steelyard.trust import load_recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["train"], help="what to do")
     parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
     parser.add_argument("--out", metavar="FOLDER", help="where the judge goes (runs/NAME-judge)")
+    add_trust(parser)
 
 
 def epilog() -> str:
@@ -28,7 +30,7 @@ def epilog() -> str:
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    config = configs.load(arguments.recipe, overrides)
+    config = load_recipe(arguments.recipe, overrides, trust=arguments.trust)
     judge = config.judge or JudgeConfig()
     folder = Path(arguments.out or Path(config.run.folder) / f"{config.run.name}-judge")
     if folder.exists():
@@ -40,7 +42,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         warm = folder.with_name(f"{folder.name}-warmstart")
         _warm_start(config, config.warmstart, warm)
         begins += ["--warmstart.folder", str(warm)]
-    right = _train(configs.load(arguments.recipe, begins[1:]), judge, folder)
+    right = _train(load_recipe(arguments.recipe, begins[1:], trust=arguments.trust), judge, folder)
     recipe = shlex.join([*begins, "--judge.folder", str(folder)])
     lines = [
         f"done: {judge.updates * judge.batch} real texts and as many made ones, {right:.1%} told right, in {folder}",

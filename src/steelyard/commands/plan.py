@@ -13,6 +13,7 @@ from rich.table import Table
 
 from steelyard import config as configs
 from steelyard.commands.screen import amount, positive, stdout
+from steelyard.commands.target import add_trust
 from steelyard.config import Config
 from steelyard.domains import make_domain
 from steelyard.errors import ConfigError
@@ -31,6 +32,7 @@ from steelyard.planning.plan import (
 from steelyard.planning.rates import Efficiency
 from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
 from steelyard.planning.simulation import Spread
+from steelyard.trust import DOMAIN, load_recipe
 
 LARGE = 20_000
 """Samples a step from which fewer steps are simulated."""
@@ -70,11 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--check-seconds", type=_number, default=0.1, metavar="X", help="of a core to check a sample, mean (0.1)"
     )
     what.add_argument("--check-p99", type=_number, metavar="X", help="of the slowest hundredth of checks")
+    add_trust(parser)
     parser.epilog = f"Models known without a hub, as --model.path: {', '.join(KNOWN)}."
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    config = configs.load(arguments.recipe, overrides)
+    config = load_recipe(arguments.recipe, overrides, uses=DOMAIN, trust=arguments.trust)
     work, site = run_of(config, arguments), site_of(config, arguments)
     if site.tensor > site.sampling.count:
         raise ConfigError(f"--tensor {site.tensor}: there are {site.sampling.count} GPUs that sample")

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    workshop = open_workshop(arguments.target, overrides)
+    workshop = open_workshop(arguments.target, overrides, trust=arguments.trust)
     if arguments.out is None and STDIN in arguments.files:
         raise ConfigError("say with --out where the picture of what comes from stdin goes")
     out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))

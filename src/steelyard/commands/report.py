@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.files:
-        domain = _surveyed(open_domain(arguments.target, overrides))
+        domain = _surveyed(open_domain(arguments.target, overrides, trust=arguments.trust))
         things = [Made(read_thing(file), name_of(file)) for file in arguments.files]
         return _tell(domain.survey(things, title=arguments.target), Path(arguments.out or "report.html"))
     if arguments.target in domain_paths():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +14,7 @@ from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.errors import CheckpointError, ConfigError
 from steelyard.folders import NAMED_BY, read_run, run_table
+from steelyard.trust import SAMPLING, require_trusted_recipe, require_trusted_run
 
 if TYPE_CHECKING:
     from steelyard.policies.base import Policy
@@ -54,6 +55,13 @@ def add_target(
         help="of a run: latest, best, a step, or start for the model before training (latest)",
     )
     parser.add_argument("--recipe", metavar="RECIPE|FILE", help="for a model: where tasks and checker come from")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust", action="store_true", help="execute the code that a run or recipe of somebody else's names"
+    )
 
 
 def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
@@ -65,15 +73,18 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
                 f"{arguments.target}: no such run or model; for a model by its hub id say with --recipe where tasks "
                 f"and checker come from"
             )
-        return Target(_model_config(arguments.target, arguments.recipe, parse_overrides(overrides)))
+        named = parse_overrides(overrides)
+        return Target(_model_config(arguments.target, arguments.recipe, named, trust=arguments.trust))
     if arguments.recipe is not None:
         raise ConfigError(f"{arguments.target} is a run and has its own configuration: leave out --recipe")
     run, step = found
-    return Target(read_named_run(run, overrides), run, step or arguments.checkpoint)
+    return Target(read_named_run(run, overrides, trust=arguments.trust), run, step or arguments.checkpoint)
 
 
-def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
-    """A run's configuration; what it was given as Python objects must now be named by overrides."""
+def read_named_run(run: Path, overrides: Sequence[str], *, trust: bool, uses: Collection[str] = SAMPLING) -> Config:
+    """A run's configuration, once what it names is trusted. What it was given as Python objects must now be named by
+    overrides.
+    """
     named = parse_overrides(overrides)
     path = run / "config.toml"
     if path.is_file():
@@ -86,7 +97,9 @@ def read_named_run(run: Path, overrides: Sequence[str]) -> Config:
                 f"(steelyard.train(…, resume=True)), or name them here: {keys}"
             )
         named["run.supplied"] = missing
-    return read_run(run, named)
+    config = read_run(run, named)
+    require_trusted_run(run, config, named, uses=uses, trust=trust)
+    return config
 
 
 def open_policy(target: Target) -> Opened:
@@ -130,14 +143,16 @@ def run_at(path: Path) -> tuple[Path, str | None] | None:
     return None
 
 
-def _model_config(name: str, recipe: str | None, named: Mapping[str, Any]) -> Config:
+def _model_config(name: str, recipe: str | None, named: Mapping[str, Any], *, trust: bool) -> Config:
     if Path(name).is_dir() and not any(
         (Path(name) / file).is_file() for file in ("config.json", "adapter_config.json")
     ):
         raise ConfigError(f"{name} is neither a run (it has no config.toml) nor a model (it has no config.json)")
     model = {"model.scratch": None, "model.lora": None, "model.quantize": None} | _model_keys(name)
     if recipe is not None:
-        return configs.load(recipe, {**named, **model})
+        config = configs.load(recipe, {**named, **model})
+        require_trusted_recipe(recipe, config, named, uses=SAMPLING, trust=trust)
+        return config
     data = {"run": {"supplied": _unnamed(("tasks", "verifier"), named)}}
     return configs.build(apply_overrides(data, {**named, **model}), source=name)
 

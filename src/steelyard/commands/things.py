@@ -16,6 +16,7 @@ from steelyard.domains.base import Domain, Workshop, workshop_of
 from steelyard.domains.registry import domain_paths, make_domain
 from steelyard.errors import ConfigError, DataError
 from steelyard.folders import read_run
+from steelyard.trust import DOMAIN, require_trusted_run
 
 WHERE = "DOMAIN|RUN"
 WHERE_HELP = "the domain of the file, or a run: its domain with its options"
@@ -23,30 +24,32 @@ STDIN = "-"
 OPTIONS = "domain.options."
 
 
-def open_workshop(where: str, overrides: Sequence[str]) -> Workshop:
+def open_workshop(where: str, overrides: Sequence[str], *, trust: bool) -> Workshop:
     """The workshop of a domain by name, or of a run's domain with the options it has there."""
     if where in domain_paths():
-        return _require_workshop(open_domain(where, overrides))
-    return workshop_of_run(_config_of(where, overrides))
+        return _require_workshop(open_domain(where, overrides, trust=trust))
+    return workshop_of_run(_config_of(where, overrides, trust=trust))
 
 
-def open_domain(where: str, overrides: Sequence[str]) -> Domain:
+def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
     """A domain by name, or a run's domain with the options it has there."""
     if where in domain_paths():
         return make_domain(where, **_domain_options(overrides))
-    config = _config_of(where, overrides)
+    config = _config_of(where, overrides, trust=trust)
     if config.domain is None:
         raise ConfigError(f"{config.run.name} has no domain")
     return make_domain(config.domain.name, **config.domain.options)
 
 
-def _config_of(where: str, overrides: Sequence[str]) -> Config:
+def _config_of(where: str, overrides: Sequence[str], *, trust: bool) -> Config:
     found = run_at(Path(where))
     if found is None:
         known = domain_paths()
         hint = did_you_mean(where, known)
         raise ConfigError(f"{where} is neither a domain ({', '.join(sorted(known))}) nor a run folder{hint}")
-    return read_run(found[0], overrides)
+    config = read_run(found[0], overrides)
+    require_trusted_run(found[0], config, parse_overrides(overrides), uses=DOMAIN, trust=trust)
+    return config
 
 
 def workshop_of_run(config: Config) -> Workshop:

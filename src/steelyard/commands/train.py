@@ -13,10 +13,11 @@ from steelyard import config as configs
 from steelyard.commands import INTERRUPTED
 from steelyard.commands.keys import keys_help
 from steelyard.commands.screen import loading, stdout
-from steelyard.commands.target import read_named_run
+from steelyard.commands.target import add_trust, read_named_run
 from steelyard.config import Config
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.folders import RunLock, require_free, resume_command, run_folder
+from steelyard.trust import TRAINING, load_recipe
 
 if TYPE_CHECKING:
     from steelyard.training.loop import Trainer
@@ -26,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", nargs="?", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
     parser.add_argument("--resume", metavar="RUN", help="go on with this run folder, at its newest whole checkpoint")
+    add_trust(parser)
 
 
 def epilog() -> str:
@@ -60,8 +62,9 @@ def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Co
             f"(recipes: {', '.join(configs.recipes())})"
         )
     if arguments.resume is not None:
-        return read_named_run(Path(arguments.resume), overrides), Path(arguments.resume)
-    config = configs.load(arguments.recipe, overrides)
+        run = Path(arguments.resume)
+        return read_named_run(run, overrides, trust=arguments.trust, uses=TRAINING), run
+    config = load_recipe(arguments.recipe, overrides, uses=TRAINING, trust=arguments.trust)
     require_free(run_folder(config))
     return config, run_folder(config)
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from steelyard.commands import FAILED
 from steelyard.commands.screen import stdout, tell
+from steelyard.commands.target import add_trust
 from steelyard.commands.things import (
     STDIN,
     WHERE,
@@ -32,6 +33,7 @@ from steelyard.text import printable
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
+    add_trust(parser)
     parser.add_argument("file", metavar="FILE", help="the thing as text (bricks: hxw (x,y,z), one a line); - is stdin")
     parser.add_argument("--brief", "--spec", metavar="JSON", help="what it is for, such as the spec of a task")
     parser.add_argument("--method", metavar="NAME", help="how to judge (bricks: highs, gurobi or connectivity)")
@@ -41,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     spec = None if arguments.brief is None else json_object(arguments.brief, "--brief")
-    workshop = open_workshop(arguments.target, overrides)
+    workshop = open_workshop(arguments.target, overrides, trust=arguments.trust)
     if arguments.method is not None:
         workshop = workshop.judged_by(arguments.method)
     picture = _picture_path(arguments)

@@ -10,16 +10,18 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from steelyard import config as configs
 from steelyard.commands.keys import keys_help
 from steelyard.commands.screen import loading, stdout
+from steelyard.commands.target import add_trust
 from steelyard.config import WarmstartConfig
 from steelyard.errors import ConfigError
+from steelyard.trust import load_recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
     parser.add_argument("--out", metavar="FOLDER", help="where the model goes (runs/NAME-warmstart)")
+    add_trust(parser)
 
 
 def epilog() -> str:
@@ -27,7 +29,7 @@ def epilog() -> str:
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    config = configs.load(arguments.recipe, overrides)
+    config = load_recipe(arguments.recipe, overrides, trust=arguments.trust)
     warmstart = config.warmstart or WarmstartConfig()
     folder = Path(arguments.out or Path(config.run.folder) / f"{config.run.name}-warmstart")
     if folder.exists():

@@ -62,13 +62,19 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
 
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
+    """A configuration may name anything that can be imported: it must be an automaton's class before it is called."""
     try:
-        automaton = load_function(str(table.source))(**table.options)
-    except (VerifierError, TypeError) as error:
+        found = load_function(str(table.source))
+    except VerifierError as error:
         raise ConfigError(f"constraint.source: {error}") from error
-    if not isinstance(automaton, Automaton):
-        raise ConfigError(f"constraint.source: {table.source} is no steelyard.constraints.automaton.Automaton")
-    return automaton
+    if not (isinstance(found, type) and issubclass(found, Automaton)):
+        raise ConfigError(
+            f"constraint.source: {table.source} is no steelyard.constraints.automaton.Automaton; name a subclass of it"
+        )
+    try:
+        return found(**table.options)
+    except TypeError as error:
+        raise ConfigError(f"constraint.source: {error}") from error
 
 
 def _grammar_source(table: configs.ConstraintConfig) -> Any:

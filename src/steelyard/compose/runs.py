@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
@@ -188,6 +189,7 @@ def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Seq
     """What makes a folder a run: its configuration, and what it was started with."""
     folder.mkdir(parents=True, exist_ok=True)
     about = {
+        "id": uuid.uuid4().hex,
         "versions": _versions(),
         "python": platform.python_version(),
         "supplied": list(config.run.supplied),

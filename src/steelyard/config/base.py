@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,6 +13,8 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     model_serializer,
 )
+
+from steelyard.import_paths import is_import_path
 
 
 class Section(BaseModel):
@@ -54,10 +55,6 @@ def _table_of_number(value: Any) -> Any:
 
 Coefficient = Annotated[ScheduleConfig, BeforeValidator(_table_of_number)]
 """A coefficient written as a number or as a schedule table; always a schedule once loaded."""
-
-
-def is_import_path(text: str) -> bool:
-    return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) is not None
 
 
 def _checked_import_path(text: str) -> str:

@@ -73,7 +73,9 @@ class ModelConfig(Section):
         ge=1,
     )
     threads: int | None = Field(default=None, description="Torch threads; empty: as torch chooses.", ge=1)
-    trust_remote_code: bool = Field(default=False, description="Run Python code that comes with a hub model.")
+    trust_remote_code: bool = Field(
+        default=False, description="Run Python code that comes with a hub model (docs/security.md)."
+    )
     excluded_tokens: tuple[str, ...] | None = Field(
         default=None,
         strict=False,

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from steelyard.config.base import Section, is_import_path
+from steelyard.config.base import Section
 from steelyard.config.suggest import did_you_mean
+from steelyard.import_paths import is_import_path
 
 ADVANTAGES = ("group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "pass_at_k", "max_at_k")
 """The estimators of ``steelyard.algorithms.advantages``, which cannot be imported here (it needs torch)."""

@@ -122,7 +122,7 @@ def read_shape(path: str) -> Shape:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(path)
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         text: Any = config.get_text_config()
         experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
         if experts > 1:
@@ -131,7 +131,7 @@ def read_shape(path: str) -> Shape:
                 "models that run every parameter for every token are"
             )
         with torch.device("meta"):
-            model: Any = AutoModelForCausalLM.from_config(config)
+            model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     except (OSError, ValueError) as error:
         raise PolicyError(
             f"the size of {path!r} cannot be read: {error} (known without a hub: {', '.join(KNOWN)})"

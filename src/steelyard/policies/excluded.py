@@ -25,7 +25,8 @@ def excluded_ids(
     """
     id_of: Mapping[str, int] = tokenizer.get_vocab()
     if names is None:
-        chosen = {getattr(tokenizer, f"{role}_token_id", None) for role in INPUT_ROLES} - {None}
+        own: list[int | None] = [getattr(tokenizer, f"{role}_token_id", None) for role in INPUT_ROLES]
+        chosen = {token for token in own if token is not None}
     else:
         chosen = {_id_of_name(name, id_of, end_ids) for name in names}
     unused = set(range(vocabulary)).difference(id_of.values())

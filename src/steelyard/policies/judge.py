@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from steelyard.errors import PolicyError
 from steelyard.policies.device import choose_device, choose_dtype
+from steelyard.policies.kernels import refuse_hub_kernels
 from steelyard.policies.positions import positions
 from steelyard.types import Verdict
 from steelyard.verification import Batch, Item, Verifier
@@ -64,7 +65,7 @@ class Judge:
 
     @cached_property
     def tokenizer(self) -> Any:
-        tokenizer = AutoTokenizer.from_pretrained(self.path)
+        tokenizer = AutoTokenizer.from_pretrained(self.path, trust_remote_code=False)
         if tokenizer.pad_token_id is None:
             if tokenizer.eos_token_id is None:
                 raise PolicyError(f"judge {self.path}: its tokenizer has neither a padding nor an end token; set one")
@@ -72,7 +73,8 @@ class Judge:
         return tokenizer
 
     def load(self, auto: Any) -> Any:
-        model = auto.from_pretrained(self.path, dtype=choose_dtype(self.dtype))
+        refuse_hub_kernels(self.path)
+        model = auto.from_pretrained(self.path, dtype=choose_dtype(self.dtype), trust_remote_code=False)
         return model.to(choose_device(self.device)).eval().requires_grad_(False)
 
     def template_ids(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:

@@ -16,6 +16,7 @@ from steelyard.policies.adapters import Lora
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.device import choose_device, choose_dtype
+from steelyard.policies.kernels import refuse_hub_kernels
 from steelyard.policies.masked import MaskedPolicy
 from steelyard.policies.scratch import (
     Architecture,
@@ -59,6 +60,8 @@ def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
     loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
     if options.quantize is not None:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
+    if not options.trust_remote_code:
+        refuse_hub_kernels(path)
     with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}"):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
         model: Any = CLASSES[options.kind][0].from_pretrained(path, **loading)

@@ -137,10 +137,19 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
     """The verifier that ``"module:name"`` names; a class is built with ``arguments`` first."""
     found = load_function(path)
     if isinstance(found, type):
+        if not (callable(getattr(found, "verify", None)) or "__call__" in _own_names(found)):
+            raise VerifierError(
+                f"{path!r} is a class without verify(items) and without __call__(task, text), so its instances are no "
+                "verifiers; name a function f(task, text)"
+            )
         return as_verifier(found(**(arguments or {})), **settings)
     if arguments:
         raise VerifierError(f"{path!r} is no class, so it takes no arguments ({', '.join(arguments)})")
     return as_verifier(found, **settings)
+
+
+def _own_names(kind: type) -> set[str]:
+    return {name for owner in kind.__mro__ for name in vars(owner)}
 
 
 def for_run(verifier: Verifier, steps: int) -> Verifier:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from steelyard.errors import VerifierError
+from steelyard.import_paths import is_import_path, make_importable
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -22,6 +22,8 @@ def load_function(path: str) -> Callable[..., Any]:
     if module_name.endswith(".py") or os.sep in module_name:
         suggestion = module_name.removesuffix(".py").replace(os.sep, ".").strip(".")
         raise VerifierError(f"{path!r}: name the module and not its file, '{suggestion}:{attribute}'")
+    if not is_import_path(path):
+        raise VerifierError(f"{path!r} is no import path: module and function are names, with dots between")
     found: Any = _import(module_name, path)
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -33,15 +35,13 @@ def load_function(path: str) -> Callable[..., Any]:
 
 
 def _import(module_name: str, path: str) -> ModuleType:
-    folder = str(Path.cwd())
-    if folder not in sys.path and "" not in sys.path:
-        sys.path.insert(0, folder)
+    make_importable(module_name)
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise VerifierError(
-                f"{path!r}: no module {error.name!r}; looked in {folder} and where Python packages are installed"
+                f"{path!r}: no module {error.name!r}; looked in {Path.cwd()} and where Python packages are installed"
             ) from None
         raise VerifierError(
             f"{path!r}: {module_name} was found but imports {error.name!r}, which is missing"

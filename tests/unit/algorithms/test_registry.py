@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def column(reward_M, group_M):
     return reward_M[:, None]
 def not_finite(reward_M, group_M):
     return torch.log(1 - reward_M)
+def alone(reward_M):
+    return reward_M
+class Bystander:
+    def __init__(self, *given):
+        raise AssertionError("it was built")
 number = 3
 """
 
@@ -197,6 +203,19 @@ def test_own_estimator_that_cannot_be_loaded(module: str, path: str, text: str) 
     with pytest.raises(ConfigError) as caught:
         estimator(path)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("function", "k", "said"),
+    [
+        ("alone", None, "cannot be called as f(reward_M, group_M)"),
+        ("own", 2, "cannot be called as f(reward_M, group_M, k=k)"),
+        ("Bystander", None, "is a class"),
+    ],
+)
+def test_own_estimator_that_is_none_is_not_called(module: str, function: str, k: int | None, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        estimator(f"{module}:{function}", k)
 
 
 def test_the_working_directory_is_added_once(module: str) -> None:

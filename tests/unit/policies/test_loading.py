@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +17,13 @@ from steelyard.errors import MissingExtraError, PolicyError
 from steelyard.policies import loading
 from steelyard.policies.adapters import Lora
 from steelyard.policies.device import choose_device, choose_dtype
+from steelyard.policies.judge import build_judge
 from steelyard.policies.loading import choose_attention, from_scratch_policy, pretrained_policy
 from steelyard.policies.scratch import Architecture, closed_vocabulary_tokenizer, scratch_model
 from tests.tiny import CPU, SHAPE, WORDS, gradients_of, rollout, tiny_learner, tiny_policy, weights_of, with_advantages
 
 LORA = Lora(4, 8)
+KERNEL = {"attn_implementation": "owner/kernel"}
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +115,19 @@ def largest_gap(policy: loading.CausalPolicy) -> float:
 def test_a_missing_folder_is_named() -> None:
     with pytest.raises(PolicyError, match=r"model.path '/no/such/model' cannot be loaded"):
         pretrained_policy("/no/such/model", CPU)
+
+
+@pytest.mark.parametrize("asked", [KERNEL, {"text_config": KERNEL}])
+def test_a_kernel_that_a_model_asks_for_is_not_fetched(folder: Path, tmp_path: Path, asked: dict[str, Any]) -> None:
+    shutil.copytree(folder, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | asked))
+    for opened in (
+        lambda: pretrained_policy(str(path.parent), CPU),
+        lambda: build_judge(str(path.parent), "likelihood"),
+    ):
+        with pytest.raises(PolicyError, match="owner/kernel"):
+            opened().model  # noqa: B018 - a judge loads its model when it is needed
 
 
 def test_training_goes_on_from_an_adapter(folder: Path, tmp_path: Path) -> None:

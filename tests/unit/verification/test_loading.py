@@ -42,6 +42,10 @@ class Longer:
     def fixed(task, text):
         return 0.5
 
+class Bystander:
+    def __init__(self):
+        raise AssertionError("it was built")
+
 limit = 3
 """
 
@@ -79,6 +83,24 @@ def test_a_class_is_built_with_its_arguments(item) -> None:
         load_verifier("my_checks:score", {"than": 2})
 
 
+def test_the_working_folder_is_searched_only_for_what_is_in_it(here: Path) -> None:
+    """Whatever is imported later would be found there first."""
+    (here / "email").mkdir()
+    load_function("email:message_from_string")
+    load_function("json:loads")
+    assert str(here) not in sys.path
+    (here / "folder").mkdir()
+    (here / "folder" / "checks.py").write_text(MODULE)
+    load_function("folder.checks:score")
+    assert sys.path[0] == str(here)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_class_that_is_no_verifier_is_not_built() -> None:
+    with pytest.raises(VerifierError, match="'my_checks:Bystander' is a class without verify"):
+        load_verifier("my_checks:Bystander")
+
+
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("path", "message"),
@@ -86,6 +108,9 @@ def test_a_class_is_built_with_its_arguments(item) -> None:
         ("my_checks", "is no import path.*module:function"),
         ("my_checks:", "is no import path"),
         (":score", "is no import path"),
+        ("my-checks:score", "is no import path"),
+        (" my_checks:score", "is no import path"),
+        ("my_checks:score()", "is no import path"),
         ("my_checks.py:score", "'my_checks:score'"),
         ("sub/my_checks.py:score", "'sub.my_checks:score'"),
         ("your_checks:score", "no module 'your_checks'; looked in"),

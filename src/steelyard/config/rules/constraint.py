@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from steelyard.config.base import is_import_path
 from steelyard.config.problems import Problem
+from steelyard.import_paths import is_import_path
 
 if TYPE_CHECKING:
     from steelyard.config.constraint import ConstraintConfig

@@ -275,7 +275,7 @@ class Seat:
         paths = json.dumps([str(path or Path.cwd()) for path in sys.path])
         self.output.start()
         self.process = subprocess.Popen(  # noqa: S603 - this interpreter and a program of ours
-            [sys.executable, "-u", "-c", _PROGRAM, paths, str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-u", "-P", "-c", _PROGRAM, paths, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=self.output.descriptor,
             stderr=self.output.descriptor,
