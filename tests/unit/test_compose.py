@@ -14,10 +14,12 @@ import pytest
 
 from steelyard import compose
 from steelyard import config as configs
+from steelyard.algorithms.kl import AdaptiveKL
 from steelyard.algorithms.surrogates import SurrogateInput
 from steelyard.checkpoint import Store
 from steelyard.cluster import samplers
 from steelyard.compose import Supplied, runs
+from steelyard.compose.learning import build_adaptive_kl
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
 from steelyard.constraints.examples.brackets import Brackets
@@ -112,6 +114,25 @@ def test_the_reference_is_carried_by_the_least_that_is_right(tables: dict[str, A
     assert type(reference) is kind
     if renewal is not None:
         assert reference.renewal is renewal or isinstance(reference.renewal, renewal)
+
+
+@pytest.mark.parametrize(("horizon", "expected"), [(None, 10 * 4 * 6), (500.0, 500.0)])
+def test_the_horizon_of_an_adaptive_kl_follows_the_size_of_a_step(horizon: float | None, expected: float) -> None:
+    kl = {"coefficient": 0.05, "adaptive": {"target": 0.1} | ({} if horizon is None else {"horizon": horizon})}
+    config = config_of({"loss": {"kl": kl}, "sampling": {"tasks_per_step": 4, "group_size": 6}})
+    adaptive = config.loss.kl.adaptive
+    assert adaptive is not None
+    assert build_adaptive_kl(config, adaptive) == AdaptiveKL(0.1, expected)
+
+
+def test_by_default_an_adaptive_kl_reacts_within_a_few_hundred_steps() -> None:
+    config = config_of({"loss": {"kl": {"coefficient": 0.05, "adaptive": {"target": 0.1}}}})
+    adaptive, samples = config.loss.kl.adaptive, config.sampling.tasks_per_step * config.sampling.group_size
+    assert adaptive is not None
+    rule, coefficient = build_adaptive_kl(config, adaptive), 1.0
+    for _ in range(250):
+        coefficient = rule.update(coefficient, 0.2, samples)
+    assert coefficient > 100
 
 
 # --- verifiers -------------------------------------------------------------------------------------------------------

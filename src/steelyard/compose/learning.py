@@ -11,6 +11,7 @@ from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.compose.policy import build_reference_of
 from steelyard.config import Config, ScheduleConfig
+from steelyard.config.loss import AdaptiveKlConfig
 from steelyard.policies.base import Policy
 from steelyard.policies.reference import Reference
 from steelyard.training.credit import Credit, LengthPenalty
@@ -60,6 +61,16 @@ def schedule(table: ScheduleConfig, steps: int) -> Schedule:
     return Schedule(table.kind, table.start, table.end or 0.0, table.steps or steps, table.warmup)
 
 
+HORIZON_STEPS = 10
+"""Steps that make the horizon of an adaptive KL coefficient where none is given."""
+
+
+def build_adaptive_kl(config: Config, adaptive: AdaptiveKlConfig) -> AdaptiveKL:
+    """By default the horizon follows the size of a step: a fixed number of samples makes small steps react too late."""
+    samples = config.sampling.tasks_per_step * config.sampling.group_size
+    return AdaptiveKL(adaptive.target, adaptive.horizon or HORIZON_STEPS * samples)
+
+
 def build_rule(config: Config, policy: Policy) -> UpdateRule:
     optimiser, loss = config.optimiser, config.loss
     return UpdateRule(
@@ -84,7 +95,7 @@ def build_learner(config: Config, policy: Policy, quarantine: Path | None = None
         lr=Schedule(optimiser.schedule, lr, lr * optimiser.min_lr_ratio, steps, optimiser.warmup_steps),
         kl=schedule(loss.kl.coefficient, steps),
         entropy=schedule(loss.entropy.coefficient, steps),
-        adaptive=None if adaptive is None else AdaptiveKL(adaptive.target, adaptive.horizon),
+        adaptive=None if adaptive is None else build_adaptive_kl(config, adaptive),
     )
     engine = build_optimiser(
         optimiser.name,

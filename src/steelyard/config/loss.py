@@ -18,7 +18,12 @@ class AdaptiveKlConfig(Section):
     """Steer the coefficient so that KL stays near a target (Ziegler et al., arXiv 1909.08593)."""
 
     target: float = Field(description="KL per decision to hold.", gt=0)
-    horizon: float = Field(default=10_000, description="Samples over which the coefficient may change much.", gt=0)
+    horizon: float | None = Field(
+        default=None,
+        description="Samples over which the coefficient changes by a fifth at most; empty: ten steps' worth, which "
+        "lets it change a hundredfold in 250 steps.",
+        gt=0,
+    )
 
 
 class KlConfig(Section):

@@ -8,10 +8,12 @@ a constraint forces are run through the model together with the one before them;
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PretrainedConfig
 from transformers.cache_utils import DynamicCache
 
 from steelyard.constraints.base import unpack
@@ -37,10 +39,36 @@ RUNS_WITH = ("sdpa", "eager")
 """Attention kernels that take a mask of our own, which several tokens a row at different places need."""
 
 
+OTHER_ENGINE = "use sampling.engine = 'vllm' (extra vllm) if it serves the model, or another model"
+
+
+def require_sampleable(policy: CausalPolicy) -> None:
+    """Reject architectures whose cache or positions do not fit: their samples would be wrong, or fail midway."""
+    config = policy.model.config
+    spread = all(hasattr(layer, "batch_select_indices") for layer in DynamicCache(config=config).layers)
+    if not spread or getattr(policy.base, "_is_stateful", False):
+        raise PolicyError(
+            f"model {config.model_type!r} keeps a recurrent state beside or instead of keys and values (hybrid or "
+            f"state-space), which the local sampler cannot hand from a prompt to its samples; {OTHER_ENGINE}"
+        )
+    if policy.constraint is not None and has_alibi(config):
+        raise PolicyError(
+            f"model {config.model_type!r} encodes positions by ALiBi, which cannot place rows of different length by "
+            f"a mask of their own, as tokens forced by a constraint need; remove the constraint, or {OTHER_ENGINE}"
+        )
+
+
+def has_alibi(config: PretrainedConfig) -> bool:
+    """Whether attention is biased by distance instead of using position embeddings (BLOOM, MPT, some Falcon)."""
+    attention: Any = getattr(config, "attn_config", None)
+    return config.model_type == "bloom" or bool(getattr(config, "alibi", False) or getattr(attention, "alibi", False))
+
+
 class LocalSampler:
     """Samples from a ``CausalPolicy`` in this process; new weights are there as soon as the learner has set them."""
 
     def __init__(self, policy: CausalPolicy, *, seed: int, max_rows: int = 256) -> None:
+        require_sampleable(policy)
         self.policy = policy
         self.seed = seed
         self.max_rows = max_rows

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from steelyard.errors import PolicyError
 from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.scratch import closed_vocabulary_tokenizer
 from steelyard.sampling.base import Decoding, SampleRequest
-from steelyard.sampling.local import LocalSampler
+from steelyard.sampling.local import LocalSampler, has_alibi
 from steelyard.types import CutRule, Sample, SampleKey, Task
-from tests.tiny import KINDS, requests, rollout, sample_of, support_sets, tasks, tiny_policy
+from tests.tiny import KINDS, WORDS, requests, rollout, sample_of, support_sets, tasks, tiny_policy
 
 LENGTH = 12
 RULES = [CutRule(*values) for values in itertools.product((1.0, 0.7, 1.6), (0, 1, 5), (1.0, 0.8), (0.0, 0.1))]
@@ -302,3 +304,50 @@ def test_bfloat16_is_near(kind: str, options: dict[str, Any]) -> None:
     samples = rollout(policy)
     assert all(sample.decisions.logp_N.dtype == np.float32 for sample in samples)
     assert largest_gap(policy, samples) < 0.3
+
+
+# --- architectures that cannot be sampled ----------------------------------------------------------------------------
+
+SMALL = {"vocab_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
+SMALL_OF: dict[str, dict[str, Any]] = {
+    "mamba": {"state_size": 4},
+    "lfm2": {"layer_types": ["conv", "full_attention"], "num_key_value_heads": 1, "intermediate_size": 64},
+    "jamba": {
+        "attn_layer_offset": 1,
+        "attn_layer_period": 2,
+        "use_mamba_kernels": False,
+        "mamba_d_state": 4,
+        "num_key_value_heads": 1,
+        "intermediate_size": 64,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+    },
+    "bloom": {"n_layer": 2, "n_head": 2},
+    "mpt": {"d_model": 32, "n_heads": 2, "n_layers": 2, "max_seq_len": 64},
+}
+
+
+def policy_of(architecture: str) -> CausalPolicy:
+    config = AutoConfig.for_model(architecture, **(SMALL | SMALL_OF[architecture]), bos_token_id=1, eos_token_id=2)
+    return CausalPolicy(AutoModelForCausalLM.from_config(config), closed_vocabulary_tokenizer(WORDS))
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "lfm2", "jamba"])
+def test_models_with_a_recurrent_state_are_rejected_at_the_start(architecture: str) -> None:
+    with pytest.raises(PolicyError, match=rf"'{architecture}'.*state.*sampling\.engine = 'vllm'"):
+        LocalSampler(policy_of(architecture), seed=0)
+
+
+@pytest.mark.parametrize("architecture", ["bloom", "mpt"])
+def test_alibi_is_rejected_under_a_constraint_only(architecture: str) -> None:
+    policy = policy_of(architecture)
+    LocalSampler(policy, seed=0)
+    policy.constraint = object()  # type: ignore[assignment]
+    with pytest.raises(PolicyError, match=rf"'{architecture}'.*ALiBi.*remove the constraint"):
+        LocalSampler(policy, seed=0)
+
+
+def test_falcon_has_alibi_only_if_it_says_so() -> None:
+    assert has_alibi(AutoConfig.for_model("falcon", alibi=True))
+    assert not has_alibi(AutoConfig.for_model("falcon", alibi=False))
+    assert not has_alibi(AutoConfig.for_model("llama"))
