@@ -6,7 +6,7 @@ to one of its two neighbours :math:`a \le x \le b` with :math:`P(b) = (x - a) / 
 the upper half of float32, so this is: add a uniform 16-bit integer to the bits of :math:`x`, and drop the lower half.
 
 The integer for element :math:`e` of weight :math:`p` at step :math:`t` is
-:math:`L_{t}[e \bmod 2^{16}] \oplus H_{t,p}[\lfloor e / 2^{16} \rfloor]`, with both tables drawn by
+:math:`L_{t}[e \bmod 2^{17}] \oplus H_{t,p}[\lfloor e / 2^{17} \rfloor]`, with both tables drawn by
 :mod:`steelyard.sampling.randomness` from the run's seed. Every integer is uniform and any two are independent, which
 is all that means and variances depend on; a table costs nothing next to one hash per element. No bit depends on how
 many were drawn before, on the device, or on how a weight is divided among ranks.
@@ -23,7 +23,8 @@ from torch.distributed.tensor import DTensor
 
 from steelyard.sampling.randomness import U64, stream
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
+"""Elements that share a table."""
 STREAMS = 3
 """Independent integers for each element: its weight and its two moments."""
 _PURPOSE = 0x726F756E64
@@ -54,16 +55,16 @@ class RoundingBits:
     def __init__(self, seed: int, step: int, weight: int, elements: int, device: torch.device) -> None:
         blocks = np.arange(-(-elements // BLOCK))
         self._low = _low(seed, step, device)
-        self._high = _pieces(stream(seed, _PURPOSE, step, 1 + weight, blocks)).to(device)
+        self._high: list[list[int]] = _pieces(stream(seed, _PURPOSE, step, 1 + weight, blocks)).tolist()
 
     def into(self, start: int, out: Tensor) -> None:
         """Fill ``out``, ``[at most STREAMS, count]``, for the elements from ``start`` on."""
-        (streams, count), done = out.shape, 0
+        done, count = 0, out.shape[1]
         while done < count:
             block, at = divmod(start + done, BLOCK)
             taken = min(count - done, BLOCK - at)
-            low, high = self._low[:streams, at : at + taken], self._high[:streams, block : block + 1]
-            torch.bitwise_xor(low, high, out=out[:, done : done + taken])
+            for low, high, row in zip(self._low, self._high, out, strict=False):
+                torch.bitwise_xor(low[at : at + taken], high[block], out=row[done : done + taken])
             done += taken
 
 
