@@ -182,20 +182,14 @@ def _adds_up(rng: random.Random) -> bool:
 
 
 def _mass_error() -> float:
-    """Quarks, leptons and Higgs of the Standard Model, and a seesaw, against their formulas."""
-    v, dirac, heavy = 246.0, 0.1 * 246.0 / sqrt(2), 1000.0
-    root = sqrt(heavy**2 + 4 * dirac**2)
-    wanted = {
-        standard_model(): [0.0, 0.01 * v / sqrt(2), 0.02 * v / sqrt(2), sqrt(0.2) * v, v / sqrt(2)],
-        standard_model(right("N", "0 1 1", 3), terms=("L N H: 0.1", f"N N: {heavy}")): [
-            (root - heavy) / 2,
-            0.01 * v / sqrt(2),
-            0.02 * v / sqrt(2),
-            sqrt(0.2) * v,
-            v / sqrt(2),
-            (root + heavy) / 2,
-        ],
-    }
+    """Quarks, leptons and Higgs of the Standard Model, and seesaws with a light and a heavy scale, against formulas."""
+    v, dirac = 246.0, 0.1 * 246.0 / sqrt(2)
+    charged = [0.01 * v / sqrt(2), 0.02 * v / sqrt(2), sqrt(0.2) * v, v / sqrt(2)]
+    wanted = {standard_model(): [0.0, *charged]}
+    for heavy in (1e3, 1e14):
+        seesaw = standard_model(right("N", "0 1 1", 3), terms=("L N H: 0.1", f"N N: {heavy}"))
+        heavier = (heavy + sqrt(heavy**2 + 4 * dirac**2)) / 2
+        wanted[seesaw] = [dirac**2 / heavier, *charged, heavier]
     worst = 0.0
     for theory, masses in wanted.items():
         found = [state.mass for state in spectrum(theory).states]

@@ -11,7 +11,7 @@ import pytest
 
 from steelyard.domains.theories.breaking import broken_forces, electric_charges, unbroken
 from steelyard.domains.theories.known import FERMIONS, MODELS, VACUUM, models, standard_model
-from steelyard.domains.theories.mass_matrices import NOISE, component_count, scalar_matrix
+from steelyard.domains.theories.mass_matrices import component_count, scalar_matrix
 from steelyard.domains.theories.masses import State, light_exotics, spectrum
 from steelyard.domains.theories.notation import left, right, scalar, theory
 from steelyard.domains.theories.text import read
@@ -62,6 +62,43 @@ def test_seesaw() -> None:
     root = sqrt(1000**2 + 4 * dirac**2)
     assert [state.mass for state in light if state.colour == 1] == pytest.approx([(root - 1000) / 2, (root + 1000) / 2])
     assert {state.nature for state in light} == {"majorana"}
+
+
+@pytest.mark.parametrize("heavy", ["1e6", "1e10", "1e14", "1e16"])
+@pytest.mark.parametrize("yukawa", ["1", "1e-6"])
+def test_a_type_one_seesaw_neutrino_has_its_mass(heavy: str, yukawa: str) -> None:
+    """m = y² v² / (2 M), three Majorana neutrinos mostly made of L; (m_D / M)² corrections are below 10⁻⁷."""
+    given = standard_model(right("N", "0 1 1", 3), terms=(f"L N H: {yukawa}", f"N N: {heavy}"))
+    neutrinos = [s for s in spectrum(given).states if s.kind == "fermion" and s.charge == 0 and s.colour == 1]
+    light = (float(yukawa) * 246) ** 2 / (2 * float(heavy))
+    assert [(s.mass, s.count, s.nature) for s in neutrinos] == [
+        (pytest.approx(light, rel=1e-7), 3, "majorana"),
+        (pytest.approx(float(heavy), rel=1e-7), 3, "majorana"),
+    ]
+    assert [s.fields[0] for s in neutrinos] == ["L", "N"]
+
+
+def test_the_known_type_one_seesaw() -> None:
+    """y = 1, M = 10¹⁴ GeV: m = 246² / (2·10¹⁴) GeV = 0.30258 eV."""
+    (light,) = [s for s in spectrum(models()["type I seesaw"]).states if s.fields == ("L",)]
+    assert (light.mass, light.count) == (pytest.approx(3.0258e-10, rel=1e-12), 3)
+
+
+def test_an_inverse_seesaw() -> None:
+    """((0, m, 0), (m, 0, M), (0, M, μ)) has the least singular value μ m² / (m² + M²), to first order in μ."""
+    fields = right("N", "0 1 1", 3), left("S", "0 1 1", 3)
+    given = standard_model(*fields, terms=("L N H: 0.1", "N S: 1e10", "S S: 1e-3"))
+    dirac = 0.1 * 246 / sqrt(2)
+    neutral = [s for s in spectrum(given).states if s.kind == "fermion" and s.charge == 0 and s.colour == 1]
+    assert neutral[0].mass == pytest.approx(1e-3 * dirac**2 / 1e20, rel=1e-9)
+    assert sum(s.count for s in neutral) == 9
+
+
+def test_a_lepton_that_no_term_gives_mass_stays_massless_beside_a_heavy_one() -> None:
+    """M (F7 + F2) F6 and y (F7 + F2) F1: the difference of F7 and F2 is in no term."""
+    text = HEAVY_LEPTON.replace("F1 F2* S1* 1e-2", "F1 F2* S1* 5e-2").format(mass="1e16")
+    leptons = [s for s in spectrum(read(text)).states if s.kind == "fermion" and abs(s.charge) == 1 and s.colour == 1]
+    assert min(s.mass for s in leptons) == 0.0
 
 
 def test_two_higgs_doublets() -> None:
@@ -300,8 +337,7 @@ def test_a_light_lepton_stays_one_beside_a_heavy_one(mass: str) -> None:
     assert {state.nature for state in found.states if state.kind == "fermion" and state.charge} == {"dirac"}
     assert sum(count for _, count in leptons) == 4
     heavy = sqrt(2) * float(mass)
-    light = 4.0 if heavy * NOISE < 4.0 else 0.0
-    assert sorted(m for m, _ in leptons) == pytest.approx(sorted([light, sqrt(2), heavy]), rel=1e-3, abs=1e-15 * heavy)
+    assert [m for m, _ in leptons] == pytest.approx([sqrt(2), 4.0, heavy], rel=1e-10)
 
 
 def test_a_small_mass_under_what_does_not_mix_with_it_is_exact() -> None:

@@ -1,6 +1,6 @@
 """The mass matrices of fermions and scalars in the vacuum, in components, and their eigenvalues charge by charge.
 
-Fermions: L = -½ ψᵀ M ψ over all left-handed Weyl states, masses are the singular values of M. One parameter stands for
+Fermions: L = -½ ψᵀ M ψ over all left-handed Weyl states; masses are the singular values of M. One parameter stands for
 a unit matrix in generations (for the entries ±1 of an antisymmetric matrix where the contraction is antisymmetric).
 
 Scalars: with Φ = (φ, φ*), V = ½ Φ† H Φ + …, masses squared are the eigenvalues of H off the Goldstone directions. In
@@ -27,7 +27,9 @@ Array = NDArray[np.float64]
 MOST_BITS = 63
 """Of an integer; more terms than that take Python's own."""
 NOISE = 1e-14
-"""Masses (squared, of scalars) below this part of the largest that they mix with are 0: beneath it is rounding."""
+"""Squared masses of scalars below this part of the largest that they mix with are 0, and so are sums whose terms cancel
+to this part: it is rounding.
+"""
 
 
 class Slot(NamedTuple):

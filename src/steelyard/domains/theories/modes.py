@@ -13,6 +13,7 @@ import numpy as np
 
 from steelyard.domains.theories.highest import NONE, Key, Tops, tops
 from steelyard.domains.theories.mass_matrices import NOISE, Array, Matrix, fermion_matrix, goldstones
+from steelyard.domains.theories.singular_values import singular_values
 from steelyard.domains.theories.theory import Theory
 from steelyard.domains.theories.vacuum import Unbroken
 
@@ -43,8 +44,7 @@ def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
                 for (side, every), chosen in zip(sides, (own, others), strict=False):
                     yield from _massless(theory, side, every, chosen)
                 continue
-            vector_OO, mass_K, vector_XX = np.linalg.svd(matrix_RC[np.ix_(own, others)])
-            mass_K[mass_K < NOISE * mass_K.max()] = 0.0
+            vector_OO, mass_K, vector_XX = singular_values(matrix_RC[np.ix_(own, others)])
             at = np.ix_(rows.made_of(own), columns.made_of(others))
             origin = int(np.bitwise_or.reduce(origin_SS[at], axis=None))
             found = (own, vector_OO.T), (others, vector_XX)
