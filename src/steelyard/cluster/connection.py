@@ -63,7 +63,7 @@ def _token() -> str:
 def _read_settings_again() -> None:
     """Ray reads mode and token once, when it is imported or first needs them."""
     with suppress(ImportError, AttributeError):
-        from ray._raylet import AuthenticationTokenLoader, Config
+        from ray._raylet import AuthenticationTokenLoader, Config  # pyright: ignore[reportAttributeAccessIssue]
 
         Config.initialize("")
         AuthenticationTokenLoader.instance().reset_cache()
