@@ -1,8 +1,14 @@
-"""Theories: vacua that break a force, and masses of a seesaw."""
+"""Theories: vacua that break a force, masses of a seesaw, and rewards of the worst theories."""
 
 from __future__ import annotations
 
+from functools import cache
+
+import numpy as np
+
 from benchmarks.seam_checks import SeamCheck
+from steelyard.domains.theories.domain import Theories
+from steelyard.domains.theories.examples import random_theory
 from steelyard.domains.theories.known import standard_model
 from steelyard.domains.theories.masses import spectrum
 from steelyard.domains.theories.notation import right
@@ -43,6 +49,43 @@ def neutrino_error(quick: bool) -> float:
     return max(errors)
 
 
+@cache
+def random_groups(groups: int, size: int) -> list[list[float]]:
+    """Rewards of the failures among random theories, a list for each of some training tasks of the default options."""
+    domain = Theories()
+    judge = domain.judge()
+    found: list[list[float]] = []
+    for number in range(groups):
+        task, rng = domain.task("train", 37 * number), np.random.default_rng([1, number])
+        texts = [random_theory(domain.grammar, task, rng, long=domain.longest_example) for _ in range(size)]
+        verdicts = [judge(task, text) for text in texts]
+        found.append([verdict.reward for verdict in verdicts if not verdict.success])
+    return found
+
+
+def reinforced_failures(quick: bool) -> float:
+    """The share of random groups in which the median failure has a positive advantage next to one success."""
+    import torch
+
+    from steelyard.algorithms.advantages import group_norm
+
+    success = Judge()(Task("any", "nothing"), standard_model_text()).reward
+    groups = random_groups(*((6, 24) if quick else (40, 64)))
+    positive = 0
+    for failures in groups:
+        reward_M = torch.tensor([*failures, success], dtype=torch.float64)
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
+        positive += bool(advantage_M[:-1].quantile(0.5) > 0)
+    return positive / len(groups)
+
+
+def below_floor(quick: bool) -> float:
+    """The share of random theories that score below what a rejected text gets."""
+    floor = Judge().verifier().floor
+    rewards = [reward for group in random_groups(*((6, 24) if quick else (40, 64))) for reward in group]
+    return sum(reward < floor for reward in rewards) / len(rewards)
+
+
 CHECKS = (
     SeamCheck(
         item="theories: breaking a force does not bypass the exotics condition",
@@ -59,5 +102,21 @@ CHECKS = (
         measure=neutrino_error,
         comparison="<=",
         bar=1e-9,
+    ),
+    SeamCheck(
+        item="theories: a typical failure is not reinforced next to a success",
+        figure="share of random groups whose median failure has a positive advantage",
+        before=1.0,
+        measure=reinforced_failures,
+        comparison="<=",
+        bar=0,
+    ),
+    SeamCheck(
+        item="theories: the floor lies below every theory",
+        figure="share of random theories that score below a rejected text",
+        before=0.194,
+        measure=below_floor,
+        comparison="<=",
+        bar=0,
     ),
 )

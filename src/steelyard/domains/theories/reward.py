@@ -10,8 +10,9 @@
 - whatever ``extra`` asks for besides: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a function of
   yours by its import path
 
-reward = Σ weight · part. ``preset = "published"`` is the reward of the published prototype with its mistakes mended:
-all conditions and none of the surplus factors, and a floor for what has no mass.
+reward = bounded(Σ weight · part): the sum where it is at least 0, and above -5 however bad a theory is. A rejected text
+gets -5, so no theory is worth less. ``preset = "published"`` is the reward of the published prototype with its mistakes
+mended: all conditions and none of the surplus factors, bounded exotics and a bounded sum.
 """
 
 from __future__ import annotations
@@ -37,10 +38,21 @@ from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function, mode_of
 
-RULES = "6"
+RULES = "7"
 """Counts up when verdicts change for the same settings."""
-FLOOR = -10.0
-"""The reward of what is no theory."""
+BOUND = 5.0
+"""No reward is below minus this."""
+FLOOR = -BOUND
+"""The reward of a text that is not a theory: the limit of :func:`bounded`, which every theory stays above."""
+
+
+def bounded(total: float) -> float:
+    """r for r ≥ 0, -B |r| / (B + |r|) with B = ``BOUND`` for r < 0.
+
+    It rises with r, has slope 1 at 0 and tends to -B. Without it the worst few of a group lower the mean so far that
+    most failures lie above it and are reinforced, next to a success too.
+    """
+    return total if total >= 0 else -BOUND * (-total / (BOUND - total))
 
 
 def _require_numbers(where: str, values: Mapping[str, Any], *, least: float = -math.inf) -> None:
@@ -107,9 +119,9 @@ class Reward:
         return {**own, **{name: _extra_part(name) for name in self.extra}}
 
     def total(self, values: Mapping[str, float]) -> float:
-        """The weighted sum."""
+        """The weighted sum, bounded from below."""
         weights = {**asdict(self.weights or PRESETS[self.preset]), **self.extra}
-        return sum(weights[name] * value for name, value in values.items())
+        return bounded(sum(weights[name] * value for name, value in values.items()))
 
 
 PRESETS = {"": Weights(), "published": Weights(chirality=0.0, success=0.0)}

@@ -6,14 +6,19 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+from steelyard.algorithms.advantages import group_norm
 from steelyard.domains.registry import make_domain
+from steelyard.domains.theories.domain import Theories
+from steelyard.domains.theories.examples import random_theory
 from steelyard.domains.theories.limits import Limits
 from steelyard.domains.theories.masses import light_exotics
 from steelyard.domains.theories.parts import EXTRA
 from steelyard.domains.theories.prompts import model, standard_model_text
-from steelyard.domains.theories.reward import Judge, reward_of
+from steelyard.domains.theories.reward import FLOOR, Judge, bounded, reward_of
 from steelyard.domains.theories.success import LIGHT, Findings, succeeds
 from steelyard.domains.theories.text import read
 from steelyard.errors import ConfigError, Invalid
@@ -190,7 +195,50 @@ def test_a_text_that_is_no_answer_is_rejected() -> None:
     with pytest.raises(Invalid, match="there is no fermion"):
         judge(ANY, "GAUGE U(1) SSB MULTIPLETS INTERACTIONS")
     assert judge(task, SM.replace(" INTERACTIONS", " F6 left 1 1 0 x1 INTERACTIONS")).success
-    assert judge.verifier().floor < -9
+    assert judge.verifier().floor == FLOOR
+
+
+def test_the_reward_is_bounded_and_rises_with_the_sum() -> None:
+    """r for r ≥ 0, -5 |r| / (5 + |r|) below."""
+    assert [bounded(r) for r in (2.0, 0.0, -5.0, -20.0)] == [2.0, 0.0, -2.5, -4.0]
+    sums = [-1e308, -1e9, -100.0, -10.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 1e308]
+    rewards = [bounded(r) for r in sums]
+    assert rewards == sorted(rewards)
+    assert len(set(rewards[1:])) == len(sums) - 1
+    assert min(rewards) >= FLOOR
+
+
+def test_no_theory_is_worth_less_than_a_rejected_text() -> None:
+    """Whatever the weights and extra parts are."""
+    bad = with_one_higgsino()
+    for options in (
+        {},
+        {"preset": "published"},
+        {"weights": {"anomalies": 1e6}},
+        {"extra": {f"{__name__}:awful": 1.0}},
+    ):
+        verdict, judge = judged(bad, **options), Judge(reward=reward_of(options))
+        assert not verdict.success
+        assert judge.verifier().floor <= verdict.reward < 0
+    assert judged(bad, extra={f"{__name__}:awful": 1.0}).reward < judged(bad).reward
+
+
+def awful(_: Findings) -> float:
+    return -1e12
+
+
+def test_a_typical_failure_is_not_reinforced_next_to_a_success() -> None:
+    """The median failure of a random group of the default options lies below the mean."""
+    domain = Theories()
+    judge, success = domain.judge(), judged(SM).reward
+    for number in range(3):
+        task, rng = domain.task("train", 37 * number), np.random.default_rng([1, number])
+        texts = [random_theory(domain.grammar, task, rng, long=domain.longest_example) for _ in range(24)]
+        failures = [verdict.reward for text in texts if not (verdict := judge(task, text)).success]
+        reward_M = torch.tensor([*failures, success])
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
+        assert advantage_M[:-1].quantile(0.5) < 0 < advantage_M[-1]
+        assert min(failures) > FLOOR
 
 
 def test_settings_that_do_not_exist_are_refused() -> None:
