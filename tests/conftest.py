@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.time_budgets import TimeBudgets
+
+STATE = tempfile.TemporaryDirectory(prefix="steelyard-tests-")
+os.environ["XDG_STATE_HOME"] = STATE.name  # tests agree to nothing in the name of the user
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: tiny models are fastest on one thread
 

@@ -82,6 +82,7 @@ def reinforced_failures(quick: bool) -> float:
 def below_floor(quick: bool) -> float:
     """The share of random theories that score below what a rejected text gets."""
     floor = Judge().verifier().floor
+    assert floor is not None
     rewards = [reward for group in random_groups(*((6, 24) if quick else (40, 64))) for reward in group]
     return sum(reward < floor for reward in rewards) / len(rewards)
 

@@ -59,7 +59,7 @@ def _factors(matrix_RC: Array, certain: int) -> tuple[Array, Array, Array]:
         pivot = float(rest_RC[row, column])
         if abs(pivot) <= LEAST * largest:
             break
-        x_R, y_C = rest_RC[:, column] / pivot, rest_RC[row] / pivot
+        x_R, y_C = np.true_divide(rest_RC[:, column], pivot), np.true_divide(rest_RC[row], pivot)
         error_RC += np.outer(np.abs(x_R), error_RC[row] + error_RC[row, column] * np.abs(y_C))
         error_RC += np.outer(error_RC[:, column], np.abs(y_C))
         rest_RC -= pivot * np.outer(x_R, y_C)
