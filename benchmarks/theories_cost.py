@@ -199,14 +199,17 @@ def parity() -> list[Figure]:
     ]
 
 
-def tiny_grammar() -> TheoryGrammar:
-    return TheoryGrammar(TINY)
+class TinyGrammar(TheoryGrammar):
+    """The grammar of the tiny language."""
+
+    def __init__(self) -> None:
+        super().__init__(TINY)
 
 
 def tiny_case() -> Case:
     """Every theory of the tiny language, all of 13 words or fewer."""
-    constraint = {"kind": "automaton", "source": "benchmarks.theories_cost:tiny_grammar"}
-    return build_case({"vocabulary": ("theory", *tiny_grammar().alphabet())}, "theory", constraint, 14)
+    constraint = {"kind": "automaton", "source": "benchmarks.theories_cost:TinyGrammar"}
+    return build_case({"vocabulary": ("theory", *TinyGrammar().alphabet())}, "theory", constraint, 14)
 
 
 def enumerated(size: int) -> list[Figure]:

@@ -36,6 +36,7 @@ SURFACE = {
         "PolicyError",
         "SandboxError",
         "SteelyardError",
+        "StoppedError",
         "TrainingError",
         "TrustError",
         "VerifierError",

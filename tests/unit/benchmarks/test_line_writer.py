@@ -49,6 +49,7 @@ class Plain:
     @torch.no_grad()
     def _token(self, place: int, ids: list[int], temperature: float) -> int:
         logits_V = self.policy.model(input_ids=torch.tensor([ids])).logits[0, -1]
+        logits_V[list(self.policy.excluded)] = -torch.inf
         cumulative_V = (logits_V / temperature).softmax(-1).cumsum(-1)
         number = float(uniform(stream(SEED, place), self.drawn[place]))
         self.drawn[place] += 1
