@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -29,6 +32,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import ByEngine
 
     return ByEngine(config, log)
+
+
+@pytest.fixture(autouse=True)
+def same_random_state() -> None:
+    """Every test starts with the same random numbers, whatever ran before it in this process."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

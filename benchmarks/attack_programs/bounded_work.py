@@ -1,4 +1,4 @@
-"""Small inputs that ask for a great deal of work: counted repeats, references that double."""
+"""Small inputs that ask for a great deal of work: counted repeats, references that double, loops, long lists."""
 
 from __future__ import annotations
 
@@ -86,6 +86,96 @@ def analyse(kind: str, source: Any) -> Callable[[Path], str | None]:
     return run
 
 
-ATTACKS = tuple(
-    Attack("bounded work", name, analyse(kind, source), quick=False) for name, (kind, source) in GRAMMARS.items()
+TEMPLATES = {
+    "a chat template with nested loops": (
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}1"
+    ),
+    "a chat template whose text doubles": (
+        "{% set s = namespace(t='1 ') %}{% for i in range(60) %}{% set s.t = s.t ~ s.t %}{% endfor %}{{ s.t }}"
+    ),
+    "a chat template with one endless operation": "{{ 10 ** (10 ** 10) % 7 }}",
+    "a chat template that writes 4 million characters": "{{ '1 ' * 2000000 }}",
+    "a chat template that loops for some messages": (
+        "{% if messages|length > 1 %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+        "{% endif %}1"
+    ),
+}
+ENCODE = """
+import sys
+from steelyard.errors import PolicyError
+from steelyard.policies.codec import Codec
+from steelyard.policies.scratch import closed_vocabulary_tokenizer
+tokenizer = closed_vocabulary_tokenizer(["1"])
+codec = Codec(tokenizer, (tokenizer.eos_token_id,), len(tokenizer))
+message = {"role": "user", "content": "1"}
+tokenizer.chat_template = sys.stdin.read()
+try:
+    codec.encode((message, message))
+except PolicyError as error:
+    print("refused" if "the chat template of" in str(error) else error)
+tokenizer.chat_template = "{{ messages[0].content }}"
+print(len(codec.encode((message,))))
+"""
+"""A prompt with the template, then one with a sound template."""
+
+
+def encode(template: str) -> Callable[[Path], str | None]:
+    def run(_folder: Path) -> str | None:
+        done = run_program(ENCODE, template)
+        return None if done.stdout == "refused\n1\n" else done.stdout + done.stderr[-500:]
+
+    return run
+
+
+CPU_SECONDS, ABOVE_IMPORT = 20, 600 << 20
+FIRST_STEP = """
+import json, resource, sys
+import steelyard.run
+from benchmarks.process import peak_memory, resident_memory
+def seconds():
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+folder = sys.stdin.read()
+before, memory = seconds(), resident_memory()
+steelyard.train(
+    model={"scratch": {"vocabulary": list("0123456789"), "layers": 1, "width": 32, "heads": 2}, "device": "cpu"},
+    tasks={"file": f"{folder}/tasks.jsonl"},
+    verifier=lambda task, text: float(text.startswith(task.spec["answer"][0])),
+    sampling={"tasks_per_step": 2, "group_size": 2, "max_new_tokens": 4},
+    run={"steps": 1, "folder": f"{folder}/run"},
+    tracking={"console": False},
+)
+print(json.dumps([seconds() - before, peak_memory() - memory]))
+"""
+
+
+def a_million_tasks(folder: Path) -> str | None:
+    """From the imports to the checkpoint after the first step; CPU time, since a busy machine is not slower in it."""
+    with (folder / "tasks.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(1_000_000):
+            row = {"prompt": " ".join(f"{number:06d}"), "answer": str(number * 7), "level": number % 5}
+            file.write(json.dumps(row) + "\n")
+    done = run_program(FIRST_STEP, str(folder), seconds=600)
+    if done.returncode:
+        return done.stderr[-500:]
+    seconds, memory = json.loads(done.stdout.strip().splitlines()[-1])
+    held = seconds <= CPU_SECONDS and memory <= ABOVE_IMPORT
+    return None if held else f"the first step took {seconds:.1f} s of CPU time and {memory >> 20} MB above the imports"
+
+
+def run_program(program: str, given: str, *, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        input=given,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"},
+    )
+
+
+ATTACKS = (
+    *(Attack("bounded work", name, analyse(kind, source), quick=False) for name, (kind, source) in GRAMMARS.items()),
+    *(Attack("bounded work", name, encode(template), quick=False) for name, template in TEMPLATES.items()),
+    Attack("bounded work", "a million tasks", a_million_tasks, quick=False),
 )

@@ -19,6 +19,7 @@ from steelyard.algorithms.surrogates import SurrogateInput
 from steelyard.checkpoint import Store
 from steelyard.cluster import samplers
 from steelyard.compose import Supplied, runs
+from steelyard.compose import tasks as compose_tasks
 from steelyard.compose.learning import build_adaptive_kl
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
@@ -36,6 +37,7 @@ from steelyard.errors import (
     PolicyError,
 )
 from steelyard.folders import read_run, run_folder
+from steelyard.policies.codec import Codec
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.vllm import engine
@@ -530,6 +532,22 @@ def test_a_prompt_that_leaves_no_room_fails_before_the_run(kind: str, tmp_path: 
     compose.build_trainer(configs.build(tables, source="test")).close()
     tables["tasks"]["prompts"] = ["a", "a" * (most + 1)]
     with pytest.raises(PolicyError, match=r"task 1: .* pass(es)? the (model's )?32 positions.*; shorten"):
+        compose.build_trainer(configs.build(tables, source="test"))
+
+
+def test_of_a_long_list_few_prompts_are_encoded_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest are among them, and one that is too long is found there."""
+    monkeypatch.setattr(compose_tasks, "CHECKED", 10)
+    tables = constrained(None, spaced=False).model_dump(exclude_none=True)
+    tables["run"]["folder"] = str(tmp_path)
+    encoded: list[Any] = []
+    encode = Codec.encode
+    monkeypatch.setattr(Codec, "encode", lambda self, prompt: (encoded.append(prompt), encode(self, prompt))[1])
+    tables["tasks"]["prompts"] = ["a"] * 200
+    compose.build_trainer(configs.build(tables, source="test")).close()
+    assert len(encoded) == 10
+    tables["tasks"]["prompts"][101] = "a" * 40
+    with pytest.raises(PolicyError, match=r"task 101: .*32 positions.*; shorten"):
         compose.build_trainer(configs.build(tables, source="test"))
 
 

@@ -83,14 +83,14 @@ def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with loading("torch and the model"):
         from steelyard.compose import build_policy, build_sampler, build_tasks, build_trial_pool, build_verifier
 
-        pool = build_trial_pool(config, build_verifier(config))
+        verifier = build_verifier(config)
         drawn = build_tasks(config)[0].draw(0, tasks)
-        policy = build_policy(config)
-    sampler = build_sampler(config, policy)
+        sampler = build_sampler(config, build_policy(config))
     start = time.perf_counter()
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
         made = _sample(config, CountedSampler(sampler, advance), drawn, samples)
     sampling = time.perf_counter() - start
+    pool = build_trial_pool(config, verifier)
     with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
         (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
     groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]

@@ -77,9 +77,9 @@ def _evaluate(
 
         config = target.config
         tasks = tasks_of_split(config, split, count or config.evaluate.tasks)
-        pool = build_pool(config, build_verifier(config))
-        opened = open_policy(target)
-    sampler = build_sampler(config, opened.policy)
+        verifier, opened = build_verifier(config), open_policy(target)
+        sampler = build_sampler(config, opened.policy)
+        pool = build_pool(config, verifier)
     doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
     with closing(pool), doing as advance:
         counted = CountedSampler(sampler, advance)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +17,14 @@ from steelyard.domains.base import Exemplary, Split
 from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.masked import MaskedPolicy
-from steelyard.types import SampleKey, Task
+from steelyard.types import Prompt, SampleKey, Task
+
+log = logging.getLogger("steelyard")
 
 FIRST = 64
 """How many tasks of a domain are looked at before anything is trained."""
+CHECKED = 20_000
+"""How many listed tasks are checked before the run."""
 
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
@@ -47,7 +53,8 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
 
 def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
     """Fail before the run if a listed task cannot be answered within its token limit, or if its prompt leaves no room
-    for that many tokens; held-out tasks have a limit of their own. What is drawn without end is checked when it comes.
+    for that many tokens; held-out tasks have a limit of their own. Of a long list only some prompts are encoded here;
+    the others, and tasks drawn without end, are checked when they are drawn.
     """
     tokens, own = config.sampling.max_new_tokens, config.evaluate.max_new_tokens
     _check(config, policy, training, tokens)
@@ -57,6 +64,21 @@ def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_o
         if own is not None:
             error.add_note("The task is held out: its limit is evaluate.max_new_tokens.")
         raise
+
+
+def likely_too_long(tasks: Sequence[Task]) -> Sequence[Task]:
+    """All tasks, or of a long list the half of ``CHECKED`` with the longest prompts, by characters, and as many others
+    at even distances: to encode a million prompts takes longer than many a run.
+    """
+    if len(tasks) <= CHECKED:
+        return tasks
+    longest = heapq.nlargest(CHECKED // 2, tasks, key=lambda task: _characters(task.prompt))
+    log.info("checking the length of %d of %d prompts before the run, of the others when drawn", CHECKED, len(tasks))
+    return [*longest, *tasks[:: -(-len(tasks) // (CHECKED // 2))]]
+
+
+def _characters(prompt: Prompt) -> int:
+    return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
 
 
 def check_beginning(config: Config, policy: Policy) -> None:
@@ -83,14 +105,14 @@ def check_beginning(config: Config, policy: Policy) -> None:
 
 def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -> None:
     if isinstance(policy, MaskedPolicy):
-        for task in tasks:
+        for task in likely_too_long(tasks):
             policy.fillable(task, tokens)
         return
     check_budgets(policy.constraint, tasks, tokens)
     limit = _positions(config, policy)
     if limit is None:
         return
-    for task in tasks:
+    for task in likely_too_long(tasks):
         prompt = len(policy.encode(task.prompt))
         if prompt + tokens > limit:
             raise PolicyError(

@@ -52,11 +52,12 @@ def _file_rows(path: Path) -> Iterable[Row]:
 
 
 def _jsonl_rows(path: Path) -> Iterable[Row]:
+    name = str(path)
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.strip():
+            if line.isspace():
                 continue
-            where = f"{path}, line {number}"
+            where = f"{name}, line {number}"
             try:
                 yield str(number), where, json.loads(_decoded(line, where))
             except json.JSONDecodeError as error:

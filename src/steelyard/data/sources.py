@@ -72,10 +72,10 @@ class ListSource:
             self._order = self._order_of(epoch)
         self.epoch, self.cursor = epoch, cursor
 
-    def _order_of(self, epoch: int) -> list[int]:
+    def _order_of(self, epoch: int) -> np.ndarray:
         if not self.shuffle:
-            return list(range(len(self.tasks)))
-        return np.random.default_rng([self.seed, epoch]).permutation(len(self.tasks)).tolist()
+            return np.arange(len(self.tasks))
+        return np.random.default_rng([self.seed, epoch]).permutation(len(self.tasks))
 
 
 class GeneratedSource:

@@ -6,6 +6,8 @@ import difflib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from steelyard.errors import DataError
 from steelyard.types import Message, Prompt, Task
 
 TOO_DEEP = f"{{where}}: nested more than {DEEPEST} levels deep; flatten it"
+PLAIN = (str, int, float, bool)
+"""Types that a checksum takes as they are."""
 
 
 def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
@@ -51,7 +55,7 @@ def task_of(row: Mapping[str, Any], *, where: str, default_id: str, prompt_colum
     given_id, difficulty = row.get("id"), row.get("difficulty")
     if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
         raise DataError(f"{where}: difficulty must be a number, got {difficulty!r}")
-    spec = {str(name): value for name, value in row.items() if name not in (prompt_column, "id", "difficulty")}
+    spec = {intern(str(name)): row[name] for name in row if name not in (prompt_column, "id", "difficulty")}
     if too_deep(spec):
         raise DataError(TOO_DEEP.format(where=where))
     return Task(
@@ -97,6 +101,8 @@ def _message(value: object, where: str) -> Message:
 
 def require_distinct_ids(tasks: list[Task], where: str) -> list[Task]:
     """The tasks themselves; an id given twice is refused, since ids name tasks in reports and curricula."""
+    if len({task.id for task in tasks}) == len(tasks):
+        return tasks
     seen: dict[str, int] = {}
     for index, task in enumerate(tasks):
         if task.id in seen:
@@ -113,23 +119,35 @@ def checksum(tasks: Iterable[Task]) -> int:
     is the type alone: what such a value prints may differ from process to process.
     """
     found = 0
+    encode = json.JSONEncoder(check_circular=False).encode  # plain data was copied, so it has an end
     for task in tasks:
-        content = [task.id, task.prompt, task.spec, task.difficulty]
-        found = zlib.crc32(json.dumps(_plain(content)).encode(), found)
+        content = [_plain(task.id), _plain(task.prompt), _plain(task.spec), _plain(task.difficulty)]
+        found = zlib.crc32(encode(content).encode(), found)
     return found
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, PLAIN):
         return value
     if isinstance(value, bytes):
         return ["bytes", zlib.crc32(value)]
     if isinstance(value, Mapping):
+        keys = tuple(value)
+        if all(type(key) is str for key in keys) and (names := _plain_names(keys)) is not None:
+            return ["{}", *([name, _plain(value[key])] for key, name in names)]
         return ["{}", *sorted(([repr(_plain(key)), _plain(item)] for key, item in value.items()), key=repr)]
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     tolist = getattr(value, "tolist", None)
     return [type(value).__qualname__, tolist() if callable(tolist) else None]
+
+
+@lru_cache(maxsize=256)
+def _plain_names(keys: tuple[str, ...]) -> list[tuple[str, str]] | None:
+    """Names without quotes or escapes, each with its repr, in the order of the pairs; most tasks share theirs."""
+    if all(key.isascii() and key.isidentifier() for key in keys):
+        return [(key, repr(key)) for key in sorted(keys)]
+    return None
 
 
 def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[list[Task], list[Task]]:

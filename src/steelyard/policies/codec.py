@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.errors import PolicyError
+from steelyard.policies.templates import template_ids
 from steelyard.types import Prompt
 
 
@@ -31,8 +32,7 @@ class Codec:
         elif self.tokenizer.chat_template is None:
             raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
         else:
-            messages = [dict(message) for message in prompt]
-            ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+            ids = template_ids(self.tokenizer, prompt, answer_next=True)
         if not ids:
             first = self.tokenizer.bos_token_id
             if first is None:

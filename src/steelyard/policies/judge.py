@@ -19,6 +19,7 @@ from steelyard.errors import PolicyError
 from steelyard.policies.device import choose_device, choose_dtype
 from steelyard.policies.kernels import refuse_hub_kernels
 from steelyard.policies.positions import positions
+from steelyard.policies.templates import template_ids
 from steelyard.types import Verdict
 from steelyard.verification import Batch, Item, Verifier
 from steelyard.verification.returns import verdict_of
@@ -81,8 +82,7 @@ class Judge:
         """Chat messages through the judge's own template; ``answer_next`` opens the assistant's turn."""
         if self.tokenizer.chat_template is None:
             raise PolicyError(f"the tasks are chat messages, but the judge {self.path} has no chat template")
-        plain = [dict(message) for message in messages]
-        return self.tokenizer.apply_chat_template(plain, add_generation_prompt=answer_next, return_dict=False)
+        return template_ids(self.tokenizer, messages, answer_next=answer_next)
 
     def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
         """Token ids and mask, padded on the right; rows longer than the model's positions are refused, not cut."""

@@ -112,6 +112,9 @@ def test_another_function_is_refused() -> None:
         made(8).load_state_dict(source.state_dict())
 
 
+PLAIN_NAMES, OTHER_NAMES = 4276261235, 3957427318
+
+
 class Handle:
     """Prints where it is in memory."""
 
@@ -126,6 +129,14 @@ def test_a_checksum_is_the_same_in_every_process() -> None:
     others += [replace(chat, difficulty=0.5), replace(chat, spec={"m": 1})]
     assert len({checksum([task]) for task in [chat, *others]}) == 9
     assert checksum([chat, others[0]]) != checksum([others[0], chat])
+
+
+def test_names_of_columns_do_not_change_a_checksum() -> None:
+    """Plain names take a short way; the values are those of checkpoints from before there was one."""
+    plain = {"b": [1, {"z": None, "a_1": "x"}], "ab": 0.5, "a": "answer", "_": True, "B": 3}
+    assert checksum([Task("t", "p", plain)]) == PLAIN_NAMES
+    assert checksum([Task("t", "p", dict(reversed(plain.items())))]) == PLAIN_NAMES
+    assert checksum([Task("t", "p", {"it's": 1, 'a "b"': 2, "é": 3, "a": 4})]) == OTHER_NAMES
 
 
 def test_an_empty_list_is_refused() -> None:

@@ -1,0 +1,47 @@
+"""Renders chat templates in a process of its own, with little memory and little CPU time per prompt.
+
+Run as a script by ``steelyard.policies.templates``. One JSON line in (the arguments of transformers' renderer and the
+most characters that may come out), one JSON line out. A prompt that takes too long ends the process by SIGPROF: the
+kernel delivers it even inside one long operation such as ``10 ** 10 ** 10``.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(seconds: float, memory: int) -> None:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    sizes = Path("/proc/self/statm")
+    if sizes.is_file():  # elsewhere only CPU time and output are limited
+        most = int(sizes.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe when it ends
+    for line in sys.stdin:
+        request = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        answer = _answer(render_jinja_template, request)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(answer, flush=True)
+
+
+def _answer(render: Any, request: dict[str, Any]) -> str:
+    try:
+        (text,), _ = render(**request["arguments"])
+        if len(text) > request["most"]:
+            return json.dumps({"too_much": f"{len(text)} characters"})
+        return json.dumps({"text": text})
+    except MemoryError:
+        return json.dumps({"too_much": "more memory than it may have"})
+    except Exception as error:  # noqa: BLE001 - whatever a template raises
+        return json.dumps({"error": f"{type(error).__name__}: {error!s:.300}"})
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]))
