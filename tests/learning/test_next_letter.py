@@ -39,7 +39,7 @@ ESTIMATORS: dict[str, Estimator] = {
 SURROGATES = ("gspo", "cispo", "reinforce")
 START, BAR = 0.25, 0.6
 LOWER_BARS = {"best_of_group": 0.25}
-"""It has no gradient once two samples of a group are right, so it stops early: at 0.22 to 0.38, depending on the seed."""
+"""It has no gradient once two samples of a group are right, so it stops early: at 0.22 to 0.38, by seed."""
 
 
 def follows(task: Task, text: str) -> bool:
