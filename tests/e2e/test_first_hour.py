@@ -12,7 +12,10 @@ from steelyard.tracking import read_metrics
 
 from .conftest import TINY, Call
 
-TRAIN = ("--run.steps", "6", "--evaluate.every", "3", "--tracking.samples_every", "3", "--checkpoint.every", "2")
+TRAIN = (
+    *("--run.steps", "6", "--evaluate.every", "3", "--tracking.samples_every", "3", "--checkpoint.every", "2"),
+    *("--optimiser.lr", "0.02"),  # large enough for six steps to change what is sampled
+)
 
 
 def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
