@@ -485,8 +485,14 @@ def test_an_automaton_can_be_handed_over() -> None:
     [
         ({"kind": "automaton", "source": "nowhere:Thing"}, "no module 'nowhere'"),
         ({"kind": "automaton", "source": BRACKETS, "options": {"deep": 2}}, "unexpected keyword argument 'deep'"),
-        ({"kind": "automaton", "source": f"{__name__}:not_to_be_called"}, "is no steelyard.constraints.automaton"),
-        ({"kind": "automaton", "source": f"{__name__}:NotToBeBuilt"}, "is no steelyard.constraints.automaton"),
+        (
+            {"kind": "automaton", "source": f"{__name__}:not_to_be_called"},
+            "is not a subclass of steelyard.constraints.automaton",
+        ),
+        (
+            {"kind": "automaton", "source": f"{__name__}:NotToBeBuilt"},
+            "is not a subclass of steelyard.constraints.automaton",
+        ),
     ],
 )
 def test_an_automaton_that_cannot_be_is_refused(table: dict[str, Any], message: str) -> None:

@@ -26,7 +26,7 @@ from steelyard.verification.trl import TRLVerifier
 log = logging.getLogger("steelyard.verification")
 
 BUSY_SECONDS = 60.0
-"""How long to wait for another process that has locked the file; once in vain, never again."""
+"""How long to wait for another process that has locked the file. After one such wait, nothing waits for it again."""
 
 
 class VerdictCache:

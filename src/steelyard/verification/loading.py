@@ -18,12 +18,14 @@ def load_function(path: str) -> Callable[..., Any]:
     """What ``"module:name"`` names (``"package.module:Class.method"`` too); the working folder is importable."""
     module_name, colon, attribute = path.partition(":")
     if not (module_name and colon and attribute):
-        raise VerifierError(f"{path!r} is no import path: write it as 'module:function', for instance 'verifier:score'")
+        raise VerifierError(
+            f"{path!r} is not an import path; write it as 'module:function', for instance 'verifier:score'"
+        )
     if module_name.endswith(".py") or os.sep in module_name:
         suggestion = module_name.removesuffix(".py").replace(os.sep, ".").strip(".")
         raise VerifierError(f"{path!r}: name the module and not its file, '{suggestion}:{attribute}'")
     if not is_import_path(path):
-        raise VerifierError(f"{path!r} is no import path: module and function are names, with dots between")
+        raise VerifierError(f"{path!r} is not an import path; write module.name:function, each part a Python name")
     found: Any = _import(module_name, path)
     for name in attribute.split("."):
         if not hasattr(found, name):

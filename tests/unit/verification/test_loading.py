@@ -105,12 +105,12 @@ def test_a_class_that_is_no_verifier_is_not_built() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("my_checks", "is no import path.*module:function"),
-        ("my_checks:", "is no import path"),
-        (":score", "is no import path"),
-        ("my-checks:score", "is no import path"),
-        (" my_checks:score", "is no import path"),
-        ("my_checks:score()", "is no import path"),
+        ("my_checks", "is not an import path.*module:function"),
+        ("my_checks:", "is not an import path"),
+        (":score", "is not an import path"),
+        ("my-checks:score", "is not an import path"),
+        (" my_checks:score", "is not an import path"),
+        ("my_checks:score()", "is not an import path"),
         ("my_checks.py:score", "'my_checks:score'"),
         ("sub/my_checks.py:score", "'sub.my_checks:score'"),
         ("your_checks:score", "no module 'your_checks'; looked in"),
