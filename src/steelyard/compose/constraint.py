@@ -69,7 +69,8 @@ def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
         raise ConfigError(f"constraint.source: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Automaton)):
         raise ConfigError(
-            f"constraint.source: {table.source} is not a subclass of steelyard.constraints.automaton.Automaton; name one"
+            f"constraint.source: {table.source} is not a subclass of steelyard.constraints.automaton.Automaton; "
+            "name one"
         )
     try:
         return found(**table.options)
