@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from rich.progress import Progress
 
-from benchmarks.watched import Tell
-
 Asked = TypeVar("Asked")
 Made = TypeVar("Made")
+Tell = Callable[[float, str], None]
+"""Receives the minutes of training so far, and what is happening."""
 Run = Callable[[Asked, Tell], Made]
 """A function of a module, for another process can be given no other."""
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.abreast import abreast
+from benchmarks.abreast import Tell, abreast
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.seeds import distance, interval
-from benchmarks.watched import Tell, configured
+from benchmarks.watched import configured
 from steelyard.types import Task
 
 PHASE_SECONDS = 2.0

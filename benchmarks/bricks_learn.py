@@ -16,9 +16,9 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.abreast import abreast
+from benchmarks.abreast import Tell, abreast
 from benchmarks.result import Cell, Figure, Result
-from benchmarks.watched import Tell, Watch, configured, watched_run
+from benchmarks.watched import Watch, configured, watched_run
 from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.examples import success_by_kind

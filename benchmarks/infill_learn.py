@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from benchmarks.abreast import abreast
+from benchmarks.abreast import Tell, abreast
 from benchmarks.result import Cell, Figure, Result
-from benchmarks.watched import UNATTENDED, Tell
+from benchmarks.watched import UNATTENDED
 from steelyard.algorithms.passk import Interval, bootstrap_interval
 from steelyard.domains.infill.reward import parses, recovered
 from steelyard.types import HOLE, Group, SampleKey, Task

@@ -15,9 +15,9 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.abreast import abreast
+from benchmarks.abreast import Tell, abreast
 from benchmarks.result import Cell, Figure, Result
-from benchmarks.watched import Look, Tell, Watch, configured, watched_run
+from benchmarks.watched import Look, Watch, configured, watched_run
 from steelyard.domains.theories.atlas import distinct, group_name
 from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.known import standard_model

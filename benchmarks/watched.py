@@ -5,10 +5,11 @@ before and after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.abreast import Tell
 from benchmarks.result import Cell
 from steelyard.domains.base import Split
 from steelyard.training.evaluation import Evaluation
@@ -21,8 +22,6 @@ UNATTENDED = {
     "tracking.samples_every": 0,
 }
 """What a benchmark does itself, or does not want."""
-Tell = Callable[[float, str], None]
-"""Is told the minutes of training so far, and what goes on."""
 
 
 @dataclass(frozen=True)

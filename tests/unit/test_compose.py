@@ -573,7 +573,7 @@ def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 2}}
     config = constrained(table, spaced=False)
     tables = config.model_dump(exclude_none=True)
-    tables["run"]["folder"] = str(tmp_path)
+    tables["run"]["folder"], tables["verify"]["pool"] = str(tmp_path), "inline"
     tables["sampling"] |= {"supports": supports, "top_p": 0.95}
     trainer = compose.build_trainer(configs.build(tables, source="test"))
     metrics = trainer.train_step()

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from rich.progress import Progress
 
-from benchmarks.abreast import abreast
+from benchmarks.abreast import Tell, abreast
 from benchmarks.left_behind import alive, descendants
-from benchmarks.watched import Tell
 
 
 def halved(asked: float, tell: Tell) -> tuple[float, int]:
@@ -50,7 +49,7 @@ def waiting(folder: str, tell: Tell) -> None:
 KILLED = """
 import sys
 from rich.progress import Progress
-from benchmarks.abreast import abreast
+from benchmarks.abreast import Tell, abreast
 from tests.unit.benchmarks.test_abreast import waiting
 if __name__ == "__main__":
     list(abreast(waiting, {"one": sys.argv[1], "two": sys.argv[1]}, Progress(disable=True), minutes=1.0))
