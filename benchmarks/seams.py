@@ -1,7 +1,6 @@
 """Where parts meet, the numbers are right: every check states the figure before its fix, the figure now and the bar.
 
-The checks are in ``benchmarks/seam_checks``, one module per topic. "Before" is the same measurement with the fix
-undone.
+The checks are in ``benchmarks/seam_checks``, one module per topic. "Before" is the figure with the fix undone.
 """
 
 from __future__ import annotations

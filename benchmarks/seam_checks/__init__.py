@@ -17,7 +17,7 @@ class SeamCheck:
     figure: str
     """What the number is."""
     before: float
-    """Measured by the same function with the fix undone."""
+    """The figure with the fix undone: measured, or reported (hidden tokens), or derived (bias of rounding)."""
     measure: Callable[[bool], float]
     """Measures afresh; the argument is ``quick``."""
     comparison: Comparison
