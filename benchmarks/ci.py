@@ -1,19 +1,22 @@
 """The gate takes at most 25 minutes from a fresh clone on two cores, and its tests pass on a machine that is busy.
 
-Two clones run `.ci/run` with nothing next to them, a third while one busy loop per core competes with it. Under the
-same load all test stages then run twice more, and the tests that involve processes, Ray, vLLM or time run ten times.
+Two clones run `.ci/run` with nothing next to them. Then two lanes run side by side, each with one process per core, so
+that each is the load of the other: a third clone and all its test stages twice more, and ten times the tests that
+involve processes, Ray, vLLM or time. The lane that is left at the end competes with one busy loop per core.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,14 +92,40 @@ def quick_runs(scratch: Path) -> Iterator[GateRun]:
 
 def full_runs(scratch: Path) -> Iterator[GateRun]:
     yield gate("idle clone 1", clone(scratch / "one"))
-    yield gate("idle clone 2", clone(scratch / "two"))
-    tree, venv = clone(scratch / "three"), scratch / "venv"
-    with both_cores_busy():
-        yield gate("busy clone", tree, venv=venv)
+    second, second_venv = clone(scratch / "two"), scratch / "venv-two"
+    yield gate("idle clone 2", second, venv=second_venv)
+    third, third_venv = clone(scratch / "three"), scratch / "venv-three"
+
+    def stages() -> Iterator[GateRun]:
+        yield gate("busy clone", third, venv=third_venv)
         for number in range(2, TEST_ROUNDS + 1):
-            yield gate(f"busy, test stages {number}", tree, venv=venv)
+            yield gate(f"busy, test stages {number}", third, venv=third_venv)
+
+    def engines() -> Iterator[GateRun]:
         for number in range(1, CONTENDED_ROUNDS + 1):
-            yield contended(f"busy, processes and engines {number}", tree, venv)
+            yield contended(f"busy, processes and engines {number}", second, second_venv)
+
+    yield from side_by_side([stages(), engines()])
+
+
+def side_by_side(lanes: Sequence[Iterator[GateRun]]) -> Iterator[GateRun]:
+    """The runs of all lanes as they end; from the end of the first lane on, with one busy loop per core."""
+    found: queue.Queue[GateRun | None] = queue.Queue()
+
+    def drive(lane: Iterator[GateRun]) -> None:
+        try:
+            for run in lane:
+                found.put(run)
+        finally:
+            found.put(None)
+
+    for lane in lanes:
+        threading.Thread(target=drive, args=(lane,), daemon=True).start()
+    with ExitStack() as load:
+        for ended in range(1, len(lanes) + 1):
+            yield from iter(found.get, None)
+            if ended < len(lanes):
+                load.enter_context(both_cores_busy())
 
 
 def clone(folder: Path) -> Path:

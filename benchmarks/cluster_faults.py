@@ -25,6 +25,7 @@ from rich.progress import Progress
 
 from benchmarks import learn_smol
 from benchmarks.cluster_learn import ON_CLUSTER
+from benchmarks.left_behind import command_of, descendants
 from benchmarks.result import Cell, Figure, Result
 
 KILLS = 5
@@ -182,14 +183,5 @@ def kill_actor(name: str) -> None:
 
 
 def processes(name: str) -> list[int]:
-    """Ray's actors of a class, by the command line of their processes."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if command.startswith(f"ray::{name}".encode()):
-                found.append(int(entry.name))
-    return found
+    """Ray's actors of a class that descend from this process: another run on the machine has such actors too."""
+    return [pid for pid in descendants() if command_of(pid).startswith(f"ray::{name}")]

@@ -60,6 +60,11 @@ def parent_of(pid: int) -> int | None:
     return int(stat[1]) if len(stat) > 1 else None
 
 
+def command_of(pid: int) -> str:
+    """Its command line, the words separated by NUL; empty for a process that is gone."""
+    return _read(pid, "cmdline").decode(errors="replace")
+
+
 def _processes() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 

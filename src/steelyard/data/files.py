@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +34,27 @@ def load_tasks(
         _hub_rows(str(path).removeprefix(HUB), subset, split) if str(path).startswith(HUB) else _file_rows(Path(path))
     )
     tasks: list[Task] = []
-    for default_id, where, data in itertools.islice(rows, limit):
-        row = {prompt_column: data} if isinstance(data, str) else data
-        if not isinstance(row, Mapping):
-            raise DataError(f"{where}: expected an object with a {prompt_column!r}, got {type(data).__name__}")
-        tasks.append(task_of(row, where=where, default_id=default_id, prompt_column=prompt_column))
+    with _collector_paused():
+        for default_id, where, data in itertools.islice(rows, limit):
+            row = {prompt_column: data} if isinstance(data, str) else data
+            if not isinstance(row, Mapping):
+                raise DataError(f"{where}: expected an object with a {prompt_column!r}, got {type(data).__name__}")
+            tasks.append(task_of(row, where=where, default_id=default_id, prompt_column=prompt_column))
     if not tasks:
         raise DataError(f"{path}: no tasks in it")
     return require_distinct_ids(tasks, str(path))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Tasks have no cycles: while a million of them are made, the collector would walk all of them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _file_rows(path: Path) -> Iterable[Row]:

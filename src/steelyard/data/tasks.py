@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.config.nesting import DEEPEST, too_deep
+from steelyard.config.nesting import DEEPEST, SCALARS, too_deep
 from steelyard.errors import DataError
 from steelyard.types import Message, Prompt, Task
 
@@ -127,14 +127,13 @@ def checksum(tasks: Iterable[Task]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, PLAIN):
+    if type(value) in SCALARS or isinstance(value, PLAIN):
         return value
     if isinstance(value, bytes):
         return ["bytes", zlib.crc32(value)]
     if isinstance(value, Mapping):
-        keys = tuple(value)
-        if all(type(key) is str for key in keys) and (names := _plain_names(keys)) is not None:
-            return ["{}", *([name, _plain(value[key])] for key, name in names)]
+        if (names := _plain_names(tuple(value))) is not None:
+            return ["{}", *[[name, _plain(value[key])] for key, name in names]]
         return ["{}", *sorted(([repr(_plain(key)), _plain(item)] for key, item in value.items()), key=repr)]
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -143,10 +142,10 @@ def _plain(value: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _plain_names(keys: tuple[str, ...]) -> list[tuple[str, str]] | None:
+def _plain_names(keys: tuple[Any, ...]) -> list[tuple[str, str]] | None:
     """Names without quotes or escapes, each with its repr, in the order of the pairs; most tasks share theirs."""
-    if all(key.isascii() and key.isidentifier() for key in keys):
-        return [(key, repr(key)) for key in sorted(keys)]
+    if all(isinstance(key, str) and key.isascii() and key.isidentifier() for key in keys):
+        return [(key, str.__repr__(key)) for key in sorted(keys)]
     return None
 
 
