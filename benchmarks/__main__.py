@@ -13,6 +13,7 @@ from rich.table import Table
 
 from benchmarks import catalogue, report
 from benchmarks.catalogue import Measure
+from benchmarks.process import pass_on_signals
 from benchmarks.result import Result, record
 
 SHORT = 3
@@ -23,6 +24,7 @@ USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     options = _parser().parse_args(arguments)
+    pass_on_signals()
     console = Console()
     if options.list:
         _show_names(console)

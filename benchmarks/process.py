@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pass_on_signals() -> None:
+    """A program started by nohup ignores SIGHUP, one in the background of a script SIGINT, and so does every command
+    that it starts. From here on the commands do not; this process still survives the end of its terminal.
+    """
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def resident_memory() -> int:

@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from benchmarks.process import pass_on_signals
 from tests.time_budgets import TimeBudgets
 
 STATE = tempfile.TemporaryDirectory(prefix="steelyard-tests-")
 os.environ["XDG_STATE_HOME"] = STATE.name  # tests agree to nothing in the name of the user
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: tiny models are fastest on one thread
+
+pass_on_signals()  # the gate may run under nohup
 
 # How fast a test runs on a busy machine says nothing about what it tests; pytest-timeout ends what hangs.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

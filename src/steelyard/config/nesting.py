@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 DEEPEST = 100
 """Levels of lists and tables."""
@@ -12,7 +12,7 @@ SCALARS = frozenset((str, int, float, bool, type(None)))
 
 def too_deep(data: Any) -> bool:
     """Whether lists and mappings are nested more than :data:`DEEPEST` levels deep."""
-    if type(data) is dict and SCALARS.issuperset(map(type, data.values())):
+    if type(data) is dict and SCALARS.issuperset(map(type, cast("dict[Any, Any]", data).values())):
         return False  # most specs, a million times per list of tasks
     level = _containers([data])
     for _ in range(DEEPEST):
