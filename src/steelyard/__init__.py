@@ -17,9 +17,9 @@ from steelyard.types import Group, Sample, Task, Verdict
 from steelyard.verification import verifier
 
 if TYPE_CHECKING:
-    from steelyard.training.loop import Trainer
+    from steelyard.opened_run import Run
 
-__all__ = ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "train", "verifier"]
+__all__ = ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "open_run", "train", "verifier"]
 
 
 def train(
@@ -31,10 +31,11 @@ def train(
     constraint: Any = None,
     recipe: str | Path | Mapping[str, Any] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     trust: bool = False,
     **sections: Mapping[str, Any],
-) -> Trainer:
-    """Train ``model`` on ``tasks`` against ``verifier`` and return the finished run.
+) -> Run:
+    """Train ``model`` on ``tasks`` against ``verifier`` and return the run.
 
     ``model``: a hub id or folder, the table of a small model (``{"scratch": {...}}``), or a ``CausalPolicy``.
     ``tasks``: strings, dicts or ``Task``s, a file, or a source.
@@ -44,14 +45,42 @@ def train(
     ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
     ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute what a recipe of somebody else's
     names (docs/security.md).
-    """
-    from steelyard.run import train_from_python
 
-    parts = {
+    If the run folder holds a run already, the new one gets the next free name (``evens-2``); ``resume`` continues the
+    old one instead, ``overwrite`` replaces it.
+    """
+    from steelyard import api
+
+    parts = _parts(model, tasks, verifier, eval_tasks, constraint)
+    return api.train(parts, recipe, sections, resume=resume, overwrite=overwrite, trust=trust)
+
+
+def open_run(
+    folder: str | Path,
+    *,
+    model: Any = None,
+    tasks: Any = None,
+    verifier: Any = None,
+    eval_tasks: Any = None,
+    constraint: Any = None,
+    trust: bool = False,
+    **sections: Mapping[str, Any],
+) -> Run:
+    """A run that was trained before, in this process or another, to sample, evaluate or resume.
+
+    ``model``, ``tasks``, ``verifier`` and the others are needed only where the run was started with objects that its
+    folder cannot hold, such as a lambda; ``sections`` override its configuration: ``evaluate={"temperature": 0.7}``.
+    """
+    from steelyard import api
+
+    return api.open_run(folder, _parts(model, tasks, verifier, eval_tasks, constraint), sections, trust=trust)
+
+
+def _parts(model: Any, tasks: Any, verifier: Any, eval_tasks: Any, constraint: Any) -> dict[str, Any]:
+    return {
         "model": model,
         "tasks": tasks,
         "eval_tasks": eval_tasks,
         "verifier": verifier,
         "constraint": constraint,
     }
-    return train_from_python(parts, recipe, sections, resume=resume, trust=trust)

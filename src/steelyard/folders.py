@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shlex
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,12 @@ from steelyard.trust import remember_run
 
 log = logging.getLogger(__name__)
 LOCK = ".lock"
+START = "start"
+"""Names the model before training where a checkpoint could be named."""
+IN_RUN = "{run}/"
+"""Begins a path inside the run folder, wherever that is moved to."""
+TASK_FILES = {"tasks": f"{IN_RUN}tasks.jsonl", "eval_tasks": f"{IN_RUN}eval_tasks.jsonl"}
+"""Where tasks that were handed over as Python objects are kept."""
 
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),
@@ -35,6 +42,11 @@ NAMED_BY = {
 
 def run_folder(config: Config) -> Path:
     return Path(config.run.folder) / config.run.name
+
+
+def in_run(path: str, folder: Path) -> str:
+    """The path, with the run folder filled in."""
+    return str(folder / path.removeprefix(IN_RUN)) if path.startswith(IN_RUN) else path
 
 
 def require_free(folder: Path) -> None:
@@ -76,6 +88,13 @@ def _replace(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+def keep_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files into the run folder, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        _replace(folder / name, text)
 
 
 def run_table(folder: Path) -> dict[str, Any]:
@@ -177,6 +196,16 @@ class RunLock:
             f"{self.folder} was moved to {moved} while the run was training; training has stopped. Resume from its "
             f"last checkpoint there: {resume_command(moved)}"
         )
+
+    def clear(self) -> None:
+        """Remove the run that is in the folder."""
+        for path in self.folder.iterdir():
+            if path.name == LOCK:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def close(self) -> None:
         """Let go. A folder that holds nothing else, since the run did not get to start, is removed."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+
+_IMPORTED: ContextVar[str | None] = ContextVar("_IMPORTED", default=None)
 
 
 def is_import_path(text: str) -> bool:
@@ -24,6 +29,21 @@ def make_importable(module: str) -> None:
     here = PathFinder.find_spec(top, [folder])
     if here is not None and (here.origin is not None or not _found(top)):  # without origin: a plain folder
         sys.path.insert(0, folder)
+
+
+@contextmanager
+def importing(module: str) -> Iterator[None]:
+    """While a module is imported for what it defines: nothing in it may start a run."""
+    token = _IMPORTED.set(module)
+    try:
+        yield
+    finally:
+        _IMPORTED.reset(token)
+
+
+def imported_now() -> str | None:
+    """The module that is being imported for what it defines."""
+    return _IMPORTED.get()
 
 
 def _found(module: str) -> bool:

@@ -1,7 +1,9 @@
-"""The Python front door: a checker that is a function in this process."""
+"""Runs from Python: start, open, sample, evaluate, resume."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +34,97 @@ def test_a_lambda_is_a_checker_and_the_policy_learns_from_it(call: Call) -> None
     assert run.step == len(rewards) == 30
     assert sum(rewards[-5:]) > sum(rewards[:5]) + 1.0
 
-    refused = call("eval", "runs/letters")
-    assert refused.code == 2
-    assert "started from Python with its own tasks and verifier" in refused.err
+    rejected = call("eval", "runs/letters")
+    assert rejected.code == 2
+    for part in ("a verifier that no other process can import", "--verify.verifier", "steelyard.open_run("):
+        assert part in rejected.err
+    with pytest.raises(steelyard.SteelyardError, match="verifier=…"):
+        steelyard.open_run("runs/letters").evaluate()
+    assert steelyard.open_run("letters", verifier=lambda _task, _text: True).evaluate().success.mean == 1.0
 
 
-def test_resume_from_python_goes_on_where_it_was(folder: Path) -> None:
-    def train(steps: int, **more: Any) -> Any:
-        return steelyard.train(
-            tasks=["say a"], verifier=lambda _task, text: len(text), recipe=SMALL, run={"steps": steps}, **more
-        )
+def short(steps: int = 1, **more: Any) -> Any:
+    tasks = [{"prompt": "say a", "letter": "a"}, {"prompt": "say b", "letter": "b"}]
+    return steelyard.train(
+        tasks=tasks, verifier=lambda _task, text: len(text), recipe=SMALL, run={"steps": steps}, **more
+    )
 
-    assert train(2).step == 2
-    with pytest.raises(steelyard.SteelyardError, match="holds a run already"):
-        train(4)
-    assert train(4, resume=True).step == 4
+
+def test_resume_from_python_continues_where_it_was(folder: Path) -> None:
+    assert short(2).step == 2
+    assert short(4, resume=True).step == 4
     assert [row["step"] for row in read_metrics(folder / "runs/run/metrics.jsonl")] == [1, 2, 3, 4]
+    assert short(4, resume=True).resume(steps=5).step == 5
+
+
+def test_a_cell_that_is_run_again_gets_a_name_of_its_own_or_replaces_the_run(folder: Path, caplog) -> None:
+    assert [short().folder.name for _ in range(3)] == ["run", "run-2", "run-3"]
+    assert "overwrite=True replaces it" in caplog.text
+    (folder / "runs/run/note.txt").write_text("old", encoding="utf-8")
+    assert short(2, overwrite=True).folder.name == "run"
+    assert not (folder / "runs/run/note.txt").exists()
+    with pytest.raises(steelyard.SteelyardError, match="choose one"):
+        short(overwrite=True, resume=True)
+
+
+def test_a_run_samples_evaluates_and_shows_its_metrics() -> None:
+    run = short(3)
+    assert repr(run).startswith("Run('runs/run', step 3 of 3, reward ")
+    assert list(run.metrics.index) == [1, 2, 3]  # pandas is installed here
+    assert [row["step"] for row in run.rows] == [1, 2, 3]
+
+    (group,) = run.sample("say c", n=3)
+    assert len(group.samples) == 3
+    assert "say c\n  │ " in repr(run.sample("say c"))
+    assert "reward" not in repr(run.sample("say c")), "a prompt alone is not verified"
+    assert "reward" in repr(run.sample("say c", spec={"letter": "c"}))
+    assert [group.task.spec["letter"] for group in run.sample(tasks=2, n=1)] == ["a", "b"]
+    assert {group.verdicts[0].status for group in run.sample(tasks=2, n=1)} == {"scored"}
+
+    found = run.evaluate(k=(1, 2))
+    assert set(found.pass_at) == {1, 2}
+    assert len(found.groups) == 2
+    assert len(repr(found)) < 1000
+
+
+SCRIPT = """
+import steelyard
+
+def score(task, text):
+    return text.split().count(task.spec["letter"]) / 4
+
+if __name__ == "__main__":
+    steelyard.train(
+        model={"scratch": {"layers": 1, "width": 32, "heads": 2, "vocabulary": ["say", "a", "b"], "max_length": 16}},
+        tasks=[{"prompt": "say a", "letter": "a"}, {"prompt": "say b", "letter": "b"}],
+        eval_tasks=[{"prompt": "say b", "letter": "b"}],
+        verifier=score,
+        sampling={"tasks_per_step": 2, "group_size": 4, "max_new_tokens": 4},
+        run={"steps": 2, "name": "letters"},
+    )
+"""
+
+
+def test_a_run_of_a_script_is_evaluated_sampled_and_resumed_by_commands(folder: Path, call: Call) -> None:
+    Path("script.py").write_text(SCRIPT, encoding="utf-8")
+    subprocess.run([sys.executable, "script.py"], check=True, capture_output=True)
+    evaluated = call("eval", "runs/letters")
+    assert evaluated.code == 0, evaluated.err
+    assert "1 held_out tasks" in evaluated.out
+    assert call("eval", "runs/letters", "--split", "train").code == 0
+    sampled = call("sample", "runs/letters", "--prompt", "say a")
+    assert sampled.code == 0, sampled.err
+    (folder / "runs/letters").rename(folder / "runs/moved")
+    resumed = call("train", "--resume", "runs/moved", "--run.steps", "3")
+    assert resumed.code == 0, resumed.err
+    assert steelyard.open_run("runs/moved").step == 3
+
+
+def test_a_script_that_trains_when_it_is_imported_is_reported(call: Call) -> None:
+    Path("unguarded.py").write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"), encoding="utf-8")
+    Path("tasks.jsonl").write_text('{"prompt": "say a"}\n', encoding="utf-8")
+    with pytest.raises(steelyard.SteelyardError, match='if __name__ == "__main__"'):
+        steelyard.train(tasks="tasks.jsonl", verifier="unguarded:score", recipe=SMALL, run={"steps": 1})
 
 
 def test_what_can_be_named_is_named_so_the_command_line_can_go_on(call: Call) -> None:
@@ -71,8 +148,7 @@ def test_what_is_handed_over_stands_in_for_what_the_recipe_names() -> None:
         run={"steps": 1},
         evaluate={"every": 1},
     )
-    assert run.evaluator is not None
-    assert len(run.evaluator.tasks) == 1, "the recipe's share is held out of the tasks handed over"
+    assert len(run.evaluate(split="held_out").groups) == 1, "the recipe's share is held out of the tasks handed over"
 
 
 def test_trl_reward_functions_work_unchanged() -> None:

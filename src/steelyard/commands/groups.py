@@ -7,13 +7,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from steelyard.commands.screen import CountedSampler, loading
-from steelyard.commands.target import Opened, Target, open_policy
+from steelyard.commands.target import Target, open_policy
 from steelyard.config import Config
 from steelyard.domains.base import Split
 from steelyard.tracking.bars import counting
 from steelyard.types import Group, Task, Verdict
 
 if TYPE_CHECKING:
+    from steelyard.compose import Opened
     from steelyard.verification import Pool
 
 UNJUDGED = "nobody judges it"

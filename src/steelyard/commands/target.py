@@ -7,19 +7,17 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.errors import CheckpointError, ConfigError
-from steelyard.folders import NAMED_BY, read_run, run_table
+from steelyard.folders import NAMED_BY, START, read_run, run_table
 from steelyard.trust import SAMPLING, require_trusted_recipe, require_trusted_run
 
 if TYPE_CHECKING:
-    from steelyard.policies.base import Policy
-
-START = "start"
+    from steelyard.compose import Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +28,6 @@ class Target:
     run: Path | None = None
     checkpoint: str = START
     """``latest``, ``best``, a step, or ``start``: the model as the configuration builds it."""
-
-
-class Opened(NamedTuple):
-    """A model with its weights."""
-
-    policy: Policy
-    label: str
-    """What to call it."""
-    step: int | None
-    """Of its checkpoint; ``None`` if it is not from one."""
 
 
 def add_target(
@@ -92,9 +80,10 @@ def read_named_run(run: Path, overrides: Sequence[str], *, trust: bool, uses: Co
         missing = _unnamed(supplied, named)
         if missing and missing != ["eval_tasks"]:
             keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in missing)
+            given = ", ".join(f"{part}=…" for part in missing)
             raise ConfigError(
-                f"{run} was started from Python with its own {' and '.join(missing)}: go on there "
-                f"(steelyard.train(…, resume=True)), or name them here: {keys}"
+                f"{run} was started from Python with a {' and a '.join(missing)} that no other process can import: "
+                f"name it here ({keys}), or continue in Python: steelyard.open_run({str(run)!r}, {given})"
             )
         named["run.supplied"] = missing
     config = read_run(run, named)
@@ -104,29 +93,9 @@ def read_named_run(run: Path, overrides: Sequence[str], *, trust: bool, uses: Co
 
 def open_policy(target: Target) -> Opened:
     """The model with the checkpoint's weights."""
-    from steelyard.compose import build_policy, find_checkpoint
+    from steelyard.compose import open_policy as opened
 
-    config = target.config
-    of_start = target.run is not None and target.checkpoint == START
-    policy = build_policy(_as_begun(config) if of_start else config)
-    if target.run is None:
-        return Opened(policy, str(config.model.path), None)
-    if target.checkpoint == START:
-        return Opened(policy, f"{target.run} before training", None)
-    checkpoint = find_checkpoint(target.run, target.checkpoint, config.checkpoint.best_mode)
-    policy.load_weights(checkpoint.folder("model"))
-    return Opened(policy, f"{target.run} at step {checkpoint.step}", checkpoint.step)
-
-
-def _as_begun(config: Config) -> Config:
-    """The configuration of the first step: with the model that the run's warm start left."""
-    from steelyard.compose.warmstart import beginning_with, own_folder
-
-    if config.warmstart is None:
-        return config
-    if not own_folder(config).is_dir():
-        raise CheckpointError(f"{own_folder(config)} is gone, and with it the start of the run; choose a checkpoint")
-    return beginning_with(config, own_folder(config))
+    return opened(target.config, target.run, target.checkpoint)
 
 
 def run_at(path: Path) -> tuple[Path, str | None] | None:

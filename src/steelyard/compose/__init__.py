@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
+from steelyard.compose.checkpoints import Opened, find_checkpoint, open_policy
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.learning import (
     build_any_learner,
@@ -15,10 +16,10 @@ from steelyard.compose.learning import (
 from steelyard.compose.policy import build_model, build_policy, build_reference_of
 from steelyard.compose.runs import (
     begun,
+    build_evaluation_decoding,
     build_evaluator,
     build_trackers,
     build_trainer,
-    find_checkpoint,
     resume_run,
     start_run,
 )
@@ -28,6 +29,7 @@ from steelyard.compose.tasks import build_tasks, divided_tasks, tasks_of_split
 
 __all__ = [
     "NOTHING",
+    "Opened",
     "Supplied",
     "begun",
     "build_any_learner",
@@ -35,6 +37,7 @@ __all__ = [
     "build_credit",
     "build_decoding",
     "build_domain",
+    "build_evaluation_decoding",
     "build_evaluator",
     "build_learner",
     "build_model",
@@ -52,6 +55,7 @@ __all__ = [
     "check_budgets",
     "divided_tasks",
     "find_checkpoint",
+    "open_policy",
     "resume_run",
     "schedule",
     "start_run",

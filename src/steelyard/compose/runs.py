@@ -7,11 +7,11 @@ import platform
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
-from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
+from steelyard.checkpoint import Store
 from steelyard.compose.checking import build_pool, build_verifier
 from steelyard.compose.code import verifier_code
 from steelyard.compose.judge import make_judge, named_judge, own_judge
@@ -32,17 +32,21 @@ from steelyard.compose.warmstart import (
     own_folder,
 )
 from steelyard.config import Config
+from steelyard.data import Source
 from steelyard.errors import CheckpointError, StoppedError
-from steelyard.folders import read_about, require_free, run_folder, write_about, write_config
+from steelyard.folders import keep_files, read_about, require_free, run_folder, write_about, write_config
 from steelyard.sampling.base import Closeable, Decoding, Sampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Plan, Trainer
-from steelyard.types import CutRule, Task
-from steelyard.verification import Pool
+from steelyard.types import Task
+from steelyard.verification import Pool, load_function
 
 log = logging.getLogger(__name__)
+
+RunTasks = tuple[Source, list[Task]]
+"""Where training tasks come from, and the tasks for evaluation."""
 
 
 def begun(config: Config) -> Config:
@@ -79,13 +83,16 @@ def build_evaluator(
     ks: Sequence[int] | None = None,
 ) -> Evaluator:
     """The evaluation that the configuration describes; ``samples`` and ``ks`` stand in for its own."""
-    evaluate, decoding = config.evaluate, build_decoding(config)
-    rule = decoding.rule
-    if evaluate.temperature is not None:
-        rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
-    decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
+    evaluate, decoding = config.evaluate, build_evaluation_decoding(config)
     count = samples or evaluate.samples
     return Evaluator(sampler, pool, tasks, decoding, samples=count, ks=ks or evaluate.ks)
+
+
+def build_evaluation_decoding(config: Config, temperature: float | None = None) -> Decoding:
+    """How samples are drawn for an evaluation; ``temperature`` stands in for its own."""
+    evaluate, decoding = config.evaluate, build_decoding(config)
+    rule = replace(decoding.rule, temperature=temperature or evaluate.temperature or decoding.rule.temperature)
+    return Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
 
 
 def build_trackers(config: Config, folder: Path) -> Trackers:
@@ -108,20 +115,20 @@ def build_trackers(config: Config, folder: Path) -> Trackers:
     return Trackers(trackers)
 
 
-def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks | None = None) -> Trainer:
     """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
-    be built, those that were opened before it are closed again.
+    be built, those that were opened before it are closed again. ``tasks``: those of the run, if they were read already.
     """
     with ExitStack() as opened:
-        trainer = _build_trainer(config, supplied, opened)
+        trainer = _build_trainer(config, supplied, tasks or build_tasks(config, supplied), opened)
         trainer.opened = opened.pop_all()
     return trainer
 
 
-def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack) -> Trainer:
+def _build_trainer(config: Config, supplied: Supplied, tasks: RunTasks, opened: ExitStack) -> Trainer:
     folder, sampling = run_folder(config), config.sampling
+    source, held_out = tasks
     policy = build_policy(config, supplied)
-    source, held_out = build_tasks(config, supplied)
     evaluating = bool(config.evaluate.every and held_out)
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
     check_beginning(config, policy)
@@ -171,6 +178,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder = run_folder(config)
     require_free(folder)
+    tasks = check_inputs(config, supplied)
     clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart))
     clear_own(own_judge(config), config.judge)
     try:
@@ -178,11 +186,22 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     except StoppedError:
         _write_about(folder, config, supplied)  # what was done counts: it is a run from now on, which can be resumed
         raise
-    trainer = build_trainer(started, supplied)
+    trainer = build_trainer(started, supplied, tasks)
     with closed_on_error(trainer):
         _write_about(folder, config, supplied, never_sampled(trainer.policy))
         trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
     return trainer
+
+
+def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
+    """The tasks, and the verifier imported: before a model is loaded, warm-started or fetched, so that a wrong path is
+    reported within seconds.
+    """
+    verify = config.verify
+    if supplied.verifier is None:
+        for path in filter(None, (verify.verifier, *(entry.function for entry in verify.verifiers))):
+            load_function(path)
+    return build_tasks(config, supplied)
 
 
 def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Sequence[str] = ()) -> None:
@@ -196,6 +215,7 @@ def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Seq
         "verifier_code": verifier_code(config, supplied),
         "never_sampled": list(excluded),
     }
+    keep_files(folder, supplied.files)
     write_about(folder, about)
     write_config(folder, config)
 
@@ -218,7 +238,8 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A run taken up at its newest whole checkpoint, or from its start if none was written yet; the configuration it is
     taken up with is the run's from then on.
     """
-    trainer = build_trainer(begun(config), supplied)
+    tasks = check_inputs(config, supplied)
+    trainer = build_trainer(begun(config), supplied, tasks)
     with closed_on_error(trainer):
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:
@@ -231,34 +252,9 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         else:
             trainer.restore(checkpoint)
         _report_changed_code(run_folder(config), config, supplied)
+        keep_files(run_folder(config), supplied.files)
         write_config(run_folder(config), config, trainer.step)
     return trainer
-
-
-def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", "min"] = "max") -> Checkpoint:
-    """``latest``, ``best``, or a step number of a run."""
-    store = Store(run / "checkpoints", best_mode=best_mode)
-    if which.isdigit():
-        if int(which) not in store.steps():
-            raise CheckpointError(f"{run} has no checkpoint of step {which}; it has {_listed(store.steps())}")
-        return open_checkpoint(store.folder / f"step-{int(which):08d}")
-    if which not in ("latest", "best"):
-        raise CheckpointError(
-            f"there is no checkpoint {which!r}: use latest, best, or a step of {_listed(store.steps())}"
-        )
-    found = store.best() if which == "best" else store.latest()
-    if which == "best" and found is None and not store.skipped and store.latest() is not None:
-        raise CheckpointError(
-            f"no checkpoint of {run} has a score to be the best by (checkpoint.best_metric was not measured there): "
-            f"use latest or a step of {_listed(store.steps())}"
-        )
-    if found is None:
-        raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
-    return found
-
-
-def _listed(steps: list[int]) -> str:
-    return ", ".join(map(str, steps)) or "none"
 
 
 def _versions() -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.config import Config
@@ -19,6 +20,8 @@ class Supplied:
     eval_tasks: Any = None
     verifier: Any = None
     constraint: Any = None
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files to keep in the run folder, by name: tasks that were handed over and can be written down."""
 
 
 NOTHING = Supplied()

@@ -15,6 +15,7 @@ from steelyard.config import Config
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
 from steelyard.domains.base import Exemplary, Split
 from steelyard.errors import ConfigError, ConstraintError, PolicyError
+from steelyard.folders import in_run, run_folder
 from steelyard.policies.base import Policy
 from steelyard.policies.masked import MaskedPolicy
 from steelyard.types import Prompt, SampleKey, Task
@@ -40,7 +41,9 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
             )
         return domain_source(domain, "train", seed=seed), validation
     held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
-    tasks = config.tasks
+    tasks = located_tasks(config)
+    if tasks is not None and supplied.eval_tasks is not None:
+        tasks = tasks.model_copy(update={"eval_file": None})
     if isinstance(supplied.tasks, Source):
         if tasks is not None and tasks.held_out:
             raise ConfigError(
@@ -142,14 +145,29 @@ def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple
     return rows, []
 
 
-def tasks_of_split(config: Config, name: Split, count: int | None = None) -> list[Task]:
+def located_tasks(config: Config) -> configs.TasksConfig | None:
+    """The [tasks] table with the paths of this run."""
+    tasks = config.tasks
+    if tasks is None:
+        return None
+    named = {key: getattr(tasks, key) for key in ("file", "eval_file")}
+    folder = run_folder(config)
+    return tasks.model_copy(update={key: in_run(path, folder) for key, path in named.items() if path is not None})
+
+
+def tasks_of_split(config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING) -> list[Task]:
     """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
     domain = build_domain(config)
     if domain is not None:
         if not (found := domain_tasks(domain, name, count)):
             raise ConfigError(f"the domain {domain.name!r} has no task in the split {name!r} with these options")
         return found
-    training, held_out = divided_tasks(config.tasks)
+    if isinstance(supplied.tasks, Source) and name == "train":
+        return supplied.tasks.draw(0, count or FIRST)
+    given = None if isinstance(supplied.tasks, Source) else supplied.tasks
+    if name != "train" and supplied.eval_tasks is not None:
+        return as_tasks(supplied.eval_tasks)[:count]
+    training, held_out = divided_tasks(located_tasks(config), given)
     found = training if name == "train" else held_out
     if not found:
         raise ConfigError(

@@ -10,6 +10,7 @@ from steelyard.data.sources import (
     domain_source,
     domain_tasks,
 )
+from steelyard.data.stored import as_jsonl
 from steelyard.data.tasks import as_tasks, split
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ListSource",
     "MixtureSource",
     "Source",
+    "as_jsonl",
     "as_source",
     "as_tasks",
     "domain_source",

@@ -121,22 +121,23 @@ def checksum(tasks: Iterable[Task]) -> int:
     found = 0
     encode = json.JSONEncoder(check_circular=False).encode  # plain data was copied, so it has an end
     for task in tasks:
-        content = [_plain(task.id), _plain(task.prompt), _plain(task.spec), _plain(task.difficulty)]
+        content = [plain(task.id), plain(task.prompt), plain(task.spec), plain(task.difficulty)]
         found = zlib.crc32(encode(content).encode(), found)
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as lists, numbers and strings, in an order that does not depend on the process."""
     if type(value) in SCALARS or isinstance(value, PLAIN):
         return value
     if isinstance(value, bytes):
         return ["bytes", zlib.crc32(value)]
     if isinstance(value, Mapping):
         if (names := _plain_names(tuple(value))) is not None:
-            return ["{}", *[[name, _plain(value[key])] for key, name in names]]
-        return ["{}", *sorted(([repr(_plain(key)), _plain(item)] for key, item in value.items()), key=repr)]
+            return ["{}", *[[name, plain(value[key])] for key, name in names]]
+        return ["{}", *sorted(([repr(plain(key)), plain(item)] for key, item in value.items()), key=repr)]
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     tolist = getattr(value, "tolist", None)
     return [type(value).__qualname__, tolist() if callable(tolist) else None]
 

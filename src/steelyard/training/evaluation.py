@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -30,7 +30,7 @@ class Evaluation:
     distinct: float
     """Share of different texts among all samples."""
     unscored: float
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...] = field(repr=False)
 
     def metrics(self) -> dict[str, float]:
         plain = {"eval/reward": self.reward.mean, "eval/best": self.best.mean, "eval/success": self.success.mean}

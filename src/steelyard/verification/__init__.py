@@ -9,7 +9,7 @@ from steelyard.verification.composed import WeightedPool, WholeSamplesPool
 from steelyard.verification.functions import FunctionVerifier, as_verifier, for_run, load_verifier, mode_of, verifier
 from steelyard.verification.inline import InlinePool
 from steelyard.verification.judging import judge, judge_all
-from steelyard.verification.loading import load_function
+from steelyard.verification.loading import import_path_of, load_function
 from steelyard.verification.processes import Limits, ProcessPool, Recycling
 from steelyard.verification.sandbox import Ran, RunLimits, describe_level, level_in_force, run_code, run_command
 from steelyard.verification.trl import TRLVerifier
@@ -47,6 +47,7 @@ __all__ = [
     "as_verifier",
     "describe_level",
     "for_run",
+    "import_path_of",
     "isolated",
     "judge",
     "judge_all",

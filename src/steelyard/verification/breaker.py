@@ -15,10 +15,13 @@ from steelyard.verification.base import Item, Pool
 
 log = logging.getLogger("steelyard.verification")
 EXAMPLES = 3
+FIRST = 8
+"""When this many verdicts at the start are all the same failure, the rest of the step would show nothing new."""
 
 
 class Breaker:
-    """Watches the last ``window`` verdicts; more than ``share`` of them accidents means that the checker is broken.
+    """Watches the last ``window`` verdicts; more than ``share`` of them accidents means that the checker is broken. So
+    does the same failure in each of the first :data:`FIRST`, before the first step is over.
 
     Accidents count also where they ended as rejections: a checker that fails on everything must not pass for a policy
     that makes nothing right.
@@ -35,6 +38,7 @@ class Breaker:
         self.share, self.then, self.pause_seconds, self._sleep = share, then, pause_seconds, sleep
         self._last: deque[Verdict] = deque(maxlen=window)
         self._accidents = 0
+        self._same, self._failure = True, None
 
     def observe(self, verdict: Verdict) -> None:
         """Raises :class:`VerifierError` if this one is too many and the run is to stop."""
@@ -42,10 +46,19 @@ class Breaker:
             self._accidents -= self._last[0].accident
         self._last.append(verdict)
         self._accidents += verdict.accident
-        if len(self._last) == self._last.maxlen and self._accidents > self.share * len(self._last):
+        full = len(self._last) == self._last.maxlen
+        if (full or self._same_from_the_start(verdict)) and self._accidents > self.share * len(self._last):
             self._trip()
 
+    def _same_from_the_start(self, verdict: Verdict) -> bool:
+        """Whether this is the last of the first few verdicts, and each of them was the same failure."""
+        failure = _failure(verdict) if verdict.accident else None
+        self._same = self._same and failure is not None and self._failure in (None, failure)
+        self._failure = failure
+        return self._same and len(self._last) == FIRST
+
     def _trip(self) -> None:
+        self._same = False
         message = self._message()
         self._last.clear()
         self._accidents = 0
@@ -89,6 +102,11 @@ class GuardedPool:
 
 def _kind(verdict: Verdict) -> str:
     return one_line(f"{verdict.cause} ({verdict.detail})" if verdict.detail else verdict.cause)
+
+
+def _failure(verdict: Verdict) -> str:
+    """What tells one failure from another: the kind, and the last line of what was raised."""
+    return f"{_kind(verdict)}: {verdict.reason.strip().rpartition(chr(10))[2]}"
 
 
 def _indented(reason: str) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import operator
 import os
+import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from steelyard.errors import VerifierError
-from steelyard.import_paths import is_import_path, make_importable
+from steelyard.import_paths import importing, is_import_path, make_importable
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -36,10 +39,42 @@ def load_function(path: str) -> Callable[..., Any]:
     return found
 
 
+def import_path_of(thing: object) -> str | None:
+    """The path under which :func:`load_function` finds this function, class or verifier in another process. None for a
+    lambda, a closure, an instance, and what a notebook defines. What the started script defines is found in the module
+    of its file, if that is in the working folder.
+    """
+    function = getattr(thing, "function", thing)
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<nameless>")
+    found = sys.modules.get(module or "")
+    if found is None or "<" in name:
+        return None
+    try:
+        if operator.attrgetter(name)(found) is not thing:
+            return None
+    except AttributeError:
+        return None
+    module = _script_module(found) if module == "__main__" else module
+    return None if module is None else f"{module}:{name}"
+
+
+def _script_module(main: ModuleType) -> str | None:
+    """The module that a script would be if it were imported."""
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:  # python -m package.module
+        return spec.name
+    if file is None or not Path(file).stem.isidentifier():
+        return None
+    found = PathFinder.find_spec(Path(file).stem, [str(Path.cwd())])
+    same = found is not None and found.origin is not None and Path(found.origin).resolve() == Path(file).resolve()
+    return Path(file).stem if same else None
+
+
 def _import(module_name: str, path: str) -> ModuleType:
     make_importable(module_name)
     try:
-        return importlib.import_module(module_name)
+        with importing(module_name):
+            return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise VerifierError(

@@ -44,6 +44,15 @@ def test_a_few_at_the_start_are_no_reason_and_the_window_moves_on() -> None:
         fed(Breaker(0.5, 4), FINE, FINE, FINE, FINE, LATE, LATE, LATE)
 
 
+def test_the_same_failure_from_the_start_stops_before_the_window_is_full() -> None:
+    with pytest.raises(VerifierError, match="8 of the last 8 samples could not be judged: 8 × timeout"):
+        fed(Breaker(0.5, 1000), *[LATE] * 8)
+    fed(Breaker(0.5, 1000), *[LATE] * 7, FINE, *[LATE] * 8)
+    fed(Breaker(0.5, 1000), *[LATE, CRASHED] * 8)
+    fed(Breaker(0.5, 1000), *[Verdict.unscored("exception", f"x\nKeyError: {name!r}") for name in "ab" * 4])
+    fed(Breaker(1.0, 1000), *[LATE] * 20)
+
+
 def test_plain_rejections_are_no_accidents() -> None:
     fed(Breaker(0.0, 2), *[Verdict.rejected("no brick")] * 10)
 

@@ -1,0 +1,206 @@
+"""A run as a Python object: what it measured, and its model at any checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steelyard import config as configs
+from steelyard.checkpoint import Store
+from steelyard.compose import (
+    Opened,
+    Supplied,
+    build_evaluation_decoding,
+    build_evaluator,
+    build_pool,
+    build_sampler,
+    build_trial_pool,
+    build_verifier,
+    open_policy,
+    tasks_of_split,
+)
+from steelyard.config import Config
+from steelyard.data import as_tasks
+from steelyard.domains.base import Split
+from steelyard.errors import ConfigError
+from steelyard.folders import run_folder
+from steelyard.quiet import quiet_engines
+from steelyard.run import run
+from steelyard.text import printable
+from steelyard.tracking import read_metrics
+from steelyard.tracking.artifacts import verdict_line
+from steelyard.tracking.shown import prompt_text
+from steelyard.training.evaluation import EVALUATION_STEP, Evaluation
+from steelyard.training.phases import collect, requests_for
+from steelyard.types import Group, Prompt, Task, Verdict
+from steelyard.verification import InlinePool, Pool, as_verifier
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_VERIFIED = "not verified"
+
+
+class SampledGroups(tuple[Group, ...]):
+    """Groups of samples that print as text: each prompt, then its samples with their rewards."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(_shown, self))
+
+
+class Run:
+    """One run: its folder, its configuration, what it measured, and its model at any checkpoint.
+
+    ``steelyard.train`` and ``steelyard.open_run`` return it.
+    """
+
+    def __init__(self, config: Config, supplied: Supplied) -> None:
+        self.config, self._supplied = config, supplied
+        self._opened: tuple[str, Opened] | None = None
+
+    @property
+    def folder(self) -> Path:
+        return run_folder(self.config)
+
+    @property
+    def step(self) -> int:
+        """Steps done, up to the newest checkpoint."""
+        return max(Store(self.folder / "checkpoints").steps(), default=0)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What was measured, one mapping per step (docs/metrics.md)."""
+        path = self.folder / "metrics.jsonl"
+        return list(read_metrics(path)) if path.exists() else []
+
+    @property
+    def metrics(self) -> pd.DataFrame | list[dict[str, Any]]:
+        """:attr:`rows` as a data frame with the step as index; the rows themselves if pandas is not installed."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            return self.rows
+        rows = self.rows
+        return pd.DataFrame(rows).set_index("step") if rows else pd.DataFrame()
+
+    def sample(
+        self,
+        prompt: Prompt | Task | Sequence[Any] | None = None,
+        *,
+        n: int = 4,
+        tasks: int = 1,
+        split: Split | None = None,
+        spec: Mapping[str, Any] | None = None,
+        checkpoint: str = "latest",
+        temperature: float | None = None,
+    ) -> SampledGroups:
+        """``n`` samples of a prompt, or of each of the first ``tasks`` tasks of a split (default: held-out tasks, or
+        training tasks if none are held out).
+
+        Samples of tasks are verified; samples of a prompt only if ``spec`` gives the columns that the verifier needs.
+        The temperature is that of evaluation, unless given.
+        """
+        config = self.config
+        chosen = self._tasks(split, tasks) if prompt is None else _own_tasks(prompt, spec)
+        verified = prompt is None or spec is not None or isinstance(prompt, Task)
+        with quiet_engines(), closing(self._trial_pool(verified=verified)) as pool:
+            sampler = build_sampler(config, self._open(checkpoint).policy)
+            requests = requests_for(chosen, EVALUATION_STEP, n)
+            return SampledGroups(collect(sampler, pool, requests, build_evaluation_decoding(config, temperature)))
+
+    def evaluate(
+        self,
+        *,
+        k: Sequence[int] = (1, 4),
+        samples: int | None = None,
+        tasks: int | None = None,
+        split: Split | None = None,
+        checkpoint: str = "latest",
+    ) -> Evaluation:
+        """Reward, success and pass@k on a split (default: held-out tasks, or training tasks if none are held out)."""
+        config, wanted = self.config, samples or max(k)
+        self._require("verifier")
+        chosen = self._tasks(split, tasks or config.evaluate.tasks)
+        verifier = build_verifier(config, self._supplied)
+        with quiet_engines():
+            sampler = build_sampler(config, self._open(checkpoint).policy)
+            with closing(build_pool(config, verifier)) as pool:
+                return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
+
+    def resume(self, steps: int | None = None) -> Run:
+        """Continue from the newest checkpoint up to ``steps`` steps in all (default: as configured)."""
+        self._require("model", "tasks", "verifier", "constraint")
+        config = self.config
+        if steps is not None:
+            data = config.model_dump(exclude_none=True)
+            config = configs.build({**data, "run": {**data["run"], "steps": steps}}, source="Run.resume")
+        self._opened = None
+        run(config, self._supplied, resume=True)
+        self.config = config
+        return self
+
+    def __repr__(self) -> str:
+        words = [repr(str(self.folder)), f"step {self.step} of {self.config.run.steps}"]
+        last: dict[str, Any] = {}
+        for row in self.rows:
+            last |= row
+        for name, form in (("reward/mean", "reward {:.3f}"), ("eval/success", "eval success {:.1%}")):
+            if isinstance(value := last.get(name), int | float):
+                words.append(form.format(value))
+        return f"Run({', '.join(words)})"
+
+    def _open(self, checkpoint: str) -> Opened:
+        """The model at a checkpoint; the last one opened is kept."""
+        self._require("model", "constraint")
+        if self._opened is None or self._opened[0] != checkpoint:
+            self._opened = None  # before the next one is loaded: there may be no room for two
+            self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._supplied))
+        return self._opened[1]
+
+    def _tasks(self, split: Split | None, count: int) -> list[Task]:
+        self._require("tasks")
+        if split is not None:
+            return tasks_of_split(self.config, split, count, self._supplied)
+        try:
+            return tasks_of_split(self.config, "held_out", count, self._supplied)
+        except ConfigError:
+            return tasks_of_split(self.config, "train", count, self._supplied)
+
+    def _trial_pool(self, *, verified: bool) -> Pool:
+        if verified and not self._missing("verifier"):
+            return build_trial_pool(self.config, build_verifier(self.config, self._supplied))
+        return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(NOT_VERIFIED)))
+
+    def _missing(self, *parts: str) -> list[str]:
+        return [part for part in parts if part in self.config.run.supplied and getattr(self._supplied, part) is None]
+
+    def _require(self, *parts: str) -> None:
+        if missing := self._missing(*parts):
+            given = ", ".join(f"{part}=…" for part in missing)
+            raise ConfigError(
+                f"{self.folder} was started with a {' and a '.join(missing)} that the run folder cannot hold: open it "
+                f"with steelyard.open_run({str(self.folder)!r}, {given})"
+            )
+
+
+def _own_tasks(prompt: Prompt | Task | Sequence[Any], spec: Mapping[str, Any] | None) -> list[Task]:
+    """One prompt (a string, chat messages or a task), or a list of prompts and tasks."""
+    if isinstance(prompt, Task):
+        return [prompt]
+    messages = not isinstance(prompt, str) and all(isinstance(one, Mapping) and "role" in one for one in prompt)
+    if isinstance(prompt, str) or messages:
+        return as_tasks([{**(spec or {}), "id": "prompt", "prompt": prompt}])
+    return as_tasks(prompt)
+
+
+def _shown(group: Group) -> str:
+    lines = [printable(prompt_text(group.task.prompt))]
+    for sample, verdict in zip(group.samples, group.verdicts, strict=True):
+        told = "" if verdict.cause == NOT_VERIFIED else f"  ({printable(verdict_line(verdict))})"
+        text = printable(sample.text).replace("\n", "\n    ") or "(empty)"
+        lines.append(f"  │ {text}{told}")
+    return "\n".join(lines)
