@@ -45,5 +45,5 @@ def test_the_python_examples_run(number: int, name: str, steps: int) -> None:
     program = "import steelyard\n" + blocks("python")[number]
     shorter = program.replace(f'"steps": {steps}', '"steps": 2')
     assert shorter != program
-    exec(compile(shorter, "README.md", "exec"), {})
+    exec(compile(shorter, "README.md", "exec"), {"__name__": "__main__"})
     assert [row["step"] for row in read_metrics(Path(f"runs/{name}/metrics.jsonl"))] == [1, 2]
