@@ -18,6 +18,7 @@ from steelyard.compose import (
     build_sampler,
     build_trial_pool,
     build_verifier,
+    default_split,
     open_policy,
     tasks_of_split,
 )
@@ -163,12 +164,7 @@ class Run:
 
     def _tasks(self, split: Split | None, count: int) -> list[Task]:
         self._require("tasks")
-        if split is not None:
-            return tasks_of_split(self.config, split, count, self._supplied)
-        try:
-            return tasks_of_split(self.config, "held_out", count, self._supplied)
-        except ConfigError:
-            return tasks_of_split(self.config, "train", count, self._supplied)
+        return tasks_of_split(self.config, split or default_split(self.config, self._supplied), count, self._supplied)
 
     def _trial_pool(self, *, verified: bool) -> Pool:
         if verified and not self._missing("verifier"):

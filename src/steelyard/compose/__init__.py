@@ -25,7 +25,7 @@ from steelyard.compose.runs import (
 )
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
-from steelyard.compose.tasks import build_tasks, divided_tasks, tasks_of_split
+from steelyard.compose.tasks import build_tasks, default_split, divided_tasks, tasks_of_split
 
 __all__ = [
     "NOTHING",
@@ -53,6 +53,7 @@ __all__ = [
     "build_trial_pool",
     "build_verifier",
     "check_budgets",
+    "default_split",
     "divided_tasks",
     "find_checkpoint",
     "open_policy",

@@ -177,6 +177,13 @@ def tasks_of_split(config: Config, name: Split, count: int | None = None, suppli
     return found[:count]
 
 
+def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
+    """Held-out tasks, or training tasks where none are held out."""
+    tasks = config.tasks
+    listed = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
+    return "held_out" if config.domain is not None or listed or supplied.eval_tasks is not None else "train"
+
+
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
     if tasks.prompts is not None:
         return as_tasks(tasks.prompts[: tasks.limit])
