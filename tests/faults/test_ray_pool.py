@@ -40,6 +40,16 @@ def test_a_local_cluster_listens_on_loopback_only_and_requires_its_token(cluster
     assert ray_cluster.flaw(cluster) is None
 
 
+def test_workers_have_the_priority_of_the_run() -> None:
+    pool = RayPool(as_verifier(misbehaving.misbehave), workers=1, limits=PATIENT_LIMITS)
+    try:
+        judged(pool, [FINE])
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert [os.getpriority(os.PRIO_PROCESS, process) for process in pool.actor_processes()] == [own]
+    finally:
+        pool.close()
+
+
 def test_causes_are_those_of_the_process_pool() -> None:
     kinds = [FINE, "segfault", "raise", "exit", "close", "session", "nan", "none", "sleep", FINE]
     pool = RayPool(as_verifier(misbehaving.misbehave), workers=2, limits=PATIENT_LIMITS)

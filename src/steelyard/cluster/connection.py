@@ -18,7 +18,9 @@ START_SECONDS = 600.0
 AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 LISTEN_TO_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """0: Ray's processes listen on loopback alone, which is its default on the systems after which it is named."""
-SET_FOR_LOCAL = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, LISTEN_TO_OTHERS)
+NICENESS = "RAY_worker_niceness"
+"""Of Ray's workers; its default of 15 lets them starve next to any busy process, the learner included."""
+SET_FOR_LOCAL = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, LISTEN_TO_OTHERS, NICENESS)
 
 
 def require_ray() -> Any:
@@ -31,14 +33,15 @@ def require_ray() -> Any:
 
 
 @contextmanager
-def closed_to_others() -> Iterator[None]:
+def local_settings() -> Iterator[None]:
     """A cluster started in here listens on loopback alone and requires a token: whoever reaches a Ray cluster can run
-    any code on it. The user's own token is used if there is one, else one that lives as long as this process.
+    any code on it. The user's own token is used if there is one, else one that lives as long as this process. Its
+    workers run at the priority of this process, unless the user set another.
     """
     from ray._private import ray_constants
 
     before, listened = {name: os.environ.get(name) for name in SET_FOR_LOCAL}, ray_constants.ENABLE_RAY_CLUSTER
-    os.environ |= {AUTH_MODE: "token", LISTEN_TO_OTHERS: "0"}
+    os.environ |= {AUTH_MODE: "token", LISTEN_TO_OTHERS: "0", NICENESS: before[NICENESS] or "0"}
     if not before[AUTH_TOKEN] and not before[AUTH_TOKEN_PATH]:
         os.environ[AUTH_TOKEN] = _token()
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -89,7 +92,7 @@ class Connection:
     def _join(self, address: str) -> None:
         try:
             if address == LOCAL:
-                Connection.settings.enter_context(closed_to_others())
+                Connection.settings.enter_context(local_settings())
             self.ray.init(
                 address=address,
                 include_dashboard=False if address == LOCAL else None,
