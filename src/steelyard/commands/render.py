@@ -11,12 +11,12 @@ import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from steelyard.commands.gallery import Shelf, folder_names, write_shelf
 from steelyard.commands.groups import sample_groups
 from steelyard.commands.screen import positive, stderr, tell
-from steelyard.commands.target import Opened, Target, add_target, resolve
+from steelyard.commands.target import Target, add_target, resolve
 from steelyard.commands.things import (
     STDIN,
     WHERE,
@@ -30,6 +30,9 @@ from steelyard.commands.things import (
 from steelyard.domains.base import ColourBy, Made, Split
 from steelyard.domains.registry import domain_paths
 from steelyard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from steelyard.compose import Opened
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
