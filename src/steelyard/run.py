@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
 from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
-from steelyard.errors import ConfigError, LostLearnerError
-from steelyard.folders import NAMED_BY, RunLock, run_folder
+from steelyard.errors import ConfigError, LostLearnerError, StoppedError
+from steelyard.folders import NAMED_BY, RunLock, resume_command, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
 from steelyard.trust import TRAINING, require_trusted_recipe
@@ -82,7 +83,30 @@ def train_from_python(
         given += [f"{section}.{key}" for section, table in sections.items() for key in table]
         require_trusted_recipe(recipe, config, given, uses=TRAINING, trust=trust)
     exists = (run_folder(config) / "config.toml").exists()
-    return run(config, Supplied(**objects), resume=resume and exists)
+    return _run_and_report(config, Supplied(**objects), resume=resume and exists)
+
+
+def _run_and_report(config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
+    """A run that a signal has stopped says how to resume it, as the command line does."""
+    folder = run_folder(config)
+    again = "steelyard.train(…, resume=True)" if config.run.supplied else resume_command(folder)
+    try:
+        trainer = run(config, supplied, resume=resume)
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            _tell(f"stopped now. The run is in {folder}; resume with: {again}")
+        raise
+    except StoppedError as error:
+        error.add_note(f"The run is in {folder}; resume with: {again}")
+        raise
+    if trainer.stopped:
+        _tell(f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with: {again}")
+    return trainer
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):  # the run is what counts, whoever reads of it
+        print(line, file=sys.stderr, flush=True)
 
 
 def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
