@@ -115,9 +115,9 @@ def build_waiting(staleness: int, folder: str) -> Any:
             time.sleep(max(0.0, began + PHASE_SECONDS * number / (TASKS * GROUP) - time.perf_counter()))
             yield one
 
-    def slow_update(samples: Sequence[Any], step: int) -> Any:
+    def slow_update(samples: Sequence[Any], step: int, report: Any) -> Any:
         began = time.perf_counter()
-        found = update(samples, step)
+        found = update(samples, step, report)
         time.sleep(max(0.0, PHASE_SECONDS - (time.perf_counter() - began)))
         return found
 

@@ -17,7 +17,7 @@ from steelyard.errors import ConfigError
 from steelyard.folders import IN_RUN, NAMED_BY, TASK_FILES, read_run, run_folder, run_table
 from steelyard.import_paths import imported_now
 from steelyard.opened_run import Run
-from steelyard.run import run
+from steelyard.run import run_and_report
 from steelyard.trust import TRAINING, require_trusted_recipe, require_trusted_run
 from steelyard.verification import import_path_of
 
@@ -61,7 +61,7 @@ def train(
     exists = (run_folder(config) / "config.toml").exists()
     if exists and not (resume or overwrite):
         config = _numbered(config)
-    run(config, supplied, resume=resume and exists, overwrite=overwrite and exists)
+    run_and_report(config, supplied, resume=resume and exists, overwrite=overwrite and exists)
     return Run(config, supplied)
 
 

@@ -28,7 +28,7 @@ from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
 from steelyard.folders import run_folder
 from steelyard.quiet import quiet_engines
-from steelyard.run import run
+from steelyard.run import run_and_report
 from steelyard.text import printable
 from steelyard.tracking import read_metrics
 from steelyard.tracking.artifacts import verdict_line
@@ -140,7 +140,7 @@ class Run:
             data = config.model_dump(exclude_none=True)
             config = configs.build({**data, "run": {**data["run"], "steps": steps}}, source="Run.resume")
         self._opened = None
-        run(config, self._supplied, resume=True)
+        run_and_report(config, self._supplied, resume=True)
         self.config = config
         return self
 

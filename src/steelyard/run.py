@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+import sys
+from contextlib import closing, suppress
 
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
-from steelyard.errors import LostLearnerError
-from steelyard.folders import RunLock, run_folder
+from steelyard.errors import LostLearnerError, StoppedError
+from steelyard.folders import RunLock, resume_command, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
 
@@ -51,3 +52,26 @@ def run_holding(lock: RunLock, config: Config, supplied: Supplied, *, resume: bo
                     raise
                 log.warning("step %d: %s", step, error)
                 trainer = None  # before the next one is built: there may be no room for two
+
+
+def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> None:
+    """A run from Python. If a signal has stopped it, it says how to resume, as the command line does."""
+    folder, needed = run_folder(config), config.run.supplied
+    given = "".join(f", {part}=…" for part in needed)
+    again = f"steelyard.open_run({str(folder)!r}{given}).resume()" if needed else resume_command(folder)
+    try:
+        trainer = run(config, supplied, resume=resume, overwrite=overwrite)
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            _tell(f"stopped now. The run is in {folder}; resume with: {again}")
+        raise
+    except StoppedError as error:
+        error.add_note(f"The run is in {folder}; resume with: {again}")
+        raise
+    if trainer.stopped:
+        _tell(f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with: {again}")
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):  # the run is what counts, whoever reads of it
+        print(line, file=sys.stderr, flush=True)

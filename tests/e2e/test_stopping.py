@@ -1,14 +1,17 @@
-"""SIGTERM finishes the step, saves, prints the command that resumes; that command goes on to the end."""
+"""A signal finishes the step, saves and prints how to resume; a second one stops now and leaves the last checkpoint."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from steelyard.tracking import read_metrics
 
@@ -37,6 +40,7 @@ def test_stop_and_resume(call: Call, environment: dict[str, str]) -> None:
     finally:
         process.kill()
     assert process.returncode == 130, err
+    assert "finishing this step; press Ctrl-C again to stop now" in err
     told = re.search(r"stopped after step (\d+) of 100000; .*\n  (steelyard train --resume .*)\n", out)
     assert told, out
     stopped, resume = int(told[1]), told[2]
@@ -47,3 +51,62 @@ def test_stop_and_resume(call: Call, environment: dict[str, str]) -> None:
     assert f"step {stopped + 3}/{stopped + 3}" in resumed.out
     steps = [row["step"] for row in read_metrics(Path("runs/my-run/metrics.jsonl"))]
     assert steps == list(range(1, stopped + 4))
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+
+import steelyard
+
+
+def check(task, text):
+    while Path("hold").exists():
+        Path("held").touch()
+        time.sleep(0.01)
+    return len(text)
+
+
+steelyard.train(
+    model={"scratch": {"layers": 1, "width": 32, "heads": 2, "vocabulary": ["say", "a"], "max_length": 16}},
+    tasks=["say a"],
+    verifier=check,
+    sampling={"tasks_per_step": 1, "group_size": 4, "max_new_tokens": 4},
+    verify={"pool": "inline"},
+    checkpoint={"every": 1},
+    run={"name": "letters", "steps": int(sys.argv[1])},
+    resume="resume" in sys.argv,
+)
+"""
+
+
+def test_a_second_interrupt_of_a_script_stops_now(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started from Python, in the middle of a step that would never end."""
+    Path("script.py").write_text(SCRIPT, encoding="utf-8")
+    command = [sys.executable, "script.py", "100000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
+    assert process.stderr is not None
+    try:
+        wait_for_steps(process, Path("runs/letters/metrics.jsonl"), 2)
+        Path("hold").touch()
+        deadline = time.monotonic() + 250
+        while not Path("held").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        for line in process.stderr:
+            if "finishing this step; press Ctrl-C again to stop now" in line:
+                break
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=250)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert "stopped now. The run is in runs/letters; resume with: steelyard.train(…, resume=True)" in err
+    Path("hold").unlink()
+    done = len(read_metrics(Path("runs/letters/metrics.jsonl")))
+    monkeypatch.setattr(sys, "argv", ["script.py", str(done + 2), "resume"])
+    runpy.run_path("script.py")
+    steps = [row["step"] for row in read_metrics(Path("runs/letters/metrics.jsonl"))]
+    assert steps == list(range(1, done + 3))

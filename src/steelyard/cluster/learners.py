@@ -24,6 +24,7 @@ from steelyard.cluster.ranks import Sharding
 from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError, TrainingError
 from steelyard.policies.base import Policy
 from steelyard.policies.sharding import Which
+from steelyard.tracking import Report, silent
 from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import Sample
@@ -64,7 +65,7 @@ class RankGroup:
     def score(self, samples: Sequence[Sample]) -> SampleLogps:
         return self.ask("score", self.shared(list(samples)))[0]
 
-    def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]:
+    def update(self, samples: Sequence[LearnerSample], step: int, report: Report = silent) -> dict[str, float]:
         return self.ask("update", self.shared(list(samples)), step)[0]
 
     def kl_coefficient(self, step: int) -> float:

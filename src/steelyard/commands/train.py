@@ -1,4 +1,7 @@
-"""Train a recipe or a TOML file, or go on with a run where it was stopped or killed."""
+"""Train a recipe or a TOML file, or resume a run where it was stopped or killed.
+
+docs/metrics.md explains every word on the panel and every key of metrics.jsonl.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", nargs="?", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
-    parser.add_argument("--resume", metavar="RUN", help="go on with this run folder, at its newest whole checkpoint")
+    parser.add_argument("--resume", metavar="RUN", help="resume this run folder, at its newest whole checkpoint")
     add_trust(parser)
 
 
@@ -41,10 +44,10 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
             trainer = _train(lock, config, resume=arguments.resume is not None)
     except (SteelyardError, KeyboardInterrupt) as error:
         if (folder / "config.toml").exists():
-            note = f"The run is in {folder}; go on with: {resume_command(folder)}"
+            note = f"The run is in {folder}; resume with: {resume_command(folder)}"
             error.add_note(note)
             if isinstance(error, KeyboardInterrupt):
-                stdout().print(f"stopped at once. {note}", markup=False, soft_wrap=True)
+                stdout().print(f"stopped now. {note}", markup=False, soft_wrap=True)
         raise
     return _farewell(trainer, folder)
 
@@ -80,7 +83,7 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
     lines: list[str] = []
     if trainer.stopped:
         lines += [
-            f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Go on with:",
+            f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with:",
             f"  {resume_command(folder)}",
         ]
     else:

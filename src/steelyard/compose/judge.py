@@ -78,7 +78,7 @@ def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path)
     model, right = _classifier(policy, judge.seed), list[float]()
     bar = counting("judge", steps) if config.tracking.console else nullcontext(lambda *_: None)
     stop = StopRequest()
-    with stopping_on_signals(stop.ask), bar as advance:
+    with stopping_on_signals(stop.ask, "update"), bar as advance:
         for loss, share in train_judge(model, policy.tokenizer, _pairs(config, judge, policy), lr):
             right.append(share)
             advance(f"{loss:.3f} nat, {share:.0%} right")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -35,8 +35,10 @@ from steelyard.config import Config
 from steelyard.data import Source
 from steelyard.errors import CheckpointError, StoppedError
 from steelyard.folders import keep_files, read_about, require_free, run_folder, write_about, write_config
+from steelyard.policies.base import Policy
 from steelyard.sampling.base import Closeable, Decoding, Sampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
+from steelyard.tracking.bars import stages
 from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Plan, Trainer
@@ -56,8 +58,14 @@ def begun(config: Config) -> Config:
     named_judge(config)
     started = _after_warm_start(config)
     if config.judge is not None and not own_judge(config).is_dir():
-        make_judge(started, config.judge, build_policy(started), own_judge(config))
+        make_judge(started, config.judge, _loaded(started), own_judge(config))
     return started
+
+
+def _loaded(config: Config) -> Policy:
+    with stages(shown=config.tracking.console) as stage:
+        stage("loading the model")
+        return build_policy(config)
 
 
 def _after_warm_start(config: Config) -> Config:
@@ -68,7 +76,7 @@ def _after_warm_start(config: Config) -> Config:
     if not own.is_dir() and warmstart.folder is not None:
         copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
     elif not own.is_dir():
-        make_warm_start(config, warmstart, build_policy(config), own)
+        make_warm_start(config, warmstart, _loaded(config), own)
     check_folder(own, "warmstart.folder", "steelyard warmstart")
     return beginning_with(config, own)
 
@@ -119,26 +127,33 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks 
     """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
     be built, those that were opened before it are closed again. ``tasks``: those of the run, if they were read already.
     """
-    with ExitStack() as opened:
-        trainer = _build_trainer(config, supplied, tasks or build_tasks(config, supplied), opened)
+    with ExitStack() as opened, stages(shown=config.tracking.console) as stage:
+        trainer = _build_trainer(config, supplied, tasks or build_tasks(config, supplied), opened, stage)
         trainer.opened = opened.pop_all()
     return trainer
 
 
-def _build_trainer(config: Config, supplied: Supplied, tasks: RunTasks, opened: ExitStack) -> Trainer:
+def _build_trainer(
+    config: Config, supplied: Supplied, tasks: RunTasks, opened: ExitStack, stage: Callable[[str], None]
+) -> Trainer:
     folder, sampling = run_folder(config), config.sampling
     source, held_out = tasks
+    stage("loading the model")
     policy = build_policy(config, supplied)
     evaluating = bool(config.evaluate.every and held_out)
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
     check_beginning(config, policy)
+    stage("starting the verifier")
     pool = build_pool(config, build_verifier(config, supplied))
     opened.callback(pool.close)
+    stage("starting the sampler")
     sampler = build_sampler(config, policy)
     if isinstance(sampler, Closeable):
         opened.callback(sampler.close)
+    stage("starting the learner")
     learner = build_any_learner(config, policy, folder / "artifacts")
     opened.callback(learner.close)
+    stage("opening the trackers")
     tracker = build_trackers(config, folder)
     opened.callback(tracker.close)
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
@@ -201,7 +216,9 @@ def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
     if supplied.verifier is None:
         for path in filter(None, (verify.verifier, *(entry.function for entry in verify.verifiers))):
             load_function(path)
-    return build_tasks(config, supplied)
+    with stages(shown=config.tracking.console) as stage:
+        stage("reading the tasks")
+        return build_tasks(config, supplied)
 
 
 def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Sequence[str] = ()) -> None:

@@ -102,7 +102,7 @@ def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, 
     )
     bar = counting("warm start", steps - len(losses)) if config.tracking.console else nullcontext(lambda *_: None)
     stop = StopRequest()
-    with stopping_on_signals(stop.ask), bar as advance:
+    with stopping_on_signals(stop.ask, "update"), bar as advance:
         for metrics in updates:
             losses.append(loss_of(metrics))
             advance(f"{losses[-1]:.3f} nat per token")

@@ -59,5 +59,7 @@ class TrackingConfig(Section):
     )
     wandb_project: str = Field(default="steelyard", description="Weights & Biases project.", min_length=1)
     samples_every: int = Field(
-        default=10, description="Steps between showing the best, median and worst sample; 0: never.", ge=0
+        default=10,
+        description="Steps between showing the best, median and worst sample, those of step 1 included; 0: never.",
+        ge=0,
     )

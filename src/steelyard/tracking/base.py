@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.text import one_line
+from steelyard.tracking.activity import Activity
 from steelyard.tracking.shown import ShownSample
 
 log = logging.getLogger("steelyard.tracking")
@@ -52,6 +53,7 @@ def _edges(low: float, high: float, bins: int) -> NDArray[np.float64]:
 
 
 Metric = float | Histogram
+T = TypeVar("T")
 
 
 class Tracker(Protocol):
@@ -68,6 +70,15 @@ class Tracker(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class SupportsProgress(Protocol):
+    """A tracker that also shows what is under way between two steps."""
+
+    def progress(self, activity: Activity) -> None:
+        """Called often, up to once per sample and verdict: it must be cheap."""
+        ...
+
+
 class Trackers:
     """Several trackers as one. A list of numbers is taken as raw values and reaches them as a histogram.
 
@@ -78,33 +89,39 @@ class Trackers:
 
     def __init__(self, trackers: Iterable[Tracker]) -> None:
         self.trackers = tuple(trackers)
+        self._live = tuple(tracker for tracker in self.trackers if isinstance(tracker, SupportsProgress))
         self._failing: set[tuple[int, str]] = set()
 
     def log(self, step: int, metrics: Mapping[str, Metric | Sequence[float]]) -> None:
         plain = {name: _metric(value) for name, value in metrics.items()}
-        self._each("metrics", lambda tracker: tracker.log(step, plain))
+        self._each(self.trackers, "metrics", lambda tracker: tracker.log(step, plain))
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
-        self._each("samples", lambda tracker: tracker.samples(step, shown))
+        self._each(self.trackers, "samples", lambda tracker: tracker.samples(step, shown))
+
+    def progress(self, activity: Activity) -> None:
+        """What the run is doing now."""
+        self._each(self._live, "progress", lambda tracker: tracker.progress(activity))
 
     def rewind(self, step: int) -> None:
         for tracker in self.trackers:
             tracker.rewind(step)
 
     def close(self) -> None:
-        self._each("last figures", lambda tracker: tracker.close())
+        self._each(self.trackers, "last figures", lambda tracker: tracker.close())
 
-    def _each(self, what: str, call: Callable[[Tracker], None]) -> None:
-        for place, tracker in enumerate(self.trackers):
+    def _each(self, trackers: Iterable[T], what: str, call: Callable[[T], None]) -> None:
+        for tracker in trackers:
+            key = (id(tracker), what)
             try:
                 call(tracker)
             except Exception as error:  # noqa: BLE001 - whatever it is, training matters more
-                if (place, what) not in self._failing:
+                if key not in self._failing:
                     name, said = type(tracker).__name__, one_line(f"{type(error).__name__}: {error}")
                     log.warning("%s cannot write the %s: %s. The run continues without.", name, what, said)
-                self._failing.add((place, what))
+                self._failing.add(key)
             else:
-                self._failing.discard((place, what))
+                self._failing.discard(key)
 
 
 def _metric(value: Metric | Sequence[float]) -> Metric:

@@ -11,9 +11,12 @@ from importlib.util import find_spec
 from rich.console import Console
 from rich.live import Live
 
+from steelyard.tracking.activity import Activity
 from steelyard.tracking.base import Metric
 from steelyard.tracking.cards import SampleCards
-from steelyard.tracking.panel import TrainingPanel, plain_line
+from steelyard.tracking.heartbeat import Heartbeat
+from steelyard.tracking.panel import TrainingPanel
+from steelyard.tracking.plain import plain_activity, plain_line
 from steelyard.tracking.progress import Progress
 from steelyard.tracking.shown import ShownSample
 
@@ -31,8 +34,9 @@ class Screen(Console):
 class ConsoleTracker:
     """Shows the run's metrics by their plain names.
 
-    Where the output is no terminal (a pipe, a log file) it prints one line without control characters a step, at most
-    one every ``plain_seconds``; the first, the last and those with an evaluation are never left out.
+    Where the output is not a terminal (a pipe, a log file) it prints one line without control characters per step, at
+    most one every ``plain_seconds``; the first, the last and those with an evaluation are never left out. A phase that
+    takes longer than half a minute gets a line too.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class ConsoleTracker:
         self._plain_seconds = plain_seconds
         self._printed: float | None = None
         self._live: Live | None = None
+        self._heartbeat = Heartbeat(self._say_activity, clock=clock)
 
     def rewind(self, step: int) -> None:
         """Training is about to begin after this step: start the clock and show the panel."""
@@ -63,18 +68,35 @@ class ConsoleTracker:
         self._progress.update(step, metrics)
         if self._live is None and self._due(metrics):
             self._printed = self._clock()
-            self.console.print(plain_line(self._progress), markup=False, highlight=False, soft_wrap=True)
+            self._print(plain_line(self._progress))
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
         """Print them above the panel, clipped to a few lines each."""
         self._start()
         self.console.print(SampleCards(step, shown))
 
+    def progress(self, activity: Activity) -> None:
+        """The panel shows it when it is next drawn; a log only if it takes long."""
+        changed = self._progress.doing(activity)
+        self._start()
+        if changed and self._live is None:
+            self._heartbeat.restart()
+
     def close(self) -> None:
-        """Show the last state and leave it standing."""
+        """Show the last state and leave it standing; nothing of a run that never measured anything."""
+        self._heartbeat.stop()
+        self._progress.doing(None)
         if self._live is not None:
+            self._live.transient = not self._progress.measured
             self._live.stop()
             self._live = None
+
+    def _say_activity(self, seconds: float) -> None:
+        if (line := plain_activity(self._progress)) is not None:
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _start(self) -> None:
         if self._live is None and _can_redraw(self.console):

@@ -1,8 +1,8 @@
-"""The training panel and its plain one-line form: from a :class:`Progress` to something rich can print."""
+"""The training panel: from a :class:`Progress` to something rich can print. docs/metrics.md explains its words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.panel import Panel
@@ -13,8 +13,28 @@ from steelyard.tracking.figures import FALLING, RISING, count, duration, number,
 from steelyard.tracking.progress import KEPT, Progress
 
 _LABEL_WIDTH = 10
+_CLOCK_WIDTH = 22
+"""Room for the time that a phase has taken and has left, so that the bar before it does not change its length."""
 _PHASES = (("sample", "cyan"), ("verify", "yellow"), ("score", "magenta"), ("update", "green"))
 _Form = Callable[[float], str]
+_Fact = tuple[str, str, _Form]
+_REWARD = (("std", "reward/std", number), ("best", "reward/best", number))
+_EVALUATION = (("success", "eval/success", percent), ("reward", "eval/reward", number), ("best", "eval/best", number))
+_GROUPS = (("dead", "groups/dead", percent),)
+_RARE = (("refilled", "groups/refilled", count), ("dropped", "groups/dropped", percent))
+_LENGTH = (("length", "length/mean", count), ("cut", "length/truncated", percent))
+_POLICY = (
+    ("KL", "kl", number),
+    ("entropy", "entropy", number),
+    ("clip", "clip/share", percent),
+    ("grad", "gradient/norm", number),
+    ("lr", "lr", number),
+)
+_SPEED = (
+    ("tokens/s", "time/tokens_per_second", count),
+    ("sampling tokens/s", "time/sample_tokens_per_second", count),
+    ("s/step", "time/step", number),
+)
 _ARROW_STYLE = {RISING: "bold green", FALLING: "bold red"}
 
 
@@ -34,18 +54,21 @@ class TrainingPanel:
 
 def rows_of(progress: Progress, width: int) -> list[Text]:
     """The lines of the panel; a line whose metrics were not logged is left out."""
-    rows = [_steps(progress, width)]
-    if progress.step or "reward/mean" in progress:
-        rows += [
-            _curve(progress, width, "reward", "reward/mean", number, _reward_notes(progress)),
-            _curve(progress, width, "success", "success", percent, _eval_notes(progress)),
-            _verdicts(progress),
-            _line("accidents", _accidents(progress)),
-            _line("groups", _groups(progress)),
-            _line("policy", _policy(progress)),
-            _line("speed", _speed(progress)),
-            _split(progress, width),
-        ]
+    room = width - _LABEL_WIDTH
+    rows = [
+        _steps(progress, width),
+        _now(progress, width),
+        _curve(progress, width, "reward", "reward/mean", number, _facts(progress, _REWARD)),
+        _line("parts", fitted(_parts(progress), room)),
+        _curve(progress, width, "success", "success", percent, ()),
+        _line("eval", fitted(_evaluation(progress), room, gap="  ")),
+        _line("verdicts", fitted(_verdicts(progress), room, gap="  ")),
+        _line("accidents", fitted(_accidents(progress), room)),
+        _line("groups", fitted(_groups(progress), room)),
+        _line("policy", fitted(_facts(progress, _POLICY), room)),
+        _line("speed", fitted(_facts(progress, _SPEED), room)),
+        _line("time", _split(progress, room)),
+    ]
     rows = [row for row in rows if row.plain]
     for row in rows:
         row.no_wrap, row.overflow = True, "ellipsis"
@@ -53,33 +76,16 @@ def rows_of(progress: Progress, width: int) -> list[Text]:
     return rows
 
 
-def plain_line(progress: Progress) -> str:
-    """The same figures as one line without control characters, for logs and pipes."""
-    words = [f"step {progress.step}/{progress.total_steps}"]
-    named = (
-        ("reward", "reward/mean", number),
-        ("std", "reward/std", number),
-        ("success", "success", percent),
-        ("eval", "eval/success", percent),
-        ("kl", "kl", number),
-        ("entropy", "entropy", number),
-        ("clip", "clip/share", percent),
-        ("dead", "groups/dead", percent),
-        ("rejected", "share/rejected", percent),
-        ("unscored", "share/unscored", percent),
-        ("tok/s", "time/tokens_per_second", count),
-        ("s/step", "time/step", number),
-    )
-    words += [f"{label} {form(value)}" for label, name, form in named if (value := progress.get(name)) is not None]
-    if progress.accidents:
-        words.append(
-            "accidents " + ", ".join(f"{n} × {one_line(cause)}" for cause, n in progress.accidents.most_common())
-        )
-    if progress.skipped:
-        words.append(f"skipped {progress.skipped}")
-    if (left := progress.seconds_left) is not None:
-        words.append(f"left {duration(left)}")
-    return "  ".join(words)
+def fitted(pieces: Iterable[Text], room: int, gap: str = "   ") -> Text:
+    """As many pieces as fit next to each other, each whole; dots stand for those that are left out."""
+    row, waiting = Text(), list(pieces)
+    for place, piece in enumerate(waiting):
+        space = gap if place else ""
+        dots = 0 if piece is waiting[-1] else len(" …")
+        if place and row.cell_len + len(space) + piece.cell_len + dots > room:
+            return row.append(" …", style="dim")
+        row = row.append(space).append_text(piece)
+    return row
 
 
 def _steps(progress: Progress, width: int) -> Text:
@@ -89,112 +95,116 @@ def _steps(progress: Progress, width: int) -> Text:
     head = f"step {progress.step}/{progress.total_steps}"
     tail = f"{100 * share:3.0f}%  {duration(progress.elapsed)}"
     tail += " · waiting for the first step" if left is None else f" · {duration(left)} left"
-    cells = max(4, width - len(head) - len(tail) - 4)
-    done = int(share * cells)
-    bar = Text().append("━" * done, style="green").append("─" * (cells - done), style="dim")
-    return Text.assemble((head, "bold"), "  ", bar, "  ", tail)
+    cells = width - len(head) - len(tail) - 4
+    bar = _bar(share, cells).append("  ") if cells >= 4 else ""
+    return Text.assemble((head, "bold"), "  ", bar, tail)
 
 
-def _curve(progress: Progress, width: int, label: str, name: str, form: _Form, notes: Text) -> Text:
+def _now(progress: Progress, width: int) -> Text:
+    """What is under way, how much of it is done, and the time it takes."""
+    started = progress.started
+    if started is None:
+        return Text()
+    row = _label("now").append(str(started.activity)).append("  ")
+    left, activity = progress.phase_left(started), started.activity
+    cells = min(KEPT, width - row.cell_len - _CLOCK_WIDTH - 2)
+    if activity.total and cells >= 4:
+        row.append_text(_bar(activity.done / activity.total, cells)).append("  ")
+    return row.append(duration(progress.phase_elapsed(started)) + (f" · {duration(left)} left" if left else ""))
+
+
+def _bar(share: float, cells: int) -> Text:
+    done = int(min(1.0, share) * cells)
+    return Text().append("━" * done, style="green").append("─" * (cells - done), style="dim")
+
+
+def _curve(progress: Progress, width: int, label: str, name: str, form: _Form, notes: Sequence[Text]) -> Text:
     value = progress.get(name)
     if value is None:
         return Text()
     history = progress.history(name)
     arrow = trend(history)
     cells = min(KEPT, max(8, width - _LABEL_WIDTH - 12 - 28))
-    row = _label(label).append(f"{form(value):<8}", style="bold")
-    row.append(f"{arrow:<3}", style=_ARROW_STYLE.get(arrow, "dim"))
-    row.append(f"{sparkline(history, cells):<{cells}}", style="cyan")
-    return row.append("  ").append_text(notes)
+    row = _label(label).append(f"{form(value):<8} ", style="bold")
+    row.append(f"{arrow:<2}", style=_ARROW_STYLE.get(arrow, "dim"))
+    row.append(f"{sparkline(history, cells):<{cells}}", style="cyan").append("  ")
+    room = width - row.cell_len
+    return row.append_text(fitted(notes, room)) if notes and notes[0].cell_len + len(" …") <= room else row
 
 
-def _reward_notes(progress: Progress) -> Text:
-    return _facts(progress, (("std", "reward/std", number), ("best", "reward/best", number)))
+def _parts(progress: Progress) -> list[Text]:
+    """The parts of the reward, with what the last evaluation found."""
+    pieces: list[Text] = []
+    for name in progress.parts:
+        value, found = progress.get(f"parts/{name}/mean"), progress.get(f"eval/parts/{name}")
+        piece = Text.assemble((f"{one_line(name)} ", "dim"), "–" if value is None else number(value))
+        pieces.append(piece if found is None else piece.append(" eval ", style="dim").append(number(found)))
+    return pieces
 
 
-def _eval_notes(progress: Progress) -> Text:
-    name = next((name for name in ("eval/success", "eval/reward") if name in progress), None)
-    if name is None:
-        return Text()
-    value = progress.get(name) or 0.0
-    shown = percent(value) if name == "eval/success" else number(value)
-    return Text.assemble(("eval ", "dim"), (shown, "bold"), (f" at step {progress.measured_at(name)}", "dim"))
+def _evaluation(progress: Progress) -> list[Text]:
+    """The last evaluation; if that is not of the last step, its first figure says of which."""
+    passed = [name for name in progress.named("eval/pass@") if name != "eval/pass@1"]  # that is the success
+    facts = [*_EVALUATION, *((name.removeprefix("eval/"), name, percent) for name in passed)]
+    if progress.get("eval/unscored"):
+        facts.append(("unscored", "eval/unscored", percent))
+    named = [fact for fact in facts if fact[1] in progress]
+    found = _facts(progress, named)
+    if found:
+        found[0].append(progress.age(named[0][1]), style="yellow")
+    return found
 
 
-def _verdicts(progress: Progress) -> Text:
+def _verdicts(progress: Progress) -> list[Text]:
     named = (("scored", "green"), ("rejected", "yellow"), ("unscored", "red"))
     if not any(f"share/{name}" in progress for name, _ in named):
-        return Text()
+        return []
     values = [progress.get(f"share/{name}") or 0.0 for name, _ in named]
-    row = _label("verdicts")
+    bar = Text()
     for (_, style), cells in zip(named, shares(values, 8), strict=True):
-        row.append("━" * cells, style=style)
-    for (name, style), value in zip(named, values, strict=True):
-        row.append(f"  {percent(value)}", style=style if value else "dim").append(f" {name}", style="dim")
-    return row
+        bar.append("━" * cells, style=style)
+    return [
+        bar,
+        *(
+            Text().append(percent(value), style=style if value else "dim").append(f" {name}", style="dim")
+            for (name, style), value in zip(named, values, strict=True)
+        ),
+    ]
 
 
-def _accidents(progress: Progress) -> Text:
+def _accidents(progress: Progress) -> list[Text]:
     """What went wrong with the checker since the start, the most frequent first."""
-    found = [f"{count(number)} × {one_line(cause)}" for cause, number in progress.accidents.most_common()]
-    return Text("   ".join(found), style="red")
+    found = progress.accidents.most_common()
+    return [Text(f"{count(number)} × {one_line(cause)}", style="red") for cause, number in found]
 
 
-def _groups(progress: Progress) -> Text:
-    rare = (("refilled", "groups/refilled", count), ("dropped", "groups/dropped", percent))
-    rare = tuple(fact for fact in rare if progress.get(fact[1]))
-    dead = (("dead", "groups/dead", percent),)
-    length = (("length", "length/mean", count), ("cut", "length/truncated", percent))
-    facts = _facts(progress, dead + rare + length)
-    if progress.skipped:
-        return Text().append(f"skipped {progress.skipped}   ", style="bold red").append_text(facts)
-    return facts
+def _groups(progress: Progress) -> list[Text]:
+    rare = [fact for fact in _RARE if progress.get(fact[1])]
+    facts = _facts(progress, (*_GROUPS, *rare, *_LENGTH))
+    return [Text(f"skipped {progress.skipped}", style="bold red"), *facts] if progress.skipped else facts
 
 
-def _policy(progress: Progress) -> Text:
-    return _facts(
-        progress,
-        (
-            ("KL", "kl", number),
-            ("entropy", "entropy", number),
-            ("clip", "clip/share", percent),
-            ("grad", "gradient/norm", number),
-            ("lr", "lr", number),
-        ),
-    )
-
-
-def _speed(progress: Progress) -> Text:
-    return _facts(
-        progress,
-        (
-            ("tokens/s", "time/tokens_per_second", count),
-            ("sampling tokens/s", "time/sample_tokens_per_second", count),
-            ("s/step", "time/step", number),
-        ),
-    )
-
-
-def _split(progress: Progress, width: int) -> Text:
+def _split(progress: Progress, room: int) -> Text:
     """Where the seconds of the last step went."""
     seconds = [progress.get(f"time/{name}") or 0.0 for name, _ in _PHASES]
     total = sum(seconds)
     if total <= 0:
         return Text()
-    legend = Text()
-    for (name, style), value in zip(_PHASES, seconds, strict=True):
-        legend.append("  ■ ", style=style).append(f"{name} {100 * value / total:.0f}%")
-    row = _label("time")
-    cells = shares(seconds, min(KEPT, max(4, width - _LABEL_WIDTH - legend.cell_len)))
-    for (_, style), n in zip(_PHASES, cells, strict=True):
-        row.append("━" * n, style=style)
-    return row.append_text(legend)
+    legend = [
+        Text.assemble(("■ ", style), f"{name} {100 * value / total:.0f}%")
+        for (name, style), value in zip(_PHASES, seconds, strict=True)
+    ]
+    words = fitted(legend, room - 6, gap="  ")
+    bar = Text()
+    for (_, style), cells in zip(_PHASES, shares(seconds, min(KEPT, room - 2 - words.cell_len)), strict=True):
+        bar.append("━" * cells, style=style)
+    return bar.append("  ").append_text(words)
 
 
-def _facts(progress: Progress, named: tuple[tuple[str, str, _Form], ...]) -> Text:
+def _facts(progress: Progress, named: Iterable[_Fact]) -> list[Text]:
     """``label value`` pairs of what was logged."""
     found = [(label, form(value)) for label, name, form in named if (value := progress.get(name)) is not None]
-    return Text("   ").join(Text.assemble((f"{label} ", "dim"), value) for label, value in found)
+    return [Text.assemble((f"{label} ", "dim"), value) for label, value in found]
 
 
 def _line(label: str, content: Text) -> Text:

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard.data.base import Source
 from steelyard.sampling.base import Sampler, SampleRequest
+from steelyard.tracking import Activity
 from steelyard.training.credit import Credit
-from steelyard.training.phases import Stopwatch, requests_for
+from steelyard.training.phases import Stopwatch, requests_for, under_way
 from steelyard.types import Group, Sample, SampleKey, Verdict
 from steelyard.verification import Item, Pool
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 PORTIONS = 4
 """Into how many portions the sampling of a step is divided, if there is room for more than one step."""
 POLL_SECONDS = 0.05
+GRACE_SECONDS = 2.0
+"""How long a run that must stop now waits for the sampling thread."""
+REPORT_SECONDS = 0.5
+"""How often a loop that waits for samples reports how many there are."""
 Place = tuple[int, int]
 """The step that a task was drawn for, and its slot."""
 
@@ -66,11 +71,15 @@ class Pending:
         )
 
 
+def _age(one: Pending) -> tuple[int, Place]:
+    return one.version, one.place
+
+
 def choose(pending: Sequence[Pending], step: int, count: int, staleness: int) -> list[Pending] | None:
     """The ``count`` oldest complete groups, by place, if all that are left can still be learnt in time one after
     another from the next step on; None: wait for more verdicts.
     """
-    by_age = sorted(pending, key=lambda one: (one.version, one.place))
+    by_age = sorted(pending, key=_age)
     ready = [one for one in by_age if one.complete][:count]
     taken = {one.place for one in ready}
     left = [one for one in by_age if one.place not in taken]
@@ -114,17 +123,25 @@ class Ahead:
     def take(self, step: int, watch: Stopwatch) -> tuple[list[Group], list[Group]]:
         """Groups to learn from at ``step``, and those that they replaced; waits until there are enough."""
         self._start()
-        with self._news, watch.phase("wait"):
+        with self._news, watch.timed("wait"):
             self._last = max(self._last, step + 1)
             while (chosen := choose([*self._pending.values()], step, self.plan.tasks_per_step, self.staleness)) is None:
                 self._raise_if_broken()
-                self._news.wait()
+                watch.report(self._awaited())
+                self._news.wait(REPORT_SECONDS)
             for one in chosen:
                 del self._pending[one.place]
             watch.seconds |= self._watch.seconds
             self._watch = Stopwatch()
             self._news.notify_all()
         return [one.group() for one in chosen], [group for one in chosen for group in one.replaced]
+
+    def _awaited(self) -> Activity:
+        """How far the groups are that are next to be learnt from."""
+        count = self.plan.tasks_per_step
+        oldest = sorted(self._pending.values(), key=_age)[:count]
+        sampled = sum(len(one.samples) for one in oldest)
+        return under_way(sampled, sum(len(one.verdicts) for one in oldest), count * self.plan.group_size)
 
     def publish(self, version: int) -> None:
         """New weights for what is sampled from now on. Before the first step it also says which one that is."""
@@ -165,16 +182,19 @@ class Ahead:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.source.load_state_dict(state)
 
-    def close(self) -> None:
-        """Stop sampling, for good; what is under way is dropped."""
+    def close(self, within: float | None = None) -> None:
+        """Stop sampling, for good; what is under way is dropped. A thread that does not end ``within`` these seconds is
+        abandoned.
+        """
         with self._news:
             self._closing = True
             self._news.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(within)
+            self._thread = None
 
     def _start(self) -> None:
-        if self._thread is None:
+        if self._thread is None and not self._closing:
             self._thread = threading.Thread(target=self._run, name="sampling ahead", daemon=True)
             self._thread.start()
 
@@ -246,12 +266,12 @@ class Ahead:
     def _sample(self, portion: Sequence[SampleRequest]) -> None:
         asked = {(request.step, request.slot): request for request in portion}
         stream = self.sampler.sample(portion, self.plan.decoding)
-        while (made := self._next(stream)) is not None:
+        while not self._closing and (made := self._next(stream)) is not None:
             request = asked[made.key[:2]]
             with self._news:
                 self._pending[request.step, request.slot].samples[made.key] = made
                 self._unjudged += 1
-            with self._watch.phase("verify"):
+            with self._watch.timed("verify"):
                 self.pool.submit([Item(request.task, made, request.count)])
             self._receive(wait=False)
         with self._news:
@@ -259,11 +279,11 @@ class Ahead:
             self._news.notify_all()
 
     def _next(self, stream: Iterator[Sample]) -> Sample | None:
-        with self._watch.phase("sample"):
+        with self._watch.timed("sample"):
             return next(stream, None)
 
     def _receive(self, *, wait: bool | float) -> None:
-        with self._watch.phase("verify"):
+        with self._watch.timed("verify"):
             found = list(self.pool.completed(wait=wait))
         with self._news:
             for key, verdict in found:

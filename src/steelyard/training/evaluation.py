@@ -10,7 +10,8 @@ import numpy as np
 
 from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate, wilson_interval
 from steelyard.sampling.base import Decoding, Sampler
-from steelyard.training.phases import collect, requests_for
+from steelyard.tracking import Activity, Report, silent
+from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.types import Group, Task, Verdict, settle_floors
 from steelyard.verification import Pool
 
@@ -27,6 +28,8 @@ class Evaluation:
     """Mean over tasks of the best reward among the task's samples."""
     success: Interval
     pass_at: dict[int, Interval]
+    parts: dict[str, float]
+    """Mean over tasks of each part of the reward."""
     distinct: float
     """Share of different texts among all samples."""
     unscored: float
@@ -35,7 +38,8 @@ class Evaluation:
     def metrics(self) -> dict[str, float]:
         plain = {"eval/reward": self.reward.mean, "eval/best": self.best.mean, "eval/success": self.success.mean}
         by_k = {f"eval/pass@{k}": estimate.mean for k, estimate in self.pass_at.items()}
-        return plain | by_k | {"eval/distinct": self.distinct, "eval/unscored": self.unscored}
+        parts = {f"eval/parts/{name}": mean for name, mean in self.parts.items()}
+        return plain | by_k | parts | {"eval/distinct": self.distinct, "eval/unscored": self.unscored}
 
 
 class Evaluator:
@@ -54,9 +58,13 @@ class Evaluator:
         self.sampler, self.pool, self.tasks, self.decoding = sampler, pool, list(tasks), decoding
         self.samples, self.ks = samples, [k for k in ks if k <= samples]
 
-    def run(self) -> Evaluation:
+    def run(self, report: Report = silent) -> Evaluation:
+        def within(activity: Activity) -> None:
+            report(replace(activity, phase=f"evaluate/{activity.phase}"))
+
         requests = requests_for(self.tasks, EVALUATION_STEP, self.samples)
-        return summarise(collect(self.sampler, self.pool, requests, self.decoding), self.ks)
+        groups = collect(self.sampler, self.pool, requests, self.decoding, Stopwatch(report=within))
+        return summarise(groups, self.ks)
 
 
 def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
@@ -75,6 +83,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
         best=_estimate([max(v.reward for v in verdicts) for verdicts in scored], bootstrap_interval),
         success=_estimate([np.mean([v.success for v in verdicts]) for verdicts in scored], wilson_interval),
         pass_at={k: pass_at_interval(scored, k) for k in ks},
+        parts=_parts(scored),
         distinct=len(set(texts)) / total,
         unscored=1 - sum(len(verdicts) for verdicts in counted) / total,
         groups=tuple(groups),
@@ -84,6 +93,16 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
 def _with_common_floor(groups: Sequence[Group]) -> list[Group]:
     verdicts = iter(settle_floors([verdict for group in groups for verdict in group.verdicts]))
     return [replace(group, verdicts=tuple(islice(verdicts, len(group.verdicts)))) for group in groups]
+
+
+def _parts(scored: Sequence[Sequence[Verdict]]) -> dict[str, float]:
+    """Means of the parts, each over the tasks that have it."""
+    by_task: dict[str, list[np.floating]] = {}
+    for verdicts in scored:
+        for name in {name for verdict in verdicts for name in verdict.parts}:
+            values = [float(verdict.parts[name]) for verdict in verdicts if name in verdict.parts]
+            by_task.setdefault(name, []).append(np.mean(values))
+    return {name: float(np.mean(by_task[name])) for name in sorted(by_task)}
 
 
 def pass_at_interval(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:

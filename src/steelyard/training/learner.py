@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from steelyard.errors import CheckpointError, TrainingError
 from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch
 from steelyard.policies.reference import Reference
+from steelyard.tracking import Activity, Report, silent
 from steelyard.training.ranks import ALONE, Ranks
 from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.types import Sample
@@ -84,7 +86,7 @@ class AnyLearner(Protocol):
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps: ...
     def kl_coefficient(self, step: int) -> float: ...
-    def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]: ...
+    def update(self, samples: Sequence[LearnerSample], step: int, report: Report = ...) -> dict[str, float]: ...
     def after_step(self, step: int) -> None: ...
     def parts(self) -> Parts: ...
     def restore(self, checkpoint: Checkpoint) -> None: ...
@@ -163,7 +165,7 @@ class Learner:
 
     # --- update --------------------------------------------------------------------------------------------------
 
-    def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]:
+    def update(self, samples: Sequence[LearnerSample], step: int, report: Report = silent) -> dict[str, float]:
         """Optimiser steps on a rollout; samples without decisions are left out. Returns metrics."""
         learnt = [item for item in samples if len(item.sample.decisions)]
         lr = self._set_lr(step)
@@ -173,12 +175,16 @@ class Learner:
         self.policy.train(True)
         self.optimiser.zero_grad(set_to_none=True)
         divided = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
-        parts = [self._minibatch(part, step) for part in divided]
+        steps = self.rule.epochs * min(self.rule.minibatches, len(learnt))
+        advance = _counted(report, self.rule.epochs * len(learnt), steps)
+        parts = [self._minibatch(part, step, partial(advance, number)) for number, part in enumerate(divided, start=1)]
         self._settle()
         self._adapt_kl(parts, len(learnt))
         return metrics | _over_minibatches(parts)
 
-    def _minibatch(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float]:
+    def _minibatch(
+        self, samples: Sequence[LearnerSample], step: int, advance: Callable[[int], None]
+    ) -> dict[str, float]:
         """Accumulate the gradient over microbatches and take one step."""
         chosen = by_length([len(item.sample.token_ids) for item in samples], self.rule.microbatch_tokens)
         batches = [[samples[index] for index in indices] for indices in chosen]
@@ -191,6 +197,7 @@ class Learner:
                 output = self.loss(batch, weight_N, step)
                 self.scaler.scale(self.ranks.shared(output.loss)).backward()
             outputs.append(output.metrics)
+            advance(len(batch))
         merged = merge_metrics(self.ranks.joined(turns, outputs, len(batches)))
         metrics = {name: float(value) for name, value in merged.items()}
         metrics["gradient_norm"], metrics["skipped"] = self._take_step(samples, metrics["loss"], step)
@@ -372,6 +379,18 @@ def _idle(
     """A microbatch of weight 0: the shortest sample, which some rank learns from anyway."""
     sample = batches[-1][-1]
     return [sample], torch.zeros_like(weights[-1][-len(sample.sample.decisions) :])
+
+
+def _counted(report: Report, samples: int, steps: int) -> Callable[[int, int], None]:
+    """A function to be told, after each microbatch, which optimiser step it belongs to and how many samples it has."""
+    done = 0
+
+    def advance(step: int, count: int) -> None:
+        nonlocal done
+        done += count
+        report(Activity("update", done, samples, f"minibatch {step}/{steps}" if steps > 1 else ""))
+
+    return advance
 
 
 METRIC_NAMES = {

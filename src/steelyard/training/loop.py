@@ -19,8 +19,8 @@ from steelyard.data.base import Source
 from steelyard.errors import CheckpointError
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Decoding, Sampler
-from steelyard.tracking import Trackers, choose_shown
-from steelyard.training.ahead import Ahead
+from steelyard.tracking import Activity, Trackers, choose_shown
+from steelyard.training.ahead import GRACE_SECONDS, Ahead
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import AnyLearner, SampleLogps
@@ -112,7 +112,7 @@ class Trainer:
 
     def train_step(self) -> Metrics:
         """One step of the algorithm."""
-        start, watch = time.perf_counter(), Stopwatch()
+        start, watch = time.perf_counter(), Stopwatch(report=self.tracker.progress)
         groups, replaced = self.rollout(watch)
         with watch.phase("score"):
             groups = with_supports(self.policy, groups, self.learner.rule.microbatch_tokens)
@@ -120,10 +120,11 @@ class Trainer:
             logps = self.learner.score(samples)
         batch = self.assign_credit(groups, samples, logps)
         with watch.phase("update"):
-            update = self.learner.update(batch, self.step)
+            update = self.learner.update(batch, self.step, watch.report)
         self.step += 1
-        self.learner.after_step(self.step)
-        (self.ahead or self.sampler).publish(self.step)
+        with watch.phase("publish"):
+            self.learner.after_step(self.step)
+            (self.ahead or self.sampler).publish(self.step)
         (self.ahead or self.source).observe([*replaced, *groups])
         self._report_floors([*groups, *replaced])
         metrics = group_metrics(groups, replaced) | update | pool_metrics(self.pool.metrics())
@@ -132,7 +133,7 @@ class Trainer:
         metrics["groups/dead"] = sum(self.credit.dead(group) for group in groups) / len(groups)
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         self.before_writing()
-        if self.plan.show_every and self.step % self.plan.show_every == 0:
+        if self.plan.show_every and (self.step == 1 or self.step % self.plan.show_every == 0):
             self.tracker.samples(self.step, choose_shown(groups))
         return metrics | _times(watch, time.perf_counter() - start, [*groups, *replaced])
 
@@ -191,8 +192,9 @@ class Trainer:
         if self.evaluator is None:
             return {}
         start = time.perf_counter()
+        self.tracker.progress(Activity("evaluate"))
         with self.ahead.paused() if self.ahead is not None else nullcontext():
-            figures = self.evaluator.run().metrics()
+            figures = self.evaluator.run(self.tracker.progress).metrics()
         return figures | {"time/evaluate": time.perf_counter() - start}
 
     # --- state ---------------------------------------------------------------------------------------------------
@@ -208,6 +210,7 @@ class Trainer:
 
     def save(self, score: float | None = None) -> None:
         """Write the whole state of the run."""
+        self.tracker.progress(Activity("save"))
         parts = self.learner.parts()
         state = {"step": self.step, "source": (self.ahead or self.source).state_dict(), **parts.state}
         try:
@@ -219,6 +222,7 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take up a saved state; what was logged after it is forgotten."""
         state = checkpoint.state
+        self.tracker.progress(Activity("restore"))
         self.learner.restore(checkpoint)
         (self.ahead or self.source).load_state_dict(state["source"])
         self.step = int(state["step"])
@@ -233,11 +237,15 @@ class Trainer:
     @contextmanager
     def _sampling_ahead(self) -> Iterator[None]:
         """However the run ends, nothing is sampled for it any more."""
+        grace = None
         try:
             yield
+        except KeyboardInterrupt:
+            grace = GRACE_SECONDS
+            raise
         finally:
             if self.ahead is not None:
-                self.ahead.close()
+                self.ahead.close(grace)
 
     def stop(self) -> None:
         """Ask for a stop after the step at hand."""

@@ -8,18 +8,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from steelyard.sampling.base import Decoding, Sampler, SampleRequest
+from steelyard.tracking import Activity, Report, silent
+from steelyard.tracking.activity import padded
 from steelyard.types import Group, Sample, SampleKey, Task, Verdict
 from steelyard.verification import Item, Pool
 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds spent in each phase of a step."""
+    """Seconds spent in each phase of a step; ``report`` is told what is under way."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    report: Report = silent
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        """Report the phase and time it."""
+        self.report(Activity(name))
+        with self.timed(name):
+            yield
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield
@@ -49,23 +59,36 @@ def collect(
     """Sample and verify at once; groups in the order of the requests, whatever order things arrived in."""
     watch = watch or Stopwatch()
     asked = {(request.step, request.slot, request.attempt): request for request in requests}
+    total = sum(request.count for request in requests)
     samples: dict[SampleKey, Sample] = {}
     verdicts: dict[SampleKey, Verdict] = {}
+    watch.report(under_way(0, 0, total))
     stream = sampler.sample(requests, decoding)
     while (made := _next(stream, watch)) is not None:
         samples[made.key] = made
-        with watch.phase("verify"):
+        watch.report(under_way(len(samples), len(verdicts), total))
+        with watch.timed("verify"):
             request = asked[made.key[:3]]
             pool.submit([Item(request.task, made, request.count)])
             verdicts.update(pool.completed(wait=False))
-    with watch.phase("verify"):
-        verdicts.update(pool.completed(wait=True))
+    watch.report(under_way(len(samples), len(verdicts), total))
+    with watch.timed("verify"):
+        for key, verdict in pool.completed(wait=True):
+            verdicts[key] = verdict
+            watch.report(under_way(len(samples), len(verdicts), total))
     return [_group(request, samples, verdicts) for request in requests]
 
 
 def _next(stream: Iterator[Sample], watch: Stopwatch) -> Sample | None:
-    with watch.phase("sample"):
+    with watch.timed("sample"):
         return next(stream, None)
+
+
+def under_way(sampled: int, verified: int, total: int) -> Activity:
+    """Sampling, with what is verified by then; verifying once all samples are there."""
+    if sampled < total:
+        return Activity("sample", sampled, total, f"{padded(verified, total)} verified")
+    return Activity("verify", verified, total)
 
 
 def _group(request: SampleRequest, samples: dict[SampleKey, Sample], verdicts: dict[SampleKey, Verdict]) -> Group:

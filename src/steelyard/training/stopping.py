@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -13,9 +14,9 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 @contextmanager
-def stopping_on_signals(ask: Callable[[], None]) -> Iterator[None]:
-    """The first signal calls ``ask``; a second one acts as usual. A signal that is ignored (SIGHUP under nohup) stays
-    ignored. Does nothing in a thread that cannot handle signals.
+def stopping_on_signals(ask: Callable[[], None], finishing: str = "step") -> Iterator[None]:
+    """The first signal calls ``ask`` and is acknowledged on stderr; a second one acts as usual. A signal that is
+    ignored (SIGHUP under nohup) stays ignored. Does nothing in a thread that cannot handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -26,6 +27,7 @@ def stopping_on_signals(ask: Callable[[], None]) -> Iterator[None]:
     def on_signal(_number: int, _frame: object) -> None:
         ask()
         _reset(handled)
+        threading.Thread(target=_acknowledge, args=(finishing,), name="acknowledge", daemon=True).start()
 
     for number in handled:
         signal.signal(number, on_signal)
@@ -33,6 +35,13 @@ def stopping_on_signals(ask: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _reset(handled)
+
+
+def _acknowledge(finishing: str) -> None:
+    """In a thread of its own: what the signal interrupted may hold the lock of the screen or of stderr."""
+    with suppress(Exception):  # nobody reads it; the stop matters more
+        sys.stderr.write(f"finishing this {finishing}; press Ctrl-C again to stop now\n")
+        sys.stderr.flush()
 
 
 def _reset(handlers: dict[signal.Signals, Any]) -> None:

@@ -8,7 +8,7 @@ import math
 import pytest
 from rich.console import Console
 
-from steelyard.tracking import ConsoleTracker, Histogram, ShownSample
+from steelyard.tracking import Activity, ConsoleTracker, Histogram, ShownSample
 from steelyard.tracking.cards import SampleCards, clip
 from steelyard.tracking.figures import count, duration, number, percent, shares, sparkline, trend
 from steelyard.types import Verdict
@@ -39,7 +39,19 @@ METRICS = {
     "time/step": 3.21,
     "time/tokens_per_second": 812.0,
     "time/sample_tokens_per_second": 1402.0,
-    "parts/a/histogram": Histogram.of([1.0]),
+    "parts/form/mean": 0.5,
+    "parts/form/histogram": Histogram.of([1.0]),
+    "parts/order/mean": 1.0,
+}
+
+
+EVALUATED = {
+    "eval/success": 0.71,
+    "eval/reward": 0.8,
+    "eval/best": 0.9,
+    "eval/pass@1": 0.71,
+    "eval/pass@4": 0.92,
+    "eval/parts/form": 0.6,
 }
 
 
@@ -61,7 +73,7 @@ def panel_text(width: int, steps: int = 120, **changed: float) -> str:
     for step in range(1, steps + 1):
         clock.now += 2.0
         rising = {"reward/mean": 0.731 * step / steps}
-        evaluated = {"eval/success": 0.71} if step == 100 else {}
+        evaluated = EVALUATED if step == 100 else {}
         tracker.log(step, {**METRICS, **rising, **evaluated, **changed})
     tracker.close()
     screen.export_text()
@@ -74,7 +86,9 @@ def test_every_figure_is_visible(width: int) -> None:
     text = panel_text(width)
     expected = (
         *("copy-sort", "step 120/500", "24%", "4:00", "12:40 left", "0.731", "↗", "std 0.212", "best 0.950"),
-        *("64.2%", "eval 71.0% at step 100", "97.0% scored", "2.1% rejected", "0.9% unscored"),
+        *("64.2%", "97.0% scored", "2.1% rejected", "0.9% unscored"),
+        *("success 71.0% (step 100)  reward 0.800  best 0.900  pass@4 92.0%",),
+        *("form 0.500 eval 0.600   order 1.000",),
         *("dead 12.5%", "refilled 2", "dropped 6.2%", "length 43", "cut 4.0%"),
         *("KL 0.012", "entropy 1.420", "clip 2.3%", "grad 0.420", "lr 1.00e-05"),
         *("tokens/s 812", "sampling tokens/s 1402", "s/step 3.210"),
@@ -96,10 +110,25 @@ def test_only_labels_are_dim() -> None:
     assert [word for word in ("0.731", "1.420", "97.0%", "812", "60%") if word in dim] == []
 
 
-def test_a_narrow_terminal_cuts_lines_and_does_not_wrap() -> None:
-    text = panel_text(50)
-    assert all(len(line) <= 50 for line in text.splitlines())
+@pytest.mark.parametrize("width", range(44, 80, 3))
+def test_a_narrow_terminal_leaves_figures_out_and_cuts_none(width: int) -> None:
+    text = panel_text(width)
+    assert all(len(line) <= width for line in text.splitlines())
     assert len(text.splitlines()) == len(panel_text(80).splitlines())
+    rows = [line for line in text.splitlines() if "…" in line]
+    assert rows
+    assert [row for row in rows if " … " not in row] == [], "dots stand by themselves"
+
+
+def test_an_evaluation_of_the_last_step_is_not_marked() -> None:
+    tracker = ConsoleTracker(500, console=console(80), clock=Clock())
+    tracker.log(0, EVALUATED)
+    assert "eval      success 71.0%  reward 0.800" in "".join(drawn(tracker, 80))
+    tracker.log(1, METRICS)
+    assert "eval      success 71.0% (step 0)  reward 0.800" in "".join(drawn(tracker, 80))
+    tracker.log(2, METRICS | EVALUATED)
+    assert "eval      success 71.0%  reward 0.800" in "".join(drawn(tracker, 80))
+    tracker.close()
 
 
 def test_rows_without_metrics_are_left_out() -> None:
@@ -150,14 +179,15 @@ def test_no_terminal_gets_plain_lines_and_not_too_many() -> None:
     tracker.rewind(-1)
     for step in range(1, 21):
         clock.now += 0.5
-        tracker.log(step, {**METRICS, **({"eval/success": 0.5} if step == 7 else {})})
+        tracker.log(step, {**METRICS, **({"eval/success": 0.5, "eval/reward": 0.25} if step == 7 else {})})
     tracker.samples(20, SHOWN)
     tracker.close()
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     lines = [line for line in text.splitlines() if line.startswith("step ")]
     assert [line.split()[1] for line in lines] == ["1/20", "5/20", "7/20", "11/20", "15/20", "19/20", "20/20"]
     assert "reward 0.731  std 0.212  success 64.2%  kl 0.012  entropy 1.420  clip 2.3%  dead 12.5%" in lines[0]
-    assert "eval 50.0%" in lines[2]
+    assert "eval 50.0%  eval reward 0.250  kl" in lines[2]
+    assert "eval 50.0% (step 7)  eval reward 0.250 (step 7)  kl" in lines[3], "older than the step"
     assert "\x1b" not in text
     assert "\r" not in text
 
@@ -175,6 +205,95 @@ def test_a_terminal_gets_a_live_panel_that_is_left_standing() -> None:
     assert "\x1b[?25l" in written, "the cursor is hidden while live"
     assert written.rstrip().endswith("\x1b[?25h"), "and shown again"
     assert written.index("samples at step 1") < written.rindex("2/2")
+
+
+# --- inside a step ---------------------------------------------------------------------------------------------------
+
+
+def drawn(tracker: ConsoleTracker, width: int) -> list[str]:
+    screen = console(width)
+    screen.print(tracker._panel)
+    return screen.export_text().splitlines()
+
+
+def row_now(tracker: ConsoleTracker, width: int = 80) -> str:
+    return next(line.strip("│ ") for line in drawn(tracker, width) if line.startswith("│ now"))
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_panel_shows_what_is_under_way(width: int) -> None:
+    clock = Clock()
+    tracker = ConsoleTracker(500, console=console(width), clock=clock)
+    tracker.rewind(-1)
+    tracker.progress(Activity("sample", 0, 256, "0 verified"))
+    assert "sampling   0/256 samples, 0 verified" in row_now(tracker, width)
+    assert row_now(tracker, width).endswith("─  0:00"), "no estimate yet"
+    clock.now = 30.0
+    tracker.progress(Activity("sample", 64, 256, "40 verified"))
+    row = row_now(tracker, width)
+    assert "sampling  64/256 samples, 40 verified" in row
+    assert row.endswith("0:30 · 1:30 left")
+    assert row.count("━") * 3 == pytest.approx(row.count("─"), abs=3)
+    tracker.progress(Activity("verify", 40, 256))
+    clock.now = 40.0
+    tracker.progress(Activity("verify", 148, 256))
+    assert row_now(tracker, width).endswith("0:10 · 0:10 left"), "only what was done in this phase counts"
+    tracker.close()
+
+
+def test_what_is_not_counted_is_estimated_from_the_last_time() -> None:
+    clock = Clock()
+    tracker = ConsoleTracker(500, console=console(80), clock=clock)
+    tracker.progress(Activity("save"))
+    assert row_now(tracker) == "now       saving  0:00"
+    clock.now = 20.0
+    tracker.progress(Activity("sample", 0, 8))
+    tracker.progress(Activity("save"))
+    clock.now = 25.0
+    assert row_now(tracker) == "now       saving  0:05 · 0:15 left"
+    clock.now = 45.0
+    assert row_now(tracker) == "now       saving  0:25", "it takes longer than it did"
+    tracker.close()
+
+
+def test_a_finished_panel_is_doing_nothing() -> None:
+    tracker = ConsoleTracker(2, console=console(80), clock=Clock())
+    tracker.log(1, METRICS)
+    tracker.progress(Activity("save"))
+    tracker.close()
+    assert "now" not in "".join(drawn(tracker, 80))
+
+
+def test_a_run_that_never_measured_anything_leaves_no_panel() -> None:
+    screen = console(80)
+    tracker = ConsoleTracker(2, console=screen, clock=Clock())
+    tracker.progress(Activity("restore"))
+    tracker.close()
+    written = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "restoring the checkpoint" in written
+    assert written.endswith("\x1b[2K"), "its lines are erased"
+
+
+def test_without_a_terminal_a_long_phase_gets_a_line() -> None:
+    clock, screen = Clock(), console(80, terminal=False)
+    tracker = ConsoleTracker(20, console=screen, clock=clock)
+    tracker._heartbeat.stop()  # its thread; the test looks at the clock itself
+    tracker.rewind(-1)
+    for second in range(300):
+        clock.now = float(second)
+        tracker.progress(Activity("sample", second, 400, "0 verified"))
+        tracker._heartbeat.look()
+    for second in range(300, 320):
+        clock.now = float(second)
+        tracker.progress(Activity("score"))
+        tracker._heartbeat.look()
+    tracker.close()
+    assert screen.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "step 0/20  sampling 30/400 samples, 0 verified  0:30 so far  about 6:10 left",
+        "step 0/20  sampling 60/400 samples, 0 verified  1:00 so far  about 5:40 left",
+        "step 0/20  sampling 120/400 samples, 0 verified  2:00 so far  about 4:40 left",
+        "step 0/20  sampling 240/400 samples, 0 verified  4:00 so far  about 2:40 left",
+    ]
 
 
 SHOWN = [

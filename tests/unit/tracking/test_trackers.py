@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.tracking import ConsoleTracker, Histogram, JsonlTracker, Trackers, read_metrics
+from steelyard.tracking import Activity, ConsoleTracker, Histogram, JsonlTracker, Trackers, read_metrics
 from steelyard.tracking.cards import SampleCards
 from steelyard.tracking.console import Screen
 from steelyard.tracking.figures import sparkline, trend
@@ -85,6 +85,32 @@ def test_a_tracker_that_fails_is_reported_once_and_tried_again(
     assert "Failing cannot write the metrics" in caplog.messages[0]
     assert "\x1b" not in caplog.messages[0]
     assert "cannot close" in caplog.messages[1]
+
+
+def test_a_tracker_that_cannot_show_progress_is_reported_once_and_one_without_is_not_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Failing):
+        def progress(self, activity: Activity) -> None:
+            raise ValueError("I/O operation on closed file")
+
+    class Shown(Failing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shown = list[Activity]()
+
+        def progress(self, activity: Activity) -> None:
+            self.shown.append(activity)
+
+    shown = Shown()
+    trackers = Trackers([JsonlTracker(tmp_path / "metrics.jsonl"), Broken(), shown])
+    activities = [Activity("sample", done, 3) for done in range(3)]
+    with caplog.at_level(logging.WARNING):
+        for activity in activities:
+            trackers.progress(activity)
+    assert shown.shown == activities
+    assert len(caplog.messages) == 1
+    assert "Broken cannot write the progress" in caplog.messages[0]
 
 
 @contextmanager

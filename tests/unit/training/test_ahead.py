@@ -21,7 +21,8 @@ from steelyard.policies.reference import Ema, build_reference
 from steelyard.sampling.base import SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.twin import TwinSampler
-from steelyard.tracking import read_metrics
+from steelyard.tracking import Activity, read_metrics
+from steelyard.training import loop
 from steelyard.training.ahead import Ahead, Pending, choose
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Trainer
@@ -149,12 +150,12 @@ def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tm
     seen: list[tuple[int, float]] = []
     update = trainer.learner.update
 
-    def watch(samples: Any, step: int) -> Any:
+    def watch(samples: Any, step: int, report: Any) -> Any:
         logps = trainer.learner._logps([item.sample for item in samples], lambda b: trainer.policy.evaluate(b).logp_N)
         for item, logp_N in zip(samples, logps, strict=True):
             seen.append((step - item.sample.policy_version, float(abs(logp_N - item.sample.decisions.logp_N).max())))
         wait_for_bound(trainer)
-        return update(samples, step)
+        return update(samples, step, report)
 
     trainer.learner.update = watch  # type: ignore[method-assign]
     trainer.train()
@@ -309,6 +310,49 @@ def test_what_goes_wrong_in_the_thread_ends_the_run(tmp_path: Path) -> None:
     trainer.sampler.sample = broken  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="the engine is gone"):
         trainer.train()
+
+
+def test_a_run_that_must_stop_now_does_not_wait_for_a_verifier_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.01)
+    called, released = threading.Event(), threading.Event()
+
+    def hanging(task: Task, text: str) -> float:
+        called.set()
+        released.wait()
+        return 0.0
+
+    def interrupted(_: Activity) -> None:
+        if called.is_set():
+            raise KeyboardInterrupt
+
+    trainer = ahead_trainer(tmp_path, 1, verifier=hanging)
+    monkeypatch.setattr(trainer.tracker, "progress", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train()
+        assert [thread for thread in threading.enumerate() if thread.name == "sampling ahead"], "it still hangs"
+        trainer.close()
+    finally:
+        released.set()
+
+
+def test_closing_does_not_wait_for_a_whole_portion(tmp_path: Path) -> None:
+    trainer = ahead_trainer(tmp_path, 1, steps=1)
+    made, sample = list[SampleKey](), trainer.sampler.sample
+
+    def closing_early(*args: Any) -> Any:
+        for one in sample(*args):
+            made.append(one.key)
+            trainer.ahead._closing = True  # type: ignore[union-attr]
+            yield one
+
+    trainer.sampler.sample = closing_early  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="has ended"):
+        trainer.train_step()
+    trainer.ahead.close()  # type: ignore[union-attr]
+    assert len(made) == 1
 
 
 def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:

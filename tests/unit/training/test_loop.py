@@ -316,9 +316,9 @@ def test_some_unscored_samples_are_counted_and_left_out(tmp_path: Path) -> None:
     learnt: list[int] = []
     update = trainer.learner.update
 
-    def watch(batch: list[LearnerSample], step: int) -> dict[str, float]:
+    def watch(batch: list[LearnerSample], step: int, report: Any) -> dict[str, float]:
         learnt.append(len(batch))
-        return update(batch, step)
+        return update(batch, step, report)
 
     trainer.learner.update = watch  # type: ignore[method-assign]
     trainer.train()
@@ -396,7 +396,7 @@ def test_the_best_checkpoint_by_evaluation_stays(tmp_path: Path) -> None:
     trainer.evaluator = evaluator_of(trainer, scripted)
     run = trainer.evaluator.run
 
-    def next_reward() -> Any:
+    def next_reward(*_: Any) -> Any:
         batch[0] = next(rewards)
         return run()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +21,19 @@ from steelyard.training.stopping import SIGNALS, StopRequest, stopping_on_signal
 from tests.small_infill import config_of
 
 
+def wait_for_acknowledgement(capsys: pytest.CaptureFixture[str]) -> str:
+    text, deadline = "", time.monotonic() + 60
+    while not text.endswith("\n"):
+        assert time.monotonic() < deadline, "no acknowledgement"
+        time.sleep(0.001)
+        text += capsys.readouterr().err
+    return text
+
+
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_asks_and_the_second_acts_as_usual(number: signal.Signals) -> None:
+def test_the_first_signal_asks_and_the_second_acts_as_usual(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
     usual: list[int] = []
     before = signal.signal(number, lambda got, _: usual.append(got))
     try:
@@ -29,12 +43,42 @@ def test_the_first_signal_asks_and_the_second_acts_as_usual(number: signal.Signa
             os.kill(os.getpid(), number)
             assert stop.asked
             assert usual == []
+            told = wait_for_acknowledgement(capsys)
+            assert told == "finishing this step; press Ctrl-C again to stop now\n"
             os.kill(os.getpid(), number)
             assert usual == [number]
         os.kill(os.getpid(), number)
         assert usual == [number, number]
     finally:
         signal.signal(number, before)
+
+
+def test_a_signal_in_the_middle_of_a_line_is_acknowledged_and_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the signal interrupts holds the lock that the acknowledgement needs."""
+    written: list[str] = []
+    lock = threading.Lock()
+
+    class Locked(io.StringIO):
+        def write(self, text: str) -> int:
+            with lock:
+                written.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Locked())
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    stop = StopRequest()
+    try:
+        with stopping_on_signals(stop.ask, "update"):
+            with lock:
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert stop.asked
+            deadline = time.monotonic() + 60
+            while not written:
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert written == ["finishing this update; press Ctrl-C again to stop now\n"]
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
