@@ -12,12 +12,15 @@ from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
 from steelyard.errors import ConfigError, LostLearnerError
-from steelyard.folders import NAMED_BY, RunLock, run_folder
+from steelyard.folders import NAMED_BY, RunLock, recorded_chat, recorded_dtype, run_folder
 from steelyard.quiet import quiet_engines
 from steelyard.training.loop import Trainer
 from steelyard.trust import TRAINING, require_trusted_recipe
 
 log = logging.getLogger(__name__)
+
+ROWS = "rows"
+"""The key of ``tasks={"rows": [...], "template": ...}``: tasks as objects, next to keys of [tasks]."""
 
 LOST_IN_VAIN = 3
 """How often a learner may be lost in a row without coming further than before."""
@@ -69,20 +72,39 @@ def train_from_python(
         if part is None:
             continue
         _forget(data, NAMED_BY[name])
-        if (named := _as_keys(name, part)) is None:
+        if name == "tasks" and isinstance(part, Mapping) and ROWS in part:
+            objects[name] = part[ROWS]
+            _lay_over(data, "tasks", {key: value for key, value in part.items() if key != ROWS})
+        elif (named := _as_keys(name, part)) is None:
             objects[name] = part
         else:
             _lay_over(data, *named)
     for section, table in sections.items():
         _lay_over(data, section, table)
     _lay_over(data, "run", {"supplied": sorted(objects)})
+    if "tasks" in objects:
+        _lay_over(data, "tasks", {})  # so that the run folder says how prompts are sent
     config = configs.build(data, source="steelyard.train")
     if isinstance(recipe, str | Path):
         given = [key for name, part in parts.items() if part is not None for key in NAMED_BY[name]]
         given += [f"{section}.{key}" for section, table in sections.items() for key in table]
         require_trusted_recipe(recipe, config, given, uses=TRAINING, trust=trust)
-    exists = (run_folder(config) / "config.toml").exists()
-    return run(config, Supplied(**objects), resume=resume and exists)
+    resume = resume and (run_folder(config) / "config.toml").exists()
+    if resume:
+        _lay_recorded(data, run_folder(config))
+        config = configs.build(data, source="steelyard.train")
+    return run(config, Supplied(**objects), resume=resume)
+
+
+def _lay_recorded(data: dict[str, Any], folder: Path) -> None:
+    """What a run decided for itself at its start holds when it is resumed: how prompts are sent, and in which type of
+    weights.
+    """
+    chat, dtype = recorded_chat(folder), recorded_dtype(folder)
+    if chat is not None and "chat" not in data.get("tasks", {}):
+        _lay_over(data, "tasks", {"chat": chat})
+    if dtype is not None and data.get("model", {}).get("dtype") == "auto":
+        _lay_over(data, "model", {"dtype": dtype})
 
 
 def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
