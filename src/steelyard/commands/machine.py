@@ -90,10 +90,10 @@ def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
     rates = dict[str, float]()
     for name in ("float32", "bfloat16"):
         matrix = torch.ones(size, size, dtype=getattr(torch, name))
-        matrix @ matrix  # the first one sets up kernels
+        torch.mm(matrix, matrix)  # the first one sets up kernels
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds:
-            matrix @ matrix
+            torch.mm(matrix, matrix)
             done += 1
         rates[name] = 2 * size**3 * done / (time.perf_counter() - start)
     return rates

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,13 +34,27 @@ def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
         raise MissingExtraError(f"model.path = {path!r}", "gguf")
     tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     tokenizer.name_or_path = path
-    packed = auto.from_pretrained(file.parent, gguf_file=file.name, dtype=dtype)
+    with _bar_on_terminals_only():
+        packed = auto.from_pretrained(file.parent, gguf_file=file.name, dtype=dtype)
     model = auto.from_config(plain_config(packed.config, path), dtype=dtype)
     model.load_state_dict(packed.state_dict())
     model.tie_weights()
     ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     model.generation_config = GenerationConfig(**ends, pad_token_id=tokenizer.pad_token_id)
     return tokenizer, model
+
+
+@contextmanager
+def _bar_on_terminals_only() -> Iterator[None]:
+    """transformers shows its bar in logs too."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    bar = reader.tqdm
+    reader.tqdm = partial(bar, disable=None)
+    try:
+        yield
+    finally:
+        reader.tqdm = bar
 
 
 def plain_config(config: Any, path: str) -> Any:

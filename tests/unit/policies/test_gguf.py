@@ -30,9 +30,11 @@ def file(tmp_path: Path) -> tuple[Path, Any]:
     return write_gguf(tmp_path / "tiny.gguf", model), model
 
 
-def test_a_gguf_file_is_a_model(file: tuple[Path, Any], tmp_path: Path) -> None:
+def test_a_gguf_file_is_a_model(file: tuple[Path, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path, model = file
+    capfd.readouterr()
     policy = pretrained_policy(str(path), CPU)
+    assert "Converting" not in capfd.readouterr().err, "bars are for terminals"
     ids = torch.tensor([[5, 9, 200, 17]])
     assert torch.allclose(policy.model(input_ids=ids).logits, model(input_ids=ids).logits, atol=1e-5)
     assert policy.decode(policy.encode("hé 1")) == "hé 1"
