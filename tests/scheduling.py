@@ -13,6 +13,7 @@ ENGINES = {
     "tests/faults/test_learner_group.py": "ray",
     "tests/faults/test_ray_pool.py": "ray",
     "tests/faults/test_ray_samplers.py": "ray",
+    "tests/unit/sampling/test_serving.py": "vllm",
     "tests/unit/sampling/test_vllm.py": "vllm",
 }
 

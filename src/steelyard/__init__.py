@@ -38,7 +38,8 @@ def train(
     """Train ``model`` on ``tasks`` against ``verifier`` and return the run.
 
     ``model``: a hub id or folder, the table of a small model (``{"scratch": {...}}``), or a ``CausalPolicy``.
-    ``tasks``: strings, dicts or ``Task``s, a file, or a source.
+    ``tasks``: strings, dicts or ``Task``s, a file, or a source; or a table with keys of [tasks] beside them, such as
+    ``{"rows": [...], "template": "What is {a} plus {b}?"}`` and ``{"file": "tasks.jsonl", "system": "Be brief."}``.
     ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several with
     weights, or an import path. ``constraint``: what samples must look like, as a table
     (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton.

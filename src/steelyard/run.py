@@ -15,6 +15,7 @@ from steelyard.training.loop import Trainer
 
 log = logging.getLogger(__name__)
 
+
 LOST_IN_VAIN = 3
 """How often a learner may be lost in a row without coming further than before."""
 

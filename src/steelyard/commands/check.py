@@ -45,6 +45,8 @@ class _Tried:
     verifying: float
     """Seconds of the faster of two verifications: the first one also waits for workers to start."""
     sampling: float
+    prompts: str
+    """How prompts are sent."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,10 +84,12 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with loading("torch and the model"):
         from steelyard.compose import build_policy, build_sampler, build_tasks, build_trial_pool, build_verifier
+        from steelyard.compose.prompting import describe_prompting
 
         verifier = build_verifier(config)
         drawn = build_tasks(config)[0].draw(0, tasks)
-        sampler = build_sampler(config, build_policy(config))
+        policy = build_policy(config)
+        sampler = build_sampler(config, policy)
     start = time.perf_counter()
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
         made = _sample(config, CountedSampler(sampler, advance), drawn, samples)
@@ -94,7 +98,7 @@ def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
         (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
     groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]
-    return _Tried(groups, second, min(seconds, seconds_again), sampling)
+    return _Tried(groups, second, min(seconds, seconds_again), sampling, describe_prompting(policy))
 
 
 def _dead(config: Config, groups: Sequence[Group]) -> int:
@@ -145,6 +149,8 @@ def _show(console: Console, config: Config, tried: _Tried, report: CheckReport) 
 def _rows(config: Config, tried: _Tried, report: CheckReport) -> Iterator[tuple[str, str]]:
     per_step = config.sampling.tasks_per_step * config.sampling.group_size
     sampling, verifying = tried.sampling / report.items, report.seconds_per_item
+    if tried.prompts:
+        yield "prompts", tried.prompts.removeprefix("prompts are ")
     yield "time per sample", f"{_seconds(verifying)} to verify, {_seconds(sampling)} to sample"
     whole = f"{_seconds(verifying * per_step)} verifying, {_seconds(sampling * per_step)} sampling"
     yield "a training step", f"{per_step} samples: about {whole}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from steelyard import config as configs
-from steelyard.commands.machine import CORE, EXTRAS, Device, devices, installed, missing
+from steelyard.commands.machine import CORE, EXTRAS, Device, devices, installed, missing, product_rates
 from steelyard.commands.screen import amount, loading, positive, stdout
 from steelyard.domains import domain_paths
 from steelyard.errors import ConfigError
@@ -33,7 +33,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     with loading("torch"):
         there = devices()
         shape = find_shape(arguments.model) if arguments.model else None
+        rates = product_rates()
     _devices(console, there)
+    _rates(console, rates)
     console.print("[bold]sandbox[/bold]   " + escape(describe_level()))
     console.print("[bold]domains[/bold]   " + ", ".join(sorted(domain_paths())))
     console.print("[bold]recipes[/bold]   " + ", ".join(configs.recipes()))
@@ -60,6 +62,11 @@ def _devices(console: Console, there: Sequence[Device]) -> None:
         chosen = "   (model.device = auto takes it)" if number == 0 else ""
         label = "[bold]devices[/bold]" if number == 0 else "       "
         console.print(f"{label}   {device.name}: {escape(device.about)}{memory}[dim]{chosen}[/dim]")
+
+
+def _rates(console: Console, rates: Mapping[str, float]) -> None:
+    measured = ", ".join(f"{name} {rate / 1e9:.3g} GFLOP/s" for name, rate in rates.items())
+    console.print(f"          cpu: products of matrices in {measured} (measured just now)")
 
 
 def _memory(console: Console, name: str, shape: Shape, device: Device, rank: int) -> None:

@@ -1,25 +1,51 @@
-"""Write a thing from a file for other programs; the ending of --out says which form (bricks: .ldr, .gltf, .obj, …)."""
+"""Write a thing from a file for other programs; the ending of --out says which form (bricks: .ldr, .gltf, .obj, …).
+
+Without FILE: write the model of a run into the folder --out, for any program that opens transformers models.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from steelyard.commands.screen import tell
-from steelyard.commands.target import add_trust
+from steelyard.commands.screen import loading, tell
+from steelyard.commands.target import add_trust, run_at
 from steelyard.commands.things import WHERE, WHERE_HELP, form_of, open_workshop, read_thing, write_file
-from steelyard.errors import DataError
+from steelyard.config import Config
+from steelyard.config.overrides import parse_overrides
+from steelyard.errors import ConfigError, DataError, PolicyError
+from steelyard.folders import read_run
+from steelyard.trust import DOMAIN, require_trusted_run
+
+if TYPE_CHECKING:
+    from steelyard.policies.base import Policy
+
+LATEST = "latest"
+ADAPTER = "a PEFT adapter for its base model"
+GRAMMAR = "constraint.lark"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
     add_trust(parser)
-    parser.add_argument("file", metavar="FILE", help="the thing as text, as `render RUN` writes it; - is stdin")
-    parser.add_argument("--out", required=True, metavar="FILE", help="what to write")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the thing as text, as `render RUN` writes it; - is stdin"
+    )
+    parser.add_argument("--out", required=True, metavar="FILE|FOLDER", help="what to write")
+    parser.add_argument("--merge", action="store_true", help="of a run with LoRA: merge the adapter into its base")
+    parser.add_argument(
+        "--checkpoint", default=LATEST, metavar="WHICH", help="of a run: latest, best or a step (latest)"
+    )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    if arguments.file is None:
+        return _export_model(arguments, overrides)
+    if arguments.merge or arguments.checkpoint != LATEST:
+        raise ConfigError(f"--merge and --checkpoint are for the model of a run: leave out {arguments.file}")
     workshop, out = open_workshop(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
     form = form_of(out, workshop.exports, "--out")
     asked, *others = workshop.leave(read_thing(arguments.file), form, name=out.stem).items()
@@ -41,3 +67,76 @@ def _require_free(out: Path, beside: Sequence[tuple[Path, bytes]]) -> None:
                 f"{path} is there already and belongs to something else; give {out.name} a folder of its own: "
                 f"--out {out.with_name(out.stem) / out.name}"
             )
+
+
+# --- the model of a run ----------------------------------------------------------------------------------------------
+
+
+def _export_model(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    run, which, config = _run_of(arguments, overrides)
+    out = Path(arguments.out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out} is there already; choose another folder, or remove it")
+    with loading("torch and the model"):
+        from steelyard.compose import build_model, find_checkpoint
+
+        checkpoint = find_checkpoint(run, which, config.checkpoint.best_mode)
+        policy = build_model(config)
+        policy.load_weights(checkpoint.folder("model"))
+        what = _save(policy, out, merge=arguments.merge)
+    tell(f"wrote {out}: {run} at step {checkpoint.step}, {what}; docs/serving.md says how to use it")
+    if what == ADAPTER:
+        again = shlex.join(["steelyard", "export", arguments.target, "--merge", "--out", f"{out}-merged"])
+        tell(f"  {again}    as a whole model, which needs no PEFT")
+    if (grammar := _grammar(config)) is not None:
+        write_file(out / GRAMMAR, grammar.encode())
+        tell(f"wrote {out / GRAMMAR}: the constraint as a grammar, for engines with llguidance")
+    return 0
+
+
+def _save(policy: Policy, out: Path, *, merge: bool) -> str:
+    """Write the model; gives what it is."""
+    from peft import PeftModel
+
+    adapted = isinstance(policy.model, PeftModel)
+    if merge and not adapted:
+        raise ConfigError("--merge: the run trained all weights and has no adapter; leave it out")
+    if not merge:
+        policy.save_pretrained(out)
+        return ADAPTER if adapted else "a whole model"
+    try:
+        policy.save_merged(out)
+    except PolicyError as error:
+        error.add_note("A quantised base is merged unquantised: add --model.quantize none.")
+        raise
+    return "a whole model with the adapter merged"
+
+
+def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Path, str, Config]:
+    """A run, which of its checkpoints, and its configuration. Only its model is built, so tasks and verifier need not
+    be there.
+    """
+    found = run_at(Path(arguments.target))
+    if found is None:
+        raise ConfigError(
+            f"{arguments.target} is not a run folder, whose model could be exported; for a thing of a domain, give its "
+            "FILE after the name of the domain"
+        )
+    run, step = found
+    named = parse_overrides(overrides)
+    config = read_run(run, named)
+    require_trusted_run(run, config, named, uses=DOMAIN | {"model"}, trust=arguments.trust)
+    if "model" in config.run.supplied:
+        raise ConfigError(f"{run} was started from Python with its own model: save it there with save_pretrained")
+    return run, step or arguments.checkpoint, config
+
+
+def _grammar(config: Config) -> str | None:
+    """The constraint of a run as a grammar, if it is one and the same for every task."""
+    table = config.constraint
+    if table is None or table.kind == "automaton" or table.column is not None:
+        return None
+    from steelyard.compose.constraint import grammar_source
+    from steelyard.constraints.grammar.sources import free_text, parsed
+
+    return free_text(table.kind, parsed(table.kind, grammar_source(table)))

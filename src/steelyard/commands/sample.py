@@ -15,13 +15,15 @@ from steelyard.commands.groups import UNJUDGED, sample_groups
 from steelyard.commands.screen import positive, stdout, tell
 from steelyard.commands.target import Target, add_target, resolve
 from steelyard.commands.things import json_object, write_file
+from steelyard.config import Config
+from steelyard.data.tasks import filled
 from steelyard.domains.base import Pieced, Split
 from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError
 from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.shown import prompt_text
-from steelyard.types import Group, Prompt, Task, Verdict
+from steelyard.types import Group, Task, Verdict
 
 STYLES = {"given": "", "right": "bold green", "made": "bold yellow"}
 """What was there, what is as in the original, and what is the policy's own."""
@@ -33,14 +35,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="how many tasks (1)")
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
     parser.add_argument("--prompt", metavar="TEXT", help="a prompt of yours instead of tasks")
-    parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message")
+    parser.add_argument(
+        "--chat", action="store_true", help="send the prompt as a chat message, whatever tasks.chat says"
+    )
     parser.add_argument("--page", metavar="FILE", help="of a run that fills in: write what it showed as .html instead")
-    parser.add_argument("--spec", metavar="JSON", help="with --prompt: the columns that the checker needs")
+    parser.add_argument(
+        "--spec", metavar="JSON", help="columns for the checker, with --prompt; alone: those of tasks.template"
+    )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    own = _own_task(arguments)
+    if arguments.chat and arguments.prompt is None:
+        raise ConfigError("--chat goes with --prompt")
     target = resolve(arguments, overrides)
+    own = _own_task(arguments, target.config)
     if own is None and "tasks" in target.config.run.supplied:
         raise ConfigError(f"{arguments.target} is no run: give a --prompt, or a --recipe with tasks")
     domain = _pieced(target)
@@ -57,13 +65,18 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     return 0
 
 
-def _own_task(arguments: argparse.Namespace) -> Task | None:
-    if arguments.prompt is None:
-        if arguments.spec is not None or arguments.chat:
-            raise ConfigError("--spec and --chat go with --prompt")
+def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
+    """The task of the command line: a prompt, or columns for the template of the tasks."""
+    template = None if config.tasks is None else config.tasks.template
+    spec = None if arguments.spec is None else json_object(arguments.spec, "--spec")
+    if arguments.prompt is not None:
+        chat = ({"role": "user", "content": arguments.prompt},)
+        return Task("prompt", chat if arguments.chat else arguments.prompt, spec or {})
+    if spec is None:
         return None
-    prompt: Prompt = ({"role": "user", "content": arguments.prompt},) if arguments.chat else arguments.prompt
-    return Task("prompt", prompt, json_object(arguments.spec or "{}", "--spec"))
+    if template is None:
+        raise ConfigError("--spec goes with --prompt: these tasks have no tasks.template to build a prompt with")
+    return Task("prompt", filled(template, spec, "--spec"), spec)
 
 
 def _wants_columns(groups: Sequence[Group]) -> bool:

@@ -43,7 +43,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         return _over_tokens(config, policy, _load_automaton(table), table.over)
     grammar = GrammarConstraint(
         table.kind,
-        _grammar_source(table),
+        grammar_source(table),
         _written(policy) if _is_closed(config) else policy.tokenizer,
         end_id=policy.end_id,
         vocabulary=policy.vocabulary,
@@ -78,7 +78,7 @@ def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
         raise ConfigError(f"constraint.source: {error}") from error
 
 
-def _grammar_source(table: configs.ConstraintConfig) -> Any:
+def grammar_source(table: configs.ConstraintConfig) -> Any:
     if table.column is not None:
         return PerTask(table.column)
     if table.file is None:

@@ -7,11 +7,14 @@ import logging
 import torch
 
 from steelyard.compose.constraint import build_constraint
+from steelyard.compose.precision import settled
+from steelyard.compose.prompting import build_prompting
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.policies.adapters import Lora
 from steelyard.policies.base import Policy
+from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.excluded import describe_excluded
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
@@ -21,9 +24,11 @@ log = logging.getLogger("steelyard.policies")
 
 
 def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
-    """The policy at the start of the run, with its constraint."""
+    """The policy at the start of the run, with its constraint and the way its prompts are sent."""
     policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config)
     log.info("never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "nothing")
+    if isinstance(policy, CausalPolicy):
+        policy.prompting = build_prompting(config, policy)
     constraint = build_constraint(config, policy, supplied)
     policy.constraint = policy.constraint if constraint is None else constraint
     return policy
@@ -38,7 +43,7 @@ def build_model(config: Config) -> Policy:
     """The policy that the configuration names, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
-    model, lora = config.model, config.model.lora
+    model, lora = settled(config).model, config.model.lora
     options = PolicyOptions(
         kind=model.kind,
         dtype=model.dtype,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import platform
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from steelyard.checkpoint import Store
 from steelyard.compose.checking import build_pool, build_verifier
@@ -19,6 +20,8 @@ from steelyard.compose.learning import build_any_learner, build_credit
 from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy, never_sampled
+from steelyard.compose.precision import settled
+from steelyard.compose.prompting import announce_prompting, describe_prompting
 from steelyard.compose.sampling import build_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
 from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
@@ -49,6 +52,8 @@ log = logging.getLogger(__name__)
 
 RunTasks = tuple[Source, list[Task]]
 """Where training tasks come from, and the tasks for evaluation."""
+NOTHING_SAID: Mapping[str, Any] = {"never_sampled": []}
+"""Of a policy that is not built yet."""
 
 
 def begun(config: Config) -> Config:
@@ -128,7 +133,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks 
     be built, those that were opened before it are closed again. ``tasks``: those of the run, if they were read already.
     """
     with ExitStack() as opened, stages(shown=config.tracking.console) as stage:
-        trainer = _build_trainer(config, supplied, tasks or build_tasks(config, supplied), opened, stage)
+        trainer = _build_trainer(settled(config), supplied, tasks or build_tasks(config, supplied), opened, stage)
         trainer.opened = opened.pop_all()
     return trainer
 
@@ -191,7 +196,7 @@ def _build_trainer(
 
 def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
-    folder = run_folder(config)
+    folder, config = run_folder(config), settled(config)
     require_free(folder)
     tasks = check_inputs(config, supplied)
     clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart))
@@ -203,7 +208,9 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
         raise
     trainer = build_trainer(started, supplied, tasks)
     with closed_on_error(trainer):
-        _write_about(folder, config, supplied, never_sampled(trainer.policy))
+        said = {"never_sampled": never_sampled(trainer.policy), "prompts": describe_prompting(trainer.policy)}
+        _write_about(folder, config, supplied, said)
+        _announce(config, trainer)
         trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
     return trainer
 
@@ -221,7 +228,11 @@ def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
         return build_tasks(config, supplied)
 
 
-def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Sequence[str] = ()) -> None:
+def _announce(config: Config, trainer: Trainer) -> None:
+    announce_prompting(config, trainer.policy, getattr(trainer.source, "tasks", ()))
+
+
+def _write_about(folder: Path, config: Config, supplied: Supplied, said: Mapping[str, Any] = NOTHING_SAID) -> None:
     """What makes a folder a run: its configuration, and what it was started with."""
     folder.mkdir(parents=True, exist_ok=True)
     about = {
@@ -230,7 +241,7 @@ def _write_about(folder: Path, config: Config, supplied: Supplied, excluded: Seq
         "python": platform.python_version(),
         "supplied": list(config.run.supplied),
         "verifier_code": verifier_code(config, supplied),
-        "never_sampled": list(excluded),
+        **said,
     }
     keep_files(folder, supplied.files)
     write_about(folder, about)
@@ -255,6 +266,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A run taken up at its newest whole checkpoint, or from its start if none was written yet; the configuration it is
     taken up with is the run's from then on.
     """
+    config = settled(config)
     tasks = check_inputs(config, supplied)
     trainer = build_trainer(begun(config), supplied, tasks)
     with closed_on_error(trainer):
@@ -264,6 +276,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
                 f"no checkpoint of {run_folder(config)} is whole ({'; '.join(trainer.store.skipped)}); to begin anew, "
                 "choose another run.folder or remove this one"
             )
+        _announce(config, trainer)
         if checkpoint is None:
             trainer.tracker.rewind(-1)
         else:

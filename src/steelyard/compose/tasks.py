@@ -40,11 +40,16 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
                 "train without evaluation (evaluate.every = 0)"
             )
         return domain_source(domain, "train", seed=seed), validation
-    held_out = as_tasks(supplied.eval_tasks) if supplied.eval_tasks is not None else []
     tasks = located_tasks(config)
+    held_out = as_tasks(supplied.eval_tasks, **_columns(tasks)) if supplied.eval_tasks is not None else []
     if tasks is not None and supplied.eval_tasks is not None:
         tasks = tasks.model_copy(update={"eval_file": None})
     if isinstance(supplied.tasks, Source):
+        if tasks is not None and tasks.template is not None:
+            raise ConfigError(
+                f"tasks.template = {tasks.template!r:.120} cannot be filled in for a Source, which makes its prompts "
+                "itself; remove it, or hand over the rows"
+            )
         if tasks is not None and tasks.held_out:
             raise ConfigError(
                 "tasks.held_out cannot divide a Source, which draws its tasks itself; hand over eval_tasks instead"
@@ -137,9 +142,9 @@ def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple
         if given is None:
             raise ConfigError("there are no tasks: give [tasks] or [domain]")
         return as_tasks(given), []
-    rows = _listed_tasks(tasks) if given is None else as_tasks(given, prompt_column=tasks.prompt_column)
+    rows = _listed_tasks(tasks) if given is None else as_tasks(given, **_columns(tasks))
     if tasks.eval_file is not None:
-        return rows, load_tasks(tasks.eval_file, prompt_column=tasks.prompt_column)
+        return rows, load_tasks(tasks.eval_file, **_columns(tasks))
     if tasks.held_out:
         return split(rows, tasks.held_out if tasks.held_out < 1 else int(tasks.held_out), seed=0)
     return rows, []
@@ -166,7 +171,7 @@ def tasks_of_split(config: Config, name: Split, count: int | None = None, suppli
         return supplied.tasks.draw(0, count or FIRST)
     given = None if isinstance(supplied.tasks, Source) else supplied.tasks
     if name != "train" and supplied.eval_tasks is not None:
-        return as_tasks(supplied.eval_tasks)[:count]
+        return as_tasks(supplied.eval_tasks, **_columns(config.tasks))[:count]
     training, held_out = divided_tasks(located_tasks(config), given)
     found = training if name == "train" else held_out
     if not found:
@@ -186,8 +191,11 @@ def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
 
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
     if tasks.prompts is not None:
-        return as_tasks(tasks.prompts[: tasks.limit])
+        return as_tasks(tasks.prompts[: tasks.limit], **_columns(tasks))
     where = tasks.file if tasks.file is not None else f"hf:{tasks.dataset}"
-    return load_tasks(
-        where, prompt_column=tasks.prompt_column, split=tasks.split, subset=tasks.subset, limit=tasks.limit
-    )
+    return load_tasks(where, **_columns(tasks), split=tasks.split, subset=tasks.subset, limit=tasks.limit)
+
+
+def _columns(tasks: configs.TasksConfig | None) -> dict[str, Any]:
+    """Which columns become the prompt."""
+    return {} if tasks is None else {"prompt_column": tasks.prompt_column, "template": tasks.template}

@@ -51,6 +51,8 @@ def made_with(config: Config, warmstart: WarmstartConfig | None) -> str:
         "optimiser": config.optimiser,
         "warmstart": warmstart,
     }
+    if config.tasks is not None:  # how a domain's prompts are sent
+        tables["tasks"] = config.tasks
     plain = {name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()}
     return json.dumps({"seed": config.run.seed, **plain}, indent=1, sort_keys=True) + "\n"
 

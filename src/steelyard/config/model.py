@@ -51,9 +51,17 @@ class ModelConfig(Section):
     kind: Literal["causal", "masked"] = Field(
         default="causal", description="A causal language model writes on, a masked one fills holes in a text."
     )
-    path: str | None = Field(default=None, description="Hub id or folder of a language model.", min_length=1)
+    path: str | None = Field(
+        default=None,
+        description="Hub id, folder or .gguf file of a language model, or a name that `steelyard fetch` lists.",
+        min_length=1,
+    )
     scratch: ScratchConfig | None = Field(default=None, description="Train a small model from random weights instead.")
-    dtype: Literal["float32", "bfloat16", "float16"] = Field(default="float32", description="Type of the weights.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="float32",
+        description="Type of the weights. auto: bfloat16 on a GPU that computes in it, else float32, unless only "
+        "bfloat16 fits into main memory.",
+    )
     autocast: Literal["bfloat16", "float16"] | None = Field(
         default=None, description="Mixed precision: compute in this type over float32 weights."
     )

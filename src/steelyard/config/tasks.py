@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from steelyard.config.base import Section
+from steelyard.config.prompt_template import parts_of
 
 
 class TasksConfig(Section):
@@ -22,6 +23,19 @@ class TasksConfig(Section):
     prompt_column: str = Field(
         default="prompt", description="Column with the prompt: a string or chat messages.", min_length=1
     )
+    template: str | None = Field(
+        default=None,
+        description="Prompt built from columns of the task, such as 'What is {a} plus {b}?', instead of prompt_column.",
+        min_length=1,
+    )
+    system: str | None = Field(
+        default=None, description="System message before every prompt; needs a chat template.", min_length=1
+    )
+    chat: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="Whether a prompt that is a string is sent as a user message through the model's chat template: "
+        "auto does if there is a template, and leaves the prompts of a domain as they are.",
+    )
     shuffle: bool = Field(default=True, description="Draw in a new order every epoch.")
     limit: int | None = Field(default=None, description="Use only the first so many tasks.", ge=1)
     held_out: float = Field(
@@ -31,12 +45,24 @@ class TasksConfig(Section):
         default=None, description="File of evaluation tasks, instead of held_out.", min_length=1
     )
 
+    @field_validator("template")
+    @classmethod
+    def _plain_columns(cls, value: str | None) -> str | None:
+        if value is not None:
+            parts_of(value)
+        return value
+
     @field_validator("held_out")
     @classmethod
     def _whole_or_fraction(cls, value: float) -> float:
         if value >= 1 and not value.is_integer():
             raise ValueError("must be a whole number of tasks or a fraction below 1")
         return value
+
+    @property
+    def brings_tasks(self) -> bool:
+        """Whether it says more than how prompts are sent, which a domain's prompts can be told too."""
+        return self.model_copy(update={"system": None, "chat": "auto"}) != TasksConfig()
 
 
 class DomainConfig(Section):

@@ -23,12 +23,14 @@ def load_tasks(
     path: str | Path,
     *,
     prompt_column: str = "prompt",
+    template: str | None = None,
     split: str = "train",
     subset: str | None = None,
     limit: int | None = None,
 ) -> list[Task]:
     """Tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet``, or a hub data set as
     ``"hf:owner/name"`` (its ``subset`` and ``split``). A row without an ``id`` is named by its line or row number.
+    ``template`` builds prompts from columns, as ``tasks.template`` does.
     """
     rows = (
         _hub_rows(str(path).removeprefix(HUB), subset, split) if str(path).startswith(HUB) else _file_rows(Path(path))
@@ -39,7 +41,9 @@ def load_tasks(
             row = {prompt_column: data} if isinstance(data, str) else data
             if not isinstance(row, Mapping):
                 raise DataError(f"{where}: expected an object with a {prompt_column!r}, got {type(data).__name__}")
-            tasks.append(task_of(row, where=where, default_id=default_id, prompt_column=prompt_column))
+            tasks.append(
+                task_of(row, where=where, default_id=default_id, prompt_column=prompt_column, template=template)
+            )
     if not tasks:
         raise DataError(f"{path}: no tasks in it")
     return require_distinct_ids(tasks, str(path))

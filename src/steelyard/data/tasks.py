@@ -6,6 +6,7 @@ import difflib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.config.nesting import DEEPEST, SCALARS, too_deep
+from steelyard.config.prompt_template import columns_of, fill
 from steelyard.errors import DataError
 from steelyard.types import Message, Prompt, Task
 
@@ -21,7 +23,7 @@ PLAIN = (str, int, float, bool)
 """Types that a checksum takes as they are."""
 
 
-def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
+def as_tasks(rows: object, *, prompt_column: str = "prompt", template: str | None = None) -> list[Task]:
     """Tasks from an iterable of tasks, dicts (as rows of a data set) or strings (prompts); ids count from 0."""
     if hasattr(rows, "iterrows"):
         raise DataError('a data frame iterates over its column names: give frame.to_dict("records")')
@@ -30,40 +32,68 @@ def as_tasks(rows: object, *, prompt_column: str = "prompt") -> list[Task]:
             f"tasks must be an iterable of Task, dict or str, got {type(rows).__name__}; "
             f"a file or hub data set is read by steelyard.data.load_tasks"
         )
-    tasks = [_as_task(row, f"task {index}", str(index), prompt_column) for index, row in enumerate(rows)]
+    tasks = [_as_task(row, f"task {index}", str(index), prompt_column, template) for index, row in enumerate(rows)]
     return require_distinct_ids(tasks, "tasks")
 
 
-def _as_task(row: object, where: str, default_id: str, prompt_column: str) -> Task:
+def _as_task(row: object, where: str, default_id: str, prompt_column: str, template: str | None) -> Task:
     if isinstance(row, Task):
         if too_deep(row.spec):
             raise DataError(TOO_DEEP.format(where=where))
-        return row
-    if isinstance(row, str):
+        columns = {prompt_column: row.prompt, **row.spec}
+        return row if template is None else replace(row, prompt=filled(template, columns, where))
+    if isinstance(row, str) and template is None:
         return Task(default_id, prompt_of(row, where))
+    if isinstance(row, str):
+        row = {prompt_column: row}
     if isinstance(row, Mapping):
-        return task_of(row, where=where, default_id=default_id, prompt_column=prompt_column)
+        return task_of(row, where=where, default_id=default_id, prompt_column=prompt_column, template=template)
     raise DataError(f"{where}: expected a Task, a dict or a prompt, got {type(row).__name__}")
 
 
-def task_of(row: Mapping[str, Any], *, where: str, default_id: str, prompt_column: str = "prompt") -> Task:
-    """A row as a task: the prompt, an ``id`` and a ``difficulty`` if there; all other columns go into the spec."""
-    if prompt_column not in row:
+def task_of(
+    row: Mapping[str, Any], *, where: str, default_id: str, prompt_column: str = "prompt", template: str | None = None
+) -> Task:
+    """A row as a task: the prompt, an ``id`` and a ``difficulty`` if there; all other columns go into the spec. With a
+    ``template`` the prompt is built from columns, and all of them stay in the spec.
+    """
+    if template is None and prompt_column not in row:
         close = difflib.get_close_matches(prompt_column, [str(name) for name in row], n=1)
         hint = f"did you mean prompt_column={close[0]!r}?" if close else "name it by prompt_column"
         raise DataError(f"{where}: no column {prompt_column!r} among {sorted(map(str, row))}; {hint}")
     given_id, difficulty = row.get("id"), row.get("difficulty")
     if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
         raise DataError(f"{where}: difficulty must be a number, got {difficulty!r}")
-    spec = {intern(str(name)): row[name] for name in row if name not in (prompt_column, "id", "difficulty")}
+    apart = ("id", "difficulty") if template is not None else (prompt_column, "id", "difficulty")
+    spec = {intern(str(name)): row[name] for name in row if name not in apart}
     if too_deep(spec):
         raise DataError(TOO_DEEP.format(where=where))
     return Task(
         id=default_id if given_id is None else str(given_id),
-        prompt=prompt_of(row[prompt_column], where),
+        prompt=prompt_of(row[prompt_column], where) if template is None else filled(template, row, where),
         spec=spec,
         difficulty=None if difficulty is None else float(difficulty),
     )
+
+
+def filled(template: str, row: Mapping[str, Any], where: str) -> str:
+    """The prompt that a template gives for a row."""
+    for name in columns_of(template):
+        value = row.get(name)
+        if value is None:
+            close = difflib.get_close_matches(name, [str(column) for column in row], n=1)
+            hint = f"; did you mean {{{close[0]}}}?" if close and name not in row else ""
+            raise DataError(
+                f"{where}: tasks.template = {template!r:.120} names the column {name!r}, which "
+                f"{'is empty' if name in row else 'is missing'} there; the task has the columns "
+                f"{', '.join(map(str, row)) or '(none)'}{hint}"
+            )
+        if isinstance(value, list | tuple) and value and all(isinstance(one, Mapping) for one in value):
+            raise DataError(
+                f"{where}: the column {name!r} holds chat messages, which tasks.template cannot put into one text; "
+                "remove tasks.template, and give a system message by tasks.system"
+            )
+    return _encodable(fill(template, row.__getitem__), where)
 
 
 def prompt_of(value: object, where: str) -> Prompt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from steelyard.errors import PolicyError
@@ -94,6 +95,7 @@ KNOWN = {
     ),
 }
 """Shapes of well-known models, from their published configurations, so that planning needs no hub."""
+KNOWN["smollm2"] = KNOWN["smollm2-135m"]  # as `steelyard fetch` calls it
 
 
 SPECIAL = 3
@@ -122,7 +124,9 @@ def read_shape(path: str) -> Shape:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        file = Path(path)
+        where = {"gguf_file": file.name} if file.suffix == ".gguf" else {}
+        config = AutoConfig.from_pretrained(file.parent if where else path, trust_remote_code=False, **where)
         text: Any = config.get_text_config()
         experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
         if experts > 1:

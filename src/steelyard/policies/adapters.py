@@ -105,7 +105,11 @@ def is_dora(model: PeftModel) -> bool:
 
 def save_options(model: Any) -> dict[str, Any]:
     """The reference adapter is saved by the reference, not with the policy."""
-    return {"selected_adapters": [TRAINED]} if isinstance(model, PeftModel) else {}
+    if not isinstance(model, PeftModel):
+        return {}
+    of_file = str(getattr(model.peft_config[TRAINED], "base_model_name_or_path", "")).endswith(".gguf")
+    own = {"save_embedding_layers": False} if of_file else {}  # else PEFT looks for a config.json inside the file
+    return {"selected_adapters": [TRAINED], **own}
 
 
 def adapter_tensors(model: PeftModel, name: str) -> dict[str, Tensor]:

@@ -245,11 +245,25 @@ class Policy:
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter), of ``tensors`` if given."""
-        if (generation := getattr(self._base, "generation_config", None)) is not None:
-            generation.suppress_tokens = list(self.excluded) or None  # so that generate() samples the same policy
         given = {} if tensors is None else {"state_dict": dict(tensors)}
+        self._suppress_excluded()
         self.model.save_pretrained(folder, **adapters.save_options(self.model), **given)
         self.tokenizer.save_pretrained(folder)
+
+    def save_merged(self, folder: Path) -> None:
+        """A folder that ``AutoModel…from_pretrained`` opens without PEFT: the adapter is merged into the weights, in
+        their type.
+        """
+        self._suppress_excluded()
+        merged = adapters.plain_tensors(self.model, rounded=self._output.weight.dtype)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in merged}
+        self._base.save_pretrained(folder, state_dict=tensors)
+        self.tokenizer.save_pretrained(folder)
+
+    def _suppress_excluded(self) -> None:
+        """``generate()`` samples the same policy."""
+        if (generation := getattr(self._base, "generation_config", None)) is not None:
+            generation.suppress_tokens = list(self.excluded) or None
 
     def load_weights(self, folder: Path) -> None:
         weights.load_into(self.model, folder)

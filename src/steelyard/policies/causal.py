@@ -12,7 +12,7 @@ from torch import Tensor
 from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch, collate_causal
-from steelyard.policies.codec import Codec
+from steelyard.policies.codec import Codec, Prompting
 from steelyard.types import Decisions, Prompt, Sample, SampleKey, Task
 
 
@@ -34,6 +34,8 @@ class CausalPolicy(Policy):
         excluded: Sequence[str] | None = None,
     ) -> None:
         super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention, excluded=excluded)
+        self.prompting = Prompting()
+        """How prompts are sent; set once, before anything is encoded."""
         self.body = self._base.get_decoder()
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
         self._check_head()
@@ -54,10 +56,10 @@ class CausalPolicy(Policy):
     @property
     def codec(self) -> Codec:
         """The policy's texts and ids, without its weights."""
-        return Codec(self.tokenizer, self.end_ids, self.vocabulary, self.excluded)
+        return Codec(self.tokenizer, self.end_ids, self.vocabulary, self.excluded, self.prompting)
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
+        """Token ids of a prompt, sent as ``prompting`` says."""
         return self.codec.encode(prompt)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:

@@ -10,7 +10,32 @@ import numpy as np
 
 from steelyard.errors import PolicyError
 from steelyard.policies.templates import template_ids
-from steelyard.types import Prompt
+from steelyard.types import Message, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Prompting:
+    """How prompts are sent to a model."""
+
+    chat: bool = False
+    """A string is sent as a user message, through the model's chat template."""
+    system: str | None = None
+    """A message before every chat."""
+
+    def messages(self, prompt: Prompt) -> Sequence[Message] | None:
+        """The chat that a prompt is sent as; None for a string that is sent as it is."""
+        if isinstance(prompt, str):
+            if not self.chat:
+                return None
+            prompt = ({"role": "user", "content": prompt},)
+        if self.system is None:
+            return prompt
+        if prompt[0]["role"] == "system":
+            raise PolicyError(
+                f"the prompt starts with a system message ({prompt[0]['content']!r:.80}), and tasks.system gives "
+                "another; remove one of them"
+            )
+        return ({"role": "system", "content": self.system}, *prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +49,17 @@ class Codec:
     """How many logits there are; a model may have more than its tokenizer has tokens."""
     excluded: tuple[int, ...] = ()
     """Tokens that are never sampled."""
+    prompting: Prompting = Prompting()
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a prompt; chat messages go through the model's template, a string is taken as it is."""
-        if isinstance(prompt, str):
-            ids = self._ids(prompt)
+        """Token ids of a prompt; chat messages, and strings that are sent as one, go through the model's template."""
+        messages = self.prompting.messages(prompt)
+        if messages is None:
+            ids = self._ids(str(prompt))
         elif self.tokenizer.chat_template is None:
             raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
         else:
-            ids = template_ids(self.tokenizer, prompt, answer_next=True)
+            ids = template_ids(self.tokenizer, messages, answer_next=True)
         if not ids:
             first = self.tokenizer.bos_token_id
             if first is None:

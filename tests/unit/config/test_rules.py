@@ -19,6 +19,8 @@ PINNED = {
 
 REFUSED: dict[str, list[tuple[list[str], str]]] = {
     "infill": [
+        (["--tasks.chat=always"], "tasks.chat = 'always': a masked model fills holes and has no chat"),
+        (["--tasks.system=a"], "tasks.system = 'a': a masked model fills holes and has no chat"),
         (["--sampling.fill_order=confidence"], "the model would choose which holes come first"),
         (["--sampling.supports=replayed"], "the supports of a masked model are stored"),
         (["--sampling.staleness=1"], "a masked model does not sample ahead of the learner"),
@@ -36,12 +38,13 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--model.scratch.vocabulary", '["a"]'], "model.path and model.scratch are given"),
         (["--run.supplied", '["model"]'], "model.path and a model from Python are given"),
         (["--model.dtype=float16", "--model.lora=none"], "weights trained in float16 lose small updates"),
-        (["--model.autocast=bfloat16"], "over float32 weights, but dtype is bfloat16"),
+        (["--model.autocast=bfloat16"], "over float32 weights, but dtype is auto"),
         (["--model.quantize=4bit", "--model.lora=none"], "model.quantize = '4bit': quantised weights are frozen"),
         (["--tasks", "none", "--evaluate.every=0"], "no tasks: set one of tasks.file, tasks.dataset"),
         (["--tasks.file", "none"], "no tasks: set one of"),
         (["--tasks.dataset", "x/y"], "tasks.file and tasks.dataset are given"),
         (["--run.supplied", '["tasks"]'], "tasks.file and tasks from Python are given"),
+        (["--tasks.system", "Be brief.", "--tasks.chat=never"], "tasks.system = 'Be brief.': a system message is sent"),
         (["--tasks.subset", "main"], "tasks.subset = 'main': names a part of tasks.dataset"),
         (["--tasks.eval_file", "e.jsonl"], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
         (["--run.supplied", '["eval_tasks"]'], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
@@ -152,6 +155,7 @@ ACCEPTED: dict[str, list[list[str]]] = {
     ],
     "text": [
         ["--model.dtype=float16"],
+        ["--model.dtype=auto", "--model.lora=none"],
         [*PASS, "--verify.floor=1.0"],
         ["--verify.floor=-1.0"],
         ["--model.dtype=float32", "--model.autocast=float16", "--model.lora=none"],
@@ -183,6 +187,7 @@ ACCEPTED: dict[str, list[list[str]]] = {
     ],
     "sequences": [
         ["--warmstart", "{examples = 64, batch = 8, warmup_steps = 7}"],
+        ["--tasks.chat=always", "--tasks.system=a"],
         [*OWN_TASKS, "--model.scratch.vocabulary", '["a", "b"]'],
         ["--sampling.group_size=2", "--sampling.temperature=0.5"],
         ["--credit.min_scored=16"],

