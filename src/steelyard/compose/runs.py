@@ -35,7 +35,7 @@ from steelyard.config import Config
 from steelyard.errors import CheckpointError, StoppedError
 from steelyard.folders import read_about, require_free, run_folder, write_about, write_config
 from steelyard.sampling.base import Closeable, Decoding, Sampler
-from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
+from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Plan, Trainer
@@ -91,8 +91,9 @@ def build_evaluator(
 def build_trackers(config: Config, folder: Path) -> Trackers:
     tracking = config.tracking
     trackers: list[Tracker] = [
-        JsonlTracker(folder / "metrics.jsonl"),
+        JsonlTracker(folder / METRICS),
         ArtifactTracker(folder / "artifacts", build_picture(config)),
+        ChartTracker(folder),
     ]
     if tracking.console:
         trackers.append(ConsoleTracker(config.run.steps, title=config.run.name))

@@ -101,6 +101,10 @@ def _write(image: Image, pen: ImageDraw, label: Label) -> None:
 
 def spelt(text: str) -> str:
     """The text in letters that Pillow's own font has, which are few beyond ASCII: ``×`` as x, é as e."""
-    known = "".join(SPELLINGS.get(letter, letter) for letter in text)
-    plain = unicodedata.normalize("NFKD", known) if not set(known) <= LETTERS else known
-    return "".join(letter if letter in LETTERS else "?" for letter in plain if not unicodedata.combining(letter))
+    return "".join(letter if letter in LETTERS else _spelling(letter) for letter in text)
+
+
+def _spelling(letter: str) -> str:
+    parts = [part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part)]
+    raised = "^" if unicodedata.decomposition(letter).startswith("<super>") else ""
+    return raised + "".join(SPELLINGS.get(part, part if part in LETTERS else "?") for part in parts)

@@ -2,12 +2,15 @@
 
 from steelyard.tracking.artifacts import ArtifactTracker
 from steelyard.tracking.base import Histogram, Metric, Tracker, Trackers
+from steelyard.tracking.charts import ChartTracker, run_chart
 from steelyard.tracking.console import ConsoleTracker
-from steelyard.tracking.jsonl import JsonlTracker, read_metrics
+from steelyard.tracking.jsonl import METRICS, JsonlTracker, read_metrics
 from steelyard.tracking.shown import ShownSample, choose_shown
 
 __all__ = [
+    "METRICS",
     "ArtifactTracker",
+    "ChartTracker",
     "ConsoleTracker",
     "Histogram",
     "JsonlTracker",
@@ -17,4 +20,5 @@ __all__ = [
     "Trackers",
     "choose_shown",
     "read_metrics",
+    "run_chart",
 ]

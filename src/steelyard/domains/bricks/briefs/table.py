@@ -46,7 +46,7 @@ class Table(Brief):
 
     def title(self) -> str:
         return (
-            f"table of {self.length} × {self.width} studs, {counted(self.height, 'layer')} tall, {self.free}% free "
+            f"table of {self.length}×{self.width} studs, {counted(self.height, 'layer')} tall, {self.free}% free "
             f"below{carrying(self.load)}"
         )
 

@@ -49,7 +49,7 @@ class Tower(Upright):
         )
 
     def title(self) -> str:
-        return f"tower {counted(self.height, 'layer')} tall, {self.length} × {self.width} studs"
+        return f"tower {counted(self.height, 'layer')} tall, {self.length}×{self.width} studs"
 
     @classmethod
     def grid(cls) -> Iterator[Self]:

@@ -23,27 +23,27 @@ LEGEND_WIDTH, LEGEND_HEIGHT = 290.0, 66.0
 MEANING = f"stress = pull / capacity of a contact ({PUBLISHED.capacity:g} N)"
 
 
-def with_title(scene: Scene, title: str) -> Scene:
+def with_title(scene: Scene, title: str, *, margin: float = MARGIN) -> Scene:
     """The scene under its title; what follows the first line of the title is in small print."""
     left, top, right, bottom = scene.frame
     labels: list[Label] = []
     y = 0.0
     for number, paragraph in enumerate(title.split("\n")):
         size, colour = (SMALL, colours.SMALL_PRINT) if number else (TITLE, INK)
-        letters = max(LEAST_LETTERS, int((right - left - 2 * MARGIN) / (LETTER * size)))
+        letters = max(LEAST_LETTERS, int((right - left - 2 * margin) / (LETTER * size)))
         for line in textwrap.wrap(paragraph, letters) or [""]:
             y += 1.25 * size
-            labels.append(Label((left + MARGIN, y), line, size, colour))
+            labels.append(Label((left + margin, y), line, size, colour))
     raised = [label.placed(1.0, 0.0, top + 4 - y) for label in labels]
-    wide = max(label.extent()[2] for label in raised) + MARGIN
+    wide = max(label.extent()[2] for label in raised) + margin
     return Scene((*raised, *scene.shapes), (left, top - y - 1.25, max(right, wide), bottom))
 
 
-def with_legend(scene: Scene, stability: Stability) -> Scene:
+def with_legend(scene: Scene, stability: Stability, *, margin: float = MARGIN) -> Scene:
     """The scene over the legend of its stress."""
     left, top, right, bottom = scene.frame
-    shapes = legend(left + MARGIN, bottom, solved=not math.isnan(stability.pull))
-    frame = (left, top, max(right, left + LEGEND_WIDTH + 2 * MARGIN), bottom + LEGEND_HEIGHT)
+    shapes = legend(left + margin, bottom, solved=not math.isnan(stability.pull))
+    frame = (left, top, max(right, left + LEGEND_WIDTH + 2 * margin), bottom + LEGEND_HEIGHT)
     return Scene((*shapes, *scene.shapes), frame)
 
 

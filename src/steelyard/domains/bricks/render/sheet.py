@@ -45,8 +45,8 @@ def contact_sheet(cards: Sequence[Card], *, columns: int = 0, by: ColourBy = "pa
         shapes += _cell(card, GAP + column * (CELL + GAP), GAP + row * (CELL + text + GAP), by)
     sheet = Scene(tuple(shapes), (0.0, 0.0, width, height))
     judged = [card.stability for card in cards if card.stability is not None]
-    sheet = with_legend(sheet, judged[0]) if by == "stress" and judged else sheet
-    return with_title(sheet, title) if title else sheet
+    sheet = with_legend(sheet, judged[0], margin=GAP) if by == "stress" and judged else sheet
+    return with_title(sheet, title, margin=GAP) if title else sheet
 
 
 def _cell(card: Card, left: float, top: float, by: ColourBy) -> list[Shape]:
