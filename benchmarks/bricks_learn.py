@@ -21,7 +21,9 @@ from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import Watch, configured, watched_run
 from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
+from steelyard.domains.bricks.briefs import brief_of
 from steelyard.domains.bricks.examples import success_by_kind
+from steelyard.domains.bricks.workshop import verdict_lines
 from steelyard.training.evaluation import Evaluation
 from steelyard.types import Group
 
@@ -164,7 +166,7 @@ def sheet(space: ActionSpace, groups: Sequence[Group], cards: int = 14) -> bytes
     shown = [
         render.Card(
             space.read(group.samples[0].text).structure,
-            f"{group.task.prompt}\nreward {group.verdicts[0].reward:.2f}",
+            "\n".join([brief_of(group.task.spec).title(), verdict_lines(group.verdicts[0])[0]]),
             good=group.verdicts[0].success,
         )
         for group in groups[:cards]

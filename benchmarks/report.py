@@ -7,23 +7,57 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.catalogue import claim, names
-from benchmarks.curves import panels
+from benchmarks.curves import Picture, Shown, draw
 from benchmarks.result import Cell, Figure, Record, Result, shortest
+from steelyard.drawing import Axis
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "results.md"
+SHARE = {"low": 0.0, "high": 1.0, "percent": True}
+MINUTES = Axis("minutes of training", low=0.0, tight=True)
 PICTURES = {
-    "constraints-matter": ("side", "step", ("held-out", "log ratio", "gradient norm")),
-    "scaling": ("design", "doublings", ("step s", "last verdict s", "controller busy")),
-    "bricks-learn": ("seed", "minutes", ("validation success",)),
-    "theories-learn": (
+    "constraints-matter": Picture(
+        "side",
+        "step",
+        Axis("step", low=0.0, whole=True, tight=True),
+        (
+            Shown("held-out", "Held-out reward", Axis("reward")),
+            Shown("log ratio", "Log ratio, learner to sampler", Axis("mean absolute value, nats", low=0.0)),
+            Shown("gradient norm", "Gradient norm", Axis("norm", low=0.0)),
+        ),
+    ),
+    "scaling": Picture(
+        "design",
+        "GPUs",
+        Axis("GPUs", log=True),
+        (
+            Shown("step s", "Step", Axis("seconds", low=0.0)),
+            Shown("last verdict s", "Last verdict of a step", Axis("seconds", low=0.0)),
+            Shown("controller busy", "Controller", Axis("share of the time busy", **SHARE)),
+        ),
+    ),
+    "bricks-learn": Picture(
+        "seed",
+        "minutes",
+        MINUTES,
+        (Shown("validation success", "Validation success", Axis("share of samples", low=0.5, high=1.0, percent=True)),),
+        name="seed {}",
+    ),
+    "theories-learn": Picture(
         "run",
         "minutes",
-        ("held-out success", "distinct successes", "fermion contents", "entropy"),
+        MINUTES,
+        (
+            Shown("held-out success", "Held-out success", Axis("share of samples", **SHARE)),
+            Shown("distinct successes", "Distinct successes", Axis("share of samples", **SHARE)),
+            Shown("fermion contents", "Contents of chiral fermions", Axis("different ones", low=0.0, whole=True)),
+            Shown("entropy", "Entropy", Axis("nats per decision", low=0.0)),
+        ),
+        by_name=True,
     ),
 }
-"""Results whose details are drawn as curves: a line for each of the first column, over the second."""
+"""Results whose details are drawn as curves."""
 PAGES = {
     "sandbox": "sandbox.md",
     "scaling": "scaling.md",
@@ -60,11 +94,11 @@ def generate(folder: Path = RESULTS) -> str:
 def pictures(folder: Path = RESULTS) -> dict[str, str]:
     """File name in ``docs/`` and content of every picture whose result is there."""
     found: dict[str, str] = {}
-    for name, columns in PICTURES.items():
+    for name, picture in PICTURES.items():
         path = folder / f"{name}.json"
         if path.exists():
             record = Record.from_json(path.read_text(encoding="utf-8"))
-            found[f"{name}.svg"] = panels(record.result.details, *columns)
+            found[f"{name}.svg"] = draw(record.result.details, picture)
     return found
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "render": ("render", "draw things from files, or what a run makes"),
     "export": ("export", "write a thing from a file for other programs"),
     "report": ("report", "what many samples come to: how many are really different, and which are new"),
+    "plot": ("plot", "draw the curves of a run, or of several to compare them"),
     "plan": ("plan", "will it fit, how long will a step take, and what will hold it up"),
     "doctor": ("doctor", "what is installed, what is missing, and whether a model fits"),
 }

@@ -36,6 +36,9 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
     assert "samples at step 3" in trained.out
     assert "steelyard eval runs/stairs" in trained.out
     assert trained.err == "", "engines keep quiet"
+    assert "curves: runs/stairs/curves.svg\n" in trained.out
+    curves = Path("runs/stairs/curves.svg").read_text(encoding="utf-8")
+    assert all(f">{title}</text>" in curves for title in ("Reward", "Eval success", "Entropy", "Time per step"))
     steps = [row["step"] for row in read_metrics(Path("runs/stairs/metrics.jsonl"))]
     assert steps == [0, 1, 2, 3, 4, 5, 6]
     assert Path("runs/stairs/artifacts/samples-00000006.md").is_file()

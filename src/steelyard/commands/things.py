@@ -27,8 +27,8 @@ OPTIONS = "domain.options."
 def open_workshop(where: str, overrides: Sequence[str], *, trust: bool) -> Workshop:
     """The workshop of a domain by name, or of a run's domain with the options it has there."""
     if where in domain_paths():
-        return _require_workshop(open_domain(where, overrides, trust=trust))
-    return workshop_of_run(_config_of(where, overrides, trust=trust))
+        return require_workshop(open_domain(where, overrides, trust=trust))
+    return require_workshop(domain_of_run(_config_of(where, overrides, trust=trust)))
 
 
 def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
@@ -52,12 +52,12 @@ def _config_of(where: str, overrides: Sequence[str], *, trust: bool) -> Config:
     return config
 
 
-def workshop_of_run(config: Config) -> Workshop:
+def domain_of_run(config: Config) -> Domain:
     if config.domain is None:
         raise ConfigError(
             f"{config.run.name} has no domain that could draw what it makes; `steelyard sample` shows it as text"
         )
-    return _require_workshop(make_domain(config.domain.name, **config.domain.options))
+    return make_domain(config.domain.name, **config.domain.options)
 
 
 def read_thing(path: str) -> str:
@@ -107,7 +107,7 @@ def json_object(text: str, option: str) -> dict[str, Any]:
     return value
 
 
-def _require_workshop(domain: Domain) -> Workshop:
+def require_workshop(domain: Domain) -> Workshop:
     workshop = workshop_of(domain)
     if workshop is None:
         raise ConfigError(

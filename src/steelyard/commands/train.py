@@ -20,6 +20,7 @@ from steelyard.commands.target import add_trust, read_named_run
 from steelyard.config import Config
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.folders import RunLock, require_free, resume_command, run_folder
+from steelyard.tracking.charts import CHART
 from steelyard.trust import TRAINING, load_recipe
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
             f"  steelyard sample {quoted}    see what it makes",
             f"  {resume_command(folder)} --run.steps {2 * trainer.step}    train longer",
         ]
+    if (folder / CHART).is_file():
+        lines.append(f"curves: {folder / CHART}")
     with suppress(OSError):  # the run is what counts, whoever reads of it
         stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

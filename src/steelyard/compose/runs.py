@@ -40,7 +40,7 @@ from steelyard.errors import CheckpointError, StoppedError
 from steelyard.folders import keep_files, read_about, require_free, run_folder, write_about, write_config
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Closeable, Decoding, Sampler
-from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
+from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.tracking.bars import stages
 from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
@@ -111,8 +111,9 @@ def build_evaluation_decoding(config: Config, temperature: float | None = None) 
 def build_trackers(config: Config, folder: Path) -> Trackers:
     tracking = config.tracking
     trackers: list[Tracker] = [
-        JsonlTracker(folder / "metrics.jsonl"),
+        JsonlTracker(folder / METRICS),
         ArtifactTracker(folder / "artifacts", build_picture(config)),
+        ChartTracker(folder),
     ]
     if tracking.console:
         trackers.append(ConsoleTracker(config.run.steps, title=config.run.name))

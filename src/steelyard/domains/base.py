@@ -8,14 +8,17 @@ Domains register by entry point, so a package of yours can add one::
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from steelyard.constraints.automaton import Automaton
-from steelyard.types import Task, Verdict
+from steelyard.text import printable
+from steelyard.types import Prompt, Task, Verdict
 from steelyard.verification import Verifier
 
+LONGEST_DESCRIPTION = 120
 Split = Literal["train", "validation", "held_out"]
 ColourBy = Literal["part", "stress"]
 """What colours stand for: what each piece is, or how near it is to failing."""
@@ -55,6 +58,26 @@ class Exemplary(Protocol):
     def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
         """Training tasks without end, each with a text that a policy may begin from; a function of the seed."""
         ...
+
+
+@runtime_checkable
+class SupportsDescriptions(Protocol):
+    """A domain that can say in a few words what a task asks for."""
+
+    def describe(self, task: Task) -> str: ...
+
+
+def describe(domain: Domain | None, task: Task) -> str:
+    """What a task asks for, in one line: in the words of its domain, else the prompt; too long a text is cut."""
+    said = domain.describe(task) if isinstance(domain, SupportsDescriptions) else _request(task.prompt)
+    return textwrap.shorten(printable(said), LONGEST_DESCRIPTION, placeholder=" …") or task.id
+
+
+def _request(prompt: Prompt) -> str:
+    """The prompt itself, or the last message of the user."""
+    if isinstance(prompt, str):
+        return prompt
+    return next((message.get("content", "") for message in reversed(prompt) if message.get("role") == "user"), "")
 
 
 class Piece(NamedTuple):

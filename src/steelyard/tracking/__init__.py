@@ -3,13 +3,16 @@
 from steelyard.tracking.activity import Activity, Report, silent
 from steelyard.tracking.artifacts import ArtifactTracker
 from steelyard.tracking.base import Histogram, Metric, Tracker, Trackers
+from steelyard.tracking.charts import ChartTracker, run_chart
 from steelyard.tracking.console import ConsoleTracker
-from steelyard.tracking.jsonl import JsonlTracker, read_metrics
+from steelyard.tracking.jsonl import METRICS, JsonlTracker, read_metrics
 from steelyard.tracking.shown import ShownSample, choose_shown
 
 __all__ = [
+    "METRICS",
     "Activity",
     "ArtifactTracker",
+    "ChartTracker",
     "ConsoleTracker",
     "Histogram",
     "JsonlTracker",
@@ -20,5 +23,6 @@ __all__ = [
     "Trackers",
     "choose_shown",
     "read_metrics",
+    "run_chart",
     "silent",
 ]

@@ -33,8 +33,8 @@ class ArtifactTracker:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"samples-{step:08d}"
         picture = f"{name}.svg" if self._draw(step, shown, self.folder / f"{name}.svg") else ""
-        _write(self.folder / f"{name}.jsonl", "".join(_line(step, sample) for sample in shown).encode())
-        _write(self.folder / f"{name}.md", markdown(step, shown, picture=picture).encode())
+        write_whole(self.folder / f"{name}.jsonl", "".join(_line(step, sample) for sample in shown).encode())
+        write_whole(self.folder / f"{name}.md", markdown(step, shown, picture=picture).encode())
 
     def rewind(self, step: int) -> None:
         if not self.folder.is_dir():
@@ -50,7 +50,7 @@ class ArtifactTracker:
         if self.picture is None or not shown:
             return False
         try:
-            _write(path, self.picture(shown))
+            write_whole(path, self.picture(shown))
         except Exception as error:  # noqa: BLE001 - whatever it is, the samples are kept as text
             log.warning("the samples of step %d could not be drawn: %s: %s", step, type(error).__name__, error)
             return False
@@ -100,7 +100,7 @@ def _line(step: int, sample: ShownSample) -> str:
     return json.dumps(row) + "\n"
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Whole or not at all: a kill half-way leaves the old file."""
     beside = path.with_name(f".{path.name}.writing")
     beside.write_bytes(content)

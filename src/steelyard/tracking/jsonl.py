@@ -19,6 +19,8 @@ from steelyard.errors import DataError
 from steelyard.tracking.base import Histogram, Metric
 from steelyard.tracking.shown import ShownSample
 
+METRICS = "metrics.jsonl"
+"""Name of the file in a run folder."""
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from steelyard.types import Group, Prompt, Verdict
 
@@ -16,6 +17,8 @@ class ShownSample:
     prompt: Prompt
     text: str
     verdict: Verdict
+    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of the task."""
 
 
 def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
@@ -37,7 +40,7 @@ def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
         place = places[label]
         if counted and place not in shown:
             verdict, sample, task = counted[place]
-            shown[place] = ShownSample(label, task.id, task.prompt, sample.text, verdict)
+            shown[place] = ShownSample(label, task.id, task.prompt, sample.text, verdict, task.spec)
     return [shown[place] for place in sorted(shown)]
 
 

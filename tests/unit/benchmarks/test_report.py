@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.report import PAGE, generate, pages_with_results, pictures
+from benchmarks.report import PAGE, PICTURES, generate, pages_with_results, pictures
 from benchmarks.result import Figure, Result, record
 
 
@@ -53,8 +53,19 @@ def test_what_was_not_measured_is_left_out_of_pictures_and_tables(tmp_path):
     (tmp_path / "theories-learn.json").write_text(kept.to_json())
     picture = pictures(tmp_path)["theories-learn.svg"]
     assert "nan" not in picture
-    assert [line.count(",") for line in re.findall(r'points="([^"]*)"', picture)] == [3, 3, 3, 2]
+    curves = re.findall(r'<polyline points="([^"]*)" fill="none" stroke="#0072b2"', picture)
+    assert [line.count(",") for line in curves] == [3, 3, 3, 2]
     assert "| a | 0 | 0 | 0 | 0 |  |" in generate(tmp_path)
+
+
+def test_pictures_have_ticks_titles_and_named_curves():
+    for name, picture in pictures().items():
+        said = set(re.findall(r"<text [^>]*>([^<]*)</text>", picture))
+        drawn = PICTURES[name.removesuffix(".svg")]
+        assert {drawn.axis.title, *(shown.title for shown in drawn.shown)} <= said
+        assert {shown.axis.title for shown in drawn.shown} <= said
+        assert sum(bool(re.fullmatch(r"[\d.]+%?", text)) for text in said) > 5
+    assert ">seed 2</text>" in pictures()["bricks-learn.svg"]
 
 
 def test_quick_results_do_not_enter_the_page(tmp_path):

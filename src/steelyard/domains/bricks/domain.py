@@ -153,6 +153,9 @@ class Bricks:
         how = INSTRUCTION.format(size="x".join(map(str, self.world_size)), parts=self.world.library.in_short())
         return PROMPTS[self.prompt_form](f"Build {brief.sentence()}.", how)
 
+    def describe(self, task: Task) -> str:
+        return brief_of(task.spec).title()
+
     def judge(self) -> Judge:
         return Judge(self.action_space, reward_of(self.reward))
 

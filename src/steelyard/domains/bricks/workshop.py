@@ -106,12 +106,14 @@ class BrickWorkshop:
         if form == "gif":
             return _refusing(lambda: render.film(structure, by=by, stability=stability, scale=scale))
         title = " · ".join(filter(None, (thing.title, _passed_over(reading))))
+        title += "" if thing.spec is None else f"\n{brief_of(thing.spec).title()}"
         return _written(render.draw(structure, by=by, stability=stability, title=title), form, scale)
 
     def _card(self, thing: Made, by: ColourBy) -> render.Card:
         reading, verdict = self._read(thing.text), thing.verdict
-        said = [thing.title, *([] if verdict is None else verdict_lines(verdict)), _passed_over(reading)]
-        lines = [line for text in said for line in textwrap.wrap(text, WIDE, max_lines=2, placeholder=" …")]
+        said = [*([] if verdict is None else verdict_lines(verdict)), _passed_over(reading)]
+        lines = textwrap.wrap(thing.title, WIDE, max_lines=3, placeholder=" …")
+        lines += [line for text in said for line in textwrap.wrap(text, WIDE, max_lines=2, placeholder=" …")]
         stability = self._stress(thing, reading.structure, by)
         good = None if verdict is None else verdict.success
         return render.Card(reading.structure, "\n".join(lines), stability, good=good)

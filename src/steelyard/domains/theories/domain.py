@@ -14,7 +14,7 @@ from steelyard.domains.base import Made, Split, Survey
 from steelyard.domains.theories.examples import random_theory
 from steelyard.domains.theories.grammar import TheoryGrammar
 from steelyard.domains.theories.limits import Limits, limits_of
-from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, catalogue
+from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, catalogue, describe
 from steelyard.domains.theories.reward import Judge, reward_of
 from steelyard.domains.theories.survey import survey
 from steelyard.domains.theories.text import read
@@ -121,6 +121,9 @@ class Theories:
         epoch, place = divmod(place, len(by_kind[kind]))
         order = np.random.default_rng([self.seed, kind, epoch]).permutation(len(by_kind[kind]))
         return _task(by_kind[kind][order[place]])
+
+    def describe(self, task: Task) -> str:
+        return describe(task.spec)
 
     def judge(self) -> Judge:
         return Judge(self.bounds, reward_of(self.reward))

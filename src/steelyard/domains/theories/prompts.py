@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ from steelyard.domains.theories.known import standard_model
 from steelyard.domains.theories.limits import SMALLEST_GROUP, Limits
 from steelyard.domains.theories.text import read, rounded, write
 from steelyard.domains.theories.theory import Theory
-from steelyard.domains.theories.words import GAUGE, INTERACTIONS, MULTIPLETS, SSB, group_word
+from steelyard.domains.theories.words import GAUGE, HANDS, INTERACTIONS, MULTIPLETS, SSB, group_word
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 SPLIT_OF_FIVE: dict[int, Split] = {2: "held_out", 4: "validation"}
@@ -88,6 +88,22 @@ def model(_limits: Limits) -> Iterator[Beginning]:
     yield _standard("model", range(len(standard_model().fermions)), 1.0)
 
 
+def describe(spec: Mapping[str, Any]) -> str:
+    """What a task asks for, from its spec."""
+    kind, given = str(spec.get("kind", "")), str(spec.get("given", "")).split()
+    if kind == "groups":
+        return f"a theory of {' × '.join(word for word in given if word not in (GAUGE, SSB))}"
+    if kind == "partial":
+        kept = sum(word in HANDS for word in given)
+        return f"the Standard Model completed from {kept} of its {len(standard_model().fermions)} fermions"
+    return DESCRIPTIONS.get(kind, kind)
+
+
+DESCRIPTIONS = {
+    "nothing": "a theory of any gauge group",
+    "sector": "a theory with the Standard Model's gauge group and Higgs doublet",
+    "model": "an extension of the Standard Model",
+}
 BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
     "nothing": nothing,
     "groups": groups,

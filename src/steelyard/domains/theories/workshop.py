@@ -178,8 +178,10 @@ def _exotics(found: Sheet) -> list[str]:
 def _caption(thing: Made) -> str:
     if thing.verdict is None:
         return thing.title
-    said = "success" if thing.verdict.success else thing.verdict.status
-    return f"{thing.title} · {thing.verdict.reward:.3f} {said}" if thing.verdict.counts else f"{thing.title} · {said}"
+    if not thing.verdict.counts:
+        return f"{thing.title} · unscored"
+    said = "success" if thing.verdict.success else "rejected" if thing.verdict.status == "rejected" else "no success"
+    return f"{thing.title} · reward {thing.verdict.reward:.3f}, {said}"
 
 
 def _require(what: str, form: str, known: Sequence[str]) -> None:

@@ -14,10 +14,13 @@ from steelyard.domains.bricks.briefs import (
     KINDS,
     Bridge,
     Brief,
+    Cantilever,
     Caption,
     Shape,
+    Stairs,
     Table,
     Tower,
+    Wall,
     brief_of,
     catalogue,
     in_turn,
@@ -125,6 +128,23 @@ def test_kinds_take_turns() -> None:
 )
 def test_difficulty_is_about_the_number_of_bricks(brief: Brief, bricks: int) -> None:
     assert brief.difficulty == bricks
+
+
+@pytest.mark.parametrize(
+    ("brief", "title"),
+    [
+        (Tower(5, 2, 4), "tower 5 layers tall, 2×4 studs"),
+        (Wall(9, 1, 4), "wall 9 studs long, 1 thick, 4 layers tall"),
+        (Stairs(6, 3, 2), "stairs of 6 steps, each 3 studs long, 2 wide"),
+        (Table(6, 8, 3, 60, 100), "table of 6×8 studs, 3 layers tall, 60% free below, carrying 100 g"),
+        (Bridge(4, 1, 2, 50), "bridge over 4 studs, 1 layer clear, 2 wide, carrying 50 g"),
+        (Cantilever(3, 2, 1, 0), "cantilever reaching 3 studs, 2 layers up, base of 1 stud"),
+        (Shape(1, (1, 4, 2)), "shape 1 stud deep, heights 1, 4, 2"),
+        (CHAIR, "a chair"),
+    ],
+)
+def test_titles(brief: Brief, title: str) -> None:
+    assert brief.title() == title
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import random
 import sys
 import xml.etree.ElementTree as ET
@@ -17,7 +18,7 @@ from steelyard.domains.bricks.parts import STANDARD, Part
 from steelyard.domains.bricks.render import Card, Scene, colours, contact_sheet, draw, film, png, svg
 from steelyard.domains.bricks.render.isometric import COS, LAYER, SIN, UNIT, project
 from steelyard.domains.bricks.render.order import painting_order
-from steelyard.domains.bricks.render.scene import Ellipse, Label, Polygon
+from steelyard.drawing.scene import PAPER, Ellipse, Label, Polygon
 from steelyard.errors import MissingExtraError
 
 ONE = Structure((Brick(2, 4, 0, 0, 0),))
@@ -133,6 +134,61 @@ def test_failing_bricks_show_even_when_hidden() -> None:
     assert not [s for s in calm.shapes if isinstance(s, Polygon) and s.fill is None]
 
 
+def test_stress_has_a_legend_that_says_what_its_colours_mean() -> None:
+    by_part, by_stress = draw(TWO), draw(TWO, by="stress", stability=verdict(0.3, 1.0))
+    said = [shape.text for shape in by_stress.shapes if isinstance(shape, Label)]
+    assert not [shape for shape in by_part.shapes if isinstance(shape, Label)]
+    assert said == ["stress = pull / capacity of a contact (0.98 N)", "0", "0.25", "0.5", "0.75", "1", *said[6:]]
+    assert said[6:] == ["no pull", "lets go", "fails or floats"]
+    fills = [shape.fill for shape in by_stress.shapes if isinstance(shape, Polygon)]
+    for score in (0.01, 0.49, 0.99, 1.0):
+        assert colours.of_score(score) in fills
+    assert_inside(by_stress)
+
+
+def test_the_ticks_of_the_legend_stand_under_their_colours() -> None:
+    shapes = draw(TWO, by="stress", stability=verdict(0.3, 0.2)).shapes
+    half = next(shape for shape in shapes if isinstance(shape, Label) and shape.text == "0.5")
+    bar = [shape for shape in shapes if isinstance(shape, Polygon) and shape.fill == colours.of_score(0.49)]
+    left, _, right, _ = bar[0].extent()
+    assert left <= half.at[0] <= right + 1
+
+
+def test_without_a_solver_the_legend_knows_two_colours() -> None:
+    stability = Stability(False, math.nan, np.array([0.0, 1.0]), (1,))
+    scene = draw(TWO, by="stress", stability=stability)
+    said = [shape.text for shape in scene.shapes if isinstance(shape, Label)]
+    assert said == ["reaches the ground", "floats", "forces were not computed"]
+
+
+def test_a_sheet_by_stress_has_one_legend() -> None:
+    cards = [Card(TWO, "one", verdict(0.3, 0.1)), Card(TWO, "other", verdict(0.3, 1.0))]
+    sheet = contact_sheet(cards, by="stress", title="two")
+    said = [shape.text for shape in sheet.shapes if isinstance(shape, Label)]
+    assert said.count("fails or floats") == 1
+    assert said[0] == "two"
+    assert_inside(sheet)
+
+
+def test_a_long_title_is_broken_and_what_follows_its_first_line_is_small() -> None:
+    brief = "a bridge over 4 studs, 2 layers clear, 2 wide, carrying 100 g"
+    scene = draw(ONE, title=f"{brief}\nruns/bricks · task bridge-4")
+    words = [shape for shape in scene.shapes if isinstance(shape, Label)]
+    assert " ".join(label.text for label in words[:-1]) == brief
+    assert len(words) > 2
+    assert words[-1].text == "runs/bricks · task bridge-4"
+    assert words[-1].size < words[0].size
+    assert_inside(scene)
+
+
+def assert_inside(scene: Scene) -> None:
+    left, top, right, bottom = scene.frame
+    for shape in scene.shapes:
+        a, b, c, d = shape.extent()
+        assert left <= a <= c <= right, shape
+        assert top <= b <= d <= bottom, shape
+
+
 def test_stress_needs_a_verdict() -> None:
     with pytest.raises(ValueError, match="stability=assess"):
         draw(ONE, by="stress")
@@ -142,13 +198,13 @@ def test_svg_is_xml_and_holds_every_shape() -> None:
     scene = draw(TWO, title="two < three & more")
     root = ET.fromstring(svg(scene))
     assert len(root) == len(scene.shapes) + 1, "and the paper"
-    assert root[-1].text == "two < three & more"
+    assert root[1].text == "two < three & more"
     assert svg(scene) == svg(draw(TWO, title="two < three & more")), "the same picture every time"
 
 
 def test_control_characters_in_a_label_leave_the_svg_readable() -> None:
     root = ET.fromstring(svg(draw(ONE, title="a\x1b[31m\x00b")))
-    assert root[-1].text == "a\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}b"
+    assert root[1].text == "a\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}b"
 
 
 def test_png_has_the_size_asked_for_and_the_colour_of_the_brick() -> None:
@@ -159,7 +215,7 @@ def test_png_has_the_size_asked_for_and_the_colour_of_the_brick() -> None:
     x, y = project(1, 4, 0.5)  # the middle of the right face
     place = round(2 * (x - scene.frame[0])), round(2 * (y - scene.frame[1]))
     assert image.getpixel(place) == colours.darker(colours.PARTS["2x4"], 0.3)
-    assert image.getpixel((0, 0)) == colours.PAPER
+    assert image.getpixel((0, 0)) == PAPER
 
 
 def test_a_picture_too_large_is_refused() -> None:
@@ -201,11 +257,7 @@ def test_a_contact_sheet_has_all_cards_inside() -> None:
     sheet = contact_sheet(cards, title="step 3")
     labels = [element.text for element in ET.fromstring(svg(sheet)) if element.tag.endswith("text")]
     assert labels == ["step 3", *(line for n in range(5) for line in (f"reward {n}", "second line"))]
-    left, top, right, bottom = sheet.frame
-    for shape in sheet.shapes:
-        a, b, c, d = shape.extent()
-        assert left <= a <= c <= right
-        assert top <= b <= d <= bottom
+    assert_inside(sheet)
     with pytest.raises(ValueError, match="at least one card"):
         contact_sheet([])
 
@@ -216,5 +268,5 @@ def test_an_empty_structure_can_be_drawn() -> None:
 
 def test_pillow_is_asked_for_by_the_name_of_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"steelyard\[bricks\]"):
+    with pytest.raises(MissingExtraError, match=r"steelyard\[pictures\]"):
         render.png(draw(ONE))

@@ -69,6 +69,12 @@ def test_one_thing_is_a_picture_with_its_title() -> None:
     assert sizes[1] == pytest.approx(2 * sizes[0], abs=1.0)
 
 
+def test_a_picture_with_a_brief_says_it_in_words() -> None:
+    said = labels(workshop().look([Made(BRIDGE, "mine", BRIEF)], "svg"))
+    assert said[0] == "mine"
+    assert " ".join(said[1:]) == "bridge over 4 studs, 2 layers clear, 2 wide, carrying 100 g"
+
+
 def test_bricks_that_could_not_be_placed_are_not_passed_over_in_silence() -> None:
     thing = Made("2x2 (0,0,0)\n2x2 (1,1,0)\n", "two")
     assert labels(workshop().look([thing], "svg")) == ["two · 1 could not be placed"]

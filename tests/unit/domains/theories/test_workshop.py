@@ -54,10 +54,11 @@ def test_pictures_of_one_and_of_several() -> None:
     several = [Made(name, name, verdict=Verdict.scored(0.5, success=False)) for name in list(models())[:5]]
     rejected = Made("nonsense", verdict=Verdict.rejected("no theory"))
     sheet = ET.fromstring(WORKSHOP.look([*several, rejected], "svg", scale=0.5, title="a run"))
-    assert len(one) == 1
+    assert sum(part.tag.endswith("svg") for part in one) == 1
+    assert {"fermion", "scalar", "exotic", "mass, GeV"} <= {str(part.text) for part in one.iter()}
     assert sum(part.tag.endswith("svg") for part in sheet) == 5
     assert float(sheet.attrib["width"]) * 2 == float(sheet.attrib["viewBox"].split()[2])
-    assert b"0.500 scored" in WORKSHOP.look(several, "html")
+    assert b"reward 0.500, no success" in WORKSHOP.look(several, "html")
     assert b"free of anomalies" in WORKSHOP.look([Made("Standard Model")], "txt")
     assert rb"\begin{tabular}" in WORKSHOP.look([Made("Standard Model")], "tex")
 

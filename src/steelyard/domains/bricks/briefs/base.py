@@ -63,6 +63,10 @@ class Brief(ABC):
     def sentence(self) -> str:
         """The same for language models: a noun phrase."""
 
+    @abstractmethod
+    def title(self) -> str:
+        """The same in a few words, to stand above or below a picture."""
+
     @property
     @abstractmethod
     def difficulty(self) -> float:
@@ -103,6 +107,16 @@ def require_whole(kind: str, name: str, value: object, *, least: int = 1) -> Non
     """Refuse a parameter that is no whole number, or too small."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"brief {kind}: {name} = {value!r}; it must be a whole number from {least} up")
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 stud``, ``2 studs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def carrying(load: int) -> str:
+    """What follows in a title of a brief with a load."""
+    return f", carrying {load} g" if load else ""
 
 
 def grams(load: int) -> float:

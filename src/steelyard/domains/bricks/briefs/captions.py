@@ -59,6 +59,9 @@ class Caption(Brief):
     def sentence(self) -> str:
         return self.caption
 
+    def title(self) -> str:
+        return self.caption
+
     @property
     def difficulty(self) -> float:
         return float(sum(1 for line in self.bricks.split("\n") if line.strip()))

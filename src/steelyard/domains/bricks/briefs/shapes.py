@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, require_whole
+from steelyard.domains.bricks.briefs.base import Brief, counted, require_whole
 from steelyard.domains.bricks.briefs.solid import Bools, Solid, iou
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import fewest
@@ -52,6 +52,9 @@ class Shape(Brief):
             f"a solid shape {self.depth} studs deep along y whose heights in layers, one for every {BLOCK} studs along "
             f"x, are {shown}"
         )
+
+    def title(self) -> str:
+        return f"shape {counted(self.depth, 'stud')} deep, heights {', '.join(map(str, self.heights))}"
 
     @property
     def difficulty(self) -> float:

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, grams
+from steelyard.domains.bricks.briefs.base import Brief, carrying, counted, grams
 from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
 from steelyard.domains.bricks.parts import STANDARD
 from steelyard.domains.bricks.stability.physics import Load
@@ -51,6 +51,12 @@ class Bridge(Brief):
         return (
             f"a bridge along x, {self.width} studs wide, over a gap of exactly {self.gap} studs between its two piers, "
             f"with exactly {self.clearance} free layers below the deck, carrying {self.load} g at mid-span"
+        )
+
+    def title(self) -> str:
+        return (
+            f"bridge over {counted(self.gap, 'stud')}, {counted(self.clearance, 'layer')} clear, {self.width} wide"
+            f"{carrying(self.load)}"
         )
 
     @property
@@ -111,6 +117,12 @@ class Cantilever(Brief):
             f"a cantilever: a base at most {self.base} studs long along x, and an arm reaching exactly {self.reach} "
             f"studs beyond it towards larger x, with exactly {self.height} free layers below, carrying {self.load} g "
             f"on its tip"
+        )
+
+    def title(self) -> str:
+        return (
+            f"cantilever reaching {counted(self.reach, 'stud')}, {counted(self.height, 'layer')} up, base of "
+            f"{counted(self.base, 'stud')}{carrying(self.load)}"
         )
 
     @property

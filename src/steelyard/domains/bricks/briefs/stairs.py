@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief
+from steelyard.domains.bricks.briefs.base import Brief, counted
 from steelyard.domains.bricks.briefs.solid import Ints, Solid, height_iou
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import fewest
@@ -32,6 +32,9 @@ class Stairs(Brief):
             f"stairs of {self.steps} steps rising along x, the first 1 layer high and each next one a layer higher, "
             f"every step {self.tread} studs long and {self.width} wide"
         )
+
+    def title(self) -> str:
+        return f"stairs of {counted(self.steps, 'step')}, each {counted(self.tread, 'stud')} long, {self.width} wide"
 
     @property
     def difficulty(self) -> float:

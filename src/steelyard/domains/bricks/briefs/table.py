@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from steelyard.domains.bricks.briefs.base import Brief, grams
+from steelyard.domains.bricks.briefs.base import Brief, carrying, counted, grams
 from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
 from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
@@ -42,6 +42,12 @@ class Table(Brief):
             f"a table exactly {self.height} layers tall whose top, without holes, is {self.length} studs along x by "
             f"{self.width} along y, with at least {self.free}% of the space below it free, carrying {self.load} g on "
             f"its middle"
+        )
+
+    def title(self) -> str:
+        return (
+            f"table of {self.length}×{self.width} studs, {counted(self.height, 'layer')} tall, {self.free}% free "
+            f"below{carrying(self.load)}"
         )
 
     @property

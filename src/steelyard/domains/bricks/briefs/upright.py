@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief
+from steelyard.domains.bricks.briefs.base import Brief, counted
 from steelyard.domains.bricks.briefs.solid import Bools, Solid, iou, largest_piece
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import fewest
@@ -48,6 +48,9 @@ class Tower(Upright):
             f"x by {self.width} along y"
         )
 
+    def title(self) -> str:
+        return f"tower {counted(self.height, 'layer')} tall, {self.length}×{self.width} studs"
+
     @classmethod
     def grid(cls) -> Iterator[Self]:
         for height, length, width in itertools.product(range(2, 11), range(1, 9), range(1, 9)):
@@ -78,6 +81,9 @@ class Wall(Upright):
             f"a solid wall {self.length} studs long along x, {self.width} thick and {self.height} layers tall, its "
             f"joints staggered so that it holds together in one piece"
         )
+
+    def title(self) -> str:
+        return f"wall {counted(self.length, 'stud')} long, {self.width} thick, {counted(self.height, 'layer')} tall"
 
     @classmethod
     def grid(cls) -> Iterator[Self]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from steelyard.domains.bricks.export.mesh import LAYER, PITCH, Mesh, brick_mesh
 from steelyard.domains.bricks.render.colours import of_part
-from steelyard.domains.bricks.render.scene import Colour
 from steelyard.domains.bricks.structure import Brick, Structure
+from steelyard.drawing.scene import Colour
 
 FLOAT, UNSIGNED = 5126, 5125
 VERTICES, INDICES = 34962, 34963

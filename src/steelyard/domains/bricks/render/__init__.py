@@ -2,9 +2,7 @@
 
 from steelyard.domains.bricks.render.film import film
 from steelyard.domains.bricks.render.isometric import draw
-from steelyard.domains.bricks.render.raster import png
-from steelyard.domains.bricks.render.scene import Scene
 from steelyard.domains.bricks.render.sheet import Card, contact_sheet
-from steelyard.domains.bricks.render.svg import svg
+from steelyard.drawing import Scene, png, svg
 
 __all__ = ["Card", "Scene", "contact_sheet", "draw", "film", "png", "svg"]

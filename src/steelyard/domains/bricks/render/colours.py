@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from steelyard.domains.bricks.parts import Part
-from steelyard.domains.bricks.render.scene import Colour
+from steelyard.drawing.scene import PAPER, Colour
 
 PARTS: Mapping[str, Colour] = {
     "1x1": (242, 205, 55),
@@ -28,8 +28,7 @@ CALM: tuple[tuple[float, Colour], ...] = (
 """Colours of bricks that hold, by score."""
 FAILING: Colour = (206, 0, 40)
 FAILING_EDGE: Colour = (60, 0, 12)
-INK: Colour = (40, 44, 52)
-PAPER: Colour = (255, 255, 255)
+SMALL_PRINT: Colour = (95, 100, 108)
 GROUND: Colour = (232, 234, 236)
 GRID: Colour = (212, 215, 219)
 
@@ -56,7 +55,7 @@ def mix(one: Colour, other: Colour, share: float) -> Colour:
 
 
 def lighter(colour: Colour, share: float) -> Colour:
-    return mix(colour, (255, 255, 255), share)
+    return mix(colour, PAPER, share)
 
 
 def darker(colour: Colour, share: float) -> Colour:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from steelyard.domains.base import ColourBy
 from steelyard.domains.bricks.render.isometric import draw, ground_of
-from steelyard.domains.bricks.render.raster import gif
-from steelyard.domains.bricks.render.scene import Scene
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Structure
+from steelyard.drawing import Scene, gif
 
 MOST_FRAMES = 120
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from steelyard.domains.base import ColourBy
 from steelyard.domains.bricks.render import colours
+from steelyard.domains.bricks.render.annotations import with_legend, with_title
 from steelyard.domains.bricks.render.order import Item, painting_order
-from steelyard.domains.bricks.render.scene import Colour, Ellipse, Label, Point, Polygon, Scene, Shape, framed
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Brick, Structure
+from steelyard.drawing.scene import Colour, Ellipse, Point, Polygon, Scene, Shape, framed
 
 Ground = tuple[int, int, int, int]
 """x, y, x end, y end."""
@@ -32,7 +33,19 @@ def draw(
     ground: Ground | None = None,
     title: str = "",
 ) -> Scene:
-    """The picture. By stress it needs the verdict; ``ground`` fixes the plate, else it follows the structure."""
+    """The picture under its title. By stress it needs the verdict, and has a legend below; ``ground`` fixes the plate,
+    else it follows the structure.
+    """
+    scene = picture(structure, by=by, stability=stability, ground=ground)
+    if by == "stress" and stability is not None:
+        scene = with_legend(scene, stability)
+    return with_title(scene, title) if title else scene
+
+
+def picture(
+    structure: Structure, *, by: ColourBy = "part", stability: Stability | None = None, ground: Ground | None = None
+) -> Scene:
+    """The structure on its plate, with nothing written around it."""
     if by == "stress" and stability is None:
         raise ValueError("colouring by stress needs stability=assess(structure)")
     scores = None if stability is None or by == "part" else stability.score_B.tolist()
@@ -42,8 +55,7 @@ def draw(
         shapes += _stud(item, colour, failing) if item.stud else _body(item, colour, failing)
     if scores is not None:
         shapes += [_outline(brick) for brick, score in zip(structure.bricks, scores, strict=True) if score >= 1.0]
-    scene = framed(shapes, MARGIN)
-    return _titled(scene, title) if title else scene
+    return framed(shapes, MARGIN)
 
 
 def ground_of(bricks: Sequence[Brick]) -> Ground:
@@ -124,9 +136,3 @@ def _plate(ground: Ground) -> Iterator[Shape]:
     for start, end in lines:
         points = project(*start, 0), project(*end, 0)
         yield Polygon((*points, points[0]), colours.GRID, colours.GRID, 0.6)
-
-
-def _titled(scene: Scene, title: str) -> Scene:
-    left, top, right, bottom = scene.frame
-    label = Label((left + MARGIN, top + 4), title, 15.0, colours.INK)
-    return Scene((*scene.shapes, label), (left, top - 20, max(right, label.extent()[2] + MARGIN), bottom))

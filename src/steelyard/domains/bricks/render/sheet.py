@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steelyard.domains.base import ColourBy
-from steelyard.domains.bricks.render import colours
-from steelyard.domains.bricks.render.isometric import draw
-from steelyard.domains.bricks.render.scene import Label, Polygon, Scene, Shape
+from steelyard.domains.bricks.render.annotations import with_legend, with_title
+from steelyard.domains.bricks.render.isometric import picture
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Structure
+from steelyard.drawing.scene import INK, Label, Scene, Shape, rectangle
 
 CELL, GAP, LINE = 220.0, 12.0, 15.0
 LETTERS = 34
@@ -37,29 +37,29 @@ def contact_sheet(cards: Sequence[Card], *, columns: int = 0, by: ColourBy = "pa
         raise ValueError("a contact sheet needs at least one card")
     columns = columns or min(len(cards), math.ceil(math.sqrt(2 * len(cards))))
     text = LINE * max(len(_lines(card.caption)) for card in cards) + 8
-    head = 30.0 if title else 0.0
-    shapes: list[Shape] = [Label((GAP, 24), title, 17.0, colours.INK)] if title else []
+    rows = math.ceil(len(cards) / columns)
+    width, height = GAP + columns * (CELL + GAP), GAP + rows * (CELL + text + GAP)
+    shapes: list[Shape] = []
     for number, card in enumerate(cards):
         row, column = divmod(number, columns)
-        shapes += _cell(card, GAP + column * (CELL + GAP), head + GAP + row * (CELL + text + GAP), by)
-    rows = math.ceil(len(cards) / columns)
-    size = GAP + columns * (CELL + GAP), head + GAP + rows * (CELL + text + GAP)
-    return Scene(tuple(shapes), (0.0, 0.0, *size))
+        shapes += _cell(card, GAP + column * (CELL + GAP), GAP + row * (CELL + text + GAP), by)
+    sheet = Scene(tuple(shapes), (0.0, 0.0, width, height))
+    judged = [card.stability for card in cards if card.stability is not None]
+    sheet = with_legend(sheet, judged[0], margin=GAP) if by == "stress" and judged else sheet
+    return with_title(sheet, title, margin=GAP) if title else sheet
 
 
 def _cell(card: Card, left: float, top: float, by: ColourBy) -> list[Shape]:
-    picture = draw(card.structure, by=by, stability=card.stability)
-    width, height = picture.size
+    seen = picture(card.structure, by=by, stability=card.stability)
+    width, height = seen.size
     factor = min(CELL / width, CELL / height, 1.6)
     across, down = left + (CELL - factor * width) / 2, top + CELL - factor * height
-    placed = picture.placed(factor, across - factor * picture.frame[0], down - factor * picture.frame[1])
+    placed = seen.placed(factor, across - factor * seen.frame[0], down - factor * seen.frame[1])
     shapes: list[Shape] = list(placed.shapes)
     if card.good is not None:
-        under = top + CELL + 1
-        bar = ((left, under), (left + CELL, under), (left + CELL, under + 3), (left, under + 3))
-        shapes.append(Polygon(bar, GOOD if card.good else BAD))
+        shapes.append(rectangle(left, top + CELL + 1, CELL, 3, GOOD if card.good else BAD))
     for number, line in enumerate(_lines(card.caption), 1):
-        shapes.append(Label((left, top + CELL + 3 + LINE * number), line, 12.0, colours.INK))
+        shapes.append(Label((left, top + CELL + 3 + LINE * number), line, 12.0, INK))
     return shapes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from html import escape
@@ -12,51 +13,88 @@ from steelyard.domains.theories.look.sheet import SUPERSCRIPT, mass_text, repres
 from steelyard.domains.theories.masses import Spectrum, State
 
 WIDE, HIGH = 92.0, 420.0
-LEFT, TOP, BOTTOM = 64.0, 44.0, 66.0
+LEFT, TOP, BOTTOM = 64.0, 52.0, 88.0
 BAR = 58.0
 APART = 11.0
 """Labels nearer than this are moved apart."""
-COLOURS = {"fermion": "#1f6f8b", "scalar": "#8a5a00", "exotic": "#b3261e"}
+COLOURS = {"fermion": "#0067a3", "scalar": "#007a59", "exotic": "#c44900"}
+"""Told apart by colour-blind readers too; bars of exotic states are thicker as well."""
+LIMIT = 99.0
+LETTER, LINE = 7.4, 18.0
+"""Width of a letter of a title and height of its line."""
 MASSLESS = "massless"
 
 
-def svg(found: Spectrum, *, title: str = "", limit: float = 99.0) -> str:
+def svg(found: Spectrum, *, title: str = "", limit: float = LIMIT) -> str:
     """A standalone picture; a dashed line stands at ``limit`` GeV."""
-    return _picture(found, title, limit)[0]
+    return _picture(found, _wrapped(title, _width(found)), limit)
 
 
 def side_by_side(found: Sequence[tuple[str, Spectrum]], *, scale: float = 1.0, title: str = "") -> str:
-    """Several spectra with their titles in one picture, four to a row."""
-    pictures = [_picture(own, name, 99.0) for name, own in found]
-    wide = max(width for _, width, _ in pictures)
-    high = max(height for _, _, height in pictures)
-    top = 30.0 if title else 0.0
+    """Several spectra with their titles in one picture, four to a row; lines of the title after its first are in small
+    print.
+    """
+    wide = max(_width(own) for _, own in found)
+    titles = [_wrapped(name, wide) for name, _ in found]
+    lines = max(map(len, titles))
+    pictures = [
+        _picture(own, [*lines_of, *[""] * (lines - len(lines_of))], LIMIT)
+        for lines_of, (_, own) in zip(titles, found, strict=True)
+    ]
     columns = min(len(pictures), 4)
-    rows = math.ceil(len(pictures) / columns)
-    width, height = columns * wide, top + rows * high
+    width = columns * wide
+    head = list(_head(title, width))
+    top = 24.0 * len(head) + (10.0 if head else 0.0)
+    high = _height(lines)
+    height = top + math.ceil(len(pictures) / columns) * high
     size = f'width="{scale * width:g}" height="{scale * height:g}" viewBox="0 0 {width:g} {height:g}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="14">']
-    parts += [f'<text x="16" y="20" fill="#1c1c1c">{escape(title)}</text>'] if title else []
-    for place, (picture, _, _) in enumerate(pictures):
+    parts += [f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>', *head]
+    for place, picture in enumerate(pictures):
         row, column = divmod(place, columns)
         parts.append(picture.replace("<svg ", f'<svg x="{column * wide:g}" y="{top + row * high:g}" ', 1))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _picture(found: Spectrum, title: str, limit: float) -> tuple[str, float, float]:
-    """A picture with its width and height."""
+def _head(title: str, width: float) -> Iterator[str]:
+    """A text for each line of the title, those that are too long broken."""
+    y = 0
+    for number, paragraph in enumerate(title.split("\n") if title else ()):
+        size, colour = (12, "#5f5f5f") if number else (16, "#1c1c1c")
+        for line in textwrap.wrap(paragraph, max(20, int((width - 32) / (0.55 * size)))):
+            y += 24
+            yield f'<text x="16" y="{y}" font-size="{size}" fill="{colour}">{escape(line)}</text>'
+
+
+def _wrapped(title: str, width: float) -> list[str]:
+    return textwrap.wrap(title, int((width - 32) / LETTER)) or [""]
+
+
+def _width(found: Spectrum) -> float:
+    return LEFT + WIDE * max(len({_sector(state) for state in found.states}), 2) + 20
+
+
+def _height(lines: int) -> float:
+    return LINE * lines + TOP + HIGH + BOTTOM
+
+
+def _picture(found: Spectrum, title: Sequence[str], limit: float) -> str:
+    """The spectrum below the lines of its title."""
     sectors = sorted({_sector(state) for state in found.states}, key=lambda s: (s[1], -abs(s[0]), s[0]))
     axis = _Axis([abs(state.mass) for state in found.states if state.mass] + [limit])
-    width = LEFT + WIDE * max(len(sectors), 2) + 20
-    height = TOP + HIGH + BOTTOM
+    width, height = _width(found), _height(len(title))
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">',
         f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>',
-        f'<text x="{LEFT:g}" y="20" font-size="14" fill="#1c1c1c">{escape(title)}</text>',
+        *(
+            f'<text x="16" y="{LINE * (number + 1):g}" font-size="14" fill="#1c1c1c">{escape(line)}</text>'
+            for number, line in enumerate(title)
+        ),
+        f'<g transform="translate(0 {LINE * len(title):g})">',
         *axis.lines(width - 20),
-        *_line(LEFT, width - 20, axis.place(limit), "#b3261e", dashed=True),
-        _text(width - 22, axis.place(limit) - 4, f"{limit:g} GeV", "end", "#b3261e"),
+        *_line(LEFT, width - 20, axis.place(limit), COLOURS["exotic"], dashed=True),
+        _text(width - 22, axis.place(limit) - 4, f"{limit:g} GeV", "end", COLOURS["exotic"]),
     ]
     for column, sector in enumerate(sectors):
         middle = LEFT + WIDE * (column + 0.5)
@@ -65,7 +103,14 @@ def _picture(found: Spectrum, title: str, limit: float) -> tuple[str, float, flo
         charge, colour = sector
         parts.append(_text(middle, TOP + HIGH + 34, f"Q = {words.number(charge)}", "middle", "#1c1c1c"))
         parts.append(_text(middle, TOP + HIGH + 50, f"colour {colour}", "middle", "#5f5f5f"))
-    return "\n".join([*parts, "</svg>"]) + "\n", width, height
+    return "\n".join([*parts, *_legend(), "</g>", "</svg>"]) + "\n"
+
+
+def _legend() -> Iterator[str]:
+    y = TOP + HIGH + 74
+    for x, (kind, colour) in zip((16.0, 92.0, 158.0), COLOURS.items(), strict=True):
+        yield _bar(x, x + 16, y - 4, colour, thick=kind == "exotic")
+        yield _text(x + 20, y, kind, "start", colour)
 
 
 class _Axis:
@@ -87,7 +132,7 @@ class _Axis:
             yield from _line(LEFT, right, y, "#e2e2e2")
             yield _text(LEFT - 6, y + 4, f"10{str(exponent).translate(SUPERSCRIPT)}", "end", "#5f5f5f")
         yield _text(LEFT - 6, TOP + HIGH + 4, MASSLESS, "end", "#5f5f5f")
-        yield _text(LEFT - 6, TOP - 12, "GeV", "end", "#5f5f5f")
+        yield _text(16, TOP - 16, "mass, GeV", "start", "#1c1c1c")
 
 
 def _sector(state: State) -> tuple[Fraction, int]:
@@ -100,14 +145,19 @@ def _states(own: Sequence[State], middle: float, axis: _Axis) -> Iterator[str]:
         y = axis.place(state.mass)
         colour = COLOURS["exotic" if state.exotic else state.kind]
         dash = ' stroke-dasharray="3 2"' if state.mass < 0 else ""
-        yield (
-            f'<line x1="{middle - BAR / 2:.1f}" x2="{middle + BAR / 2:.1f}" y1="{y:.1f}" y2="{y:.1f}" '
-            f'stroke="{colour}" stroke-width="2.5"{dash}><title>{escape(_told(state))}</title></line>'
-        )
+        inside = f"<title>{escape(_told(state))}</title>"
+        yield _bar(middle - BAR / 2, middle + BAR / 2, y, colour, thick=state.exotic, dash=dash, inside=inside)
         label = min(y - 4, taken - APART)
         taken = label
         times = f"{state.count}× " if state.count > 1 else ""
         yield _text(middle, label, times + " ".join(state.fields), "middle", colour)
+
+
+def _bar(x1: float, x2: float, y: float, colour: str, *, thick: bool, dash: str = "", inside: str = "") -> str:
+    return (
+        f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="{y:.1f}" y2="{y:.1f}" '
+        f'stroke="{colour}" stroke-width="{4 if thick else 2.5}"{dash}>{inside}</line>'
+    )
 
 
 def _told(state: State) -> str:

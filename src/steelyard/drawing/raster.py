@@ -1,0 +1,110 @@
+"""A scene as pixels, by Pillow (extra ``pictures``): painted larger and then reduced. The only file that imports it."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from steelyard.drawing.scene import PAPER, Ellipse, Label, Line, Polygon, Scene, Shape
+from steelyard.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+FINER = 4
+"""Painted pixels per pixel of the picture; half as many for pictures at twice the scale."""
+MOST_PIXELS = 40_000_000
+LETTERS = frozenset(map(chr, range(0x20, 0x7F))) | frozenset("·…±°’‘“”")
+"""That Pillow's own font has."""
+SPELLINGS = {"×": "x", "−": "-", "–": "-", "—": "-", "→": "->", "≤": "<=", "≥": ">=", "λ": "lambda", "μ": "mu"}
+ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
+"""Pillow's names for a point on the base line."""
+
+
+def png(scene: Scene, *, scale: float = 1.0) -> bytes:
+    """A PNG file with ``scale`` pixels per unit."""
+    out = io.BytesIO()
+    image(scene, scale=scale).save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+def gif(scenes: Sequence[Scene], *, scale: float, milliseconds: Sequence[int]) -> bytes:
+    """A GIF that shows each scene for its time, over and over. All scenes have the same frame."""
+    frames = [image(scene, scale=scale).quantize(128) for scene in scenes]
+    out = io.BytesIO()
+    rest = frames[1:]
+    frames[0].save(out, "GIF", save_all=True, append_images=rest, duration=list(milliseconds), loop=0, disposal=1)
+    return out.getvalue()
+
+
+def image(scene: Scene, *, scale: float = 1.0) -> Image:
+    """The picture as a Pillow image."""
+    try:
+        from PIL import Image, ImageDraw
+    except ImportError:
+        raise MissingExtraError("PNG and GIF pictures", "pictures") from None
+    width, height = (max(1, round(scale * side)) for side in scene.size)
+    if width * height > MOST_PIXELS:
+        raise ValueError(f"a picture of {width} x {height} pixels is too large; lower scale = {scale}")
+    finer = FINER if scale < 2 else FINER // 2
+    fine = Image.new("RGB", (width * finer, height * finer), PAPER)
+    factor = scale * finer
+    moved = scene.placed(factor, -factor * scene.frame[0], -factor * scene.frame[1])
+    pen = ImageDraw.Draw(fine)
+    for shape in moved.shapes:
+        _paint(fine, pen, shape)
+    return fine.resize((width, height), Image.Resampling.BOX)
+
+
+def _paint(image: Image, pen: ImageDraw, shape: Shape) -> None:
+    match shape:
+        case Label():
+            _write(image, pen, shape)
+        case Line():
+            pen.line(shape.points, fill=shape.edge, width=max(1, round(shape.width)), joint="curve")
+        case Ellipse():
+            (x, y), (a, b) = shape.centre, shape.radii
+            box = (x - a, y - b, x + a, y + b)
+            pen.ellipse(box, fill=shape.fill, outline=shape.edge, width=round(shape.width))
+        case Polygon():
+            _fill(image, pen, shape)
+
+
+def _fill(image: Image, pen: ImageDraw, shape: Polygon) -> None:
+    from PIL import ImageDraw
+
+    if shape.fill is not None and shape.opacity == 1.0:
+        pen.polygon(shape.points, fill=shape.fill)
+    elif shape.fill is not None:
+        blending = ImageDraw.Draw(image, "RGBA")  # slower than a pen that only covers
+        blending.polygon(shape.points, fill=(*shape.fill, round(255 * shape.opacity)))
+    if shape.edge is not None and round(shape.width):
+        pen.line([*shape.points, *shape.points[:2]], fill=shape.edge, width=round(shape.width), joint="curve")
+
+
+def _write(image: Image, pen: ImageDraw, label: Label) -> None:
+    from PIL import Image, ImageDraw, ImageFont
+
+    font, text, anchor = ImageFont.load_default(label.size), spelt(label.text), ANCHORS[label.anchor]
+    if not label.upward:
+        pen.text(label.at, text, fill=label.fill, font=font, anchor=anchor)
+        return
+    left, top, right, bottom = (round(side) for side in font.getbbox(text, anchor=anchor))
+    mask = Image.new("L", (max(1, right - left), max(1, bottom - top)))
+    ImageDraw.Draw(mask).text((-left, -top), text, fill=255, font=font, anchor=anchor)
+    x, y = (round(place) for place in label.at)
+    image.paste(label.fill, (x + top, y - right), mask.transpose(Image.Transpose.ROTATE_90))
+
+
+def spelt(text: str) -> str:
+    """The text in letters that Pillow's own font has, which are few beyond ASCII: ``×`` as x, é as e."""
+    return "".join(letter if letter in LETTERS else _spelling(letter) for letter in text)
+
+
+def _spelling(letter: str) -> str:
+    parts = [part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part)]
+    raised = "^" if unicodedata.decomposition(letter).startswith("<super>") else ""
+    return raised + "".join(SPELLINGS.get(part, part if part in LETTERS else "?") for part in parts)

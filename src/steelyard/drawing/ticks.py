@@ -1,0 +1,113 @@
+"""Where an axis has its ticks, and what is written next to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
+LARGEST = 1e100
+"""Values beyond this are treated as not finite: differences and squares of them might not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis shows. ``low`` and ``high`` are on it whatever the values are."""
+
+    title: str
+    low: float | None = None
+    high: float | None = None
+    percent: bool = False
+    whole: bool = False
+    """Ticks are at integers only."""
+    log: bool = False
+    """Each tick is twice, or ten times, the one before; all values are positive."""
+    tight: bool = False
+    """The axis ends at the smallest and the largest value, not at a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An axis laid over its values."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    labels: tuple[str, ...]
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies: 0 at its start, 1 at its end."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return (value - low) / (high - low)
+
+
+def usable(value: float) -> bool:
+    return math.isfinite(value) and abs(value) < LARGEST
+
+
+def scale(axis: Axis, values: Sequence[float], *, most: int = 5) -> Scale:
+    """The scale for these finite values, with at most ``most`` + 1 ticks."""
+    found = [*values, *(limit for limit in (axis.low, axis.high) if limit is not None)] or [0.0, 1.0]
+    low, high = min(found), max(found)
+    if axis.log:
+        return _log_scale(axis, low, high, most)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        room = 1.0 if axis.whole else max(abs(low) / 2, 1e-9) if low else 0.5
+        low, high = low if axis.low is not None else low - room, high + room
+    step = _step((high - low) / most, whole=axis.whole)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    ticks = tuple(step * place for place in range(first, last + 1))
+    if axis.tight:
+        ticks = tuple(tick for tick in ticks if low - 1e-9 * step <= tick <= high + 1e-9 * step)
+        return Scale(low, high, ticks, _labels(ticks, step, percent=axis.percent))
+    return Scale(ticks[0], ticks[-1], ticks, _labels(ticks, step, percent=axis.percent))
+
+
+def _step(least: float, *, whole: bool) -> float:
+    power = 10.0 ** math.floor(math.log10(least))
+    steps = [power * nice for nice in NICE if power * nice >= least * (1 - 1e-9)]
+    if not whole:
+        return steps[0]
+    return next((step for step in steps if step >= 1 and step == int(step)), max(1.0, float(math.ceil(steps[0]))))
+
+
+def _log_scale(axis: Axis, low: float, high: float, most: int) -> Scale:
+    high = max(high, 2 * low)
+    base = 2.0 if high / low <= 2.0 ** (2 * most) else 10.0
+    first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
+    every = max(1, math.ceil((last - first) / most))
+    ticks = tuple(base**power for power in range(first, last + 1, every))
+    return Scale(base**first, base**last, ticks, tuple(_short(tick, percent=axis.percent) for tick in ticks), log=True)
+
+
+def _labels(ticks: Sequence[float], step: float, *, percent: bool) -> tuple[str, ...]:
+    """With as many decimals as tell neighbours apart."""
+    if percent:
+        return tuple(f"{number}%" for number in _labels([100 * tick for tick in ticks], 100 * step, percent=False))
+    largest = max(map(abs, ticks), default=0.0)
+    if largest >= 1e4 or step < 1e-4:
+        return tuple(_short(0.0 if abs(tick) < step / 2 else tick) for tick in ticks)
+    decimals = next(places for places in range(8) if abs(round(step, places) - step) < 1e-6 * step)
+    return tuple(_unsigned_zero(f"{tick:.{decimals}f}") for tick in ticks)
+
+
+def _short(value: float, *, percent: bool = False) -> str:
+    """``250``, ``12k``, ``1.5M``, ``2e-5``."""
+    if percent:
+        return f"{100 * value:.3g}%"
+    size = abs(value)
+    for unit, least in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if least <= size < 1000 * least and (least > 1e3 or size >= 1e4):
+            return f"{value / least:.4g}{unit}"
+    if size and not 1e-3 <= size < 1e12:
+        mantissa, _, power = f"{value:.3e}".partition("e")
+        return f"{float(mantissa):g}e{int(power)}"
+    return f"{value:.4g}"
+
+
+def _unsigned_zero(text: str) -> str:
+    return text.removeprefix("-") if not float(text) else text

@@ -1,0 +1,134 @@
+"""The curves of a run, or of several, as one chart: drawn from ``metrics.jsonl``, finished or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.drawing import Axis, Curve, Panel, Scene, chart, svg
+from steelyard.errors import DataError
+from steelyard.tracking.artifacts import write_whole
+from steelyard.tracking.base import Metric
+from steelyard.tracking.figures import number, percent
+from steelyard.tracking.jsonl import METRICS, read_metrics
+from steelyard.tracking.shown import ShownSample
+
+CHART = "curves.svg"
+"""Name of the chart in a run folder."""
+MOST_POINTS = 240
+"""A curve with more points is averaged over so many stretches of equal length."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A panel of the chart."""
+
+    title: str
+    metrics: tuple[str, ...]
+    """The first of these that a run has."""
+    axis: Axis
+    spread: str = ""
+    """Metric that is half the height of a band around the curve."""
+
+
+SHARE = {"low": 0.0, "high": 1.0, "percent": True}
+SHOWN = (
+    Shown("Reward", ("reward/mean",), Axis("mean ± std of samples"), spread="reward/std"),
+    Shown("Success", ("success",), Axis("share of samples", **SHARE)),
+    Shown("Eval success", ("eval/success",), Axis("share, held-out tasks", **SHARE)),
+    Shown("Entropy", ("entropy",), Axis("nats per decision", low=0.0)),
+    Shown("KL to the reference", ("kl", "kl/k3"), Axis("nats per decision", low=0.0)),
+    Shown("Clip share", ("clip/share",), Axis("share of decisions", low=0.0, high=0.01, percent=True)),
+    Shown("Length", ("length/mean",), Axis("tokens per sample", low=0.0)),
+    Shown("Time per step", ("time/step",), Axis("seconds", low=0.0)),
+)
+
+
+def run_chart(runs: Mapping[str, Rows]) -> Scene:
+    """A panel for each metric that some run has, and a curve for each run, by its name."""
+    last = max((int(row["step"]) for rows in runs.values() for row in rows), default=0)
+    steps = Axis("step", low=0.0, high=float(max(last, 1)), whole=True, tight=True)
+    panels = [panel for shown in SHOWN if (panel := _panel(shown, steps, runs)) is not None]
+    if not panels:
+        metrics = ", ".join(name for shown in SHOWN for name in shown.metrics)
+        raise DataError(f"{', '.join(runs)}: there is nothing to draw; the metrics have none of {metrics}")
+    name = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
+    long = max(len(_steps(rows)) for rows in runs.values()) > MOST_POINTS
+    averaged = f"; long curves are averaged to {MOST_POINTS} points" if long else ""
+    return chart(panels, title=name, note=f"{last} step{'s' * (last != 1)}{averaged}")
+
+
+def _panel(shown: Shown, steps: Axis, runs: Mapping[str, Rows]) -> Panel | None:
+    curves: list[Curve] = []
+    lost, last = 0, math.nan
+    for name, rows in runs.items():
+        metric = next((metric for metric in shown.metrics if any(_value(row, metric) is not None for row in rows)), "")
+        points = list(_points(rows, metric, shown.spread)) if metric else []
+        lost += sum(not math.isfinite(y) for _, y, _ in points)
+        if points:
+            last = points[-1][1]
+            x, y, around = zip(*_averaged(points), strict=True)
+            curves.append(Curve(name, x, y, around if shown.spread else ()))
+    if not curves:
+        return None
+    note = f"last {(percent if shown.axis.percent else number)(last)}" if len(runs) == 1 else ""
+    return Panel(shown.title, steps, shown.axis, tuple(curves), f"{lost} not finite" if lost else note)
+
+
+def _points(rows: Rows, metric: str, spread: str) -> Iterator[tuple[float, float, float]]:
+    """(step, value, half the band) wherever the metric was logged."""
+    for step, row in _steps(rows).items():
+        if (value := _value(row, metric)) is not None:
+            yield float(step), value, _value(row, spread) or 0.0
+
+
+def _steps(rows: Rows) -> dict[int, dict[str, Any]]:
+    """What was logged at each step, in order. Of several rows of a step, the last that has a metric counts."""
+    found: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault(int(row["step"]), {}).update(row)
+    return dict(sorted(found.items()))
+
+
+def _value(row: Mapping[str, Any], metric: str) -> float | None:
+    """``None`` where it is missing, null or not a number such as a histogram."""
+    value = row.get(metric)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _averaged(points: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
+    """The points, or the means of equally many neighbours each; what is not finite is left out of a mean."""
+    size = math.ceil(len(points) / MOST_POINTS)
+    if size == 1:
+        return list(points)
+    parts = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(_mean(part, 0), _mean(part, 1), _mean(part, 2)) for part in parts]
+
+
+def _mean(points: Sequence[tuple[float, float, float]], column: int) -> float:
+    values = [point[column] for point in points if math.isfinite(point[column])]
+    return sum(values) / len(values) if values else math.nan
+
+
+class ChartTracker:
+    """Draws the chart into the run folder when the run ends, in whatever way it does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
+        """The chart is drawn from the file."""
+
+    def samples(self, step: int, shown: Sequence[ShownSample]) -> None: ...
+
+    def rewind(self, step: int) -> None: ...
+
+    def close(self) -> None:
+        metrics = self.folder / METRICS
+        rows = read_metrics(metrics) if metrics.is_file() else []
+        if rows:
+            write_whole(self.folder / CHART, svg(run_chart({self.folder.resolve().name: rows})).encode())
