@@ -45,7 +45,12 @@ def train(
     ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute what a recipe of somebody else's
     names (docs/security.md).
     """
-    from steelyard.run import train_from_python
+    from steelyard.tracking.bars import stages
+
+    tracking = sections.get("tracking")
+    silenced = isinstance(tracking, Mapping) and tracking.get("console") is False
+    with stages("loading torch and transformers", shown=not silenced):
+        from steelyard.run import train_from_python
 
     parts = {
         "model": model,

@@ -59,8 +59,7 @@ def begun(config: Config) -> Config:
 
 
 def _loaded(config: Config) -> Policy:
-    with stages(shown=config.tracking.console) as stage:
-        stage("loading the model")
+    with stages("loading the model", shown=config.tracking.console):
         return build_policy(config)
 
 
@@ -120,7 +119,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
     be built, those that were opened before it are closed again.
     """
-    with ExitStack() as opened, stages(shown=config.tracking.console) as stage:
+    with ExitStack() as opened, stages("loading the model", shown=config.tracking.console) as stage:
         trainer = _build_trainer(config, supplied, opened, stage)
         trainer.opened = opened.pop_all()
     return trainer
@@ -128,7 +127,6 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING) -> Trainer:
 
 def _build_trainer(config: Config, supplied: Supplied, opened: ExitStack, stage: Callable[[str], None]) -> Trainer:
     folder, sampling = run_folder(config), config.sampling
-    stage("loading the model")
     policy = build_policy(config, supplied)
     stage("reading the tasks")
     source, held_out = build_tasks(config, supplied)
