@@ -50,7 +50,12 @@ def train(
     If the run folder holds a run already, the new one gets the next free name (``evens-2``); ``resume`` continues the
     old one instead, ``overwrite`` replaces it.
     """
-    from steelyard import api
+    from steelyard.tracking.bars import stages
+
+    tracking = sections.get("tracking")
+    silenced = isinstance(tracking, Mapping) and tracking.get("console") is False
+    with stages("loading torch and transformers", shown=not silenced):
+        from steelyard import api
 
     parts = _parts(model, tasks, verifier, eval_tasks, constraint)
     return api.train(parts, recipe, sections, resume=resume, overwrite=overwrite, trust=trust)

@@ -64,13 +64,16 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
         trainer = run(config, supplied, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
         if (folder / "config.toml").exists():
-            _tell(f"stopped now. The run is in {folder}; resume with: {again}")
+            _tell(f"stopped now. The run is in {folder}; resume with:\n  {again}")
         raise
     except StoppedError as error:
         error.add_note(f"The run is in {folder}; resume with: {again}")
         raise
     if trainer.stopped:
-        _tell(f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with: {again}")
+        _tell(
+            f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with:\n  {again}"
+        )
+    return trainer
 
 
 def _tell(line: str) -> None:

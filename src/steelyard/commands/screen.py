@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from steelyard.tracking.bars import stages
 from steelyard.tracking.console import Screen
 
 if TYPE_CHECKING:
@@ -47,9 +48,11 @@ def stderr() -> Console:
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """A spinner while engines and models load, without their own messages; no spinner if there is no terminal."""
+    """A spinner while engines and models load, without their own messages; if there is no terminal, lines when it takes
+    long.
+    """
     console = stderr()
-    with console.status(f"loading {what}") if console.is_terminal else nullcontext():
+    with console.status(f"loading {what}") if console.is_terminal else stages(f"loading {what}"):
         from steelyard.quiet import quiet_engines
 
         with quiet_engines():

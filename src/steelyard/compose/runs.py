@@ -68,8 +68,7 @@ def begun(config: Config) -> Config:
 
 
 def _loaded(config: Config) -> Policy:
-    with stages(shown=config.tracking.console) as stage:
-        stage("loading the model")
+    with stages("loading the model", shown=config.tracking.console):
         return build_policy(config)
 
 
@@ -133,7 +132,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks 
     """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
     be built, those that were opened before it are closed again. ``tasks``: those of the run, if they were read already.
     """
-    with ExitStack() as opened, stages(shown=config.tracking.console) as stage:
+    with ExitStack() as opened, stages("loading the model", shown=config.tracking.console) as stage:
         trainer = _build_trainer(settled(config), supplied, tasks or build_tasks(config, supplied), opened, stage)
         trainer.opened = opened.pop_all()
     return trainer
@@ -144,7 +143,6 @@ def _build_trainer(
 ) -> Trainer:
     folder, sampling = run_folder(config), config.sampling
     source, held_out = tasks
-    stage("loading the model")
     policy = build_policy(config, supplied)
     evaluating = bool(config.evaluate.every and held_out)
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
@@ -224,8 +222,7 @@ def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
     if supplied.verifier is None:
         for path in filter(None, (verify.verifier, *(entry.function for entry in verify.verifiers))):
             load_function(path)
-    with stages(shown=config.tracking.console) as stage:
-        stage("reading the tasks")
+    with stages("reading the tasks", shown=config.tracking.console):
         return build_tasks(config, supplied)
 
 

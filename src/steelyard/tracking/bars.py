@@ -55,14 +55,16 @@ def _counting_in_lines(console: Screen, what: str, total: int, clock: Callable[[
 
 
 @contextmanager
-def stages(*, shown: bool = True, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str], None]]:
-    """Gives the function that names what is being loaded or started; lines on stderr say so when it takes long. Lines
-    and not a spinner, since downloads draw bars of their own.
+def stages(
+    first: str, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[str], None]]:
+    """Lines on stderr that name what is being loaded or started when it takes long; gives the function that begins the
+    next stage. Lines and not a spinner, since downloads draw bars of their own.
     """
     if not shown:
         yield lambda _: None
         return
-    console, named = Screen(stderr=True, highlight=False), ""
+    console, named = Screen(stderr=True, highlight=False), first
 
     def say(seconds: float) -> None:
         console.print(f"{named}  {duration(seconds)} so far", markup=False, soft_wrap=True)

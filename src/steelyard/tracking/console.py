@@ -15,6 +15,7 @@ from steelyard.tracking.activity import Activity
 from steelyard.tracking.base import Metric
 from steelyard.tracking.cards import SampleCards
 from steelyard.tracking.heartbeat import Heartbeat
+from steelyard.tracking.keyboard import hide_control_keys
 from steelyard.tracking.panel import TrainingPanel
 from steelyard.tracking.plain import plain_activity, plain_line
 from steelyard.tracking.progress import Progress
@@ -55,7 +56,9 @@ class ConsoleTracker:
         self._clock = clock
         self._plain_seconds = plain_seconds
         self._printed: float | None = None
+        self._redraws = _can_redraw(self.console)
         self._live: Live | None = None
+        self._restore_keys: Callable[[], None] | None = None
         self._heartbeat = Heartbeat(self._say_activity, clock=clock)
 
     def rewind(self, step: int) -> None:
@@ -90,6 +93,9 @@ class ConsoleTracker:
             self._live.transient = not self._progress.measured
             self._live.stop()
             self._live = None
+        if self._restore_keys is not None:
+            self._restore_keys()
+            self._restore_keys = None
 
     def _say_activity(self, seconds: float) -> None:
         if (line := plain_activity(self._progress)) is not None:
@@ -99,7 +105,8 @@ class ConsoleTracker:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _start(self) -> None:
-        if self._live is None and _can_redraw(self.console):
+        if self._live is None and self._redraws:
+            self._restore_keys = hide_control_keys(self.console.file)
             self._live = Live(self._panel, console=self.console, refresh_per_second=4)
             self._live.start(refresh=True)
 

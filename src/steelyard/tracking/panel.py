@@ -13,8 +13,8 @@ from steelyard.tracking.figures import FALLING, RISING, count, duration, number,
 from steelyard.tracking.progress import KEPT, Progress
 
 _LABEL_WIDTH = 10
-_CLOCK_WIDTH = 22
-"""Room for the time that a phase has taken and has left, so that the bar before it does not change its length."""
+_CLOCK_WIDTH = 16
+"""Room for the time that a phase has taken and has left, so that the bar before it seldom changes its length."""
 _PHASES = (("sample", "cyan"), ("verify", "yellow"), ("score", "magenta"), ("update", "green"))
 _Form = Callable[[float], str]
 _Fact = tuple[str, str, _Form]
@@ -107,10 +107,11 @@ def _now(progress: Progress, width: int) -> Text:
         return Text()
     row = _label("now").append(str(started.activity)).append("  ")
     left, activity = progress.phase_left(started), started.activity
-    cells = min(KEPT, width - row.cell_len - _CLOCK_WIDTH - 2)
+    clock = duration(progress.phase_elapsed(started)) + (f" · {duration(left)} left" if left else "")
+    cells = min(KEPT, width - row.cell_len - max(len(clock), _CLOCK_WIDTH) - 2)
     if activity.total and cells >= 4:
         row.append_text(_bar(activity.done / activity.total, cells)).append("  ")
-    return row.append(duration(progress.phase_elapsed(started)) + (f" · {duration(left)} left" if left else ""))
+    return row.append(clock)
 
 
 def _bar(share: float, cells: int) -> Text:

@@ -84,9 +84,11 @@ def test_a_bar_without_a_terminal_says_how_far_it_is(capsys: pytest.CaptureFixtu
 
 def test_a_stage_that_takes_long_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with stages(clock=clock) as stage:
-        stage("loading the model")
+    with stages("loading the model", clock=clock) as stage:
         assert wait_for(capsys, clock, 45.0) == "loading the model  0:45 so far\n"
-    with stages(shown=False) as stage:
-        stage("loading the model")
+        stage("reading the tasks")
+        assert wait_for(capsys, clock, 80.0) == "reading the tasks  0:35 so far\n"
+    with stages("loading the model", shown=False, clock=clock) as stage:
+        stage("reading the tasks")
+        clock.now = 200.0
     assert capsys.readouterr().err == ""

@@ -1,0 +1,42 @@
+"""A terminal that does not draw ``^C`` into the panel when somebody presses Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import IO
+
+try:
+    import termios
+except ImportError:  # not on this system
+    termios = None
+
+
+def hide_control_keys(output: IO[str]) -> Callable[[], None]:
+    """Gives the function that restores the terminal. Does nothing if output and keyboard are not a terminal, or if it
+    belongs to another program: one in the background would be stopped for trying.
+    """
+    if termios is None or not _is_ours(output):
+        return _nothing
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    hidden = [*before]
+    hidden[3] &= ~termios.ECHOCTL
+    termios.tcsetattr(keyboard, termios.TCSANOW, hidden)
+
+    def restore() -> None:
+        if termios is not None and _is_ours(output):
+            termios.tcsetattr(keyboard, termios.TCSANOW, before)
+
+    return restore
+
+
+def _is_ours(output: IO[str]) -> bool:
+    try:
+        return output.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):  # closed, redirected, or not a file at all
+        return False
+
+
+def _nothing() -> None: ...

@@ -1,0 +1,54 @@
+"""The terminal in memory shows what a real one would, and what is wrong with a panel is found."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.panel import Seen, look, panel_of
+from benchmarks.terminal import Screen, Terminal
+
+
+def test_lines_are_erased_overwritten_and_wrapped() -> None:
+    screen = Screen(10)
+    screen.feed("one\r\ntwo\r\n\x1b[1A\x1b[2Kthree")
+    assert screen.text() == ["one", "three", ""]
+    screen.feed("\r\n\x1b[31mred\x1b[0m plain \x1b")
+    screen.feed("[1mb")
+    assert screen.text() == ["one", "three", "red plain", "b"]
+    assert screen.wrapped == ["red plain"]
+
+
+def test_a_picture_has_the_text_and_its_colours() -> None:
+    screen = Screen(20)
+    screen.feed("\x1b[31mred\x1b[0m\r\n")
+    picture = screen.picture("a title")
+    assert ">red<" in picture
+    assert picture.count("fill: #cc555a") == 1
+
+
+def test_a_program_draws_on_a_terminal_of_its_own() -> None:
+    program = "import os, sys; print(sys.stdout.isatty(), os.get_terminal_size().columns, 'ö')"
+    terminal = Terminal([sys.executable, "-c", program], 47, {})
+    try:
+        while terminal.read(10.0):
+            pass
+    finally:
+        terminal.close()
+    assert terminal.screen.text()[0] == "True 47 ö"
+
+
+def panel(*rows: str) -> list[str]:
+    return ["something above", "╭─ steelyard ─╮", *(f"│ {row} │" for row in rows), "╰─────────────╯", ""]
+
+
+def test_cut_figures_and_lost_rows_are_found() -> None:
+    seen = Seen()
+    first, second = panel("now  sampling", "KL 0.0…"), panel("now  saving")
+    assert panel_of(first) == first[1:-1]
+    assert panel_of(first[:2]) == []
+    look(first, [], seen)
+    look(second, first, seen)
+    look(first, second, seen)
+    look(panel(), first, seen)
+    assert seen.lost_rows == 1, "the last panel may be smaller"
+    assert seen.cut == {"│ KL 0.0… │"}
