@@ -147,11 +147,14 @@ def train(**changes: Any) -> Any:
     return steelyard.train(**(settings | changes))
 
 
-def test_rows_from_python_take_a_template_and_a_system_message(sent: set[str]) -> None:
+def test_rows_from_python_take_a_template_and_a_system_message(sent: set[str], call: Call) -> None:
     table = {"rows": ROWS, "template": "add {a} and {b}", "system": "brief"}
     run = train(tasks=table)
     assert take(sent) == EVERY
     assert run.source.tasks[3].spec == ROWS[3], "the checker has every column"
+    asked = call("sample", "runs/run", "--spec", '{"a": 7, "b": 8}')
+    assert asked.code == 0, asked.err + "a prompt needs neither the tasks nor the checker of the run"
+    assert take(sent) == {whole(7, 8)}
     train(tasks={"file": "tasks.jsonl", "template": "add {a}"}, run={"steps": 1, "name": "other"})
     assert "user add 2 assistant" in take(sent)
 

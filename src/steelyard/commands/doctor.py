@@ -65,8 +65,8 @@ def _devices(console: Console, there: Sequence[Device]) -> None:
 
 
 def _rates(console: Console, rates: Mapping[str, float]) -> None:
-    measured = ", ".join(f"{name} {rate / 1e9:.3g} GFLOP/s" for name, rate in rates.items())
-    console.print(f"          cpu: products of matrices in {measured} (measured just now)")
+    measured = ", ".join(f"{name} {rate / 1e9:.3g}" for name, rate in rates.items())
+    console.print(f"          cpu: {measured} GFLOP/s (measured with a matrix product)")
 
 
 def _memory(console: Console, name: str, shape: Shape, device: Device, rank: int) -> None:

@@ -66,19 +66,29 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
     if arguments.recipe is not None:
         raise ConfigError(f"{arguments.target} is a run and has its own configuration: leave out --recipe")
     run, step = found
-    return Target(read_named_run(run, overrides, trust=arguments.trust), run, step or arguments.checkpoint)
+    asked = getattr(arguments, "prompt", None) is not None or getattr(arguments, "spec", None) is not None
+    unneeded = ("eval_tasks", "tasks", "verifier") if asked else ("eval_tasks",)
+    config = read_named_run(run, overrides, trust=arguments.trust, unneeded=unneeded)
+    return Target(config, run, step or arguments.checkpoint)
 
 
-def read_named_run(run: Path, overrides: Sequence[str], *, trust: bool, uses: Collection[str] = SAMPLING) -> Config:
+def read_named_run(
+    run: Path,
+    overrides: Sequence[str],
+    *,
+    trust: bool,
+    uses: Collection[str] = SAMPLING,
+    unneeded: Collection[str] = ("eval_tasks",),
+) -> Config:
     """A run's configuration, once what it names is trusted. What it was given as Python objects must now be named by
-    overrides.
+    overrides, except for what is ``unneeded``.
     """
     named = parse_overrides(overrides)
     path = run / "config.toml"
     if path.is_file():
         supplied = run_table(run).get("supplied", [])
         missing = _unnamed(supplied, named)
-        if missing and missing != ["eval_tasks"]:
+        if not set(missing) <= set(unneeded):
             keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in missing)
             given = ", ".join(f"{part}=…" for part in missing)
             raise ConfigError(

@@ -80,7 +80,8 @@ def test_vllm_serves_it_and_keeps_to_the_constraint(
     names: dict[str, Any] = {}
     try:
         exec(compile(free, str(PAGE), "exec"), names)
-        capsys.readouterr()
+        assert capsys.readouterr().out
+        pytest.importorskip("lmformatenforcer", reason="vLLM imports it for structured outputs (docs/vllm.md)")
         for _ in range(4):
             exec(compile(within, str(PAGE), "exec"), names)
             assert re.fullmatch(PATTERN, capsys.readouterr().out.strip())
