@@ -73,7 +73,6 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
         _tell(
             f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with:\n  {again}"
         )
-    return trainer
 
 
 def _tell(line: str) -> None:

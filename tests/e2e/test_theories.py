@@ -65,7 +65,11 @@ def test_from_a_run_to_an_atlas_and_a_model_file(call: Call) -> None:
     assert made.code == 0, made.err
     (shelf,) = (run / "looks" / "step-00000002").iterdir()
     assert {path.name for path in shelf.iterdir()} == {"01.txt", "02.txt", "03.txt", "sheet.svg"}
-    assert len(list(ET.parse(shelf / "sheet.svg").getroot())) == 4
+    sheet = list(ET.parse(shelf / "sheet.svg").getroot())
+    assert sum(part.tag.endswith("svg") for part in sheet) == 3
+    title, origin = (str(part.text) for part in sheet if part.tag.endswith("text"))
+    assert title.startswith("a theory of ")
+    assert shelf.name[3:] in origin, "the id is in small print"
 
     command = re.search(r"^  (steelyard export .*)$", made.out, re.MULTILINE)
     assert command

@@ -1,6 +1,6 @@
 """Families of tasks with their checkers. Nothing here imports torch."""
 
-from steelyard.domains.base import Domain, Made, Report, Row, Split, Survey, Surveyed, Workshop, describe, workshop_of
+from steelyard.domains.base import Domain, Made, Report, Row, Split, Survey, Surveyed, Workshop, workshop_of
 from steelyard.domains.registry import domain_paths, make_domain
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Survey",
     "Surveyed",
     "Workshop",
-    "describe",
     "domain_paths",
     "make_domain",
     "workshop_of",

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
-LARGEST = 1e100
-"""Values beyond this are treated as not finite: differences and squares of them might not be."""
+LARGEST, SMALLEST = 1e100, 1e-30
+"""Values beyond the first are treated as not finite, since differences and squares of them might not be; differences
+below the second as none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,13 @@ def scale(axis: Axis, values: Sequence[float], *, most: int = 5) -> Scale:
     low, high = min(found), max(found)
     if axis.log:
         return _log_scale(axis, low, high, most)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
-        room = 1.0 if axis.whole else max(abs(low) / 2, 1e-9) if low else 0.5
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, SMALLEST):
+        room = 1.0 if axis.whole else size / 2 if size > SMALLEST else 0.5
         low, high = low if axis.low is not None else low - room, high + room
     step = _step((high - low) / most, whole=axis.whole)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first = math.floor(low / step + 1e-9)
+    last = max(math.ceil(high / step - 1e-9), first + 1)
     ticks = tuple(step * place for place in range(first, last + 1))
     if axis.tight:
         ticks = tuple(tick for tick in ticks if low - 1e-9 * step <= tick <= high + 1e-9 * step)

@@ -21,6 +21,8 @@ CHART = "curves.svg"
 MOST_POINTS = 240
 """A curve with more points is averaged over so many stretches of equal length."""
 Rows = Sequence[Mapping[str, Any]]
+Steps = Mapping[int, Mapping[str, Any]]
+"""What was logged, by step and metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +52,25 @@ SHOWN = (
 
 def run_chart(runs: Mapping[str, Rows]) -> Scene:
     """A panel for each metric that some run has, and a curve for each run, by its name."""
-    last = max((int(row["step"]) for rows in runs.values() for row in rows), default=0)
-    steps = Axis("step", low=0.0, high=float(max(last, 1)), whole=True, tight=True)
-    panels = [panel for shown in SHOWN if (panel := _panel(shown, steps, runs)) is not None]
+    logged = {name: _steps(rows) for name, rows in runs.items()}
+    last = max((step for steps in logged.values() for step in steps), default=0)
+    axis = Axis("step", low=0.0, high=float(max(last, 1)), whole=True, tight=True)
+    panels = [panel for shown in SHOWN if (panel := _panel(shown, axis, logged)) is not None]
     if not panels:
         metrics = ", ".join(name for shown in SHOWN for name in shown.metrics)
         raise DataError(f"{', '.join(runs)}: there is nothing to draw; the metrics have none of {metrics}")
     name = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
-    long = max(len(_steps(rows)) for rows in runs.values()) > MOST_POINTS
+    long = max(map(len, logged.values())) > MOST_POINTS
     averaged = f"; long curves are averaged to {MOST_POINTS} points" if long else ""
     return chart(panels, title=name, note=f"{last} step{'s' * (last != 1)}{averaged}")
 
 
-def _panel(shown: Shown, steps: Axis, runs: Mapping[str, Rows]) -> Panel | None:
+def _panel(shown: Shown, axis: Axis, runs: Mapping[str, Steps]) -> Panel | None:
     curves: list[Curve] = []
     lost, last = 0, math.nan
-    for name, rows in runs.items():
-        metric = next((metric for metric in shown.metrics if any(_value(row, metric) is not None for row in rows)), "")
-        points = list(_points(rows, metric, shown.spread)) if metric else []
+    for name, steps in runs.items():
+        found = (list(_points(steps, metric, shown.spread)) for metric in shown.metrics)
+        points = next((points for points in found if points), [])
         lost += sum(not math.isfinite(y) for _, y, _ in points)
         if points:
             last = points[-1][1]
@@ -76,17 +79,17 @@ def _panel(shown: Shown, steps: Axis, runs: Mapping[str, Rows]) -> Panel | None:
     if not curves:
         return None
     note = f"last {(percent if shown.axis.percent else number)(last)}" if len(runs) == 1 else ""
-    return Panel(shown.title, steps, shown.axis, tuple(curves), f"{lost} not finite" if lost else note)
+    return Panel(shown.title, axis, shown.axis, tuple(curves), f"{lost} not finite" if lost else note)
 
 
-def _points(rows: Rows, metric: str, spread: str) -> Iterator[tuple[float, float, float]]:
+def _points(steps: Steps, metric: str, spread: str) -> Iterator[tuple[float, float, float]]:
     """(step, value, half the band) wherever the metric was logged."""
-    for step, row in _steps(rows).items():
+    for step, row in steps.items():
         if (value := _value(row, metric)) is not None:
             yield float(step), value, _value(row, spread) or 0.0
 
 
-def _steps(rows: Rows) -> dict[int, dict[str, Any]]:
+def _steps(rows: Rows) -> Steps:
     """What was logged at each step, in order. Of several rows of a step, the last that has a metric counts."""
     found: dict[int, dict[str, Any]] = {}
     for row in rows:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.domains import describe, make_domain
+from steelyard.domains import make_domain
+from steelyard.domains.base import describe
 from steelyard.types import Prompt, Task
 
 

@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 from itertools import combinations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steelyard.drawing import Axis, Curve, Panel, Scene, chart, png, svg
 from steelyard.drawing.chart import COLOURS, HEIGHT, MARKS
@@ -53,6 +55,23 @@ def test_ticks_by_hand(axis: Axis, values: list[float], said: list[str]) -> None
     assert list(found.labels) == said
     assert all(-1e-9 <= found.share(tick) <= 1 + 1e-9 for tick in found.ticks)
     assert all(-1e-9 <= found.share(value) <= 1 + 1e-9 for value in values)
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=6), st.booleans(), st.booleans(), st.booleans())
+def test_any_numbers_can_be_drawn(ys: list[float], percent: bool, whole: bool, from_zero: bool) -> None:
+    axis = Axis("value", low=0.0 if from_zero else None, percent=percent, whole=whole)
+    curve = Curve("a", tuple(map(float, range(len(ys)))), tuple(ys), spread=tuple(map(abs, ys)))
+    scene = chart([panel(curve, y=axis)])
+    assert len([shape for shape in scene.shapes if isinstance(shape, Label)]) < 40, "a few ticks"
+    left, top, right, bottom = scene.frame
+    for shape in scene.shapes:
+        if not isinstance(shape, Label):
+            a, b, c, d = shape.extent()
+            assert left <= a <= c <= right
+            assert top <= b <= d <= bottom
 
 
 def test_a_value_is_as_high_as_its_tick_says() -> None:
