@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SURFACE = {
-    "steelyard": ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "train", "verifier"],
+    "steelyard": ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "open_run", "train", "verifier"],
     "steelyard.domains": [
         "Domain",
         "Made",
@@ -21,6 +21,7 @@ SURFACE = {
         "Survey",
         "Surveyed",
         "Workshop",
+        "describe",
         "domain_paths",
         "make_domain",
         "workshop_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,8 +238,8 @@ def test_several_updates_measure_the_ratio_against_the_policy_before_them() -> N
     seen: list[tuple[set[tuple[int, ...]], float]] = []
     minibatch = learner._minibatch
 
-    def watch(part: Sequence[LearnerSample], step: int) -> dict[str, float]:
-        metrics = minibatch(part, step)
+    def watch(part: Sequence[LearnerSample], step: int, advance: Callable[[int], None]) -> dict[str, float]:
+        metrics = minibatch(part, step, advance)
         seen.append(({tuple(item.sample.key) for item in part}, metrics["log_ratio_max"]))
         return metrics
 
