@@ -21,7 +21,6 @@ SURFACE = {
         "Survey",
         "Surveyed",
         "Workshop",
-        "describe",
         "domain_paths",
         "make_domain",
         "workshop_of",
