@@ -20,6 +20,7 @@ from benchmarks.abreast import Tell, abreast
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.seeds import distance, interval
 from benchmarks.watched import configured
+from steelyard.tracking import Report, silent
 from steelyard.types import Task
 
 PHASE_SECONDS = 2.0
@@ -115,7 +116,7 @@ def build_waiting(staleness: int, folder: str) -> Any:
             time.sleep(max(0.0, began + PHASE_SECONDS * number / (TASKS * GROUP) - time.perf_counter()))
             yield one
 
-    def slow_update(samples: Sequence[Any], step: int, report: Any) -> Any:
+    def slow_update(samples: Sequence[Any], step: int, report: Report = silent) -> Any:
         began = time.perf_counter()
         found = update(samples, step, report)
         time.sleep(max(0.0, PHASE_SECONDS - (time.perf_counter() - began)))
