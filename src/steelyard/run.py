@@ -11,6 +11,7 @@ from typing import Any, cast
 from steelyard import config as configs
 from steelyard.compose import Supplied, resume_run, start_run
 from steelyard.config import Config
+from steelyard.config.schema import keys_named
 from steelyard.errors import ConfigError, LostLearnerError
 from steelyard.folders import NAMED_BY, RunLock, run_folder
 from steelyard.quiet import quiet_engines
@@ -123,5 +124,8 @@ def _table(name: str, table: Any) -> dict[str, Any]:
     """A table of the configuration, handed over as a mapping."""
     if isinstance(table, Mapping):
         return dict(cast("Mapping[str, Any]", table))
+    if keys := [key.split(".") for key in keys_named(name)]:
+        ways = " or ".join(f'{section}={{"{key}": {table!r:.80}}}' for section, key in keys)
+        raise ConfigError(f"{name} = {table!r:.80} is not a section of the configuration; did you mean {ways}?")
     section, _, key = name.partition(".")
     raise ConfigError(f"{name} = {table!r:.80} is no table; write {{{section!r}: {{{key or 'key'!r}: {table!r:.80}}}}}")

@@ -35,6 +35,12 @@ def test_a_lambda_is_a_checker_and_the_policy_learns_from_it(call: Call) -> None
     refused = call("eval", "runs/letters")
     assert refused.code == 2
     assert "started from Python with its own tasks and verifier" in refused.err
+    shown = call("sample", "runs/letters", "--prompt", "say b", "--n", "1")
+    assert shown.code == 0, "a prompt needs neither"
+    assert "say b" in shown.out
+    refused = call("sample", "runs/letters", "--prompt", "say b", "--score")
+    assert refused.code == 2
+    assert "with its own verifier:" in refused.err
 
 
 def test_resume_from_python_goes_on_where_it_was(folder: Path) -> None:

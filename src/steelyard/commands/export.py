@@ -8,7 +8,7 @@ from pathlib import Path
 
 from steelyard.commands.screen import tell
 from steelyard.commands.target import add_trust
-from steelyard.commands.things import WHERE, WHERE_HELP, form_of, open_workshop, read_thing, write_file
+from steelyard.commands.things import WHERE, WHERE_HELP, drawing_domains, form_of, open_workshop, read_thing, write_file
 from steelyard.errors import DataError
 
 
@@ -17,6 +17,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_trust(parser)
     parser.add_argument("file", metavar="FILE", help="the thing as text, as `render RUN` writes it; - is stdin")
     parser.add_argument("--out", required=True, metavar="FILE", help="what to write")
+
+
+def epilog() -> str:
+    return drawing_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:

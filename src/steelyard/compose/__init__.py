@@ -22,7 +22,7 @@ from steelyard.compose.runs import (
     resume_run,
     start_run,
 )
-from steelyard.compose.sampling import build_decoding, build_sampler
+from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.tasks import build_tasks, divided_tasks, tasks_of_split
 
@@ -35,6 +35,7 @@ __all__ = [
     "build_credit",
     "build_decoding",
     "build_domain",
+    "build_evaluation_decoding",
     "build_evaluator",
     "build_learner",
     "build_model",

@@ -19,7 +19,7 @@ from steelyard.compose.learning import build_any_learner, build_credit
 from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy, never_sampled
-from steelyard.compose.sampling import build_decoding, build_sampler
+from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
 from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
 from steelyard.compose.warmstart import (
@@ -34,12 +34,12 @@ from steelyard.compose.warmstart import (
 from steelyard.config import Config
 from steelyard.errors import CheckpointError, StoppedError
 from steelyard.folders import read_about, require_free, run_folder, write_about, write_config
-from steelyard.sampling.base import Closeable, Decoding, Sampler
+from steelyard.sampling.base import Closeable, Sampler
 from steelyard.tracking import ArtifactTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Plan, Trainer
-from steelyard.types import CutRule, Task
+from steelyard.types import Task
 from steelyard.verification import Pool
 
 log = logging.getLogger(__name__)
@@ -79,13 +79,8 @@ def build_evaluator(
     ks: Sequence[int] | None = None,
 ) -> Evaluator:
     """The evaluation that the configuration describes; ``samples`` and ``ks`` stand in for its own."""
-    evaluate, decoding = config.evaluate, build_decoding(config)
-    rule = decoding.rule
-    if evaluate.temperature is not None:
-        rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
-    decoding = Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
-    count = samples or evaluate.samples
-    return Evaluator(sampler, pool, tasks, decoding, samples=count, ks=ks or evaluate.ks)
+    evaluate, decoding = config.evaluate, build_evaluation_decoding(config)
+    return Evaluator(sampler, pool, tasks, decoding, samples=samples or evaluate.samples, ks=ks or evaluate.ks)
 
 
 def build_trackers(config: Config, folder: Path) -> Trackers:
@@ -247,11 +242,14 @@ def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", 
             f"there is no checkpoint {which!r}: use latest, best, or a step of {_listed(store.steps())}"
         )
     found = store.best() if which == "best" else store.latest()
-    if which == "best" and found is None and not store.skipped and store.latest() is not None:
-        raise CheckpointError(
-            f"no checkpoint of {run} has a score to be the best by (checkpoint.best_metric was not measured there): "
-            f"use latest or a step of {_listed(store.steps())}"
+    if which == "best" and found is None and not store.skipped and (newest := store.latest()) is not None:
+        log.warning(
+            "no checkpoint of %s has a score: it stopped before checkpoint.best_metric was measured; using the latest "
+            "(step %d)",
+            run,
+            newest.step,
         )
+        return newest
     if found is None:
         raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
     return found

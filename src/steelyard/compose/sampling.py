@@ -36,6 +36,15 @@ def build_decoding(config: Config) -> Decoding:
     return Decoding(rule, sampling.max_new_tokens, sampling.supports)
 
 
+def build_evaluation_decoding(config: Config) -> Decoding:
+    """How evaluations and the commands that show samples draw: as in training, except for what [evaluate] sets."""
+    evaluate, training = config.evaluate, build_decoding(config)
+    rule = training.rule
+    if evaluate.temperature is not None:
+        rule = CutRule(evaluate.temperature, rule.top_k, rule.top_p, rule.min_p)
+    return Decoding(rule, evaluate.max_new_tokens or training.max_new_tokens, training.supports)
+
+
 def build_sampler(config: Config, policy: Policy) -> Sampler:
     """The sampler for the kind of policy."""
     if isinstance(policy, MaskedPolicy):
