@@ -12,6 +12,7 @@ from typing import Any, cast
 from steelyard import config as configs
 from steelyard.compose import Supplied
 from steelyard.config import Config
+from steelyard.config.schema import keys_named
 from steelyard.data import as_jsonl
 from steelyard.errors import ConfigError
 from steelyard.folders import (
@@ -203,5 +204,8 @@ def _table(name: str, table: Any) -> dict[str, Any]:
     """A table of the configuration, handed over as a mapping."""
     if isinstance(table, Mapping):
         return dict(cast("Mapping[str, Any]", table))
+    if keys := [key.split(".") for key in keys_named(name)]:
+        ways = " or ".join(f'{section}={{"{key}": {table!r:.80}}}' for section, key in keys)
+        raise ConfigError(f"{name} = {table!r:.80} is not a section of the configuration; did you mean {ways}?")
     section, _, key = name.partition(".")
     raise ConfigError(f"{name} = {table!r:.80} is no table; write {{{section!r}: {{{key or 'key'!r}: {table!r:.80}}}}}")

@@ -10,7 +10,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -133,8 +133,9 @@ def _call(words: list[str]) -> int:
 
         raise ConfigError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} (run `steelyard` to see them)")
     module = import_module(f"steelyard.commands.{COMMANDS[name][0]}")
-    plain, overrides = split_overrides(rest)
-    arguments, unknown = parser_of(name, module, with_epilog=_wants_help(plain)).parse_known_args(plain)
+    parser = parser_of(name, module, with_epilog=_wants_help(rest))
+    plain, overrides = split_overrides(rest, options_of(parser))
+    arguments, unknown = parser.parse_known_args(plain)
     if unknown:
         raise ConfigError(_unknown_argument(unknown[0]))
     return module.run(arguments, overrides)
@@ -154,8 +155,15 @@ def parser_of(name: str, module: ModuleType, *, with_epilog: bool = False) -> ar
     return parser
 
 
-def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(arguments of the command, overrides of the configuration): ``--section.key`` and the value after it."""
+def options_of(parser: argparse.ArgumentParser) -> frozenset[str]:
+    """The command's own options, such as ``--tasks`` of ``sample``."""
+    return frozenset(option for action in parser._actions for option in action.option_strings)
+
+
+def split_overrides(words: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """(arguments of the command, overrides of the configuration): ``--section.key`` and the value after it, or a whole
+    table, ``--section none``, unless that is one of the command's ``own`` options.
+    """
     plain: list[str] = []
     overrides: list[str] = []
     position = 0
@@ -163,7 +171,7 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
         word = words[position]
         position += 1
         key, equals, _ = word.partition("=")
-        if not (key.startswith("--") and "." in key):
+        if not _is_override(key, own):
             plain.append(word)
             continue
         overrides.append(word)
@@ -171,6 +179,16 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
             overrides.append(words[position])
             position += 1
     return plain, overrides
+
+
+def _is_override(word: str, own: Collection[str]) -> bool:
+    if not word.startswith("--") or word in own:
+        return False
+    if "." in word:
+        return True
+    from steelyard.config import Config
+
+    return word.removeprefix("--") in Config.model_fields
 
 
 def _wants_help(words: Sequence[str]) -> bool:

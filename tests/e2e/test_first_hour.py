@@ -43,15 +43,17 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
     assert steps == [0, 1, 2, 3, 4, 5, 6]
     assert Path("runs/stairs/artifacts/samples-00000006.md").is_file()
 
-    judged = call("eval", "runs/stairs", "--k", "1,2,8", "--tasks", "4")
+    judged = call("eval", "runs/stairs", "--k", "1,2,8", "--tasks", "4", "--evaluate.temperature", "0.5")
     assert judged.code == 0
-    for said in ("runs/stairs at step 6: 4 held_out tasks × 8 samples", "best of 8", "pass@8", "distinct outputs"):
+    assert "runs/stairs at step 6: 4 held_out tasks × 8 samples, temperature 0.5 (evaluate.temperature)" in judged.out
+    for said in ("best of 8", "pass@8", "distinct outputs"):
         assert said in judged.out
 
     first, again = (call("eval", "stairs", "--checkpoint", which, "--json") for which in ("4", "start"))
     report = json.loads(first.out)
     assert report["model"].endswith("stairs at step 4")
     assert set(report["pass_at"]) == {"1", "4"}
+    assert report["temperature"] == 1.0
     assert report["reward"]["low"] <= report["reward"]["mean"] <= report["reward"]["high"]
     assert json.loads(again.out)["model"].endswith("before training")
     assert json.loads(again.out)["reward"] != report["reward"]
@@ -59,11 +61,34 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
     shown = call("sample", "runs/stairs/checkpoints/step-00000006/model", "--n", "2", "--tasks", "2")
     assert shown.code == 0
     assert shown.out.count("reward ") == 4
+    assert "temperature 1 (sampling.temperature)" in shown.out
     own = call("sample", "runs/stairs", "--n", "1", "--prompt", "climb 2 from 4 =", "--spec", '{"direction": "climb"}')
     assert "climb 2 from 4 =" in own.out
     unknown = call("sample", "runs/stairs", "--prompt", "leap 2 from 4 =")
     assert unknown.code == 2
     assert "closed vocabulary: leap;" in unknown.err
+
+
+def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> None:
+    call("init")
+    call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0")
+    prompt = ("sample", "runs/stairs", "--n", "2", "--prompt", "climb 2 from 4 =")
+    assert call(*prompt, "--score", "--spec", '{"direction": "climb", "count": 2, "start": 4}').code == 0
+
+    lacking = call(*prompt, "--score")
+    assert lacking.code == 0, lacking.err
+    assert "KeyError: 'direction'" in lacking.out
+    assert "count, direction, start" in lacking.out
+    assert """--spec '{"count": "…", "direction": "…", "start": "…"}'""" in lacking.out
+    Path("tasks.jsonl").unlink()
+    assert "columns: direction. Pass them" in call(*prompt, "--score").out, "as far as they are known"
+
+    Path("verifier.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
+    shown = call(*prompt)
+    assert shown.code == 0, shown.err
+    assert "\n2 " in shown.out
+    assert "reward" not in shown.out
+    assert call(*prompt, "--score").code == 2
 
 
 def test_a_model_folder_is_evaluated_with_a_recipe(call: Call) -> None:
@@ -78,6 +103,9 @@ def test_a_model_folder_is_evaluated_with_a_recipe(call: Call) -> None:
     shown = call("sample", "model", "--prompt", "climb 2 from 4 =", "--n", "1", "--sampling.max_new_tokens", "4")
     assert shown.code == 0, shown.err
     assert "reward" not in shown.out, "nobody judges a bare model"
+    refused = call("sample", "model", "--prompt", "climb 2 from 4 =", "--score")
+    assert refused.code == 2
+    assert "--verify.verifier" in refused.err
 
 
 def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:

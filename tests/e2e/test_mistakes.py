@@ -45,7 +45,8 @@ sys.exit(main())
         (["report", "nope"], "nope: no such run or model"),
         (["eval", "runs/nope"], "runs/nope: no such run or model"),
         (["verify", "bricks", "nowhere.txt"], "nowhere.txt: no such file"),
-        (["render", "sequences", "some.txt"], "domain sequences has no pictures"),
+        (["render", "sequences", "some.txt"], "domains with pictures and exports: bricks, theories"),
+        (["report", "sequences", "some.txt"], "domains with reports: theories"),
         (["export", "bricks", "some.txt", "--out", "some.stl"], "one of .ldr, .gltf, .obj"),
     ],
 )
@@ -68,6 +69,8 @@ def test_a_mistake_is_told_at_once(words: list[str], said: str, environment: dic
         (["--version"], "steelyard "),
         (["init", "mine"], "wrote mine/"),
         (["train", "--help"], "--loss.kl.coefficient"),
+        (["render", "--help"], "domains with pictures and exports: bricks, theories"),
+        (["report", "--help"], "domains with reports: theories"),
         (["eval", "--help"], "--checkpoint"),
     ],
 )
@@ -141,6 +144,23 @@ def test_a_recipe_from_python_that_cannot_be_read(recipe: Any, said: str) -> Non
     Path("bad.toml").write_text("[run\nsteps = 3", encoding="utf-8")
     with pytest.raises(ConfigError, match=re.escape(said)):
         steelyard.train(recipe=recipe)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"steps": 5}, 'did you mean run={"steps": 5}?'),
+        ({"lr": 1e-3}, 'did you mean optimiser={"lr": 0.001}?'),
+        ({"group_size": 8}, 'did you mean sampling={"group_size": 8}?'),
+        ({"group_sise": 8}, 'did you mean sampling={"group_size": 8}?'),
+        ({"temperature": 0.5}, 'did you mean sampling={"temperature": 0.5} or evaluate={"temperature": 0.5}?'),
+        ({"examples": 9}, 'did you mean warmstart={"examples": 9} or judge={"examples": 9}?'),
+        ({"run": 5}, "run = 5 is no table"),
+    ],
+)
+def test_a_key_without_its_section_from_python(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        steelyard.train(recipe="sequences", **keys)
 
 
 def test_debug_shows_the_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,12 @@ def test_a_lambda_is_a_checker_and_the_policy_learns_from_it(call: Call) -> None
     with pytest.raises(steelyard.SteelyardError, match="verifier=…"):
         steelyard.open_run("runs/letters").evaluate()
     assert steelyard.open_run("letters", verifier=lambda _task, _text: True).evaluate().success.mean == 1.0
+    shown = call("sample", "runs/letters", "--prompt", "say b", "--n", "1")
+    assert shown.code == 0, "a prompt needs no verifier"
+    assert "say b" in shown.out
+    rejected = call("sample", "runs/letters", "--prompt", "say b", "--score")
+    assert rejected.code == 2
+    assert "--verify.verifier" in rejected.err
 
 
 def short(steps: int = 1, **more: Any) -> Any:

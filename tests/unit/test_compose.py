@@ -312,6 +312,16 @@ def test_the_best_checkpoint_is_judged_as_documented(tmp_path: Path) -> None:
     assert chosen.plan.best_metric == "success"
 
 
+def test_evaluations_draw_as_training_does_but_for_their_own_keys() -> None:
+    sampling = {"temperature": 0.8, "top_k": 5, "max_new_tokens": 6}
+    same = config_of({"sampling": sampling})
+    assert compose.build_evaluation_decoding(same) == compose.build_decoding(same)
+    own = compose.build_evaluation_decoding(
+        config_of({"sampling": sampling, "evaluate": {"temperature": 0.3, "max_new_tokens": 4}})
+    )
+    assert (own.rule.temperature, own.rule.top_k, own.max_new_tokens) == (0.3, 5, 4)
+
+
 def test_coefficients_and_schedules_arrive(tmp_path: Path) -> None:
     tables = {
         "run": {"steps": 100, "folder": str(tmp_path)},
@@ -375,13 +385,17 @@ def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp
         compose.resume_run(config)
 
 
-def test_no_score_is_told_apart_from_no_whole_checkpoint(tmp_path: Path) -> None:
+def test_without_a_score_the_latest_checkpoint_counts_as_the_best(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that was stopped before its first evaluation has one whole checkpoint, and no score."""
     store = Store(tmp_path / "checkpoints")
     with pytest.raises(CheckpointError, match="none was written"):
         compose.find_checkpoint(tmp_path, "best")
     store.save(3, state={})
-    with pytest.raises(CheckpointError, match=r"no checkpoint of .* has a score .*: use latest or a step of 3"):
-        compose.find_checkpoint(tmp_path, "best")
+    assert compose.find_checkpoint(tmp_path, "best").step == 3
+    assert "has a score" in caplog.text
+    assert "using the latest (step 3)" in caplog.text
     (tmp_path / "checkpoints/step-00000003/state.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no whole checkpoint .step-00000003: "):
         compose.find_checkpoint(tmp_path, "best")

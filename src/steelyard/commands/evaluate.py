@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from rich.table import Table
 
 from steelyard.commands import FAILED
+from steelyard.commands.groups import temperature_note, temperature_of
 from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.commands.target import Target, add_target, open_policy, resolve
 from steelyard.domains.base import Split
@@ -50,12 +51,13 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         )
     start = time.perf_counter()
     label, tasks, found = _evaluate(target, arguments.split, arguments.tasks, samples, ks)
-    facts = {"model": label, "split": arguments.split, "tasks": tasks, "samples": samples}
+    facts: dict[str, Any] = {"model": label, "split": arguments.split, "tasks": tasks, "samples": samples}
+    facts["temperature"] = temperature_of(target.config)
     if arguments.json:
         report = facts | _plain(found) | {"seconds": round(time.perf_counter() - start, 3)}
         print(json.dumps(report, indent=1))
     else:
-        _show(facts, found)
+        _show(facts, found, temperature_note(target.config))
     return FAILED if math.isnan(found.reward.mean) else 0
 
 
@@ -102,8 +104,8 @@ def _plain(found: Evaluation) -> dict[str, Any]:
     }
 
 
-def _show(facts: dict[str, Any], found: Evaluation) -> None:
-    title = f"{facts['model']}: {facts['tasks']} {facts['split']} tasks × {facts['samples']} samples"
+def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:
+    title = f"{facts['model']}: {facts['tasks']} {facts['split']} tasks × {facts['samples']} samples, {temperature}"
     table = Table("", "mean", "95% interval")
     table.columns[1].justify = "right"
     rows = [
@@ -116,7 +118,7 @@ def _show(facts: dict[str, Any], found: Evaluation) -> None:
         table.add_row(name, form.format(estimate.mean), f"{form} – {form}".format(estimate.low, estimate.high))
     table.add_row("distinct outputs", f"{found.distinct:.1%}", "")
     console = stdout()
-    console.print(title, style="bold", markup=False)
+    console.print(title, style="bold", markup=False, soft_wrap=True)
     console.print(table)
     if found.unscored:
         console.print(_accidents(found), style="yellow", markup=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.commands.screen import loading, tell
 from steelyard.commands.target import add_trust, run_at
-from steelyard.commands.things import WHERE, WHERE_HELP, form_of, open_workshop, read_thing, write_file
+from steelyard.commands.things import WHERE, WHERE_HELP, drawing_domains, form_of, open_workshop, read_thing, write_file
 from steelyard.config import Config
 from steelyard.config.overrides import parse_overrides
 from steelyard.errors import ConfigError, DataError, PolicyError
@@ -39,6 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint", default=LATEST, metavar="WHICH", help="of a run: latest, best or a step (latest)"
     )
+
+
+def epilog() -> str:
+    return drawing_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:

@@ -17,32 +17,50 @@ if TYPE_CHECKING:
     from steelyard.compose import Opened
     from steelyard.verification import Pool
 
-UNJUDGED = "nobody judges it"
+NOT_SCORED = "not scored"
 
 
 def sample_groups(
-    target: Target, samples: int, *, split: Split, count: int, own: Sequence[Task] = ()
+    target: Target, samples: int, *, split: Split, count: int, own: Sequence[Task] = (), scored: bool = True
 ) -> tuple[Opened, list[Group]]:
-    """``samples`` of each of the first ``count`` tasks of a split, or of ``own`` tasks instead."""
+    """``samples`` of each of the first ``count`` tasks of a split, or of ``own`` tasks instead, drawn as evaluations
+    draw. Unless they are ``scored``, no verifier is imported.
+    """
     with loading("torch and the model"):
-        from steelyard.compose import build_decoding, build_sampler, tasks_of_split
+        from steelyard.compose import build_evaluation_decoding, build_sampler, tasks_of_split
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import collect, requests_for
 
         config = target.config
         tasks = list(own) or tasks_of_split(config, split, count)
-        pool = _pool(config)
+        pool = _pool(config) if scored and "verifier" not in config.run.supplied else _unscored()
         opened = open_policy(target)
     sampler = build_sampler(config, opened.policy)
     with closing(pool), counting("sampling", len(tasks) * samples) as advance:
         requests = requests_for(tasks, EVALUATION_STEP, samples)
-        return opened, collect(CountedSampler(sampler, advance), pool, requests, build_decoding(config))
+        return opened, collect(CountedSampler(sampler, advance), pool, requests, build_evaluation_decoding(config))
+
+
+def temperature_of(config: Config) -> float:
+    """The temperature of evaluations and shown samples."""
+    from steelyard.compose import build_evaluation_decoding
+
+    return build_evaluation_decoding(config).rule.temperature
+
+
+def temperature_note(config: Config) -> str:
+    """The same with the key that sets it."""
+    section = "sampling" if config.evaluate.temperature is None else "evaluate"
+    return f"temperature {temperature_of(config):g} ({section}.temperature)"
 
 
 def _pool(config: Config) -> Pool:
     from steelyard.compose import build_trial_pool, build_verifier
+
+    return build_trial_pool(config, build_verifier(config))
+
+
+def _unscored() -> Pool:
     from steelyard.verification import InlinePool, as_verifier
 
-    if "verifier" in config.run.supplied:
-        return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(UNJUDGED)))
-    return build_trial_pool(config, build_verifier(config))
+    return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(NOT_SCORED)))

@@ -7,6 +7,10 @@ from itertools import groupby
 
 from steelyard.config import Config, Key, describe
 
+USAGE = """\
+configuration, as --section.key value (or in the TOML file).
+Unset a key with --section.key none, a whole table with --section none (--judge none): its default applies."""
+
 
 def keys_help() -> str:
     """All keys with type, default and meaning, a paragraph a section."""
@@ -16,7 +20,7 @@ def keys_help() -> str:
         group = parser.add_argument_group(f"[{section}] {about}")
         for key in keys:
             group.add_argument(f"--{key.key}", metavar=key.type, help=_help(key))
-    return f"configuration, as --section.key value (or in the TOML file):\n\n{parser.format_help()}"
+    return f"{USAGE}\n\n{parser.format_help()}"
 
 
 def _help(key: Key) -> str:

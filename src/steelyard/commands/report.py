@@ -13,12 +13,12 @@ from typing import get_args
 from rich.table import Table
 from rich.text import Text
 
-from steelyard.commands.groups import sample_groups
+from steelyard.commands.groups import sample_groups, temperature_note
 from steelyard.commands.screen import positive, stdout, tell
 from steelyard.commands.target import add_target, resolve
 from steelyard.commands.things import WHERE, name_of, open_domain, read_thing, write_file
 from steelyard.domains.base import Domain, Made, Split, Survey, Surveyed, describe
-from steelyard.domains.registry import domain_paths, make_domain
+from steelyard.domains.registry import domain_paths, domains_with, make_domain
 from steelyard.errors import ConfigError
 
 MOST_ROWS = 40
@@ -34,6 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="where the page goes (RUN/report.html, or report.html)")
 
 
+def epilog() -> str:
+    return reporting_domains()
+
+
+def reporting_domains() -> str:
+    return f"domains with reports: {', '.join(domains_with(Surveyed))}"
+
+
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.files:
         domain = _surveyed(open_domain(arguments.target, overrides, trust=arguments.trust))
@@ -43,7 +51,10 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{arguments.target} is a domain: name files with its things, or a run by its folder")
     target = resolve(arguments, overrides)
     if target.config.domain is None:
-        raise ConfigError(f"{target.config.run.name} has no domain that could report on what it makes")
+        raise ConfigError(
+            f"{target.config.run.name} has no domain, so no report ({reporting_domains()}); `steelyard eval RUN` shows "
+            "reward and success"
+        )
     domain = make_domain(target.config.domain.name, **target.config.domain.options)
     surveyed = _surveyed(domain)
     if arguments.out is None and target.run is None:
@@ -54,6 +65,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
     ]
+    tell(temperature_note(target.config))
     out = Path(arguments.out) if arguments.out else Path(target.run or ".") / "report.html"
     return _tell(surveyed.survey(things, title=opened.label), out)
 
@@ -61,7 +73,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _surveyed(domain: Domain) -> Surveyed:
     if not isinstance(domain, Surveyed):
         raise ConfigError(
-            f"domain {domain.name} has nothing to say of many things together; `steelyard eval RUN` has their figures"
+            f"domain {domain.name} has no report ({reporting_domains()}); `steelyard eval RUN` shows reward and success"
         )
     return domain
 

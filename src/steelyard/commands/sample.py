@@ -1,9 +1,14 @@
-"""See what a run or a model makes of held-out tasks, or of a prompt of yours, and what the checker says of it."""
+"""Sample a run or a model on held-out tasks and score the samples, or sample a prompt of your own.
+
+A --prompt needs no verifier, and none is imported; --score scores it with the run's verifier.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -11,7 +16,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from steelyard.commands.groups import UNJUDGED, sample_groups
+from steelyard.commands.groups import NOT_SCORED, sample_groups, temperature_note
 from steelyard.commands.screen import positive, stdout, tell
 from steelyard.commands.target import Target, add_target, resolve
 from steelyard.commands.things import json_object, write_file
@@ -19,7 +24,7 @@ from steelyard.config import Config
 from steelyard.data.tasks import filled
 from steelyard.domains.base import Pieced, Split
 from steelyard.domains.registry import make_domain
-from steelyard.errors import ConfigError
+from steelyard.errors import ConfigError, SteelyardError
 from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.shown import prompt_text
@@ -27,6 +32,10 @@ from steelyard.types import Group, Task, Verdict
 
 STYLES = {"given": "", "right": "bold green", "made": "bold yellow"}
 """What was there, what is as in the original, and what is the policy's own."""
+WITH_PROMPT = ("tasks", "eval_tasks")
+PROMPT_ALONE = (*WITH_PROMPT, "verifier")
+"""Parts of a run that a prompt of one's own does without, with and without scoring."""
+_MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,34 +43,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n", type=positive, default=4, metavar="N", help="samples a task (4)")
     parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="how many tasks (1)")
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
-    parser.add_argument("--prompt", metavar="TEXT", help="a prompt of yours instead of tasks")
+    parser.add_argument("--prompt", metavar="TEXT", help="a prompt of your own instead of tasks; not scored")
     parser.add_argument(
         "--chat", action="store_true", help="send the prompt as a chat message, whatever tasks.chat says"
     )
     parser.add_argument("--page", metavar="FILE", help="of a run that fills in: write what it showed as .html instead")
+    parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(
-        "--spec", metavar="JSON", help="columns for the checker, with --prompt; alone: those of tasks.template"
+        "--spec", metavar="JSON", help="columns that the verifier reads, or tasks.template; implies --score"
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    if arguments.chat and arguments.prompt is None:
-        raise ConfigError("--chat goes with --prompt")
-    target = resolve(arguments, overrides)
+    if (arguments.chat or arguments.score) and arguments.prompt is None:
+        raise ConfigError("--score and --chat go with --prompt")
+    asked = arguments.prompt is not None or arguments.spec is not None
+    scored = not asked or arguments.score or arguments.spec is not None
+    target = resolve(arguments, overrides, unused=() if not asked else WITH_PROMPT if scored else PROMPT_ALONE)
     own = _own_task(arguments, target.config)
     if own is None and "tasks" in target.config.run.supplied:
-        raise ConfigError(f"{arguments.target} is no run: give a --prompt, or a --recipe with tasks")
+        raise ConfigError(f"{arguments.target} is not a run: give a --prompt, or a --recipe with tasks")
+    if own is not None and scored and "verifier" in target.config.run.supplied:
+        raise ConfigError(
+            f"{arguments.target} has no verifier to score with: name one with --verify.verifier or --recipe"
+        )
     domain = _pieced(target)
     if arguments.page is not None:
         return _write_page(target, domain, Path(arguments.page))
     tasks = [] if own is None else [own]
-    opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks)
+    opened, groups = sample_groups(
+        target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks, scored=scored
+    )
     console = stdout()
+    console.print(temperature_note(target.config), style="dim", markup=False)
     for group in groups:
         _show(console, opened.label, group, domain)
-    if own is not None and arguments.spec is None and _wants_columns(groups):
-        hint = """The checker wants columns that a prompt alone does not have: --spec '{"answer": "…"}'"""
-        console.print(hint, style="dim", markup=False)
+    if own is not None and scored and (missing := _missing_columns(target.config, own, groups)):
+        spec = json.dumps({**own.spec, **dict.fromkeys(missing, "…")}, ensure_ascii=False)
+        hint = f"The verifier failed; it may need these columns: {', '.join(missing)}"
+        console.print(f"{hint}. Pass them: --spec '{spec}'", style="yellow", markup=False, soft_wrap=True)
     return 0
 
 
@@ -79,9 +99,23 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
     return Task("prompt", filled(template, spec, "--spec"), spec)
 
 
-def _wants_columns(groups: Sequence[Group]) -> bool:
-    verdicts = [verdict for group in groups for verdict in group.verdicts]
-    return all(verdict.cause == "exception" for verdict in verdicts)
+def _missing_columns(config: Config, own: Task, groups: Sequence[Group]) -> list[str]:
+    """If the verifier raised: columns of the run's tasks, or looked up by the verifier, that are not in ``own``."""
+    raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
+    if not raised:
+        return []
+    looked_up = [name for verdict in raised for name in _MISSING_KEY.findall(verdict.reason)]
+    return sorted({*_columns(config), *looked_up} - own.spec.keys())
+
+
+def _columns(config: Config) -> Iterable[str]:
+    """The columns of the run's tasks, as far as they can be read here."""
+    from steelyard.compose import tasks_of_split
+
+    try:
+        return tasks_of_split(config, "train", 1)[0].spec
+    except SteelyardError:
+        return ()
 
 
 def _pieced(target: Target) -> Pieced | None:
@@ -110,7 +144,7 @@ def _show(console: Console, label: str, group: Group, domain: Pieced | None) -> 
         judged.sort(key=lambda pair: (not pair[1].counts, -pair[1].reward, pair[0].key))
     for number, (sample, verdict) in enumerate(judged, start=1):
         head = Text(f"\n{number}  ", style="bold")
-        if verdict.cause != UNJUDGED:
+        if verdict.cause != NOT_SCORED:
             colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
             head.append(_one_line(verdict), style=colour)
         if sample.finish == "length":

@@ -52,8 +52,10 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
-    """The run or the model with its recipe; nothing is loaded yet."""
+def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: Collection[str] = ()) -> Target:
+    """The run or the model with its recipe; nothing is loaded yet. ``unused``: parts (keys of ``NAMED_BY``) that the
+    command does not need; code that only they name needs no trust.
+    """
     found = run_at(Path(arguments.target))
     if found is None:
         if not (Path(arguments.target).exists() or arguments.recipe or overrides or getattr(arguments, "prompt", None)):
@@ -62,14 +64,17 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str]) -> Target:
                 f"and checker come from"
             )
         named = parse_overrides(overrides)
-        return Target(_model_config(arguments.target, arguments.recipe, named, trust=arguments.trust))
+        uses = _sections_used(unused)
+        return Target(_model_config(arguments.target, arguments.recipe, named, uses=uses, trust=arguments.trust))
     if arguments.recipe is not None:
         raise ConfigError(f"{arguments.target} is a run and has its own configuration: leave out --recipe")
     run, step = found
-    asked = getattr(arguments, "prompt", None) is not None or getattr(arguments, "spec", None) is not None
-    unneeded = ("eval_tasks", "tasks", "verifier") if asked else ("eval_tasks",)
-    config = read_named_run(run, overrides, trust=arguments.trust, unneeded=unneeded)
+    config = read_named_run(run, overrides, trust=arguments.trust, uses=_sections_used(unused), unused=unused)
     return Target(config, run, step or arguments.checkpoint)
+
+
+def _sections_used(unused: Collection[str]) -> Collection[str]:
+    return SAMPLING - {"verify"} if "verifier" in unused else SAMPLING
 
 
 def read_named_run(
@@ -78,21 +83,22 @@ def read_named_run(
     *,
     trust: bool,
     uses: Collection[str] = SAMPLING,
-    unneeded: Collection[str] = ("eval_tasks",),
+    unused: Collection[str] = (),
 ) -> Config:
     """A run's configuration, once what it names is trusted. What it was given as Python objects must now be named by
-    overrides, except for what is ``unneeded``.
+    overrides, except for ``unused`` parts.
     """
     named = parse_overrides(overrides)
     path = run / "config.toml"
     if path.is_file():
         supplied = run_table(run).get("supplied", [])
         missing = _unnamed(supplied, named)
-        if not set(missing) <= set(unneeded):
-            keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in missing)
-            given = ", ".join(f"{part}=…" for part in missing)
+        needed = [part for part in missing if part not in unused]
+        if needed and needed != ["eval_tasks"]:
+            keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in needed)
+            given = ", ".join(f"{part}=…" for part in needed)
             raise ConfigError(
-                f"{run} was started from Python with a {' and a '.join(missing)} that no other process can import: "
+                f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import: "
                 f"name it here ({keys}), or continue in Python: steelyard.open_run({str(run)!r}, {given})"
             )
         named["run.supplied"] = missing
@@ -122,7 +128,9 @@ def run_at(path: Path) -> tuple[Path, str | None] | None:
     return None
 
 
-def _model_config(name: str, recipe: str | None, named: Mapping[str, Any], *, trust: bool) -> Config:
+def _model_config(
+    name: str, recipe: str | None, named: Mapping[str, Any], *, uses: Collection[str], trust: bool
+) -> Config:
     if Path(name).is_dir() and not any(
         (Path(name) / file).is_file() for file in ("config.json", "adapter_config.json")
     ):
@@ -130,7 +138,7 @@ def _model_config(name: str, recipe: str | None, named: Mapping[str, Any], *, tr
     model = {"model.scratch": None, "model.lora": None, "model.quantize": None} | _model_keys(name)
     if recipe is not None:
         config = configs.load(recipe, {**named, **model})
-        require_trusted_recipe(recipe, config, named, uses=SAMPLING, trust=trust)
+        require_trusted_recipe(recipe, config, named, uses=uses, trust=trust)
         return config
     data = {"run": {"supplied": _unnamed(("tasks", "verifier"), named)}}
     return configs.build(apply_overrides(data, {**named, **model}), source=name)

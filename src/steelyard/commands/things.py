@@ -12,8 +12,8 @@ from steelyard.commands.target import run_at
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.config.suggest import did_you_mean
-from steelyard.domains.base import Domain, Workshop, workshop_of
-from steelyard.domains.registry import domain_paths, make_domain
+from steelyard.domains.base import Domain, WithWorkshop, Workshop, workshop_of
+from steelyard.domains.registry import domain_paths, domains_with, make_domain
 from steelyard.errors import ConfigError, DataError
 from steelyard.folders import read_run
 from steelyard.trust import DOMAIN, require_trusted_run
@@ -55,7 +55,8 @@ def _config_of(where: str, overrides: Sequence[str], *, trust: bool) -> Config:
 def domain_of_run(config: Config) -> Domain:
     if config.domain is None:
         raise ConfigError(
-            f"{config.run.name} has no domain that could draw what it makes; `steelyard sample` shows it as text"
+            f"{config.run.name} has no domain, so nothing draws its samples ({drawing_domains()}); `steelyard sample "
+            "RUN` shows them as text"
         )
     return make_domain(config.domain.name, **config.domain.options)
 
@@ -111,10 +112,14 @@ def require_workshop(domain: Domain) -> Workshop:
     workshop = workshop_of(domain)
     if workshop is None:
         raise ConfigError(
-            f"domain {domain.name} has no pictures and no files to export; `steelyard sample RUN` shows its samples "
-            f"as text, and a method workshop() would make it draw"
+            f"domain {domain.name} has no pictures and no exports ({drawing_domains()}); `steelyard sample RUN` shows "
+            "its samples as text"
         )
     return workshop
+
+
+def drawing_domains() -> str:
+    return f"domains with pictures and exports: {', '.join(domains_with(WithWorkshop))}"
 
 
 def _domain_options(overrides: Sequence[str]) -> Mapping[str, Any]:

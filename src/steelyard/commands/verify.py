@@ -20,6 +20,7 @@ from steelyard.commands.things import (
     STDIN,
     WHERE,
     WHERE_HELP,
+    drawing_domains,
     form_of,
     json_object,
     name_of,
@@ -39,6 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", metavar="NAME", help="how to judge (bricks: highs, gurobi or connectivity)")
     parser.add_argument("--picture", metavar="FILE", help="where to draw it: .svg or .png (beside FILE, as .svg)")
     parser.add_argument("--no-picture", action="store_true", help="draw nothing")
+
+
+def epilog() -> str:
+    return drawing_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:

@@ -16,14 +16,13 @@ from steelyard.compose.learning import (
 from steelyard.compose.policy import build_model, build_policy, build_reference_of
 from steelyard.compose.runs import (
     begun,
-    build_evaluation_decoding,
     build_evaluator,
     build_trackers,
     build_trainer,
     resume_run,
     start_run,
 )
-from steelyard.compose.sampling import build_decoding, build_sampler
+from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.tasks import build_tasks, default_split, divided_tasks, tasks_of_split
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,8 @@ from steelyard.config import Config
 from steelyard.errors import CheckpointError
 from steelyard.folders import START
 from steelyard.policies.base import Policy
+
+log = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
@@ -60,11 +63,14 @@ def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", 
             f"there is no checkpoint {which!r}: use latest, best, or a step of {_listed(store.steps())}"
         )
     found = store.best() if which == "best" else store.latest()
-    if which == "best" and found is None and not store.skipped and store.latest() is not None:
-        raise CheckpointError(
-            f"no checkpoint of {run} has a score to be the best by (checkpoint.best_metric was not measured there): "
-            f"use latest or a step of {_listed(store.steps())}"
+    if which == "best" and found is None and not store.skipped and (newest := store.latest()) is not None:
+        log.warning(
+            "no checkpoint of %s has a score: it stopped before checkpoint.best_metric was measured; using the latest "
+            "(step %d)",
+            run,
+            newest.step,
         )
+        return newest
     if found is None:
         raise CheckpointError(f"{run} has no whole checkpoint ({'; '.join(store.skipped) or 'none was written'})")
     return found

@@ -7,7 +7,6 @@ import platform
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy, never_sampled
 from steelyard.compose.precision import settled
 from steelyard.compose.prompting import announce_prompting, describe_prompting
-from steelyard.compose.sampling import build_decoding, build_sampler
+from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied
 from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
 from steelyard.compose.warmstart import (
@@ -39,7 +38,7 @@ from steelyard.data import Source
 from steelyard.errors import CheckpointError, StoppedError
 from steelyard.folders import keep_files, read_about, require_free, run_folder, write_about, write_config
 from steelyard.policies.base import Policy
-from steelyard.sampling.base import Closeable, Decoding, Sampler
+from steelyard.sampling.base import Closeable, Sampler
 from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.tracking.bars import stages
 from steelyard.training.ahead import Ahead
@@ -96,15 +95,7 @@ def build_evaluator(
 ) -> Evaluator:
     """The evaluation that the configuration describes; ``samples`` and ``ks`` stand in for its own."""
     evaluate, decoding = config.evaluate, build_evaluation_decoding(config)
-    count = samples or evaluate.samples
-    return Evaluator(sampler, pool, tasks, decoding, samples=count, ks=ks or evaluate.ks)
-
-
-def build_evaluation_decoding(config: Config, temperature: float | None = None) -> Decoding:
-    """How samples are drawn for an evaluation; ``temperature`` stands in for its own."""
-    evaluate, decoding = config.evaluate, build_decoding(config)
-    rule = replace(decoding.rule, temperature=temperature or evaluate.temperature or decoding.rule.temperature)
-    return Decoding(rule, evaluate.max_new_tokens or decoding.max_new_tokens, decoding.supports)
+    return Evaluator(sampler, pool, tasks, decoding, samples=samples or evaluate.samples, ks=ks or evaluate.ks)
 
 
 def build_trackers(config: Config, folder: Path) -> Trackers:

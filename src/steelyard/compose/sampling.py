@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ def build_decoding(config: Config) -> Decoding:
     sampling = config.sampling
     rule = CutRule(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
     return Decoding(rule, sampling.max_new_tokens, sampling.supports)
+
+
+def build_evaluation_decoding(config: Config, temperature: float | None = None) -> Decoding:
+    """How evaluations and the commands that show samples draw: as in training, except for what [evaluate] sets, and for
+    ``temperature`` if it is given.
+    """
+    evaluate, training = config.evaluate, build_decoding(config)
+    rule = replace(training.rule, temperature=temperature or evaluate.temperature or training.rule.temperature)
+    return Decoding(rule, evaluate.max_new_tokens or training.max_new_tokens, training.supports)
 
 
 def build_sampler(config: Config, policy: Policy) -> Sampler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -15,9 +16,12 @@ from steelyard.config.nesting import DEEPEST, too_deep
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.config.problems import config_error, problems_of
 from steelyard.config.root import Config
+from steelyard.config.rules.adjustments import adjusted
 from steelyard.config.schema import known_keys
 from steelyard.config.suggest import did_you_mean
 from steelyard.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 def load(recipe_or_path: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
@@ -30,11 +34,17 @@ def load(recipe_or_path: str | Path, overrides: Sequence[str] | Mapping[str, Any
 
 
 def build(data: Mapping[str, Any], *, source: str = "configuration") -> Config:
-    """The configuration made of nested tables; every problem is in the one ``ConfigError``."""
+    """The configuration made of nested tables; every problem is in the one ``ConfigError``. Values that do not fit a
+    short run are adjusted with a notice.
+    """
     try:
-        return Config.model_validate(data, context={"source": source})
+        config = Config.model_validate(data, context={"source": source})
     except ValidationError as error:
         raise config_error(source, problems_of(error, known_keys())) from None
+    config, notices = adjusted(config)
+    for notice in notices:
+        log.warning("%s: %s", source, notice)
+    return config
 
 
 def dump(config: Config) -> str:

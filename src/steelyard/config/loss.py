@@ -12,6 +12,9 @@ Surrogate = Literal["ppo_clip", "gspo", "cispo", "reinforce"]
 
 CLIP_RANGES: dict[Surrogate, tuple[float, float]] = {"ppo_clip": (0.2, 0.2), "gspo": (3e-4, 4e-4)}
 RATIO_CAP = 5.0
+PRETRAINED_LR = 1e-5
+SCRATCH_LR = 2e-3
+"""Default learning rates: of a pretrained model, and of a small one with random weights (``model.scratch``)."""
 
 
 class AdaptiveKlConfig(Section):
@@ -101,7 +104,9 @@ class OptimiserConfig(Section):
         description="Updates of bfloat16 weights: rounded stochastically (right on average), to nearest (most updates "
         "at a small learning rate are lost), or made on float32 master weights (more memory).",
     )
-    lr: float = Field(default=1e-5, description="Learning rate.", gt=0)
+    lr: float = Field(
+        default=PRETRAINED_LR, description=f"Learning rate; with model.scratch the default is {SCRATCH_LR:g}.", gt=0
+    )
     betas: tuple[float, float] = Field(default=(0.9, 0.999), strict=False, description="Decay of the two moments.")
     eps: float = Field(default=1e-8, description="Added to the root of the second moment.", gt=0)
     weight_decay: float = Field(default=0.0, description="Decoupled weight decay.", ge=0)

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any, cast
 
 from steelyard.config.nesting import DEEPEST, too_deep
-from steelyard.config.schema import takes_only_text
+from steelyard.config.schema import known_keys, takes_only_text
 from steelyard.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     """Dotted keys with their values, from the words of a command line.
 
     A value is read as TOML writes it (``0.05``, ``true``, ``[1, 4]``, ``{kind = "linear", …}``), a bare word is
-    text, ``none`` empties a key, and a key without value is ``true``.
+    text, ``none`` unsets a key or a table, and a key without value is ``true``.
     """
     overrides: dict[str, Any] = {}
     position = 0
@@ -51,7 +51,9 @@ def parse_value(key: str, text: str) -> Any:
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested tables with every dotted key set; tables on the way are made as needed."""
+    """A copy of nested tables with every dotted key set, or removed if its value is ``None``, so that its default
+    applies; tables on the way are made as needed.
+    """
     result = deepcopy(dict(data))
     for key, value in overrides.items():
         *tables, name = key.split(".")
@@ -80,8 +82,15 @@ def _assign(container: Any, name: str, value: Any, key: str) -> None:
     if isinstance(container, list):
         entries = cast("list[Any]", container)
         entries[_index(entries, name, key)] = value
+    elif value is None and (name in container or _is_known(key)):
+        container.pop(name, None)
     else:
         container[name] = value
+
+
+def _is_known(key: str) -> bool:
+    """An unknown key is set to ``None`` instead of passed over, so that it is rejected like any other."""
+    return ".".join(part for part in key.split(".") if not part.isdigit()) in known_keys()
 
 
 def _index(container: list[Any], name: str, key: str) -> int:

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from steelyard.config.base import ScheduleConfig, Section
 from steelyard.config.root import Config
+from steelyard.config.suggest import closest
 
 
 class Key(NamedTuple):
@@ -33,6 +34,23 @@ def describe() -> tuple[Key, ...]:
 def known_keys() -> frozenset[str]:
     """Every dotted key, tables too, without list indices."""
     return frozenset(key.key.replace("[]", "") for key in describe()) | frozenset(_tables(Config, ""))
+
+
+def keys_named(name: str) -> list[str]:
+    """Dotted keys (``run.steps``) with this name, or one like it, in the sections that every run has; else in optional
+    ones. None for the name of a section.
+    """
+    if name in Config.model_fields or "." in name:
+        return []
+    sections = {
+        section: field.default is None
+        for section, field in Config.model_fields.items()
+        if _section_of(field.annotation)[0] is not None
+    }
+    keys = [key for key in (key.key for key in describe()) if key.count(".") == 1]
+    match = closest(name, {key.rpartition(".")[2] for key in keys})
+    found = [key for key in keys if key.rpartition(".")[2] == match]
+    return [key for key in found if not sections[key.partition(".")[0]]] or found
 
 
 def takes_only_text(key: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -25,6 +26,17 @@ def domain_paths() -> dict[str, str]:
     """Import path of every known domain by name. A built-in name cannot be taken by another package."""
     installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     return {**installed, **BUILT_IN}
+
+
+def domains_with(ability: type) -> list[str]:
+    """Names of the domains whose class has the methods of a protocol; packages that cannot be imported are left out."""
+    found: list[str] = []
+    for name, path in sorted(domain_paths().items()):
+        with suppress(ConfigError):
+            factory = _load(name, path)
+            if isinstance(factory, type) and issubclass(factory, ability):
+                found.append(name)
+    return found
 
 
 def make_domain(name: str, **parameters: Any) -> Domain:

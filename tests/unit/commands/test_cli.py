@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from steelyard.cli import COMMANDS, explain, overview, split_overrides
+from steelyard.cli import COMMANDS, explain, options_of, overview, parser_of, split_overrides
+from steelyard.commands import evaluate
 from steelyard.commands.keys import keys_help
 from steelyard.config import describe
 from steelyard.config.schema import known_keys
@@ -22,10 +23,20 @@ from steelyard.errors import PolicyError
         ("file.toml --run.name=x --tracking.wandb --tasks 4", "file.toml --tasks 4", "--run.name=x --tracking.wandb"),
         ("x --json --loss.kl.coefficient 0.1 --k 1,4", "x --json --k 1,4", "--loss.kl.coefficient 0.1"),
         ("x --prompt=1.5", "x --prompt=1.5", ""),
+        ("infill --judge none --warmstart=none", "infill", "--judge none --warmstart=none"),
+        ("--judge none --resume runs/x", "--resume runs/x", "--judge none"),
     ],
 )
 def test_overrides_are_split_off(line: str, plain: str, overrides: str) -> None:
-    assert split_overrides(line.split()) == (plain.split(), overrides.split())
+    assert split_overrides(line.split(), {"--tasks", "--checkpoint"}) == (plain.split(), overrides.split())
+
+
+def test_options_of_a_command_come_before_sections_of_the_same_name() -> None:
+    own = options_of(parser_of("eval", evaluate))
+    assert split_overrides(["x", "--tasks", "4", "--checkpoint", "best", "--judge", "none"], own) == (
+        ["x", "--tasks", "4", "--checkpoint", "best"],
+        ["--judge", "none"],
+    )
 
 
 def test_the_overview_names_every_command() -> None:
@@ -35,6 +46,8 @@ def test_the_overview_names_every_command() -> None:
 def test_help_lists_every_key() -> None:
     text = keys_help()
     assert all(f"--{key.key} " in text for key in describe())
+    assert "--section.key none" in text
+    assert "--judge none" in text
 
 
 def test_errors_are_explained_with_their_notes_and_bugs_are_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -16,6 +17,27 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
         named = {requirement.partition(">")[0].partition("=")[0] for requirement in extras[name]}
         assert set(extra.packages) == {package for package in named if not package.startswith("steelyard[")}
     assert {requirement.partition(">")[0] for requirement in project["dependencies"]} == set(CORE) - {"steelyard"}
+
+
+MODULES = {"pillow": "PIL", "tensorboard": "torch.utils.tensorboard"}
+"""What is imported of a package, where that is not its name."""
+INDIRECT = {"accelerate": "from trl", "gguf": "gguf_file="}
+"""Packages that only another library imports, and how ours asks for that."""
+
+
+def test_every_extra_is_imported_somewhere() -> None:
+    root = Path(__file__).parents[3]
+    code = "\n".join(
+        path.read_text(encoding="utf-8") for folder in ("src", "benchmarks") for path in (root / folder).rglob("*.py")
+    )
+
+    def imported(package: str) -> bool:
+        if package in INDIRECT:
+            return INDIRECT[package] in code
+        module = re.escape(MODULES.get(package, package.replace("-", "_")))
+        return re.search(rf"^\s*(import|from) {module}\b", code, re.MULTILINE) is not None
+
+    assert [package for extra in EXTRAS.values() for package in extra.packages if not imported(package)] == []
 
 
 def test_this_machine_is_looked_at() -> None:

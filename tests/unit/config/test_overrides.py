@@ -88,6 +88,21 @@ def test_overrides_win_over_the_recipe() -> None:
     assert load("sequences", {"run.steps": 7}).run.steps == 7
 
 
-def test_none_takes_a_table_out() -> None:
+@pytest.mark.parametrize("word", ["none", "None"])
+def test_none_unsets_a_table_or_a_key(word: str) -> None:
     assert load("text").model.lora is not None
-    assert load("text", ["--model.lora", "none"]).model.lora is None
+    assert load("text", ["--model.lora", word]).model.lora is None
+    assert load("infill", ["--judge", word, "--warmstart", word]).judge is None
+    recipe = load("bricks")
+    assert (recipe.evaluate.temperature, recipe.sampling.group_size) == (0.5, 8)
+    assert load("bricks", ["--evaluate.temperature", word]).evaluate.temperature is None
+    reset = load("bricks", ["--sampling.group_size", word, "--loss.entropy", word, "--domain.options.most", word])
+    assert reset.sampling.group_size == 16
+    assert not reset.loss.entropy.coefficient.ever_positive
+    assert reset.domain is not None
+    assert "most" not in reset.domain.options
+
+
+def test_an_unknown_key_cannot_be_unset() -> None:
+    with pytest.raises(ConfigError, match=r"evaluate\.temprature: unknown key; did you mean evaluate\.temperature"):
+        load("bricks", ["--evaluate.temprature", "none"])

@@ -23,7 +23,6 @@ from steelyard.errors import ConfigError
         ("--run.steps=ten", "run.steps = 'ten': must be a whole number"),
         ("--run.steps=2.5", "run.steps = 2.5: must be a whole number"),
         ("--run.steps=true", "run.steps = True: must be a whole number"),
-        ("--run.steps=none", "run.steps: must be a whole number"),
         ("--run.steps=0", "run.steps = 0: must be at least 1"),
         ("--run.name=a/b", "run.name = 'a/b': names a folder: letters, digits"),
         ("--tracking.wandb=maybe", "tracking.wandb = 'maybe': must be true or false"),

@@ -50,11 +50,6 @@ def warm_start(config: Config) -> Iterator[Problem]:
         yield Problem(
             "warmstart", None, "begins with a model of the configuration, but one was handed over from Python"
         )
-    if warmstart.updates <= warmstart.warmup_steps:
-        reason = (
-            f"there are only {warmstart.updates} updates (examples over batch), and the rate must fall again after it"
-        )
-        yield Problem("warmstart.warmup_steps", warmstart.warmup_steps, reason)
 
 
 def precision(config: Config) -> Iterator[Problem]:

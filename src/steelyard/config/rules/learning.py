@@ -72,13 +72,9 @@ def schedules(config: Config) -> Iterator[Problem]:
         if schedule.kind == "constant" and schedule.end is not None:
             reason = "a constant has no end; set kind to linear or cosine"
             yield Problem(f"{key}.end", schedule.end, reason)
-        last = schedule.steps or config.run.steps
-        if schedule.warmup >= last:
-            reason = f"must be shorter than the schedule ({last} steps), or the value never arrives"
+        if schedule.steps is not None and schedule.warmup >= schedule.steps:
+            reason = f"must be smaller than {key}.steps ({schedule.steps}); lower it or raise steps"
             yield Problem(f"{key}.warmup", schedule.warmup, reason)
-    if config.optimiser.warmup_steps >= config.run.steps:
-        reason = f"must be below run.steps ({config.run.steps}), or the learning rate never arrives"
-        yield Problem("optimiser.warmup_steps", config.optimiser.warmup_steps, reason)
 
 
 def reference_mode(config: Config) -> Iterator[Problem]:

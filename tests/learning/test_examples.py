@@ -1,0 +1,61 @@
+"""The first examples that people run learn visibly: those of the README, and the project of `steelyard init`."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from steelyard import config as configs
+from steelyard.compose import NOTHING
+from steelyard.run import run
+from steelyard.templates import write_template
+from steelyard.tracking import read_metrics
+from tests.readme import blocks
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder, whose modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("verifier", None)
+
+
+def ends(folder: Path, metric: str) -> tuple[float, float]:
+    """Mean of a metric over the first and the last tenth of a run."""
+    values = [float(row[metric]) for row in read_metrics(folder / "metrics.jsonl") if metric in row]
+    tenth = max(1, len(values) // 10)
+    return _mean(values[:tenth]), _mean(values[-tenth:])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values)
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "metric", "low", "high"),
+    [(0, "evens", "reward/mean", 0.5, 0.9), (1, "sums", "success", 0.15, 0.6)],
+)
+def test_the_examples_of_the_readme_learn(number: int, name: str, metric: str, low: float, high: float) -> None:
+    exec(compile("import steelyard\n" + blocks("python")[number], "README.md", "exec"), {})
+    first, last = ends(Path("runs") / name, metric)
+    assert first < low
+    assert last > high
+
+
+def test_there_is_no_other_example_in_the_readme() -> None:
+    assert len(blocks("python")) == 2
+
+
+def test_the_project_of_init_learns(folder: Path) -> None:
+    write_template(folder)
+    quiet = {"evaluate.every": 0, "tracking.console": False}
+    run(configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING, resume=False)
+    first, last = ends(Path("runs/stairs"), "success")
+    assert first < 0.1
+    assert last > 0.4
