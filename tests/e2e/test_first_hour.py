@@ -34,54 +34,54 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
     assert trained.code == 0
     assert "step 6/6" in trained.out
     assert "samples at step 3" in trained.out
-    assert "steelyard eval runs/stairs" in trained.out
+    assert "steelyard eval runs/numbers" in trained.out
     assert trained.err == "", "engines keep quiet"
-    assert "curves: runs/stairs/curves.svg\n" in trained.out
-    curves = Path("runs/stairs/curves.svg").read_text(encoding="utf-8")
+    assert "curves: runs/numbers/curves.svg\n" in trained.out
+    curves = Path("runs/numbers/curves.svg").read_text(encoding="utf-8")
     assert all(f">{title}</text>" in curves for title in ("Reward", "Eval success", "Entropy", "Time per step"))
-    steps = [row["step"] for row in read_metrics(Path("runs/stairs/metrics.jsonl"))]
+    steps = [row["step"] for row in read_metrics(Path("runs/numbers/metrics.jsonl"))]
     assert steps == [0, 1, 2, 3, 4, 5, 6]
-    assert Path("runs/stairs/artifacts/samples-00000006.md").is_file()
+    assert Path("runs/numbers/artifacts/samples-00000006.md").is_file()
 
-    judged = call("eval", "runs/stairs", "--k", "1,2,8", "--tasks", "4", "--evaluate.temperature", "0.5")
+    judged = call("eval", "runs/numbers", "--k", "1,2,8", "--tasks", "4", "--evaluate.temperature", "0.5")
     assert judged.code == 0
-    assert "runs/stairs at step 6: 4 held_out tasks × 8 samples, temperature 0.5 (evaluate.temperature)" in judged.out
+    assert "runs/numbers at step 6: 4 held_out tasks × 8 samples, temperature 0.5 (evaluate.temperature)" in judged.out
     for said in ("best of 8", "pass@8", "distinct outputs"):
         assert said in judged.out
 
-    first, again = (call("eval", "stairs", "--checkpoint", which, "--json") for which in ("4", "start"))
+    first, again = (call("eval", "numbers", "--checkpoint", which, "--json") for which in ("4", "start"))
     report = json.loads(first.out)
-    assert report["model"].endswith("stairs at step 4")
+    assert report["model"].endswith("numbers at step 4")
     assert set(report["pass_at"]) == {"1", "4"}
     assert report["temperature"] == 1.0
     assert report["reward"]["low"] <= report["reward"]["mean"] <= report["reward"]["high"]
     assert json.loads(again.out)["model"].endswith("before training")
     assert json.loads(again.out)["reward"] != report["reward"]
 
-    shown = call("sample", "runs/stairs/checkpoints/step-00000006/model", "--n", "2", "--tasks", "2")
+    shown = call("sample", "runs/numbers/checkpoints/step-00000006/model", "--n", "2", "--tasks", "2")
     assert shown.code == 0
     assert shown.out.count("reward ") == 4
     assert "temperature 1 (sampling.temperature)" in shown.out
-    own = call("sample", "runs/stairs", "--n", "1", "--prompt", "climb 2 from 4 =", "--spec", '{"direction": "climb"}')
-    assert "climb 2 from 4 =" in own.out
-    unknown = call("sample", "runs/stairs", "--prompt", "leap 2 from 4 =")
+    own = call("sample", "runs/numbers", "--n", "1", "--prompt", "write 2 odd =", "--spec", '{"kind": "odd"}')
+    assert "write 2 odd =" in own.out
+    unknown = call("sample", "runs/numbers", "--prompt", "leap 2 odd =")
     assert unknown.code == 2
     assert "closed vocabulary: leap;" in unknown.err
 
 
 def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> None:
     call("init")
-    call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0")
-    prompt = ("sample", "runs/stairs", "--n", "2", "--prompt", "climb 2 from 4 =")
-    assert call(*prompt, "--score", "--spec", '{"direction": "climb", "count": 2, "start": 4}').code == 0
+    call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--verify.pool", "inline")
+    prompt = ("sample", "runs/numbers", "--n", "2", "--prompt", "write 2 odd =")
+    assert call(*prompt, "--score", "--spec", '{"kind": "odd", "count": 2}').code == 0
 
     lacking = call(*prompt, "--score")
     assert lacking.code == 0, lacking.err
-    assert "KeyError: 'direction'" in lacking.out
-    assert "count, direction, start" in lacking.out
-    assert """--spec '{"count": "…", "direction": "…", "start": "…"}'""" in lacking.out
+    assert "KeyError: 'kind'" in lacking.out
+    assert "count, kind" in lacking.out
+    assert """--spec '{"count": "…", "kind": "…"}'""" in lacking.out
     Path("tasks.jsonl").unlink()
-    assert "columns: direction. Pass them" in call(*prompt, "--score").out, "as far as they are known"
+    assert "columns: kind. Pass them" in call(*prompt, "--score").out, "as far as they are known"
 
     Path("verifier.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
     shown = call(*prompt)
@@ -94,16 +94,16 @@ def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> Non
 def test_a_model_folder_is_evaluated_with_a_recipe(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
-    Path("runs/stairs/checkpoints/step-00000001/model").rename("model")
+    Path("runs/numbers/checkpoints/step-00000001/model").rename("model")
     refused = call("eval", "model")
     assert (refused.code, refused.out) == (2, "")
     assert "--recipe FILE" in refused.err
     judged = call("eval", "model", "--recipe", "steelyard.toml", "--json")
-    assert json.loads(judged.out)["tasks"] == 8
-    shown = call("sample", "model", "--prompt", "climb 2 from 4 =", "--n", "1", "--sampling.max_new_tokens", "4")
+    assert json.loads(judged.out)["tasks"] == 4
+    shown = call("sample", "model", "--prompt", "write 2 odd =", "--n", "1", "--sampling.max_new_tokens", "4")
     assert shown.code == 0, shown.err
     assert "reward" not in shown.out, "nobody judges a bare model"
-    refused = call("sample", "model", "--prompt", "climb 2 from 4 =", "--score")
+    refused = call("sample", "model", "--prompt", "write 2 odd =", "--score")
     assert refused.code == 2
     assert "--verify.verifier" in refused.err
 
@@ -119,14 +119,14 @@ def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:
     trained = call("train", "steelyard.toml", *TINY, "--verify.verifier", "broken:score", "--evaluate.every", "0")
     assert trained.code == 2
     assert "could not be judged" in trained.err
-    assert "steelyard train --resume runs/stairs" in trained.err
+    assert "steelyard train --resume runs/numbers" in trained.err
     assert trained.err.count("Traceback") == 1, "the checker's, not ours"
 
 
 def test_doctor_says_what_is_there_and_what_fits(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
-    found = call("doctor", "--model", "runs/stairs/checkpoints/step-00000001/model")
+    found = call("doctor", "--model", "runs/numbers/checkpoints/step-00000001/model")
     assert found.code == 0
     for said in ("torch 2.", "cpu: ", "sandbox ", "sequences", "LoRA 64, 4-bit base", "fits"):
         assert said in found.out

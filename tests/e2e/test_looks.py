@@ -126,7 +126,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
 def test_a_run_without_pictures_says_so(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
-    refused = call("render", "runs/stairs")
+    refused = call("render", "runs/numbers")
     assert refused.code == 2
     assert "steelyard sample" in refused.err
     assert "bricks, theories" in refused.err

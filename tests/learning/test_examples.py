@@ -39,7 +39,7 @@ def _mean(values: Sequence[float]) -> float:
 
 @pytest.mark.parametrize(
     ("number", "name", "metric", "low", "high"),
-    [(0, "evens", "reward/mean", 0.5, 0.9), (1, "sums", "success", 0.15, 0.6)],
+    [(0, "evens", "success", 0.1, 0.6), (1, "sums", "success", 0.15, 0.4)],
 )
 def test_the_examples_of_the_readme_learn(number: int, name: str, metric: str, low: float, high: float) -> None:
     exec(compile("import steelyard\n" + blocks("python")[number], "README.md", "exec"), {})
@@ -55,7 +55,7 @@ def test_there_is_no_other_example_in_the_readme() -> None:
 def test_the_project_of_init_learns(folder: Path) -> None:
     write_template(folder)
     quiet = {"evaluate.every": 0, "tracking.console": False}
-    run(configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING, resume=False)
-    first, last = ends(Path("runs/stairs"), "success")
-    assert first < 0.1
-    assert last > 0.4
+    run(configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING, resume=False)  # of 150: seconds will do
+    first, last = ends(Path("runs/numbers"), "reward/mean")
+    assert first < 0.2
+    assert last > 0.5

@@ -38,21 +38,21 @@ def test_every_prompt_is_in_the_vocabulary_and_fits(folder: Path) -> None:
     assert scratch.vocabulary is not None
     words = {word for task in tasks for word in str(task.prompt).split()}
     assert words <= set(scratch.vocabulary)
-    assert len({task.prompt for task in tasks}) == len(tasks) >= 40
+    assert len({task.prompt for task in tasks}) == len(tasks) >= 20
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("prompt", "text", "reward"),
     [
-        ("climb 3 from 2 =", "2 4 9", 1.0),
-        ("climb 3 from 2 =", "2 4 4", (1 + 1 + 1 / 2) / 3),
-        ("climb 3 from 2 =", "1 4 9", 2 / 3),
-        ("climb 3 from 2 =", "2 4", (1 + 2 / 3 + 1) / 3),
-        ("climb 3 from 2 =", "2", (1 + 1 / 3 + 0) / 3),
-        ("climb 3 from 2 =", "9 8 7 6 5 4 3", 0.0),
-        ("descend 4 from 7 =", "7 5 1 0", 1.0),
-        ("descend 4 from 7 =", "7 8 9 9", 2 / 3),
+        ("write 3 even =", "2 4 8", 1.0),
+        ("write 3 even =", "2 4 9", 2 / 3),
+        ("write 3 even =", "2 4", 2 / 3),
+        ("write 3 even =", "2 4 8 0 2 3", 5 / 6 / 2),
+        ("write 3 even =", "1", 0.0),
+        ("write 4 odd =", "1 9 1 3", 1.0),
+        ("write 4 small =", "0 4 3 1", 1.0),
+        ("write 4 large =", "5 9 8 0", 3 / 4),
     ],
 )
 def test_the_checker_grades(prompt: str, text: str, reward: float) -> None:
@@ -63,18 +63,17 @@ def test_the_checker_grades(prompt: str, text: str, reward: float) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("text", ["", "climb", "1 from 2"])
+@pytest.mark.parametrize("text", ["", "write", "1 even 2"])
 def test_the_checker_rejects_what_is_no_row_of_numbers(text: str) -> None:
     with pytest.raises(Invalid):
-        load_function("verifier:score")(Task("t", "p", {"direction": "climb", "count": 2, "start": 1}), text)
+        load_function("verifier:score")(Task("t", "p", {"kind": "even", "count": 2}), text)
 
 
 @pytest.mark.usefixtures("folder")
 def test_every_task_has_a_right_answer() -> None:
     score = load_function("verifier:score")
     for task in load_tasks("tasks.jsonl"):
-        sign = 1 if task.spec["direction"] == "climb" else -1
-        answer = " ".join(str(task.spec["start"] + sign * step) for step in range(task.spec["count"]))
+        answer = " ".join({"even": "8", "odd": "1", "small": "0", "large": "9"}[task.spec["kind"]] * task.spec["count"])
         assert score(task, answer).success, task.prompt
 
 
