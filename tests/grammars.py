@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,11 @@ import pytest
 
 from steelyard.constraints.base import Bits, Walk, members
 from steelyard.constraints.grammar import GrammarConstraint, TokenTable
+from steelyard.pretrained.catalogue import MODELS
 from steelyard.types import Task
 
 TASK = Task("t", "write something")
-SMOLLM = Path.home() / ".cache" / "steelyard" / "smollm2-135m-instruct" / "tokenizer.json"
+SMOLLM = MODELS["smollm2"].folder / "tokenizer.json"
 CORPUS = [
     '{"name":"Anna","tags":["red","green"],"age":31}',
     "the answer is 42, the end",
@@ -45,7 +45,7 @@ def small_table() -> TokenTable:
 def smollm_table() -> TokenTable:
     """SmolLM2's 49 152 tokens with padded logits; the end token is ``<|im_end|>``."""
     if not SMOLLM.exists():
-        pytest.skip(f"SmolLM2's tokenizer is not at {SMOLLM}: run python -m benchmarks learn-smol once")
+        pytest.skip(f"SmolLM2's tokenizer is not at {SMOLLM}: run `steelyard fetch smollm2`")
     from tokenizers import Tokenizer
 
     return TokenTable(Tokenizer.from_file(str(SMOLLM)), end_id=2, vocabulary=49160)

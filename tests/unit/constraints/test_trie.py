@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +17,11 @@ from steelyard.constraints.examples.brackets import Brackets
 from steelyard.constraints.trie import _BYTE_OF, CharacterConstraint, TokenTrie, token_bytes
 from steelyard.errors import ConstraintError
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
+from steelyard.pretrained.catalogue import MODELS
 from steelyard.types import Task
 from tests.automata import TASK, Table, samples
 
-SMOLLM2 = Path.home() / ".cache/steelyard/smollm2-135m-instruct"
+SMOLLM2 = MODELS["smollm2"].folder
 
 
 class Letters(Automaton[int]):

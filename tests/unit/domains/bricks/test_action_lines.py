@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +18,10 @@ from steelyard.domains.bricks import Brick, Library, Part, World, parse
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.actions.lines import Line
 from steelyard.errors import ConstraintError
+from steelyard.pretrained.catalogue import MODELS
 from tests.automata import TASK, ramble
 
-SMOLLM2 = Path.home() / ".cache/steelyard/smollm2-135m-instruct"
+SMOLLM2 = MODELS["smollm2"].folder
 ROW = World((12, 1, 1), Library((Part(1, 1, 1e-3),)))
 
 
