@@ -39,7 +39,7 @@ sys.exit(main())
         (["check", "sequences", "--samples", "1"], "at least two samples"),
         (["eval", "runs/x", "--k", "1,few"], "--k 1,few"),
         (["eval", "runs/x", "--k", "8", "--samples", "4"], "pass@8 needs at least 8 samples"),
-        (["sample", "runs/x", "--chat"], "goes with --prompt"),
+        (["sample", "runs/x", "--chat"], "--prompt"),
         (["doctor", "--run.steps", "5"], "doctor takes no --run.steps"),
         (["render", "runs/nope"], "runs/nope: no such run or model"),
         (["report", "nope"], "nope: no such run or model"),

@@ -42,7 +42,7 @@ def _mean(values: Sequence[float]) -> float:
     [(0, "evens", "success", 0.1, 0.6), (1, "sums", "success", 0.15, 0.4)],
 )
 def test_the_examples_of_the_readme_learn(number: int, name: str, metric: str, low: float, high: float) -> None:
-    exec(compile("import steelyard\n" + blocks("python")[number], "README.md", "exec"), {})
+    exec(compile("import steelyard\n" + blocks("python")[number], "README.md", "exec"), {"__name__": "__main__"})
     first, last = ends(Path("runs") / name, metric)
     assert first < low
     assert last > high
