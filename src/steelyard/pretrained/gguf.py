@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,7 @@ def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
 @contextmanager
 def _bar_on_terminals_only() -> Iterator[None]:
     """transformers shows its bar in logs too."""
-    from transformers import modeling_gguf_pytorch_utils as reader
-
+    reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     bar = reader.tqdm
     reader.tqdm = partial(bar, disable=None)
     try:
