@@ -143,6 +143,7 @@ def train(**changes: Any) -> Any:
         "sampling": {"tasks_per_step": 2, "group_size": 2, "max_new_tokens": 2},
         "run": {"steps": 1},
         "tracking": {"console": False},
+        "verify": {"pool": "inline"},
     }
     return steelyard.train(**(settings | changes))
 
