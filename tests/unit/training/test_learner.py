@@ -238,8 +238,8 @@ def test_several_updates_measure_the_ratio_against_the_policy_before_them() -> N
     seen: list[tuple[set[tuple[int, ...]], float]] = []
     minibatch = learner._minibatch
 
-    def watch(part: Sequence[LearnerSample], step: int) -> dict[str, float]:
-        metrics = minibatch(part, step)
+    def watch(part: Sequence[LearnerSample], *others: Any) -> dict[str, float]:
+        metrics = minibatch(part, *others)
         seen.append(({tuple(item.sample.key) for item in part}, metrics["log_ratio_max"]))
         return metrics
 
