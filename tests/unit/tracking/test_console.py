@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import threading
 
 import pytest
 from rich.console import Console
@@ -283,7 +284,7 @@ def test_without_a_terminal_a_long_phase_gets_a_line() -> None:
         clock.now = float(second)
         tracker.progress(Activity("sample", second, 400, "0 verified"))
         tracker._heartbeat.look()
-    for second in range(300, 320):
+    for second in range(300, 340):
         clock.now = float(second)
         tracker.progress(Activity("score"))
         tracker._heartbeat.look()
@@ -293,7 +294,17 @@ def test_without_a_terminal_a_long_phase_gets_a_line() -> None:
         "step 0/20  sampling 60/400 samples, 0 verified  1:00 so far  about 5:40 left",
         "step 0/20  sampling 120/400 samples, 0 verified  2:00 so far  about 4:40 left",
         "step 0/20  sampling 240/400 samples, 0 verified  4:00 so far  about 2:40 left",
+        "step 0/20  scoring  0:30 so far",
     ]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_only_a_log_needs_somebody_to_look_at_the_clock(terminal: bool) -> None:
+    tracker = ConsoleTracker(20, console=console(80, terminal=terminal))
+    tracker.progress(Activity("score"))
+    assert ("heartbeat" in [thread.name for thread in threading.enumerate()]) is not terminal
+    tracker.close()
+    assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
 
 
 SHOWN = [

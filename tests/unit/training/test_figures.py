@@ -55,6 +55,22 @@ def test_the_figures_of_a_step() -> None:
     assert metrics["samples"] == 6
 
 
+def test_the_parts_of_an_evaluation_are_means_over_tasks() -> None:
+    found = summarise(
+        [
+            group(
+                Verdict.scored(1.0, parts={"form": 0.5}), Verdict.scored(0.0, parts={"form": 1.0, "size": 2.0}), LOST
+            ),
+            group(Verdict.scored(2.0, parts={"form": 0.0}), Verdict.scored(2.0)),
+            group(LOST),
+        ],
+        ks=(1,),
+    )
+    assert found.parts == {"form": pytest.approx((0.75 + 0.0) / 2), "size": 2.0}
+    assert found.metrics()["eval/parts/form"] == pytest.approx(0.375)
+    assert summarise([group(LOST)], ks=(1,)).parts == {}
+
+
 def test_a_rejected_sample_without_a_floor_has_the_reward_of_the_worst_scored_one() -> None:
     metrics = group_metrics([group(Verdict.rejected("long"), Verdict.scored(-2.0), Verdict.scored(-4.0), LOST)])
     assert metrics["reward/histogram"] == [-4.0, -2.0, -4.0]

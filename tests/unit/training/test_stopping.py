@@ -60,8 +60,9 @@ def test_a_signal_in_the_middle_of_a_line_is_acknowledged_and_blocks_nobody(monk
 
     class Locked(io.StringIO):
         def write(self, text: str) -> int:
-            with lock:
+            if lock.acquire(timeout=5):
                 written.append(text)
+                lock.release()
             return len(text)
 
     monkeypatch.setattr("sys.stderr", Locked())
