@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,7 @@ def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> Non
     assert "columns: kind. Pass them" in call(*prompt, "--score").out, "as far as they are known"
 
     Path("verifier.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
+    del sys.modules["verifier"]
     shown = call(*prompt)
     assert shown.code == 0, shown.err
     assert "\n2 " in shown.out
