@@ -50,15 +50,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page", metavar="FILE", help="of a run that fills in: write what it showed as .html instead")
     parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(
-        "--spec", metavar="JSON", help="columns that the verifier reads, or tasks.template; implies --score"
+        "--spec",
+        metavar="JSON",
+        help="with --prompt: columns that the verifier reads, and --score; alone: those of tasks.template",
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    if (arguments.chat or arguments.score) and arguments.prompt is None:
-        raise ConfigError("--score and --chat go with --prompt")
     asked = arguments.prompt is not None or arguments.spec is not None
-    scored = not asked or arguments.score or arguments.spec is not None
+    if (arguments.chat and arguments.prompt is None) or (arguments.score and not asked):
+        raise ConfigError("--score and --chat go with --prompt")
+    scored = not asked or arguments.score or (arguments.prompt is not None and arguments.spec is not None)
     target = resolve(arguments, overrides, unused=() if not asked else WITH_PROMPT if scored else PROMPT_ALONE)
     own = _own_task(arguments, target.config)
     if own is None and "tasks" in target.config.run.supplied:
