@@ -27,6 +27,7 @@ from steelyard.data import as_tasks
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
 from steelyard.folders import run_folder
+from steelyard.policies.base import Policy
 from steelyard.quiet import quiet_engines
 from steelyard.run import run_and_report
 from steelyard.text import printable
@@ -71,6 +72,11 @@ class Run:
     def step(self) -> int:
         """Steps done, up to the newest checkpoint."""
         return max(Store(self.folder / "checkpoints").steps(), default=0)
+
+    @property
+    def policy(self) -> Policy:
+        """The model with the weights of the newest checkpoint, its tokenizer and its constraint."""
+        return self._open("latest").policy
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,13 +119,18 @@ def _mean(points: Sequence[tuple[float, float, float]], column: int) -> float:
 
 
 class ChartTracker:
-    """Draws the chart into the run folder when the run ends, in whatever way it does."""
+    """Draws the chart into the run folder when the run ends, in whatever way it does. If another folder is in its place
+    by then, nothing is written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
+        self._logged_to: os.stat_result | None = None
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
         """The chart is drawn from the file."""
+        if self._logged_to is None:
+            self._logged_to = self.folder.stat()
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None: ...
 
@@ -132,6 +138,11 @@ class ChartTracker:
 
     def close(self) -> None:
         metrics = self.folder / METRICS
-        rows = read_metrics(metrics) if metrics.is_file() else []
+        replaced = (
+            self._logged_to is None
+            or not metrics.is_file()
+            or not os.path.samestat(self._logged_to, self.folder.stat())
+        )
+        rows = [] if replaced else read_metrics(metrics)
         if rows:
             write_whole(self.folder / CHART, svg(run_chart({self.folder.resolve().name: rows})).encode())

@@ -55,7 +55,8 @@ def import_path_of(thing: object) -> str | None:
     except AttributeError:
         return None
     module = _script_module(found) if module == "__main__" else module
-    return None if module is None else f"{module}:{name}"
+    path = f"{module}:{name}"
+    return path if is_import_path(path) else None
 
 
 def _script_module(main: ModuleType) -> str | None:

@@ -130,5 +130,7 @@ def test_a_run_without_steps_or_folder_leaves_no_chart(tmp_path: Path) -> None:
 def test_a_chart_that_cannot_be_drawn_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "metrics.jsonl").write_text("nonsense\n" * 3, encoding="utf-8")
     with caplog.at_level(logging.WARNING):
-        Trackers([ChartTracker(tmp_path)]).close()
+        trackers = Trackers([ChartTracker(tmp_path)])
+        trackers.log(1, {})
+        trackers.close()
     assert "ChartTracker cannot write" in caplog.text
