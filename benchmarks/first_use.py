@@ -52,6 +52,6 @@ def install(venv: Path) -> float:
     """Seconds until the package is installed. torch comes first: other packages would ask for a CUDA build of it."""
     start = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    for packages in (["torch==2.13.0"], [f"{ROOT}[grammars]"], ["nbclient", "ipykernel", "pandas"]):
+    for packages in (["torch==2.13.0"], [f"{ROOT}[grammars,gguf,pictures]"], ["nbclient", "ipykernel", "pandas"]):
         subprocess.run([str(venv / "bin" / "pip"), "install", "-q", *packages], check=True, capture_output=True)
     return time.monotonic() - start

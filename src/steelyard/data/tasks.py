@@ -188,7 +188,10 @@ def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[lis
     """
     wanted = round(held_out * len(tasks)) if isinstance(held_out, float) else held_out
     if not 0 < wanted < len(tasks):
-        raise DataError(f"held_out={held_out} of {len(tasks)} tasks leaves one side empty")
+        raise DataError(
+            f"tasks.held_out = {held_out} of {len(tasks)} tasks leaves one side empty; give a number of tasks below "
+            f"{len(tasks)}, or 0 to hold none out"
+        )
     by_prompt: dict[str, list[int]] = {}
     for index, task in enumerate(tasks):
         by_prompt.setdefault(_prompt_key(task.prompt), []).append(index)
