@@ -81,6 +81,7 @@ class Trial:
 
 
 def readme_blocks(language: str = "python") -> list[str]:
+    """The code blocks of the README."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 

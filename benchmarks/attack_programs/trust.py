@@ -479,7 +479,7 @@ ATTACKS = (
     *(Attack("run folder", f"code in {key}", partial(_code_in_run, key, *how)) for key, how in IN_RUN.items()),
     Attack("run folder", "code in domain.options", _in_domain),
     Attack("run folder", "code that is not needed", _unused_code),
-    Attack("run folder", "a class that is no automaton", _any_class),
+    Attack("run folder", "a class that is not an automaton", _any_class),
     Attack("run folder", "the user's own run, returned with other code", _returned_run),
     Attack("run folder", "no attack: the user's own run", _own_run),
     Attack("run folder", "links to files of the user's", _links),

@@ -54,7 +54,7 @@ FORGED: dict[str, Callable[[int], bytes]] = {
     "a frame of four exabytes": lambda _: struct.pack("<Q", 2**62),
     "half a frame": lambda _: struct.pack("<Q", 2**20) + b"{",
     "deeply nested JSON": lambda _: frame(b"[" * 100_000),
-    "JSON that is no message": lambda _: frame(b"3") + frame(b"[]") + frame(b"null"),
+    "JSON that is not a message": lambda _: frame(b"3") + frame(b"[]") + frame(b"null"),
     "ready once more": lambda _: frame(b'{"ready": 1}'),
     "failed to start": lambda _: frame(b'{"failed": "no"}'),
     "an answer without a number": lambda _: frame(json.dumps({"verdicts": [GOOD], "last": False}).encode()),

@@ -22,6 +22,7 @@ from steelyard.folders import (
     read_run,
     recorded_chat,
     recorded_dtype,
+    run_at,
     run_folder,
     run_table,
 )
@@ -85,9 +86,10 @@ def open_run(
     folder: str | Path, parts: Parts, sections: Mapping[str, Mapping[str, Any]], *, trust: bool = False
 ) -> Run:
     """``steelyard.open_run``: a run that is there, with the parts that its folder could not hold."""
-    place = next((path for path in (Path(folder), Path("runs") / folder) if (path / "config.toml").is_file()), None)
-    if place is None:
+    found = run_at(Path(folder))
+    if found is None:
         raise ConfigError(f"{folder} is not a run folder: it has no config.toml (looked in {Path.cwd()} and in runs/)")
+    place, _ = found
     named: dict[str, Any] = {}
     supplied, _ = _lay_parts_over(named, {name: part for name, part in parts.items() if name not in TASK_FILES})
     supplied = replace(supplied, tasks=parts.get("tasks"), eval_tasks=parts.get("eval_tasks"))
@@ -208,4 +210,6 @@ def _table(name: str, table: Any) -> dict[str, Any]:
         ways = " or ".join(f'{section}={{"{key}": {table!r:.80}}}' for section, key in keys)
         raise ConfigError(f"{name} = {table!r:.80} is not a section of the configuration; did you mean {ways}?")
     section, _, key = name.partition(".")
-    raise ConfigError(f"{name} = {table!r:.80} is no table; write {{{section!r}: {{{key or 'key'!r}: {table!r:.80}}}}}")
+    raise ConfigError(
+        f"{name} = {table!r:.80} is not a table; write {{{section!r}: {{{key or 'key'!r}: {table!r:.80}}}}}"
+    )

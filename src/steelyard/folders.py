@@ -50,6 +50,20 @@ def in_run(path: str, folder: Path) -> str:
     return str(folder / path.removeprefix(IN_RUN)) if path.startswith(IN_RUN) else path
 
 
+def run_at(path: Path) -> tuple[Path, str | None] | None:
+    """The run that a path means, and the step if the path is one of its checkpoints."""
+    for run in (path, Path("runs") / path):
+        if (run / "config.toml").is_file():
+            return run, None
+    for run in path.resolve().parents[:3]:
+        if (run / "config.toml").is_file() and path.resolve().is_relative_to(run / "checkpoints"):
+            step = path.resolve().relative_to(run / "checkpoints").parts[0].removeprefix("step-")
+            if not step.isdigit():
+                raise CheckpointError(f"{path} is not a checkpoint of {run}")
+            return run, str(int(step))
+    return None
+
+
 def require_free(folder: Path) -> None:
     """A new run never writes into the folder of another."""
     if (folder / "config.toml").exists():

@@ -136,8 +136,8 @@ def test_a_mistake_that_shows_when_parts_are_built_names_its_key(words: list[str
     ("recipe", "said"),
     [
         ("bad.toml", "bad.toml: not valid TOML"),
-        ({"run.steps": 5}, "run.steps = 5 is no table; write {'run': {'steps': 5}}"),
-        ({"run": 5}, "run = 5 is no table"),
+        ({"run.steps": 5}, "run.steps = 5 is not a table; write {'run': {'steps': 5}}"),
+        ({"run": 5}, "run = 5 is not a table"),
     ],
 )
 def test_a_recipe_from_python_that_cannot_be_read(recipe: Any, said: str) -> None:
@@ -155,7 +155,7 @@ def test_a_recipe_from_python_that_cannot_be_read(recipe: Any, said: str) -> Non
         ({"group_sise": 8}, 'did you mean sampling={"group_size": 8}?'),
         ({"temperature": 0.5}, 'did you mean sampling={"temperature": 0.5} or evaluate={"temperature": 0.5}?'),
         ({"examples": 9}, 'did you mean warmstart={"examples": 9} or judge={"examples": 9}?'),
-        ({"run": 5}, "run = 5 is no table"),
+        ({"run": 5}, "run = 5 is not a table"),
     ],
 )
 def test_a_key_without_its_section_from_python(keys: dict[str, Any], said: str) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.first_use_trials import readme_blocks as blocks
 from steelyard import config as configs
 from steelyard.compose import NOTHING
 from steelyard.run import run
 from steelyard.templates import write_template
 from steelyard.tracking import read_metrics
-from tests.readme import blocks
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.commands.screen import loading, tell
-from steelyard.commands.target import add_trust, run_at
+from steelyard.commands.target import add_trust
 from steelyard.commands.things import WHERE, WHERE_HELP, drawing_domains, form_of, open_workshop, read_thing, write_file
 from steelyard.config import Config
 from steelyard.config.overrides import parse_overrides
 from steelyard.errors import ConfigError, DataError, PolicyError
-from steelyard.folders import read_run
+from steelyard.folders import read_run, run_at
 from steelyard.trust import DOMAIN, require_trusted_run
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.commands.screen import stderr, tell
-from steelyard.commands.target import run_at
 from steelyard.commands.things import form_of, write_file
 from steelyard.drawing import Scene, png, svg
 from steelyard.errors import ConfigError, DataError, MissingExtraError
+from steelyard.folders import run_at
 from steelyard.tracking.charts import CHART, run_chart
 from steelyard.tracking.jsonl import METRICS, read_metrics
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
-from steelyard.errors import CheckpointError, ConfigError
-from steelyard.folders import NAMED_BY, START, read_run, run_table
+from steelyard.errors import ConfigError
+from steelyard.folders import NAMED_BY, START, read_run, run_at, run_table
 from steelyard.trust import SAMPLING, require_trusted_recipe, require_trusted_run
 
 if TYPE_CHECKING:
@@ -112,20 +112,6 @@ def open_policy(target: Target) -> Opened:
     from steelyard.compose import open_policy as opened
 
     return opened(target.config, target.run, target.checkpoint)
-
-
-def run_at(path: Path) -> tuple[Path, str | None] | None:
-    """The run that a path means, and the step if the path is one of its checkpoints."""
-    for run in (path, Path("runs") / path):
-        if (run / "config.toml").is_file():
-            return run, None
-    for run in path.resolve().parents[:3]:
-        if (run / "config.toml").is_file() and path.resolve().is_relative_to(run / "checkpoints"):
-            step = path.resolve().relative_to(run / "checkpoints").parts[0].removeprefix("step-")
-            if not step.isdigit():
-                raise CheckpointError(f"{path} is no checkpoint of {run}")
-            return run, str(int(step))
-    return None
 
 
 def _model_config(

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steelyard.commands.target import run_at
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.config.suggest import did_you_mean
 from steelyard.domains.base import Domain, WithWorkshop, Workshop, workshop_of
 from steelyard.domains.registry import domain_paths, domains_with, make_domain
 from steelyard.errors import ConfigError, DataError
-from steelyard.folders import read_run
+from steelyard.folders import read_run, run_at
 from steelyard.trust import DOMAIN, require_trusted_run
 
 WHERE = "DOMAIN|RUN"

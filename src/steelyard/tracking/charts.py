@@ -20,7 +20,7 @@ from steelyard.tracking.shown import ShownSample
 CHART = "curves.svg"
 """Name of the chart in a run folder."""
 MOST_POINTS = 240
-"""A curve with more points is averaged over so many stretches of equal length."""
+"""Longer curves are averaged down to this many points."""
 Rows = Sequence[Mapping[str, Any]]
 Steps = Mapping[int, Mapping[str, Any]]
 """What was logged, by step and metric."""

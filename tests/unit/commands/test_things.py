@@ -6,20 +6,17 @@ import io
 import json
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from steelyard.cli import main
+from .conftest import Call
 
 pytest.importorskip("highspy")
 
 BRIDGE = "1x2 (0,0,0)\n1x2 (0,0,1)\n1x2 (5,0,0)\n1x2 (5,0,1)\n6x2 (0,0,2)\n"
 BRIEF = json.dumps({"kind": "bridge", "gap": 4, "clearance": 2, "width": 2, "load": 100})
 FLOATS = "2x2 (0,0,0)\n2x2 (8,8,1)\n"
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -29,16 +26,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("bridge.txt").write_text(BRIDGE, encoding="utf-8")
     Path("floats.txt").write_text(FLOATS, encoding="utf-8")
     return tmp_path
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def called(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
 
 
 def files() -> set[str]:

@@ -18,7 +18,7 @@ LARGEST = 64 * 2**20
 
 
 class BrokenFrameError(Exception):
-    """What came is no message."""
+    """The frame is not a message."""
 
 
 def frame(payload: bytes) -> bytes:
