@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import Any
 
 from rich.progress import Progress
@@ -107,7 +107,7 @@ def build_waiting(staleness: int, folder: str) -> Any:
     }
     tasks = [{"prompt": word} for word in WORDS]
     trainer = build_trainer(configs.build(tables, source="benchmark"), Supplied(tasks=tasks, verifier=wait))
-    sample, update = trainer.sampler.sample, trainer.learner.update
+    sample, update = trainer.parts.sampler.sample, trainer.learner.update
 
     def slow_sample(requests: Sequence[Any], decoding: Any) -> Iterator[Any]:
         """The samples one by one, evenly over the time that this share of a step takes."""
@@ -122,7 +122,7 @@ def build_waiting(staleness: int, folder: str) -> Any:
         time.sleep(max(0.0, PHASE_SECONDS - (time.perf_counter() - began)))
         return found
 
-    trainer.sampler.sample, trainer.learner.update = slow_sample, slow_update
+    trainer.parts.sampler.sample, trainer.learner.update = slow_sample, slow_update
     return trainer
 
 
@@ -135,13 +135,13 @@ def learn(asked: tuple[int, int], tell: Tell) -> Rewards:
         config = configured("sequences", seed, folder, {"sampling.staleness": staleness})
         with closing(build_trainer(config)) as trainer:
             held_out = tasks_of_split(config, "held_out")
-            evaluator = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
+            evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, held_out, samples=4)
             rewards: list[float] = []
             for steps in (ON_THE_WAY, config.run.steps):
                 while trainer.step < steps:
                     reward = trainer.train_step()["reward/mean"]
                     tell(trainer.step / config.run.steps, f"step {trainer.step}, reward {reward:.2f}")
-                with trainer.ahead.paused() if trainer.ahead is not None else nullcontext():
+                with trainer.rollouts.paused():
                     rewards.append(evaluator.run().reward.mean)
     on_the_way, end = rewards
     return on_the_way, end

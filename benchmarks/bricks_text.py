@@ -222,7 +222,7 @@ def configured(scratch: str, overrides: Mapping[str, Any]) -> Any:
 def train(trainer: Any, minutes: float, tell: Tell) -> None:
     """Steps until those of the recipe or the minutes are over, at least one."""
     began = time.perf_counter()
-    while trainer.step == 0 or (trainer.step < trainer.plan.steps and time.perf_counter() - began < 60 * minutes):
+    while trainer.step == 0 or (trainer.step < trainer.settings.steps and time.perf_counter() - began < 60 * minutes):
         metrics = trainer.train_step()
         tell(f"step {trainer.step}, reward {metrics['reward/mean']:.2f}, success {metrics['success']:.2f}")
 

@@ -40,7 +40,7 @@ CONTENDED = (
     "tests/unit/deploy/test_slurm.py",
     "tests/unit/sampling/test_vllm.py",
     "tests/unit/tracking/test_wandb.py",
-    "tests/unit/training/test_ahead.py",
+    "tests/unit/training/test_asynchronous.py",
     "tests/unit/verification",
 )
 """Tests that involve processes, Ray, vLLM or time."""

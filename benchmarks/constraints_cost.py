@@ -122,8 +122,8 @@ def draw(
 
     policy = trainer.policy
     policy.constraint, policy.__class__ = constraint, Endless if constraint is None else CausalPolicy
-    tasks = trainer.source.draw(0, 1)
-    return sample(trainer.sampler, requests_for(tasks, 0, GROUP), Decoding(rule, tokens, supports))
+    tasks = trainer.parts.source.draw(0, 1)
+    return sample(trainer.parts.sampler, requests_for(tasks, 0, GROUP), Decoding(rule, tokens, supports))
 
 
 def _constraint(trainer: Any, kind: Any, source: Any, end: str | None) -> Any:

@@ -102,7 +102,7 @@ def build_case(vocabulary: Mapping[str, Any], prompt: str, constraint: Mapping[s
     with torch.no_grad():
         for own, other in zip(trainer.policy.model.parameters(), reference.parameters(), strict=True):
             other.copy_(own + 0.1 * torch.randn(own.shape, generator=generator, dtype=own.dtype))
-    task = trainer.source.draw(0, 1)[0]
+    task = trainer.parts.source.draw(0, 1)[0]
     sentences = list(every_sentence(trainer.policy, task, length))
     rewards = [len(one.text) % 3 + 0.5 * one.text.count("[") + 0.1 * place for place, one in enumerate(sentences)]
     return Case(trainer, task, sentences, rewards, length)
@@ -220,7 +220,7 @@ def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: 
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit
-    from steelyard.training.rollout import LearnerSample
+    from steelyard.training.learner_samples import LearnerSample
 
     learner, policy = case.trainer.learner, case.trainer.policy
     credit, probability = Credit(estimator(name, k)), probabilities(case)

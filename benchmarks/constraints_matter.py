@@ -76,7 +76,7 @@ def run(side: str, seed: int, steps: int, progress: Progress, bar: Any) -> list[
         trainer = build(seed, steps, scratch)
         evaluator = trainer.evaluator
         if side == "masked only":
-            trainer.sampler = Masked(trainer.sampler)
+            trainer.parts.sampler = Masked(trainer.parts.sampler)
         rows: list[dict[str, Cell]] = []
         since: list[dict[str, Any]] = []
         for _ in range(steps):

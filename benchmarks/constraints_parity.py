@@ -92,9 +92,9 @@ def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 
-    tasks = trainer.source.draw(0, trainer.plan.tasks_per_step)
-    decoding = Decoding(rule, trainer.plan.decoding.max_new_tokens, supports)
-    made = sample(trainer.sampler, requests_for(tasks, 0, count), decoding)
+    tasks = trainer.parts.source.draw(0, trainer.parts.tasks_per_step)
+    decoding = Decoding(rule, trainer.parts.decoding.max_new_tokens, supports)
+    made = sample(trainer.parts.sampler, requests_for(tasks, 0, count), decoding)
     return [one for one in made if len(one.decisions)]
 
 

@@ -198,9 +198,9 @@ def through_the_sampler(count: int, progress: Progress) -> dict[str, Cell]:
     bar, refused, made, seed = progress.add_task("random policies", total=count), 0, 0, 0
     while made < count:
         trainer = build(seed, 1, "unused")
-        tasks = trainer.source.draw(0, 64)
+        tasks = trainer.parts.source.draw(0, 64)
         decoding = Decoding(max_new_tokens=packing.BOXES_PER_TASK + 1 + seed % packing.BOXES_PER_TASK)
-        for sample in trainer.sampler.sample(requests_for(tasks, seed, 16), decoding):
+        for sample in trainer.parts.sampler.sample(requests_for(tasks, seed, 16), decoding):
             refused += sample.finish != "stop" or not packs(tasks[sample.key.slot], sample.text)
             made += 1
         seed += 1

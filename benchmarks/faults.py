@@ -118,7 +118,7 @@ def training(progress: Progress, name: str, model: dict[str, Any], tasks: list[s
                 rows.append(trainer.train_step())
                 progress.advance(task)
         finally:
-            trainer.pool.close()
+            trainer.parts.pool.close()
     rewards = [row["reward/mean"] for row in rows]
     accidents = sum(row.get("pool/workers_lost", 0.0) for row in rows)
     gain = statistics.mean(rewards[-3:]) - statistics.mean(rewards[:3])

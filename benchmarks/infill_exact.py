@@ -123,7 +123,7 @@ def build(steps: int) -> Case:
     with torch.no_grad():
         for own, other in zip(trainer.policy.model.parameters(), reference.parameters(), strict=True):
             other.copy_(own + 0.1 * torch.randn(own.shape, generator=generator, dtype=own.dtype))
-    task = trainer.source.draw(0, 1)[0]
+    task = trainer.parts.source.draw(0, 1)[0]
     return Case(trainer, task, steps, list(every_trace(trainer.policy, task, steps)))
 
 
@@ -254,7 +254,7 @@ def sampler_gap(case: Case) -> float:
 
     logp = log_probabilities(case, case.trainer.policy.model).tolist()
     listed = {_name(one.sample): value for one, value in zip(case.traces, logp, strict=True)}
-    drawn = sample(case.trainer.sampler, requests_for([case.task], 0, DRAWN), case.trainer.plan.decoding)
+    drawn = sample(case.trainer.parts.sampler, requests_for([case.task], 0, DRAWN), case.trainer.parts.decoding)
     return max(abs(float(one.decisions.logp_N.astype(np.float64).sum()) - listed[_name(one)]) for one in drawn)
 
 
@@ -284,7 +284,7 @@ def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit
-    from steelyard.training.rollout import LearnerSample
+    from steelyard.training.learner_samples import LearnerSample
 
     learner, policy, probability = case.trainer.learner, case.trainer.policy, probabilities(case)
     credit, advantage = Credit(estimator("rloo", None)), np.zeros(len(case.traces))

@@ -258,7 +258,7 @@ def learnt(
         held_out = tasks_of_split(config, "held_out", TASKS)
         asked = _changed(config, {"evaluate.temperature": SHARP})
         usual, sharp = (
-            build_evaluator(settings, trainer.sampler, trainer.pool, held_out, samples=SAMPLES)
+            build_evaluator(settings, trainer.parts.sampler, trainer.parts.pool, held_out, samples=SAMPLES)
             for settings in (config, asked)
         )
         if same_start is None:
@@ -291,7 +291,7 @@ def make_witnesses(folder: str) -> str:
 def train(trainer: Any, minutes: float, tell: Tell) -> float:
     """Steps until the minutes or the run's steps are over; gives the seconds."""
     spent = 0.0
-    while spent < 60 * minutes and trainer.step < trainer.plan.steps:
+    while spent < 60 * minutes and trainer.step < trainer.settings.steps:
         began = time.perf_counter()
         metrics = trainer.train_step()
         spent += time.perf_counter() - began
@@ -407,7 +407,7 @@ def _quick(progress: Progress) -> Result:
         trainer = build_trainer(begun(config))
         try:
             held_out = tasks_of_split(config, "held_out", 100)
-            judged = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
+            judged = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, held_out, samples=4)
             before = judged.run()
             train(trainer, MINUTES, lambda _, text: progress.update(task, description=text))
             after = judged.run()

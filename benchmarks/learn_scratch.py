@@ -138,7 +138,7 @@ def learn(variant: Variant, seed: int, seconds: float, reach: float) -> dict[str
         "steps": trainer.step,
         "seconds": spent,
         "parameters": sum(parameter.numel() for parameter in trainer.policy.model.parameters()),
-        "tasks": len(trainer.source),
+        "tasks": len(trainer.parts.source),
     }
 
 
@@ -179,7 +179,7 @@ def build(variant: Variant, seed: int, scratch: str) -> Any:
     trainer, domain = build_trainer(config), build_domain(config)
     assert domain is not None
     held_out = domain_tasks(domain, "held_out")
-    trainer.evaluator = build_evaluator(config, trainer.sampler, trainer.pool, held_out, samples=4)
+    trainer.evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, held_out, samples=4)
     return trainer
 
 
@@ -209,5 +209,5 @@ def build_guessing(variant: Variant, seed: int, scratch: str) -> Any:
     config = configs.load("sequences", overrides)
     supplied = Supplied(tasks=tasks("train"), verifier=check)
     trainer = build_trainer(config, supplied)
-    trainer.evaluator = build_evaluator(config, trainer.sampler, trainer.pool, tasks("held_out"))
+    trainer.evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, tasks("held_out"))
     return trainer

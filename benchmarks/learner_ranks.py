@@ -171,7 +171,7 @@ def compare(case: Case, scratch: Path) -> Outcome:
 
 def idle_turns(batch: Sequence[Any], rule: Any) -> int:
     """How often one of two ranks idles in a step: once for every odd number of microbatches."""
-    from steelyard.training.rollout import by_length, minibatches
+    from steelyard.training.learner_samples import by_length, minibatches
 
     parts = minibatches(batch, rule.minibatches, rule.epochs, (rule.seed, 0))
     counts = [len(by_length([len(i.sample.token_ids) for i in part], rule.microbatch_tokens)) for part in parts]
@@ -247,9 +247,9 @@ def _beginning(case: Case) -> tuple[Weights, Batches, Any]:
     """Weights at the start, and what every step learns from: samples of the first policy with random advantages."""
     from steelyard.sampling.base import Decoding
     from steelyard.sampling.local import LocalSampler
+    from steelyard.training.learner_samples import LearnerSample
     from steelyard.training.phases import requests_for, sample
     from steelyard.training.ranks import ALONE
-    from steelyard.training.rollout import LearnerSample
     from steelyard.types import Task
 
     learner, rng = build(case, ALONE), np.random.default_rng(0)

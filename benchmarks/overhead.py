@@ -116,14 +116,14 @@ def build(quick: bool, scratch: str) -> tuple[Any, Any, int]:
     supplied = Supplied(tasks=[{"prompt": prompt}], verifier=lambda task, text: float(len(text)))  # noqa: ARG005
     trainer = build_trainer(configs.build(tables, source="overhead"), supplied)
     trainer.policy.__class__ = Endless
-    return trainer, trainer.source.draw(0, 1)[0], 64
+    return trainer, trainer.parts.source.draw(0, 1)[0], 64
 
 
 def draw(trainer: Any, task: Any, tokens: int) -> list[Sample]:
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 
-    return sample(trainer.sampler, requests_for([task], 0, GROUP), Decoding(max_new_tokens=tokens))
+    return sample(trainer.parts.sampler, requests_for([task], 0, GROUP), Decoding(max_new_tokens=tokens))
 
 
 def generate(policy: Any, ids: Sequence[int], tokens: int) -> None:
@@ -147,7 +147,7 @@ def generate(policy: Any, ids: Sequence[int], tokens: int) -> None:
 def learner_batch(samples: Sequence[Sample]) -> list[Any]:
     import numpy as np
 
-    from steelyard.training.rollout import LearnerSample
+    from steelyard.training.learner_samples import LearnerSample
 
     signs = [1.0 if number % 2 else -1.0 for number in range(len(samples))]
     return [
@@ -160,7 +160,7 @@ def bare_update(model: Any, optimiser: Any, samples: Sequence[Sample], microbatc
     """Forward, cross-entropy on the completions, backward, clip and step, in the same microbatches."""
     import torch
 
-    from steelyard.training.rollout import by_length
+    from steelyard.training.learner_samples import by_length
 
     model.train()
     optimiser.zero_grad(set_to_none=True)

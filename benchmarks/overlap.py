@@ -50,7 +50,7 @@ def measure(quick: bool, progress: Progress) -> Result:
                 found.append(_row((before["sample"] + after["sample"]) / 2, verifying, together))
                 before = after
         finally:
-            trainer.pool.close()
+            trainer.parts.pool.close()
     ratios = [float(row["ratio"]) for row in found]
     in_turn = [float(row["one after the other"]) for row in found]
     figure = Figure(
@@ -99,7 +99,7 @@ def step_with(trainer: Any, seconds: float) -> dict[str, float]:
     """One step whose tasks make the verifier wait so long; the seconds of its phases."""
     from steelyard.data import as_source
 
-    trainer.source = as_source([{"prompt": word, "seconds": seconds} for word in WORDS], shuffle=False)
+    trainer.parts.source = as_source([{"prompt": word, "seconds": seconds} for word in WORDS], shuffle=False)
     metrics = trainer.train_step()
     return {name.removeprefix("time/"): value for name, value in metrics.items() if name.startswith("time/")}
 
@@ -110,7 +110,7 @@ def alone(trainer: Any, seconds: float, count: int) -> float:
     task = Task("t", "p", {"seconds": seconds})
     items = [type(base)(task, misbehaving.item(number, "text").sample, 1) for number in range(count)]
     began = time.perf_counter()
-    trainer.pool.submit(items)
-    for _ in trainer.pool.completed(wait=True):
+    trainer.parts.pool.submit(items)
+    for _ in trainer.parts.pool.completed(wait=True):
         pass
     return time.perf_counter() - began

@@ -78,8 +78,12 @@ def draw(trainer: Any, rule: CutRule, count: int) -> list[Sample]:
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 
-    tasks = trainer.source.draw(0, trainer.plan.tasks_per_step)
-    return sample(trainer.sampler, requests_for(tasks, 0, count), Decoding(rule, trainer.plan.decoding.max_new_tokens))
+    tasks = trainer.parts.source.draw(0, trainer.parts.tasks_per_step)
+    return sample(
+        trainer.parts.sampler,
+        requests_for(tasks, 0, count),
+        Decoding(rule, trainer.parts.decoding.max_new_tokens),
+    )
 
 
 def gaps_of(trainer: Any, samples: Sequence[Sample]) -> np.ndarray:

@@ -192,7 +192,7 @@ def run(cases: Sequence[Case]) -> list[dict[str, float]]:
             return [{**one.result(), "memory": peak_memory() - baseline} for one in running]
         finally:
             for one in running:
-                one.trainer.pool.close()
+                one.trainer.parts.pool.close()
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
     """Distance after each step, the trainer's rollouts feeding both; ``overrides`` change the trainer alone."""
     import torch
 
+    from steelyard.training.phases import Stopwatch
+
     loop = load_reference_loop()
     trainer = build(seed, overrides)
     model = copy.deepcopy(trainer.policy.model)
@@ -53,7 +55,7 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
     config = loop.Config(kl_coefficient=KL, learning_rate=LEARNING_RATE, temperature=0.9, never_sampled=excluded)
     rows: list[dict[str, Cell]] = []
     for step in range(STEPS):
-        groups, _ = trainer.rollout()
+        groups = trainer.rollouts.fetch(trainer.rollouts.take(step, Stopwatch()).groups)
         rollouts = [
             loop.Rollout(sample.token_ids.tolist(), sample.prompt_length, verdict.reward, number)
             for number, group in enumerate(groups)
@@ -92,7 +94,7 @@ def trainer_step(trainer: Any, groups: Any) -> dict[str, float]:
 
 def trainer_microbatches(trainer: Any, rollouts: Any) -> list[list[int]]:
     """How the trainer's learner divides these rollouts."""
-    from steelyard.training.rollout import by_length
+    from steelyard.training.learner_samples import by_length
 
     return by_length([len(rollout.token_ids) for rollout in rollouts], trainer.learner.rule.microbatch_tokens)
 

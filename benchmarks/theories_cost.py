@@ -106,7 +106,7 @@ def compared(trainer: Any, rounds: int, name: str, progress: Progress, bar: Any)
     """Seconds of a group under the grammar and of as many free tokens; the first round warms up and is left out."""
     for number in range(rounds + 1):
         progress.update(bar, description=f"{name}, round {number}")
-        task = trainer.source.draw(number, 1)[0]
+        task = trainer.parts.source.draw(number, 1)[0]
         samples, constrained = timed(trainer, task, number)
         with as_long_as(trainer, samples):
             again, free = timed(trainer, task, number)
@@ -133,7 +133,7 @@ def timed(trainer: Any, task: Task, step: int) -> tuple[list[Sample], float]:
     from steelyard.types import CutRule
 
     start = time.perf_counter()
-    samples = sample(trainer.sampler, requests_for([task], step, GROUP), Decoding(CutRule(), TOKENS, "stored"))
+    samples = sample(trainer.parts.sampler, requests_for([task], step, GROUP), Decoding(CutRule(), TOKENS, "stored"))
     return samples, time.perf_counter() - start
 
 

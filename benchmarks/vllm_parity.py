@@ -100,30 +100,30 @@ class _Study:
         return gaps
 
     def close(self) -> None:
-        self.trainer.sampler.engine.close()
-        self.trainer.pool.close()
+        self.trainer.parts.sampler.engine.close()
+        self.trainer.parts.pool.close()
 
     def _draw(self, step: int, rule: CutRule, constraint: Any) -> list[Sample]:
         from steelyard.sampling.base import Decoding
         from steelyard.training.phases import requests_for, sample
 
         trainer = self.trainer
-        trainer.sampler.constraint = constraint
-        tasks = trainer.source.draw(0, len(TEXT_PROMPTS))
-        made = sample(trainer.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
+        trainer.parts.sampler.constraint = constraint
+        tasks = trainer.parts.source.draw(0, len(TEXT_PROMPTS))
+        made = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
         if {one.policy_version for one in made} != {step}:
             raise RuntimeError(f"samples of step {step} say they are of another policy")
         return [one for one in made if len(one.decisions)]
 
     def _update(self, samples: Sequence[Sample], step: int) -> None:
-        from steelyard.training.rollout import LearnerSample
+        from steelyard.training.learner_samples import LearnerSample
 
         rng = np.random.default_rng(step)
         batch = [LearnerSample(one, np.full(len(one.decisions), rng.normal(), np.float32)) for one in samples]
         trainer = self.trainer
         self.before = [parameter.detach().clone() for _, parameter in trainer.policy.trainable()]
         trainer.learner.update(batch, step)
-        trainer.sampler.publish(step + 1)
+        trainer.parts.sampler.publish(step + 1)
 
     @contextmanager
     def _previous(self, before: Sequence[Any]) -> Iterator[None]:

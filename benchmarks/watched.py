@@ -84,7 +84,7 @@ def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watche
     started = begun(config)
     warm_minutes = (time.perf_counter() - began) / 60
     trainer = build_trainer(started)
-    parts = (config, trainer.sampler, trainer.pool)
+    parts = (config, trainer.parts.sampler, trainer.parts.pool)
     judged = build_evaluator(*parts, tasks_of_split(config, "held_out"), samples=watch.held_out)
     watched = build_evaluator(*parts, tasks_of_split(config, watch.split), samples=watch.samples)
     try:
@@ -101,7 +101,7 @@ def training(trainer: Any, watched: Any, watch: Watch, minutes: float, tell: Tel
     yield look
 
     def over() -> bool:
-        return spent >= 60 * minutes or trainer.step >= trainer.plan.steps
+        return spent >= 60 * minutes or trainer.step >= trainer.settings.steps
 
     while not over():
         metrics: Mapping[str, float] = {}

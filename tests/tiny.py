@@ -27,9 +27,10 @@ from steelyard.sampling.local import LocalSampler
 from steelyard.tracking import ArtifactTracker, JsonlTracker, Trackers
 from steelyard.training.credit import Credit
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
-from steelyard.training.loop import Plan, Trainer
+from steelyard.training.learner_samples import LearnerSample
+from steelyard.training.loop import LoopSettings, Trainer
 from steelyard.training.optimisers import build_optimiser
-from steelyard.training.rollout import LearnerSample
+from steelyard.training.rollouts import RolloutParts, SynchronousRollouts
 from steelyard.types import HOLE, CutRule, Decisions, Sample, SampleKey, SupportTable, Task
 from steelyard.verification import Blame, Breaker, GuardedPool, InlinePool, as_verifier
 
@@ -208,23 +209,30 @@ def tiny_trainer(
     credit: Credit | None = None,
     learner: dict[str, Any] | None = None,
     blame: Blame | None = None,
-    **plan: Any,
+    **settings: Any,
 ) -> Trainer:
     """A run of parts put together by hand, logging to ``folder``."""
     policy = policy or tiny_policy()
-    settings = {"steps": 3, "tasks_per_step": 2, "group_size": 4, "decoding": Decoding(max_new_tokens=6)} | plan
-    return Trainer(
-        policy=policy,
+    wanted = {"tasks_per_step": 2, "group_size": 4, "decoding": Decoding(max_new_tokens=6), "refill_dead_groups": 0}
+    counts = {name: settings.pop(name, default) for name, default in wanted.items()}
+    credit = credit or Credit()
+    parts = RolloutParts(
         source=ListSource(tasks_for(policy, 4), shuffle=False) if source is None else source,
         sampler=sampler_of(policy),
         pool=GuardedPool(
             InlinePool(as_verifier(verifier), blame),
-            Breaker(window=settings["tasks_per_step"] * settings["group_size"]),
+            Breaker(window=counts["tasks_per_step"] * counts["group_size"]),
         ),
-        credit=credit or Credit(),
+        dead=credit.dead,
+        **counts,
+    )
+    return Trainer(
+        policy=policy,
+        rollouts=SynchronousRollouts(parts),
+        credit=credit,
         learner=tiny_learner(policy, quarantine=folder / "artifacts", **(learner or {})),
         tracker=Trackers([JsonlTracker(folder / "metrics.jsonl"), ArtifactTracker(folder / "artifacts")]),
         store=Store(folder / "checkpoints"),
-        plan=Plan(**settings),
+        settings=LoopSettings(**{"steps": 3} | settings),
         evaluator=evaluator,
     )

@@ -44,7 +44,11 @@ def trained(steps: int) -> list[Any]:
     trainer = build_trainer(configs.build(tables, source="seams"), Supplied(tasks=tasks, verifier=evens))
     for _ in range(steps):
         trainer.train_step()
-    drawn = sample(trainer.sampler, requests_for(trainer.source.draw(0, 5), steps, 80), Decoding(max_new_tokens=LIMIT))
+    drawn = sample(
+        trainer.parts.sampler,
+        requests_for(trainer.parts.source.draw(0, 5), steps, 80),
+        Decoding(max_new_tokens=LIMIT),
+    )
     trainer.close()
     return drawn
 

@@ -71,7 +71,8 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
         raise
     if trainer.stopped:
         _tell(
-            f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with:\n  {again}"
+            f"stopped after step {trainer.step} of {trainer.settings.steps}; everything is saved. Resume with:\n"
+            f"  {again}"
         )
 
 

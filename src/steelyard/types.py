@@ -145,6 +145,19 @@ class Sample:
     def completion_ids(self) -> IntArray:
         return self.token_ids[self.prompt_length :]
 
+    def summary(self) -> SampleSummary:
+        return SampleSummary(self.key, len(self.completion_ids), self.finish, self.policy_version)
+
+
+class SampleSummary(NamedTuple):
+    """What metrics and task sources need of a sample; its key finds the rest."""
+
+    key: SampleKey
+    length: int
+    """Tokens of the completion."""
+    finish: FinishReason
+    policy_version: int
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -249,3 +262,28 @@ class Group:
         if len(self.samples) != len(self.verdicts):
             raise ValueError(f"group {self.task.id}: {len(self.samples)} samples, {len(self.verdicts)} verdicts")
         object.__setattr__(self, "verdicts", settle_floors(self.verdicts))
+
+    @property
+    def key(self) -> GroupKey:
+        return self.samples[0].key[:3]
+
+    def summary(self) -> GroupSummary:
+        return GroupSummary(self.task, tuple(sample.summary() for sample in self.samples), self.verdicts)
+
+
+GroupKey = tuple[int, int, int]
+"""Step, slot and attempt of a group's samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group without tokens, text and supports: a few dozen bytes per sample besides its verdict."""
+
+    task: Task
+    samples: tuple[SampleSummary, ...]
+    verdicts: tuple[Verdict, ...]
+    """In the order of the samples, floors settled."""
+
+    @property
+    def key(self) -> GroupKey:
+        return self.samples[0].key[:3]

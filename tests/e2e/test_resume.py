@@ -117,14 +117,14 @@ def resumed(config: configs.Config) -> Trainer:
 
 def stop_after(trainer: Trainer, step: int) -> None:
     """As a signal would: ask for a stop while that step runs."""
-    observe = trainer.source.observe
+    observe = trainer.parts.source.observe
 
     def ask(groups: Any) -> None:
         observe(groups)
         if trainer.step == step:
             trainer.stopping = True
 
-    trainer.source.observe = ask  # type: ignore[method-assign]
+    trainer.parts.source.observe = ask  # type: ignore[method-assign]
     trainer.train()
     assert trainer.step == step
 
@@ -148,7 +148,7 @@ def outcome(trainer: Trainer, folder: Path) -> dict[str, Any]:
         "optimiser": bits(trainer.learner.optimiser.state_dict()),
         "reference": bits({} if reference is None else reference.tensors()),
         "learner": trainer.learner.state_dict(),
-        "source": trainer.source.state_dict(),
+        "source": trainer.parts.source.state_dict(),
         "metrics": rows,
         "artifacts": {path.name: path.read_bytes() for path in sorted((folder / "artifacts").iterdir())},
         "step": trainer.step,
@@ -194,7 +194,7 @@ def test_work_after_the_checkpoint_is_done_again_and_logged_once(name: str, tmp_
     expected = whole_run(RUNS[name], tmp_path / "whole")
     config = config_of(RUNS[name], tmp_path / "parts", every=2)
     trainer = started(config)
-    trainer.plan = type(trainer.plan)(**{**_fields(trainer.plan), "steps": 4})
+    trainer.settings = type(trainer.settings)(**{**_fields(trainer.settings), "steps": 4})
     trainer.train()
     trainer.step = 4
     trainer.tracker.log(5, {"loss": 123.0})  # step 5 was logged, and then the power went

@@ -63,7 +63,7 @@ def learnt(
         group_size=16,
         decoding=Decoding(max_new_tokens=1),
     )
-    rewards = [float(trainer.train_step()["reward/mean"]) for _ in range(trainer.plan.steps)]  # type: ignore[arg-type]
+    rewards = [float(trainer.train_step()["reward/mean"]) for _ in range(trainer.settings.steps)]  # type: ignore[arg-type]
     return float(np.mean(rewards[:2])), float(np.mean(rewards[-4:]))
 
 
@@ -108,7 +108,7 @@ def test_a_policy_that_fills_in_learns(tmp_path: Path) -> None:
         tasks_per_step=6,
         group_size=16,
     )
-    rewards = [float(trainer.train_step()["reward/mean"]) for _ in range(trainer.plan.steps)]  # type: ignore[arg-type]
+    rewards = [float(trainer.train_step()["reward/mean"]) for _ in range(trainer.settings.steps)]  # type: ignore[arg-type]
     assert np.mean(rewards[:2]) < 0.4
     assert np.mean(rewards[-4:]) > 0.8
 

@@ -307,9 +307,9 @@ def test_the_best_checkpoint_is_judged_as_documented(tmp_path: Path) -> None:
     plain = compose.build_trainer(config_of({"run": run}))
     evaluated = compose.build_trainer(config_of({"run": run, "evaluate": {"every": 5, "tasks": 2}}))
     chosen = compose.build_trainer(config_of({"run": run, "checkpoint": {"best_metric": "success"}}))
-    assert plain.plan.best_metric == "reward/mean"
-    assert evaluated.plan.best_metric == "eval/success"
-    assert chosen.plan.best_metric == "success"
+    assert plain.settings.best_metric == "reward/mean"
+    assert evaluated.settings.best_metric == "eval/success"
+    assert chosen.settings.best_metric == "success"
 
 
 def test_evaluations_draw_as_training_does_but_for_their_own_keys() -> None:
@@ -614,9 +614,9 @@ def test_a_closed_trainer_samples_ahead_no_more(tmp_path: Path) -> None:
     tables["verify"]["pool"] = "inline"
     trainer = compose.build_trainer(configs.build(tables, source="test"))
     trainer.train_step()
-    assert "sampling ahead" in {thread.name for thread in threading.enumerate()}
+    assert "asynchronous rollouts" in {thread.name for thread in threading.enumerate()}
     trainer.close()
-    assert "sampling ahead" not in {thread.name for thread in threading.enumerate()}
+    assert "asynchronous rollouts" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_the_end_under_a_constraint_is_the_tokenizers_own() -> None:

@@ -26,7 +26,7 @@ from steelyard.policies.base import Policy
 from steelyard.policies.sharding import Which
 from steelyard.tracking import Report, silent
 from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
-from steelyard.training.rollout import LearnerSample
+from steelyard.training.learner_samples import LearnerSample
 from steelyard.types import Sample
 
 log = logging.getLogger(__name__)

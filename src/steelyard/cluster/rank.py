@@ -18,8 +18,8 @@ from steelyard.cluster.ranks import GroupRanks, Sharding, join_group, leave_grou
 from steelyard.policies.sharding import Named, Which, portions
 from steelyard.quiet import quiet_engines
 from steelyard.training.learner import SHARDS, Learner, SampleLogps
+from steelyard.training.learner_samples import LearnerSample
 from steelyard.training.ranks import Ranks
-from steelyard.training.rollout import LearnerSample
 from steelyard.training.shard_adamw import state_by_name
 from steelyard.types import Sample
 

@@ -84,7 +84,7 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
     lines: list[str] = []
     if trainer.stopped:
         lines += [
-            f"stopped after step {trainer.step} of {trainer.plan.steps}; everything is saved. Resume with:",
+            f"stopped after step {trainer.step} of {trainer.settings.steps}; everything is saved. Resume with:",
             f"  {resume_command(folder)}",
         ]
     else:

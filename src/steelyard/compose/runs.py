@@ -41,9 +41,9 @@ from steelyard.policies.base import Policy
 from steelyard.sampling.base import Closeable, Sampler
 from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.tracking.bars import stages
-from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
-from steelyard.training.loop import Plan, Trainer
+from steelyard.training.loop import LoopSettings, Trainer
+from steelyard.training.rollouts import AsynchronousRollouts, RolloutParts, Rollouts, SynchronousRollouts
 from steelyard.types import Task
 from steelyard.verification import Pool, load_function
 
@@ -154,34 +154,44 @@ def _build_trainer(
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
     best = checkpoint.best_metric or ("eval/success" if evaluator is not None else "reward/mean")
-    plan = Plan(
-        steps=config.run.steps,
-        tasks_per_step=sampling.tasks_per_step,
-        group_size=sampling.group_size,
-        decoding=build_decoding(config),
-        refill_dead_groups=config.credit.refill_dead_groups,
-        evaluate_every=config.evaluate.every if evaluator is not None else 0,
-        save_every=checkpoint.every,
-        show_every=config.tracking.samples_every,
-        best_metric=best,
-    )
     credit = build_credit(config)
-    ahead = Ahead(source, sampler, pool, credit, plan, staleness=sampling.staleness) if sampling.staleness else None
-    if ahead is not None:
-        opened.callback(ahead.close)
+    rollouts = build_rollouts(
+        config,
+        RolloutParts(
+            source=source,
+            sampler=sampler,
+            pool=pool,
+            dead=credit.dead,
+            tasks_per_step=sampling.tasks_per_step,
+            group_size=sampling.group_size,
+            decoding=build_decoding(config),
+            refill_dead_groups=config.credit.refill_dead_groups,
+        ),
+    )
+    opened.callback(rollouts.close)
     return Trainer(
         policy=policy,
-        source=source,
-        sampler=sampler,
-        pool=pool,
+        rollouts=rollouts,
         credit=credit,
         learner=learner,
         tracker=tracker,
         store=Store(folder / "checkpoints", keep_last=checkpoint.keep_last, best_mode=checkpoint.best_mode),
-        plan=plan,
+        settings=LoopSettings(
+            steps=config.run.steps,
+            evaluate_every=config.evaluate.every if evaluator is not None else 0,
+            save_every=checkpoint.every,
+            show_every=config.tracking.samples_every,
+            best_metric=best,
+        ),
         evaluator=evaluator,
-        ahead=ahead,
     )
+
+
+def build_rollouts(config: Config, parts: RolloutParts) -> Rollouts:
+    """Asynchronous if samples may be older than the newest weights."""
+    if staleness := config.sampling.staleness:
+        return AsynchronousRollouts(parts, steps=config.run.steps, staleness=staleness)
+    return SynchronousRollouts(parts)
 
 
 def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
@@ -218,7 +228,7 @@ def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
 
 
 def _announce(config: Config, trainer: Trainer) -> None:
-    announce_prompting(config, trainer.policy, getattr(trainer.source, "tasks", ()))
+    announce_prompting(config, trainer.policy, getattr(trainer.parts.source, "tasks", ()))
 
 
 def _write_about(folder: Path, config: Config, supplied: Supplied, said: Mapping[str, Any] = NOTHING_SAID) -> None:

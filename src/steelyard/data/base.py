@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from steelyard.types import Group, Task
+from steelyard.types import GroupSummary, Task
 
 
 @runtime_checkable
@@ -20,7 +20,7 @@ class Source(Protocol):
         """The next ``n`` tasks."""
         ...
 
-    def observe(self, groups: Sequence[Group]) -> None:
+    def observe(self, groups: Sequence[GroupSummary]) -> None:
         """What the policy made of tasks drawn before: all groups that were sampled, replaced ones included."""
         ...
 

@@ -18,7 +18,7 @@ from steelyard.data.files import load_tasks
 from steelyard.data.tasks import as_tasks, checksum
 from steelyard.domains.base import Domain, Split
 from steelyard.errors import DataError
-from steelyard.types import Group, Task
+from steelyard.types import GroupSummary, Task
 
 COMPARED = 16
 """How many tasks of a function are compared on resume."""
@@ -55,7 +55,7 @@ class ListSource:
             self.cursor += len(taken)
         return drawn
 
-    def observe(self, groups: Sequence[Group]) -> None:
+    def observe(self, groups: Sequence[GroupSummary]) -> None:
         pass
 
     def state_dict(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class GeneratedSource:
         self.index += n
         return drawn
 
-    def observe(self, groups: Sequence[Group]) -> None:
+    def observe(self, groups: Sequence[GroupSummary]) -> None:
         pass
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class MixtureSource:
         drawn = {name: iter(source.draw(step, names.count(name))) for name, source in self.sources.items()}
         return [_renamed(next(drawn[name]), name) for name in names]
 
-    def observe(self, groups: Sequence[Group]) -> None:
+    def observe(self, groups: Sequence[GroupSummary]) -> None:
         for name, source in self.sources.items():
             own = [group for group in groups if group.task.id.startswith(f"{name}/")]
             if own:
@@ -165,7 +165,7 @@ def _renamed(task: Task, name: str) -> Task:
     return replace(task, id=f"{name}/{task.id}")
 
 
-def _with_own_id(group: Group, name: str) -> Group:
+def _with_own_id(group: GroupSummary, name: str) -> GroupSummary:
     return replace(group, task=replace(group.task, id=group.task.id.removeprefix(f"{name}/")))
 
 

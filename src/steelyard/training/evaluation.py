@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -19,7 +19,7 @@ EVALUATION_STEP = -1
 """Keys the draws of evaluations: every one uses the same numbers, so differences are the policy's."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
     """What an evaluation found. Unscored samples leave every figure but their own share."""
 
@@ -33,7 +33,14 @@ class Evaluation:
     distinct: float
     """Share of different texts among all samples."""
     unscored: float
-    groups: tuple[Group, ...] = field(repr=False)
+    groups: tuple[Group, ...]
+
+    def __repr__(self) -> str:
+        shown = {"reward": self.reward, "best": self.best, "success": self.success}
+        shown |= {f"pass@{k}": estimate for k, estimate in self.pass_at.items()}
+        figures = [f"{name} {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]" for name, found in shown.items()]
+        shares = f"{self.distinct:.0%} distinct, {self.unscored:.0%} unscored"
+        return f"Evaluation({len(self.groups)} tasks: {', '.join(figures)}, {shares})"
 
     def metrics(self) -> dict[str, float]:
         plain = {"eval/reward": self.reward.mean, "eval/best": self.best.mean, "eval/success": self.success.mean}

@@ -25,8 +25,8 @@ from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch
 from steelyard.policies.reference import Reference
 from steelyard.tracking import Activity, Report, silent
+from steelyard.training.learner_samples import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.training.ranks import ALONE, Ranks
-from steelyard.training.rollout import LearnerSample, by_length, minibatches, save_samples, stack
 from steelyard.types import Sample
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The loop reads like the algorithm.
 
-draw tasks -> sample -> verify -> score (old and reference log-probs) -> credit -> update -> publish weights ->
+take groups (draw, sample, verify) -> score (old and reference log-probs) -> credit -> update -> publish weights ->
 observe -> maybe evaluate and save. It knows protocols only.
 """
 
@@ -9,48 +9,42 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from steelyard.checkpoint import Checkpoint, Store
-from steelyard.data.base import Source
 from steelyard.errors import CheckpointError
 from steelyard.policies.base import Policy
-from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Activity, Trackers, choose_shown
-from steelyard.training.ahead import GRACE_SECONDS, Ahead
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import AnyLearner, SampleLogps
+from steelyard.training.learner_samples import LearnerSample
 from steelyard.training.metrics import (
     Metrics,
     floors_above_scored,
     group_metrics,
-    pool_metrics,
     require_measured,
-    staleness_metrics,
 )
-from steelyard.training.phases import Stopwatch, collect, requests_for
-from steelyard.training.rollout import LearnerSample
+from steelyard.training.phases import Stopwatch
+from steelyard.training.rollouts import RolloutParts, Rollouts
 from steelyard.training.stopping import stopping_on_signals
 from steelyard.training.supports import with_supports
-from steelyard.types import Group, Sample
-from steelyard.verification import Pool
+from steelyard.types import Group, GroupSummary, Sample
 
 log = logging.getLogger(__name__)
 
+GRACE_SECONDS = 2.0
+"""How long an interrupted run waits for rollouts that are under way."""
+
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How much of everything, and how often."""
+class LoopSettings:
+    """How many steps, and how often the loop evaluates, saves and shows samples (0: at the end only, or never)."""
 
     steps: int
-    tasks_per_step: int
-    group_size: int
-    decoding: Decoding
-    refill_dead_groups: int = 0
     evaluate_every: int = 0
     save_every: int = 0
     show_every: int = 0
@@ -66,17 +60,13 @@ class Trainer:
     """One run. Build it with ``steelyard.compose``, or by hand from parts of your own."""
 
     policy: Policy
-    source: Source
-    sampler: Sampler
-    pool: Pool
+    rollouts: Rollouts
     credit: Credit
     learner: AnyLearner
     tracker: Trackers
     store: Store
-    plan: Plan
+    settings: LoopSettings
     evaluator: Evaluator | None = None
-    ahead: Ahead | None = None
-    """Samples the next steps while this one is learnt from; None: one after the other."""
     opened: ExitStack = field(default_factory=ExitStack)
     """What ``close`` closes: the parts that were opened for this run."""
     step: int = 0
@@ -88,33 +78,39 @@ class Trainer:
     before_writing: Callable[[], None] = _nothing
     """Called in every step before anything is written; raises if the run's folder is not what it was."""
 
+    @property
+    def parts(self) -> RolloutParts:
+        """What its groups are made with: tasks, sampler, verification pool."""
+        return self.rollouts.parts
+
     def train(self) -> None:
         """Run to the last step, or until Ctrl-C, SIGTERM or SIGHUP, which finish the step and save."""
-        self.stopping, saved = False, self.step
+        self.stopping, saved, settings = False, self.step, self.settings
         metrics: Metrics = {}
         known: Metrics = {}
-        with stopping_on_signals(self.stop), self._sampling_ahead():
-            if self.step == 0 and self.plan.evaluate_every:
+        with stopping_on_signals(self.stop), self._closing_rollouts():
+            if self.step == 0 and settings.evaluate_every:
                 self.tracker.log(0, self._evaluate())
-            while self.step < self.plan.steps and not self.stopping:
+            while self.step < settings.steps and not self.stopping:
                 metrics = self.train_step()
-                save = _due(self.step, self.plan.save_every, self.plan.steps)
-                if _due(self.step, self.plan.evaluate_every, self.plan.steps) or (save and self._judged_by_evaluation):
+                save = _due(self.step, settings.save_every, settings.steps)
+                if _due(self.step, settings.evaluate_every, settings.steps) or (save and self._judged_by_evaluation):
                     metrics |= self._evaluate()
                 self.tracker.log(self.step, metrics)
                 known |= metrics
                 if save:
                     self._save_scored(metrics)
                     saved = self.step
-                    require_measured(self.plan.best_metric, known)
+                    require_measured(settings.best_metric, known)
             if saved != self.step:  # asked to stop between two checkpoints
                 self._save_scored(metrics)
 
     def train_step(self) -> Metrics:
         """One step of the algorithm."""
         start, watch = time.perf_counter(), Stopwatch(report=self.tracker.progress)
-        groups, replaced = self.rollout(watch)
+        taken = self.rollouts.take(self.step, watch)
         with watch.phase("score"):
+            groups = self.rollouts.fetch(taken.groups)
             groups = with_supports(self.policy, groups, self.learner.rule.microbatch_tokens)
             samples = [sample for group in groups for sample in group.samples]
             logps = self.learner.score(samples)
@@ -124,42 +120,17 @@ class Trainer:
         self.step += 1
         with watch.phase("publish"):
             self.learner.after_step(self.step)
-            (self.ahead or self.sampler).publish(self.step)
-        (self.ahead or self.source).observe([*replaced, *groups])
-        self._report_floors([*groups, *replaced])
-        metrics = group_metrics(groups, replaced) | update | pool_metrics(self.pool.metrics())
-        if self.ahead is not None:
-            metrics |= staleness_metrics(samples, self.step - 1)
+            self.rollouts.publish(self.step)
+        sampled = [*taken.replaced, *taken.groups]
+        self.rollouts.observe(sampled)
+        self._report_floors(sampled)
+        metrics = group_metrics(*taken) | update | self.rollouts.metrics()
         metrics["groups/dead"] = sum(self.credit.dead(group) for group in groups) / len(groups)
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         self.before_writing()
-        if self.plan.show_every and (self.step == 1 or self.step % self.plan.show_every == 0):
+        if self.settings.show_every and (self.step == 1 or self.step % self.settings.show_every == 0):
             self.tracker.samples(self.step, choose_shown(groups))
-        return metrics | _times(watch, time.perf_counter() - start, [*groups, *replaced])
-
-    def rollout(self, watch: Stopwatch | None = None) -> tuple[list[Group], list[Group]]:
-        """Groups of this step in slot order; those with nothing to learn from (no advantage differs from zero, or too
-        few are scored) are replaced by groups of other tasks, as often as the plan says. Also the groups so replaced.
-        """
-        watch = watch or Stopwatch()
-        if self.ahead is not None:
-            return self.ahead.take(self.step, watch)
-        tasks = self.source.draw(self.step, self.plan.tasks_per_step)
-        requests = requests_for(tasks, self.step, self.plan.group_size)
-        groups = collect(self.sampler, self.pool, requests, self.plan.decoding, watch)
-        replaced: list[Group] = []
-        for attempt in range(1, self.plan.refill_dead_groups + 1):
-            dead = [slot for slot, group in enumerate(groups) if self.credit.dead(group)]
-            if not dead:
-                break
-            tasks = self.source.draw(self.step, len(dead))
-            requests = requests_for(tasks, self.step, self.plan.group_size, slots=dead, attempt=attempt)
-            for slot, group in zip(
-                dead, collect(self.sampler, self.pool, requests, self.plan.decoding, watch), strict=True
-            ):
-                replaced.append(groups[slot])
-                groups[slot] = group
-        return groups, replaced
+        return metrics | _times(watch, time.perf_counter() - start, sampled)
 
     def assign_credit(
         self, groups: Sequence[Group], samples: Sequence[Sample], logps: SampleLogps
@@ -182,7 +153,7 @@ class Trainer:
             for item in credited
         ]
 
-    def _report_floors(self, groups: Sequence[Group]) -> None:
+    def _report_floors(self, groups: Sequence[GroupSummary]) -> None:
         """Warn once of a declared floor that pays more than a scored sample got."""
         if not self.floors_reported and (found := floors_above_scored(groups)):
             self.floors_reported = True
@@ -193,7 +164,7 @@ class Trainer:
             return {}
         start = time.perf_counter()
         self.tracker.progress(Activity("evaluate"))
-        with self.ahead.paused() if self.ahead is not None else nullcontext():
+        with self.rollouts.paused():
             figures = self.evaluator.run(self.tracker.progress).metrics()
         return figures | {"time/evaluate": time.perf_counter() - start}
 
@@ -202,17 +173,17 @@ class Trainer:
     @property
     def _judged_by_evaluation(self) -> bool:
         """Whether a checkpoint needs an evaluation of its own to be ranked."""
-        return self.evaluator is not None and (self.plan.best_metric or "").startswith("eval/")
+        return self.evaluator is not None and (self.settings.best_metric or "").startswith("eval/")
 
     def _save_scored(self, metrics: Metrics) -> None:
-        score = metrics.get(self.plan.best_metric or "")
+        score = metrics.get(self.settings.best_metric or "")
         self.save(score if isinstance(score, int | float) else None)
 
     def save(self, score: float | None = None) -> None:
         """Write the whole state of the run."""
         self.tracker.progress(Activity("save"))
         parts = self.learner.parts()
-        state = {"step": self.step, "source": (self.ahead or self.source).state_dict(), **parts.state}
+        state = {"step": self.step, "source": self.rollouts.state_dict(), **parts.state}
         try:
             self.store.save(self.step, folders=parts.folders, tensors=parts.tensors, state=state, score=score)
         except CheckpointError:
@@ -224,9 +195,9 @@ class Trainer:
         state = checkpoint.state
         self.tracker.progress(Activity("restore"))
         self.learner.restore(checkpoint)
-        (self.ahead or self.source).load_state_dict(state["source"])
+        self.rollouts.load_state_dict(state["source"])
         self.step = int(state["step"])
-        (self.ahead or self.sampler).publish(self.step)
+        self.rollouts.publish(self.step)
         self.store.rewind(self.step)
         self.tracker.rewind(self.step)
 
@@ -235,8 +206,8 @@ class Trainer:
         self.opened.close()
 
     @contextmanager
-    def _sampling_ahead(self) -> Iterator[None]:
-        """However the run ends, nothing is sampled for it any more."""
+    def _closing_rollouts(self) -> Iterator[None]:
+        """However training ends, nothing more is sampled for it."""
         grace = None
         try:
             yield
@@ -244,8 +215,7 @@ class Trainer:
             grace = GRACE_SECONDS
             raise
         finally:
-            if self.ahead is not None:
-                self.ahead.close(grace)
+            self.rollouts.close(grace)
 
     def stop(self) -> None:
         """Ask for a stop after the step at hand."""
@@ -254,7 +224,7 @@ class Trainer:
     @property
     def stopped(self) -> bool:
         """Whether the run was asked to stop before its last step."""
-        return self.stopping and self.step < self.plan.steps
+        return self.stopping and self.step < self.settings.steps
 
 
 def _due(step: int, every: int, last: int) -> bool:
@@ -262,8 +232,8 @@ def _due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _times(watch: Stopwatch, total: float, sampled: Sequence[Group]) -> dict[str, float]:
-    tokens = sum(len(sample.completion_ids) for group in sampled for sample in group.samples)
+def _times(watch: Stopwatch, total: float, sampled: Sequence[GroupSummary]) -> dict[str, float]:
+    tokens = sum(sample.length for group in sampled for sample in group.samples)
     times = {f"time/{name}": seconds for name, seconds in watch.seconds.items()}
     sampling = max(watch.seconds.get("sample", 0.0), 1e-9)
     return times | {

@@ -11,12 +11,12 @@ import numpy as np
 
 from steelyard.config.suggest import did_you_mean
 from steelyard.errors import ConfigError
-from steelyard.types import Group, Sample, VerdictStatus
+from steelyard.types import GroupSummary, SampleSummary, VerdictStatus
 
 Metrics = dict[str, float | list[float]]
 
 
-def group_metrics(groups: Sequence[Group], replaced: Sequence[Group] = ()) -> Metrics:
+def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummary] = ()) -> Metrics:
     """Rewards, success, lengths and reward parts of the groups that are learnt from; shares of verdicts and accidents
     of all that were sampled, those that a refill has replaced included, and their reward and success as ``sampled/*``.
     A list of numbers becomes a histogram.
@@ -26,7 +26,7 @@ def group_metrics(groups: Sequence[Group], replaced: Sequence[Group] = ()) -> Me
     rewards = np.asarray([verdict.reward for verdict in counted], np.float64)
     metrics = _sampled_metrics([*groups, *replaced]) | {
         "groups/refilled": len(replaced),
-        "length/mean": float(np.mean([len(sample.completion_ids) for sample, _ in pairs])),
+        "length/mean": float(np.mean([sample.length for sample, _ in pairs])),
         "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / max(len(pairs), 1),
     }
     if len(rewards):
@@ -55,7 +55,7 @@ def _std(values: np.ndarray) -> float:
         return float(np.std(values))
 
 
-def _sampled_metrics(groups: Sequence[Group]) -> Metrics:
+def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
     """What the policy made and the checker said of it, before anything was picked."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     counted = [verdict for verdict in verdicts if verdict.counts]
@@ -89,7 +89,7 @@ class FloorAboveScored(NamedTuple):
         )
 
 
-def floors_above_scored(groups: Sequence[Group]) -> list[FloorAboveScored]:
+def floors_above_scored(groups: Sequence[GroupSummary]) -> list[FloorAboveScored]:
     """All such samples; a rejected one without a declared floor is never among them."""
     found: list[FloorAboveScored] = []
     for group in groups:
@@ -99,7 +99,7 @@ def floors_above_scored(groups: Sequence[Group]) -> list[FloorAboveScored]:
     return found
 
 
-def staleness_metrics(samples: Sequence[Sample], step: int) -> Metrics:
+def staleness_metrics(samples: Sequence[SampleSummary], step: int) -> Metrics:
     """By how many versions the weights that are updated at ``step`` are newer than those that made the samples."""
     behind = [step - sample.policy_version for sample in samples]
     return {"staleness/mean": float(np.mean(behind)), "staleness/max": float(max(behind))}

@@ -16,7 +16,7 @@ from steelyard.constraints.base import Bits
 from steelyard.constraints.trail import TrailWriter, replayed
 from steelyard.errors import TrainingError
 from steelyard.policies.base import Policy
-from steelyard.training.rollout import by_length
+from steelyard.training.learner_samples import by_length
 from steelyard.types import CutRule, Group, Sample
 
 

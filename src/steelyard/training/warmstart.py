@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.training.learner import Learner
-from steelyard.training.rollout import LearnerSample
+from steelyard.training.learner_samples import LearnerSample
 from steelyard.types import SampleKey, Task
 
 Example = tuple[Task, str]

@@ -287,10 +287,10 @@ def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) 
     finally:
         trainer.close()
         trainer.close()
-    assert trainer.sampler.engine.llm is None, "the next trainer of this process has room for its own"
+    assert trainer.parts.sampler.engine.llm is None, "the next trainer of this process has room for its own"
     rows = [json.loads(line) for line in (run_folder(config) / "metrics.jsonl").read_text().splitlines()]
     assert trainer.learner.objective.importance_cap == 2.0
-    assert trainer.sampler.version == 3
+    assert trainer.parts.sampler.version == 3
     apart = [row["importance/log_abs_max"] for row in rows]
     assert len(apart) == 3
     assert (max(apart) < EXACT) == (staleness == 0)

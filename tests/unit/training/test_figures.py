@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.training.evaluation import summarise
 from steelyard.training.metrics import floors_above_scored, group_metrics, pool_metrics
-from steelyard.types import FinishReason, Group, Task, Verdict
+from steelyard.types import FinishReason, Group, GroupSummary, Task, Verdict
 from tests.tiny import sample_of
 
 
@@ -22,6 +22,10 @@ def group(*verdicts: Verdict, texts: tuple[str, ...] = (), finishes: tuple[Finis
         for index in range(len(verdicts))
     )
     return Group(Task("t", ""), samples, verdicts)
+
+
+def summaries(*groups: Group) -> list[GroupSummary]:
+    return [one.summary() for one in groups]
 
 
 LOST = Verdict.unscored("timeout", "3 s")
@@ -38,7 +42,7 @@ def test_the_figures_of_a_step() -> None:
         ),
         group(Verdict.scored(2.0, success=True), Verdict.scored(2.0)),
     ]
-    metrics = group_metrics(groups)
+    metrics = group_metrics(summaries(*groups))
     assert metrics["share/scored"] == pytest.approx(4 / 6)
     assert metrics["share/rejected"] == pytest.approx(1 / 6)
     assert metrics["share/unscored"] == pytest.approx(1 / 6)
@@ -72,7 +76,9 @@ def test_the_parts_of_an_evaluation_are_means_over_tasks() -> None:
 
 
 def test_a_rejected_sample_without_a_floor_has_the_reward_of_the_worst_scored_one() -> None:
-    metrics = group_metrics([group(Verdict.rejected("long"), Verdict.scored(-2.0), Verdict.scored(-4.0), LOST)])
+    metrics = group_metrics(
+        summaries(group(Verdict.rejected("long"), Verdict.scored(-2.0), Verdict.scored(-4.0), LOST))
+    )
     assert metrics["reward/histogram"] == [-4.0, -2.0, -4.0]
     assert metrics["floors/above_scored"] == 0.0
     assert group(Verdict.rejected("long"), Verdict.scored(2.0)).verdicts[0].reward == 0.0
@@ -89,8 +95,8 @@ def test_a_declared_floor_above_a_scored_reward_is_counted_and_described() -> No
     )
     equal = group(Verdict.rejected("a", floor=1.0), Verdict.scored(1.0))
     alone = group(Verdict.rejected("a", floor=1.0), LOST)
-    assert group_metrics([equal, alone], [floors])["floors/above_scored"] == 1 / 8
-    (found,) = floors_above_scored([equal, floors, alone])
+    assert group_metrics(summaries(equal, alone), summaries(floors))["floors/above_scored"] == 1 / 8
+    (found,) = floors_above_scored(summaries(equal, floors, alone))
     assert found == ("t", -10.0, -12.5)
     assert "-10" in str(found)
     assert "at most -12.5" in str(found)
@@ -108,7 +114,7 @@ def test_in_an_evaluation_a_rejected_sample_has_the_reward_of_the_worst_of_all_t
 
 
 def test_a_step_without_any_score_has_no_reward() -> None:
-    metrics = group_metrics([group(LOST, LOST)])
+    metrics = group_metrics(summaries(group(LOST, LOST)))
     assert "reward/mean" not in metrics
     assert metrics["share/unscored"] == 1.0
 
@@ -142,3 +148,10 @@ def test_the_share_from_the_cache_is_a_metric_where_there_is_a_cache() -> None:
     assert pool_metrics({"pool/retried": 2.0}) == {"pool/retried": 2.0}
     assert pool_metrics({"cache/hits": 3.0, "cache/misses": 1.0})["cache/hit_rate"] == 0.75
     assert "cache/hit_rate" not in pool_metrics({"cache/hits": 0.0, "cache/misses": 0.0})
+
+
+def test_an_evaluation_is_shown_in_a_line() -> None:
+    shown = repr(summarise([group(Verdict.scored(1.0, success=True), Verdict.scored(0.5), LOST)], ks=(1, 2)))
+    assert "\n" not in shown
+    assert shown.startswith("Evaluation(1 tasks: reward 0.750 [")
+    assert all(figure in shown for figure in ("success 0.500 [", "pass@1 0.500 [", "pass@2 1.000 [", "33% unscored"))

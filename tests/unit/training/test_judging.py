@@ -106,7 +106,7 @@ def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
         compose.build_verifier(config)
     trainer = compose.start_run(config)
     metrics = trainer.train_step()
-    trainer.pool.close()
+    trainer.parts.pool.close()
     assert {"parts/judge/mean", "parts/program/parses/mean"} <= metrics.keys()
     expected = metrics["parts/program/mean"] + 0.5 * metrics["parts/judge/mean"]  # type: ignore[operator]
     assert metrics["reward/mean"] == pytest.approx(expected)

@@ -23,7 +23,7 @@ from steelyard.errors import TrainingError
 from steelyard.policies.adapters import Lora
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.reference import CopyReference
-from steelyard.training.rollout import LearnerSample, load_samples
+from steelyard.training.learner_samples import LearnerSample, load_samples
 from steelyard.types import CutRule
 from tests.tiny import (
     KINDS,

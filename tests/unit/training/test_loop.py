@@ -22,12 +22,12 @@ from steelyard.policies.judge import LikelihoodJudge
 from steelyard.policies.reference import CopyReference, Ema
 from steelyard.sampling.base import Decoding
 from steelyard.tracking import read_metrics
-from steelyard.training import phases
+from steelyard.training import loop, phases
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
+from steelyard.training.learner_samples import LearnerSample
 from steelyard.training.loop import Trainer
 from steelyard.training.phases import Stopwatch, collect, requests_for
-from steelyard.training.rollout import LearnerSample
 from steelyard.types import Group, Task, Verdict
 from steelyard.verification import Blame, InlinePool, Item, as_verifier
 from tests.tiny import KINDS, digit_share, rollout, tasks, tiny_policy, tiny_trainer, weights_of
@@ -59,14 +59,14 @@ def test_a_run_logs_every_step_and_saves_the_last(kind: str, tmp_path: Path) -> 
 def test_samples_carry_the_version_that_made_them(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     trainer = tiny_trainer(tmp_path)
-    made = trainer.sampler.sample
+    made = trainer.parts.sampler.sample
 
     def watch(*args: Any) -> Any:
         for sample in made(*args):
             seen.append((sample.key.step, sample.policy_version))
             yield sample
 
-    trainer.sampler.sample = watch  # type: ignore[method-assign]
+    trainer.parts.sampler.sample = watch  # type: ignore[method-assign]
     trainer.train()
     assert Counter(seen) == {(0, 0): 8, (1, 1): 8, (2, 2): 8}
 
@@ -75,10 +75,10 @@ def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
     """sample, verify, score, credit, update by hand do what ``train_step`` does."""
     by_hand, whole = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b")
     whole.train_step()
-    drawn = by_hand.source.draw(0, 2)
-    samples = phases.sample(by_hand.sampler, requests_for(drawn, 0, 4), by_hand.plan.decoding)
+    drawn = by_hand.parts.source.draw(0, 2)
+    samples = phases.sample(by_hand.parts.sampler, requests_for(drawn, 0, 4), by_hand.parts.decoding)
     assert [tuple(sample.key)[1::2] for sample in samples] == [(slot, index) for slot in (0, 1) for index in range(4)]
-    verdicts = phases.verify(by_hand.pool, [Item(drawn[sample.key.slot], sample, 4) for sample in samples])
+    verdicts = phases.verify(by_hand.parts.pool, [Item(drawn[sample.key.slot], sample, 4) for sample in samples])
     assert [verdict.reward for verdict in verdicts] == [digit_share(drawn[s.key.slot], s.text) for s in samples]
     groups = [Group(drawn[slot], tuple(samples[4 * slot :][:4]), tuple(verdicts[4 * slot :][:4])) for slot in (0, 1)]
     batch = by_hand.assign_credit(groups, samples, by_hand.learner.score(samples))
@@ -91,7 +91,7 @@ def test_groups_come_in_order_whatever_order_things_finish_in(tmp_path: Path) ->
     trainer = tiny_trainer(tmp_path)
     requests = requests_for(tasks(3), 0, 4)
     watch = Stopwatch()
-    groups = collect(trainer.sampler, trainer.pool, requests, Decoding(max_new_tokens=6), watch)
+    groups = collect(trainer.parts.sampler, trainer.parts.pool, requests, Decoding(max_new_tokens=6), watch)
     assert [group.task.id for group in groups] == ["t0", "t1", "t2"]
     assert [[sample.key.sample for sample in group.samples] for group in groups] == [[0, 1, 2, 3]] * 3
     for group in groups:
@@ -103,7 +103,7 @@ def test_requests_of_two_steps_with_the_same_slot_are_kept_apart(tmp_path: Path)
     trainer = tiny_trainer(tmp_path)
     first, second = tasks(3)[1:]
     requests = requests_for([first], 0, 4) + requests_for([second], 1, 4)
-    groups = collect(trainer.sampler, trainer.pool, requests, Decoding(max_new_tokens=6))
+    groups = collect(trainer.parts.sampler, trainer.parts.pool, requests, Decoding(max_new_tokens=6))
     for group, task in zip(groups, (first, second), strict=True):
         assert [v.reward for v in group.verdicts] == [digit_share(task, s.text) for s in group.samples]
 
@@ -119,7 +119,7 @@ def test_kl_in_the_reward_is_taken_off_by_its_coefficient(tmp_path: Path) -> Non
         credit=Credit(estimator=group_mean),
         learner={"reference": reference, "kl_in_reward": True, "kl": 0.5},
     )
-    groups, _ = trainer.rollout()
+    groups = trainer.rollouts.fetch(trainer.rollouts.take(0, Stopwatch()).groups)
     samples = [sample for group in groups for sample in group.samples]
     logps = trainer.learner.score(samples)
     assert logps.old is not None
@@ -166,6 +166,24 @@ def dead_or_alive(task: Task, text: str) -> float:
     return 1.0 if task.id.startswith("dead") else 1 / next(SCORES)
 
 
+def test_the_loop_does_not_know_how_it_is_fed() -> None:
+    """One way to take groups, whoever samples them and when."""
+    text = Path(loop.__file__).read_text(encoding="utf-8").lower()
+    assert not [word for word in ("async", "ahead", "stale", "thread", "synchronous") if word in text]
+
+
+def test_only_groups_of_the_last_step_can_be_fetched(tmp_path: Path) -> None:
+    rollouts = tiny_trainer(tmp_path, verifier=lambda task, text: 1.0, refill_dead_groups=1).rollouts
+    groups, replaced = rollouts.take(0, Stopwatch())
+    assert [group.key for group in rollouts.fetch(groups[::-1])] == [group.key for group in groups[::-1]]
+    assert [group.summary() for group in rollouts.fetch(groups)] == groups
+    with pytest.raises(KeyError):
+        rollouts.fetch(replaced)
+    rollouts.take(1, Stopwatch())
+    with pytest.raises(KeyError):
+        rollouts.fetch(groups)
+
+
 def named(*ids: str) -> ListSource:
     return ListSource([Task(name, f"{number} 2") for number, name in enumerate(ids)], shuffle=False)
 
@@ -175,7 +193,7 @@ def test_dead_groups_are_sampled_anew_with_other_tasks(tmp_path: Path) -> None:
     trainer = tiny_trainer(
         tmp_path, verifier=dead_or_alive, source=source, tasks_per_step=3, refill_dead_groups=3, group_size=6
     )
-    groups, replaced = trainer.rollout()
+    groups, replaced = trainer.rollouts.take(0, Stopwatch())
     # attempt 1 draws (dead 3, live 4) for slots 0 and 2, attempt 2 draws live 5 for slot 0
     assert [group.task.id for group in groups] == ["live 5", "live 1", "live 4"]
     assert [group.samples[0].key[1:3] for group in groups] == [(0, 2), (1, 0), (2, 1)]
@@ -194,14 +212,14 @@ def test_what_a_refill_replaces_is_in_the_figures(tmp_path: Path) -> None:
     trainer = tiny_trainer(
         tmp_path, verifier=shaky, source=source, credit=Credit(min_scored=3), refill_dead_groups=1, group_size=4
     )
-    made = trainer.sampler.sample
+    made = trainer.parts.sampler.sample
 
     def watch(*args: Any) -> Any:
         for sample in made(*args):
             tokens.append(len(sample.completion_ids))
             yield sample
 
-    trainer.sampler.sample = watch  # type: ignore[method-assign]
+    trainer.parts.sampler.sample = watch  # type: ignore[method-assign]
     metrics: Any = trainer.train_step()
     assert (metrics["groups/refilled"], metrics["samples"], len(tokens)) == (1, 12, 12)
     assert (metrics["share/unscored"], metrics["unscored/no score"]) == (pytest.approx(2 / 12), 2.0)
@@ -229,8 +247,8 @@ def test_refilling_gives_up_after_so_many_attempts(tmp_path: Path) -> None:
 
 def test_without_refilling_dead_groups_stay(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"))
-    groups, replaced = trainer.rollout()
-    assert [trainer.credit.dead(group) for group in groups] == [True, False]
+    groups, replaced = trainer.rollouts.take(0, Stopwatch())
+    assert [trainer.credit.dead(group) for group in trainer.rollouts.fetch(groups)] == [True, False]
     assert replaced == []
 
 
@@ -272,8 +290,8 @@ def test_the_source_observes_replaced_groups_too_and_a_resumed_run_goes_on_with_
     assert checkpoint is not None
     resumed.restore(checkpoint)
     resumed.train()
-    assert whole.source.state_dict() == resumed.source.state_dict()
-    assert whole.source.state_dict()["seen"] == ["dead 0", "live 1", "dead 2", "live 3"]
+    assert whole.parts.source.state_dict() == resumed.parts.source.state_dict()
+    assert whole.parts.source.state_dict()["seen"] == ["dead 0", "live 1", "dead 2", "live 3"]
 
 
 def test_a_declared_floor_above_a_scored_reward_is_warned_of_once(
@@ -346,7 +364,7 @@ def test_a_group_with_too_few_scored_samples_is_refilled(tmp_path: Path) -> None
 
     scores = iter([1.0, 0.0, None, None])
     trainer = tiny_trainer(tmp_path, verifier=shaky, credit=Credit(min_scored=3), refill_dead_groups=1)
-    groups, replaced = trainer.rollout()
+    groups, replaced = trainer.rollouts.take(0, Stopwatch())
     assert replaced
     assert "t0" not in {group.task.id for group in groups}
 
@@ -356,7 +374,7 @@ def test_a_group_with_too_few_scored_samples_is_refilled(tmp_path: Path) -> None
 
 def evaluator_of(trainer: Trainer, verifier: Any = digit_share) -> Evaluator:
     pool = InlinePool(as_verifier(verifier))
-    return Evaluator(trainer.sampler, pool, tasks(3), Decoding(max_new_tokens=6), samples=2, ks=(1, 2))
+    return Evaluator(trainer.parts.sampler, pool, tasks(3), Decoding(max_new_tokens=6), samples=2, ks=(1, 2))
 
 
 def test_evaluations_come_at_the_start_every_n_steps_and_at_the_end(tmp_path: Path) -> None:

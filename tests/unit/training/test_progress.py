@@ -13,9 +13,9 @@ from steelyard.sampling.base import Decoding
 from steelyard.sampling.twin import TwinSampler
 from steelyard.tracking import Activity, Trackers
 from steelyard.tracking.activity import PHASES
-from steelyard.training.ahead import Ahead
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Trainer
+from steelyard.training.rollouts import AsynchronousRollouts
 from steelyard.types import Task
 from tests.tiny import digit_share, tasks, tiny_trainer
 
@@ -57,7 +57,9 @@ STEP = ["sample", "verify", "score", "update", "publish"]
 
 def test_every_phase_is_reported_with_its_counts(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, steps=2, save_every=2, evaluate_every=2)
-    trainer.evaluator = Evaluator(trainer.sampler, trainer.pool, tasks(3), Decoding(max_new_tokens=6), samples=2)
+    trainer.evaluator = Evaluator(
+        trainer.parts.sampler, trainer.parts.pool, tasks(3), Decoding(max_new_tokens=6), samples=2
+    )
     watching = watched(trainer)
     trainer.train()
     evaluation = ["evaluate", "evaluate/sample", "evaluate/verify"]
@@ -90,8 +92,8 @@ def test_a_loop_that_waits_for_samples_made_ahead_says_so(tmp_path: Path) -> Non
         return digit_share(task, text)
 
     trainer = tiny_trainer(tmp_path, steps=3, verifier=patient)
-    trainer.sampler = TwinSampler(trainer.policy, seed=0)
-    trainer.ahead = Ahead(trainer.source, trainer.sampler, trainer.pool, trainer.credit, trainer.plan, staleness=1)
+    trainer.parts.sampler = TwinSampler(trainer.policy, seed=0)
+    trainer.rollouts = AsynchronousRollouts(trainer.parts, steps=trainer.settings.steps, staleness=1)
     watching = watched(trainer)
     trainer.train()
     assert all(waited)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steelyard.training.rollout import LearnerSample, by_length, load_samples, minibatches, save_samples
+from steelyard.training.learner_samples import LearnerSample, by_length, load_samples, minibatches, save_samples
 from steelyard.types import CutRule
 from tests.tiny import rollout, sample_of, tiny_policy, with_advantages
 

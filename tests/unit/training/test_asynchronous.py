@@ -1,4 +1,4 @@
-"""Sampling ahead: the bound on staleness, groups held over, weights in between, pauses, ends and errors."""
+"""Asynchronous rollouts: the bound on staleness, groups held over, new weights, pauses, ends and errors."""
 
 from __future__ import annotations
 
@@ -23,39 +23,38 @@ from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.twin import TwinSampler
 from steelyard.tracking import Activity, read_metrics
 from steelyard.training import loop
-from steelyard.training.ahead import Ahead, Pending, choose
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Trainer
 from steelyard.training.phases import Stopwatch
+from steelyard.training.rollouts import AsynchronousRollouts, Taken
+from steelyard.training.rollouts.asynchronous import Pending, choose
 from steelyard.types import SampleKey, Task, Verdict
 from steelyard.verification import as_verifier
 from steelyard.verification.processes import ProcessPool
 from tests.tiny import SHAPE, digit_share, tasks, tiny_policy, tiny_trainer, weights_of
 
 
-def ahead_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
+def asynchronous_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
     """A run by hand whose sampler has weights of its own."""
     trainer = tiny_trainer(folder, **settings)
-    trainer.sampler = TwinSampler(trainer.policy, seed=0)
+    trainer.parts.sampler = TwinSampler(trainer.policy, seed=0)
     trainer.learner.objective = Objective(trainer.learner.objective.surrogate, None, 2.0)
-    trainer.ahead = Ahead(
-        trainer.source, trainer.sampler, trainer.pool, trainer.credit, trainer.plan, staleness=staleness
-    )
+    trainer.rollouts = AsynchronousRollouts(trainer.parts, steps=trainer.settings.steps, staleness=staleness)
     return trainer
 
 
 def wait_for_bound(trainer: Trainer) -> None:
     """Until everything that may be sampled ahead of the learner has been."""
-    ahead, count = trainer.ahead, trainer.plan.tasks_per_step
-    assert ahead is not None
+    rollouts, count = trainer.rollouts, trainer.parts.tasks_per_step
+    assert isinstance(rollouts, AsynchronousRollouts)
 
     def at_the_bound() -> bool:
-        step = ahead._begun // count
-        beyond = step >= ahead._last or step - ahead._version > ahead.staleness
-        return beyond and not ahead._queue and not ahead._sampling
+        step = rollouts._begun // count
+        beyond = step >= rollouts._last or step - rollouts._version > rollouts.staleness
+        return beyond and not rollouts._queue and not rollouts._sampling
 
-    with ahead._news:
-        ahead._news.wait_for(at_the_bound)
+    with rollouts._news:
+        rollouts._news.wait_for(at_the_bound)
 
 
 # --- which groups are learnt next ------------------------------------------------------------------------------------
@@ -128,7 +127,7 @@ def test_every_group_is_learnt_once_and_never_too_old(count: int, staleness: int
 
 @pytest.mark.parametrize("staleness", [1, 3])
 def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int) -> None:
-    trainer = ahead_trainer(tmp_path, staleness, steps=8)
+    trainer = asynchronous_trainer(tmp_path, staleness, steps=8)
     update = trainer.learner.update
 
     def slow(*args: Any) -> Any:
@@ -142,11 +141,11 @@ def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int
     assert max(row["staleness/max"] for row in rows) == staleness
     assert all(0 <= row["staleness/mean"] <= staleness for row in rows)
     assert all(row["samples"] == 8 for row in rows)
-    assert not [thread for thread in threading.enumerate() if thread.name == "sampling ahead"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "asynchronous rollouts"]
 
 
 def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tmp_path: Path) -> None:
-    trainer = ahead_trainer(tmp_path, 2, steps=6, learner={"lr": 0.05})
+    trainer = asynchronous_trainer(tmp_path, 2, steps=6, learner={"lr": 0.05})
     seen: list[tuple[int, float]] = []
     update = trainer.learner.update
 
@@ -165,12 +164,12 @@ def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tm
 
 def test_staleness_zero_is_the_synchronous_run(tmp_path: Path) -> None:
     """The thread with a bound of 0 does what the loop does without it, bit for bit."""
-    plain, ahead = tiny_trainer(tmp_path / "a", steps=4), ahead_trainer(tmp_path / "b", 0, steps=4)
-    plain.learner.objective = ahead.learner.objective
+    plain, other = tiny_trainer(tmp_path / "a", steps=4), asynchronous_trainer(tmp_path / "b", 0, steps=4)
+    plain.learner.objective = other.learner.objective
     plain.train()
-    ahead.train()
-    one, other = weights_of(plain.policy), weights_of(ahead.policy)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    other.train()
+    one, another = weights_of(plain.policy), weights_of(other.policy)
+    assert all(torch.equal(one[name], another[name]) for name in one)
 
 
 def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
@@ -182,30 +181,35 @@ def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
             time.sleep(0.01)
         return float(len(text) % 3)
 
-    trainer = ahead_trainer(tmp_path, 2, steps=4, source=ListSource(tasks(4), shuffle=False), tasks_per_step=2)
-    trainer.pool = ProcessPool(as_verifier(slow), workers=6)
-    trainer.ahead.pool = trainer.pool  # type: ignore[union-attr]
+    trainer = asynchronous_trainer(tmp_path, 2, steps=4, source=ListSource(tasks(4), shuffle=False), tasks_per_step=2)
+    trainer.parts.pool = ProcessPool(as_verifier(slow), workers=6)
     taken: list[list[str]] = []
-    take = trainer.ahead.take  # type: ignore[union-attr]
+    take = trainer.rollouts.take
 
-    def watch(step: int, clock: Stopwatch) -> Any:
-        groups, replaced = take(step, clock)
+    def watch(step: int, clock: Stopwatch) -> Taken:
+        found = take(step, clock)
         taken_once.touch()
-        taken.append([group.task.id for group in groups])
-        return groups, replaced
+        taken.append([group.task.id for group in found.groups])
+        return found
 
-    trainer.ahead.take = watch  # type: ignore[method-assign,union-attr]
+    trainer.rollouts.take = watch  # type: ignore[method-assign]
     trainer.train()
-    trainer.pool.close()
+    trainer.parts.pool.close()
     assert "t0" not in taken[0], "its verdicts were late, so it was held over"
     assert "t0" in {task for step in taken for task in step}
 
 
 def test_evaluation_and_sampling_do_not_meet(tmp_path: Path) -> None:
-    trainer = ahead_trainer(tmp_path, 2, steps=6, evaluate_every=2)
-    trainer.evaluator = Evaluator(trainer.sampler, trainer.pool, tasks(2), trainer.plan.decoding, samples=2)
+    trainer = asynchronous_trainer(tmp_path, 2, steps=6, evaluate_every=2)
+    trainer.evaluator = Evaluator(
+        trainer.parts.sampler,
+        trainer.parts.pool,
+        tasks(2),
+        trainer.parts.decoding,
+        samples=2,
+    )
     together = Counter[str]()
-    sample, busy = trainer.sampler.sample, threading.Lock()
+    sample, busy = trainer.parts.sampler.sample, threading.Lock()
 
     def alone(*args: Any) -> Any:
         together["met"] += not busy.acquire(blocking=False)
@@ -213,7 +217,7 @@ def test_evaluation_and_sampling_do_not_meet(tmp_path: Path) -> None:
         if busy.locked():
             busy.release()
 
-    trainer.sampler.sample = alone  # type: ignore[method-assign]
+    trainer.parts.sampler.sample = alone  # type: ignore[method-assign]
     trainer.train()
     assert not together["met"]
     rows = read_metrics(tmp_path / "metrics.jsonl")
@@ -224,7 +228,7 @@ def test_dead_groups_are_refilled_with_other_tasks(tmp_path: Path) -> None:
     def only_odd(task: Task, text: str) -> float:
         return digit_share(task, text) if int(task.id[1:]) % 2 else 0.0
 
-    trainer = ahead_trainer(tmp_path, 1, steps=3, verifier=only_odd, refill_dead_groups=3)
+    trainer = asynchronous_trainer(tmp_path, 1, steps=3, verifier=only_odd, refill_dead_groups=3)
     trainer.train()
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert sum(row["groups/refilled"] for row in rows) > 0
@@ -256,7 +260,9 @@ def test_the_source_observes_replaced_groups_and_a_checkpoint_holds_all_observat
         return digit_share(task, text) if int(task.id[1:]) % 2 else 0.0
 
     source = Watched(tasks(4), shuffle=False)
-    trainer = ahead_trainer(tmp_path, 1, steps=4, verifier=only_odd, source=source, refill_dead_groups=3, save_every=1)
+    trainer = asynchronous_trainer(
+        tmp_path, 1, steps=4, verifier=only_odd, source=source, refill_dead_groups=3, save_every=1
+    )
     saved: list[tuple[list[str], tuple[str, ...]]] = []
     save = trainer.store.save
 
@@ -274,15 +280,21 @@ def test_the_source_observes_replaced_groups_and_a_checkpoint_holds_all_observat
 
 
 def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: Path) -> None:
-    trainer = ahead_trainer(tmp_path, 2, steps=3, evaluate_every=3)
-    trainer.evaluator = Evaluator(trainer.sampler, trainer.pool, tasks(2), trainer.plan.decoding, samples=2)
-    draw, drawn = trainer.source.draw, list[int]()
+    trainer = asynchronous_trainer(tmp_path, 2, steps=3, evaluate_every=3)
+    trainer.evaluator = Evaluator(
+        trainer.parts.sampler,
+        trainer.parts.pool,
+        tasks(2),
+        trainer.parts.decoding,
+        samples=2,
+    )
+    draw, drawn = trainer.parts.source.draw, list[int]()
 
     def counted(step: int, count: int) -> Any:
         drawn.append(step)
         return draw(step, count)
 
-    trainer.source.draw = counted  # type: ignore[method-assign]
+    trainer.parts.source.draw = counted  # type: ignore[method-assign]
     update = trainer.learner.update
 
     def slow(*args: Any) -> Any:
@@ -297,17 +309,17 @@ def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: 
     trainer._evaluate()
     trainer.train_step()
     assert drawn == [0, 1, 2, 3], "a step beyond the plan is sampled when it is asked for"
-    trainer.ahead.close()  # type: ignore[union-attr]
+    trainer.rollouts.close()
 
 
 def test_what_goes_wrong_in_the_thread_ends_the_run(tmp_path: Path) -> None:
-    trainer = ahead_trainer(tmp_path, 1)
+    trainer = asynchronous_trainer(tmp_path, 1)
 
     def broken(*_: Any) -> Any:
         raise ValueError("the engine is gone")
         yield
 
-    trainer.sampler.sample = broken  # type: ignore[method-assign]
+    trainer.parts.sampler.sample = broken  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="the engine is gone"):
         trainer.train()
 
@@ -327,52 +339,52 @@ def test_a_run_that_must_stop_now_does_not_wait_for_a_verifier_that_hangs(
         if called.is_set():
             raise KeyboardInterrupt
 
-    trainer = ahead_trainer(tmp_path, 1, verifier=hanging)
+    trainer = asynchronous_trainer(tmp_path, 1, verifier=hanging)
     monkeypatch.setattr(trainer.tracker, "progress", interrupted)
     try:
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
-        assert [thread for thread in threading.enumerate() if thread.name == "sampling ahead"], "it still hangs"
+        assert [thread for thread in threading.enumerate() if thread.name == "asynchronous rollouts"], "it still hangs"
         trainer.close()
     finally:
         released.set()
 
 
 def test_closing_does_not_wait_for_a_whole_portion(tmp_path: Path) -> None:
-    trainer = ahead_trainer(tmp_path, 1, steps=1)
-    made, sample = list[SampleKey](), trainer.sampler.sample
+    trainer = asynchronous_trainer(tmp_path, 1, steps=1)
+    made, sample = list[SampleKey](), trainer.parts.sampler.sample
 
     def closing_early(*args: Any) -> Any:
         for one in sample(*args):
             made.append(one.key)
-            trainer.ahead._closing = True  # type: ignore[union-attr]
+            trainer.rollouts._closing = True  # type: ignore[attr-defined]
             yield one
 
-    trainer.sampler.sample = closing_early  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError, match="has ended"):
+    trainer.parts.sampler.sample = closing_early  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="closed"):
         trainer.train_step()
-    trainer.ahead.close()  # type: ignore[union-attr]
+    trainer.rollouts.close()
     assert len(made) == 1
 
 
 def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:
-    first = ahead_trainer(tmp_path, 2, steps=3)
+    first = asynchronous_trainer(tmp_path, 2, steps=3)
     first.train()
     state = first.store.latest().state  # type: ignore[union-attr]
-    again = ahead_trainer(tmp_path, 2, steps=6)
+    again = asynchronous_trainer(tmp_path, 2, steps=6)
     again.restore(first.store.latest())  # type: ignore[arg-type]
     seen: list[str] = []
-    take = again.ahead.take  # type: ignore[union-attr]
+    take = again.rollouts.take
 
-    def watch(step: int, clock: Stopwatch) -> Any:
-        groups, replaced = take(step, clock)
-        seen.extend(group.task.id for group in groups)
-        return groups, replaced
+    def watch(step: int, clock: Stopwatch) -> Taken:
+        found = take(step, clock)
+        seen.extend(group.task.id for group in found.groups)
+        return found
 
-    again.ahead.take = watch  # type: ignore[method-assign,union-attr]
+    again.rollouts.take = watch  # type: ignore[method-assign]
     again.train()
     assert again.step == 6
-    assert state["source"] != again.source.state_dict()
+    assert state["source"] != again.parts.source.state_dict()
     assert seen[:2] == ["t2", "t3"], "six groups of four tasks were learnt; the seventh is the third task"
 
 
@@ -389,7 +401,7 @@ def test_the_twin_has_the_weights_of_the_last_publication(tmp_path: Path) -> Non
     twin.publish(1)
     assert all(torch.equal(weight, weights_of(twin.policy)[name]) for name, weight in weights_of(policy).items())
     requests = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(2))]
-    decoding = tiny_trainer(tmp_path).plan.decoding
+    decoding = tiny_trainer(tmp_path).parts.decoding
     own, local = (list(s.sample(requests, decoding)) for s in (twin, LocalSampler(policy, seed=0)))
     assert [sample.text for sample in own] == [sample.text for sample in local]
     assert {sample.policy_version for sample in own} == {1}
@@ -411,7 +423,7 @@ def test_an_adapter_that_came_later_does_not_reach_the_twin(tmp_path: Path) -> N
     changed = {name for name, weight in own.items() if not torch.equal(weight, before[name])}
     assert changed == {name for name, _ in policy.trainable()}
     requests = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(2))]
-    decoding = tiny_trainer(tmp_path).plan.decoding
+    decoding = tiny_trainer(tmp_path).parts.decoding
     drawn, local = (list(s.sample(requests, decoding)) for s in (twin, LocalSampler(policy, seed=0)))
     assert [sample.text for sample in drawn] == [sample.text for sample in local]
 

@@ -1,17 +1,17 @@
-r"""Asynchronous steps: a thread samples and verifies the next groups while the learner works on the last ones.
+r"""Asynchronous rollouts: a thread samples and verifies the next groups while the learner works on the last ones.
 
-Staleness is a bound S: a sample made with weights of version v is learnt from at step t only if t - v <= S. With n
-groups a step, group number g (from 0, in the order of sampling) is learnt at step g // n if everything comes in order,
-so the thread may begin it as soon as
+Staleness is a bound S: a sample drawn with weights of version v may be used at step t only if t - v <= S. With n groups
+per step, group number g (from 0, in sampling order) is used at step g // n if everything arrives in order, so the
+thread may start it as soon as
 
     g // n - v <= S,
 
-where v is the version that the sampler has. A group whose verdicts are late is held over, and others that are complete
-go first, as long as those that are left can all be learnt in time (:func:`choose`). What is off-policy by then is
-corrected by the log-probs recorded with each sample (``importance_cap``).
+where v is the sampler's version. A group whose verdicts are late is held over, and complete ones go first, as long as
+all the others can still be used in time (:func:`choose`). The log-probs recorded with each sample correct for the
+staleness (``importance_cap``).
 
-New weights come in between two portions of sampling. Exact resume is a promise of synchronous runs only: here what is
-under way when a run stops is drawn and sampled again.
+New weights arrive between two portions of sampling. Only synchronous runs resume exactly: here the tasks whose groups
+are unfinished when a run stops are drawn and sampled again.
 """
 
 from __future__ import annotations
@@ -21,24 +21,19 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from steelyard.data.base import Source
-from steelyard.sampling.base import Sampler, SampleRequest
+from steelyard.sampling.base import SampleRequest
 from steelyard.tracking import Activity
-from steelyard.training.credit import Credit
-from steelyard.training.phases import Stopwatch, requests_for, under_way
-from steelyard.types import Group, Sample, SampleKey, Verdict
-from steelyard.verification import Item, Pool
-
-if TYPE_CHECKING:
-    from steelyard.training.loop import Plan
+from steelyard.training.metrics import Metrics, pool_metrics, staleness_metrics
+from steelyard.training.phases import Stopwatch, under_way
+from steelyard.training.rollouts.base import RolloutParts, Taken, find_groups
+from steelyard.types import Group, GroupSummary, Sample, SampleKey, Verdict
+from steelyard.verification import Item
 
 PORTIONS = 4
 """Into how many portions the sampling of a step is divided, if there is room for more than one step."""
 POLL_SECONDS = 0.05
-GRACE_SECONDS = 2.0
-"""How long a run that must stop now waits for the sampling thread."""
 REPORT_SECONDS = 0.5
 """How often a loop that waits for samples reports how many there are."""
 Place = tuple[int, int]
@@ -47,13 +42,13 @@ Place = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A group that was begun and not yet learnt from."""
+    """A group that was started and not yet taken."""
 
     request: SampleRequest
     version: int
     samples: dict[SampleKey, Sample] = field(default_factory=dict[SampleKey, Sample])
     verdicts: dict[SampleKey, Verdict] = field(default_factory=dict[SampleKey, Verdict])
-    replaced: list[Group] = field(default_factory=list[Group])
+    replaced: list[GroupSummary] = field(default_factory=list[GroupSummary])
     """Dead groups that were sampled in its place before."""
 
     @property
@@ -87,32 +82,33 @@ def choose(pending: Sequence[Pending], step: int, count: int, staleness: int) ->
     return sorted(ready, key=lambda one: one.place) if len(ready) == count and in_time else None
 
 
-class Ahead:
-    """Groups that are sampled ahead of the learner, at most ``staleness`` versions.
+class AsynchronousRollouts:
+    """Groups sampled at most ``staleness`` versions ahead of the learner, for ``steps`` steps.
 
-    It stands before the source and the sampler for as long as the run goes on: both are used by its thread alone.
+    Its thread alone uses the source and the sampler until it is closed.
     """
 
-    def __init__(
-        self, source: Source, sampler: Sampler, pool: Pool, credit: Credit, plan: Plan, *, staleness: int
-    ) -> None:
-        self.source, self.sampler, self.pool, self.credit, self.plan = source, sampler, pool, credit, plan
-        self.staleness = staleness
-        self.portion = plan.tasks_per_step if staleness <= 1 else -(-plan.tasks_per_step // PORTIONS)
+    def __init__(self, parts: RolloutParts, *, steps: int, staleness: int) -> None:
+        self.parts, self.staleness = parts, staleness
+        self.portion = parts.tasks_per_step if staleness <= 1 else -(-parts.tasks_per_step // PORTIONS)
         self._news = threading.Condition()
         self._version = 0
         self._begun = 0
-        """Groups begun, those of attempts after the first not counted."""
-        self._last = plan.steps
-        """The step that nothing is sampled for any more: the plan's end, or after a step that was asked for beyond."""
+        """Groups started, without refills."""
+        self._last = steps
+        """No group is sampled for this step or a later one, unless it is taken."""
         self._queue: deque[SampleRequest] = deque()
         self._pending: dict[Place, Pending] = {}
         self._before_draw: dict[int, dict[str, Any]] = {}
         """The source's state before the tasks of a step were drawn."""
-        self._unjudged = 0
+        self._unverified = 0
         self._watch = Stopwatch()
+        self._taken: list[Group] = []
+        """The groups last taken."""
+        self._staleness: Metrics = {}
+        """How old their samples were."""
         self._holds = 0
-        """How many want the sampler to rest."""
+        """How many callers want the sampler to rest."""
         self._sampling = False
         self._closing = False
         self._error: BaseException | None = None
@@ -120,12 +116,12 @@ class Ahead:
 
     # --- for the loop ------------------------------------------------------------------------------------------------
 
-    def take(self, step: int, watch: Stopwatch) -> tuple[list[Group], list[Group]]:
-        """Groups to learn from at ``step``, and those that they replaced; waits until there are enough."""
+    def take(self, step: int, watch: Stopwatch) -> Taken:
         self._start()
         with self._news, watch.timed("wait"):
             self._last = max(self._last, step + 1)
-            while (chosen := choose([*self._pending.values()], step, self.plan.tasks_per_step, self.staleness)) is None:
+            count = self.parts.tasks_per_step
+            while (chosen := choose([*self._pending.values()], step, count, self.staleness)) is None:
                 self._raise_if_broken()
                 watch.report(self._awaited())
                 self._news.wait(REPORT_SECONDS)
@@ -134,58 +130,64 @@ class Ahead:
             watch.seconds |= self._watch.seconds
             self._watch = Stopwatch()
             self._news.notify_all()
-        return [one.group() for one in chosen], [group for one in chosen for group in one.replaced]
+        self._taken = [one.group() for one in chosen]
+        taken = Taken([group.summary() for group in self._taken], [group for one in chosen for group in one.replaced])
+        self._staleness = staleness_metrics([sample for group in taken.groups for sample in group.samples], step)
+        return taken
+
+    def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:
+        return find_groups(self._taken, groups)
+
+    def metrics(self) -> Metrics:
+        return pool_metrics(self.parts.pool.metrics()) | self._staleness
 
     def _awaited(self) -> Activity:
-        """How far the groups are that are next to be learnt from."""
-        count = self.plan.tasks_per_step
+        """Progress of the groups that are next to be taken."""
+        count = self.parts.tasks_per_step
         oldest = sorted(self._pending.values(), key=_age)[:count]
         sampled = sum(len(one.samples) for one in oldest)
-        return under_way(sampled, sum(len(one.verdicts) for one in oldest), count * self.plan.group_size)
+        return under_way(sampled, sum(len(one.verdicts) for one in oldest), count * self.parts.group_size)
 
     def publish(self, version: int) -> None:
-        """New weights for what is sampled from now on. Before the first step it also says which one that is."""
+        """Before the first step, the version also says which step that is."""
         with self._resting():
-            self.sampler.publish(version)
+            self.parts.sampler.publish(version)
             with self._news:
                 self._version = version
                 if self._thread is None:
-                    self._begun = version * self.plan.tasks_per_step
+                    self._begun = version * self.parts.tasks_per_step
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The sampler at rest and the pool empty, for somebody else to use them."""
         with self._resting():
             with self._news:
-                while self._unjudged and self._error is None:
+                while self._unverified and self._error is None:
                     self._news.wait()
                 self._raise_if_broken()
             yield
 
-    def observe(self, groups: Sequence[Group]) -> None:
-        """Tell the source, and every state of it that a checkpoint may hold: those are from before the observation."""
+    def observe(self, groups: Sequence[GroupSummary]) -> None:
+        """Show the groups to the source, and to each of its earlier states that a checkpoint may hold."""
         with self._news:
-            self.source.observe(groups)
-            now = self.source.state_dict()
+            self.parts.source.observe(groups)
+            now = self.parts.source.state_dict()
             for step, state in self._before_draw.items():
-                self.source.load_state_dict(state)
-                self.source.observe(groups)
-                self._before_draw[step] = self.source.state_dict()
-            self.source.load_state_dict(now)
+                self.parts.source.load_state_dict(state)
+                self.parts.source.observe(groups)
+                self._before_draw[step] = self.parts.source.state_dict()
+            self.parts.source.load_state_dict(now)
 
     def state_dict(self) -> dict[str, Any]:
         """The source's, as it was before it drew the first task that is not learnt from yet."""
         with self._news:
             open_steps = [step for step, _ in self._pending] + [request.step for request in self._queue]
-            return self._before_draw[min(open_steps)] if open_steps else self.source.state_dict()
+            return self._before_draw[min(open_steps)] if open_steps else self.parts.source.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.source.load_state_dict(state)
+        self.parts.source.load_state_dict(state)
 
     def close(self, within: float | None = None) -> None:
-        """Stop sampling, for good; what is under way is dropped. A thread that does not end ``within`` these seconds is
-        abandoned.
-        """
+        """Final: the same rollouts cannot be continued. A thread that takes longer is abandoned."""
         with self._news:
             self._closing = True
             self._news.notify_all()
@@ -195,18 +197,18 @@ class Ahead:
 
     def _start(self) -> None:
         if self._thread is None and not self._closing:
-            self._thread = threading.Thread(target=self._run, name="sampling ahead", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="asynchronous rollouts", daemon=True)
             self._thread.start()
 
     def _raise_if_broken(self) -> None:
         if self._error is not None:
             raise self._error
         if self._closing:
-            raise RuntimeError("sampling ahead has ended; build another trainer to go on")
+            raise RuntimeError("these rollouts are closed; build another trainer to continue the run")
 
     @contextmanager
     def _resting(self) -> Iterator[None]:
-        """No portion is being sampled, and none is begun."""
+        """No portion is being sampled, and none is started."""
         with self._news:
             self._holds += 1
             while self._sampling:
@@ -226,7 +228,7 @@ class Ahead:
                 portion = self._next_portion()
                 if portion:
                     self._sample(portion)
-                elif self._unjudged:
+                elif self._unverified:
                     self._receive(wait=POLL_SECONDS)
                 else:
                     with self._news:
@@ -239,8 +241,8 @@ class Ahead:
                 self._news.notify_all()
 
     def _next_portion(self) -> list[SampleRequest]:
-        """What may be sampled now; nothing if somebody wants the sampler to rest, or at the bound or the end."""
-        count = self.plan.tasks_per_step
+        """What may be sampled now; nothing while the sampler rests, at the staleness bound or at the end."""
+        count = self.parts.tasks_per_step
         with self._news:
             if self._holds or self._closing:
                 return []
@@ -258,21 +260,21 @@ class Ahead:
     def _draw(self, step: int) -> None:
         needed = [number for number in self._before_draw if any(number == place[0] for place in self._pending)]
         self._before_draw = {number: self._before_draw[number] for number in needed}
-        self._before_draw[step] = self.source.state_dict()
-        tasks = self.source.draw(step, self.plan.tasks_per_step)
-        self._queue.extend(requests_for(tasks, step, self.plan.group_size))
-        self._begun += len(tasks)
+        self._before_draw[step] = self.parts.source.state_dict()
+        requests = self.parts.draw(step)
+        self._queue.extend(requests)
+        self._begun += len(requests)
 
     def _sample(self, portion: Sequence[SampleRequest]) -> None:
         asked = {(request.step, request.slot): request for request in portion}
-        stream = self.sampler.sample(portion, self.plan.decoding)
+        stream = self.parts.sampler.sample(portion, self.parts.decoding)
         while not self._closing and (made := self._next(stream)) is not None:
             request = asked[made.key[:2]]
             with self._news:
                 self._pending[request.step, request.slot].samples[made.key] = made
-                self._unjudged += 1
+                self._unverified += 1
             with self._watch.timed("verify"):
-                self.pool.submit([Item(request.task, made, request.count)])
+                self.parts.pool.submit([Item(request.task, made, request.count)])
             self._receive(wait=False)
         with self._news:
             self._sampling = False
@@ -284,23 +286,20 @@ class Ahead:
 
     def _receive(self, *, wait: bool | float) -> None:
         with self._watch.timed("verify"):
-            found = list(self.pool.completed(wait=wait))
+            found = list(self.parts.pool.completed(wait=wait))
         with self._news:
             for key, verdict in found:
                 one = self._pending[key.step, key.slot]
                 one.verdicts[key] = verdict
                 if one.complete:
                     self._refill(one)
-            self._unjudged -= len(found)
+            self._unverified -= len(found)
             if found:
                 self._news.notify_all()
 
     def _refill(self, one: Pending) -> None:
-        """Ask for another task in the place of a group that has nothing to teach, as often as the plan says."""
-        group, request = one.group(), one.request
-        if request.attempt < self.plan.refill_dead_groups and self.credit.dead(group):
-            tasks = self.source.draw(request.step, 1)
-            again = requests_for(tasks, request.step, request.count, slots=[request.slot], attempt=request.attempt + 1)
-            self._queue.extendleft(again)
+        group = one.group()
+        if refills := self.parts.refills([(one.request, group)]):
+            self._queue.extendleft(refills)
             one.verdicts.clear()
-            one.replaced.append(group)
+            one.replaced.append(group.summary())

@@ -1,0 +1,59 @@
+"""Synchronous rollouts: a step's groups are sampled with the newest weights while the learner waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from steelyard.training.metrics import Metrics, pool_metrics
+from steelyard.training.phases import Stopwatch, collect
+from steelyard.training.rollouts.base import RolloutParts, Taken, find_groups
+from steelyard.types import Group, GroupSummary
+
+
+class SynchronousRollouts:
+    """Draws, samples and verifies a step's groups when they are taken. A resumed run continues bit for bit."""
+
+    def __init__(self, parts: RolloutParts) -> None:
+        self.parts = parts
+        self._groups: list[Group] = []
+        """Groups of the last step, by slot."""
+
+    def take(self, step: int, watch: Stopwatch) -> Taken:
+        groups: dict[int, Group] = {}
+        replaced: list[GroupSummary] = []
+        requests = self.parts.draw(step)
+        while requests:
+            sampled = collect(self.parts.sampler, self.parts.pool, requests, self.parts.decoding, watch)
+            for request, group in zip(requests, sampled, strict=True):
+                if request.slot in groups:
+                    replaced.append(groups[request.slot].summary())
+                groups[request.slot] = group
+            requests = self.parts.refills(list(zip(requests, sampled, strict=True)))
+        self._groups = [groups[slot] for slot in sorted(groups)]
+        return Taken([group.summary() for group in self._groups], replaced)
+
+    def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:
+        return find_groups(self._groups, groups)
+
+    def publish(self, version: int) -> None:
+        self.parts.sampler.publish(version)
+
+    def observe(self, groups: Sequence[GroupSummary]) -> None:
+        self.parts.source.observe(groups)
+
+    def metrics(self) -> Metrics:
+        return pool_metrics(self.parts.pool.metrics())
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.parts.source.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.parts.source.load_state_dict(state)
+
+    def close(self, within: float | None = None) -> None:
+        """Nothing is under way between two steps."""
