@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
 
-from steelyard.types import CutRule, Decisions, Sample, SampleKey, SupportTable
+from steelyard.training.sample_files import Arrays, Row, pack_sample, read_rows, unpack_sample, write_rows
+from steelyard.types import Sample
 
 Array = NDArray[np.float32]
 
@@ -59,61 +58,21 @@ def stack(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
 
 
 def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str, Any]) -> None:
-    """Write a batch so that it can be looked at and run again (``load_samples``); no pickle."""
-    folder.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, np.ndarray] = {}
-    rows: list[dict[str, Any]] = []
-    for number, item in enumerate(samples):
-        sample, decisions = item.sample, item.sample.decisions
-        own = {
-            "token_ids": sample.token_ids,
-            "position": decisions.position_N,
-            "forward": decisions.forward_N,
-            "logp": decisions.logp_N,
-            "support": decisions.support_N,
-            **{f"support_{name}": getattr(decisions.supports, name, None) for name in ("form", "start", "data")},
-            "advantage": item.advantage_N,
-            "old_logp": item.old_logp_N,
-            "reference_logp": item.reference_logp_N,
-        }
-        arrays |= {f"{number}.{name}": array for name, array in own.items() if array is not None}
-        rule = decisions.rule
-        rows.append(
-            {
-                "key": list(sample.key),
-                "prompt_length": sample.prompt_length,
-                "text": sample.text,
-                "finish": sample.finish,
-                "policy_version": sample.policy_version,
-                "rule": [rule.temperature, rule.top_k, rule.top_p, rule.min_p],
-                "vocabulary": None if decisions.supports is None else decisions.supports.vocabulary,
-            }
-        )
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "samples.safetensors")
-    (folder / "samples.json").write_text(json.dumps({"note": note, "samples": rows}, indent=1), encoding="utf-8")
+    """Write a batch so that it can be inspected and run again (``load_samples``)."""
+    rows: list[Row] = []
+    packed: list[Arrays] = []
+    for item in samples:
+        row, arrays = pack_sample(item.sample)
+        own = {"advantage": item.advantage_N, "old_logp": item.old_logp_N, "reference_logp": item.reference_logp_N}
+        rows.append(row)
+        packed.append(arrays | {name: array for name, array in own.items() if array is not None})
+    write_rows(folder, "samples", {"note": note, "samples": rows}, packed)
 
 
 def load_samples(folder: Path) -> list[LearnerSample]:
     """Read back what ``save_samples`` wrote."""
-    arrays = load_file(folder / "samples.safetensors")
-    rows = json.loads((folder / "samples.json").read_text(encoding="utf-8"))["samples"]
-    return [_sample(row, number, arrays) for number, row in enumerate(rows)]
-
-
-def _sample(row: dict[str, Any], number: int, arrays: dict[str, np.ndarray]) -> LearnerSample:
-    def own(name: str) -> Any:
-        return arrays.get(f"{number}.{name}")
-
-    vocabulary = row.pop("vocabulary")
-    stored = (own(f"support_{name}") for name in ("form", "start", "data"))
-    decisions = Decisions(
-        own("position"),
-        own("forward"),
-        own("logp"),
-        CutRule(*row.pop("rule")),
-        own("support"),
-        None if vocabulary is None else SupportTable(vocabulary, *stored),
-    )
-    key = SampleKey(*row.pop("key"))
-    sample = Sample(key=key, token_ids=own("token_ids"), decisions=decisions, **row)
-    return LearnerSample(sample, own("advantage"), own("old_logp"), own("reference_logp"))
+    table, packed = read_rows(folder, "samples")
+    return [
+        LearnerSample(unpack_sample(row, own), own["advantage"], own.get("old_logp"), own.get("reference_logp"))
+        for row, own in zip(table["samples"], packed, strict=True)
+    ]

@@ -1,0 +1,120 @@
+"""Samples, and groups with their verdicts, as files: JSON and safetensors, no pickle.
+
+Everything that crosses from the rollouts to the loop can be stored and read back: a group that was stored and read
+trains like the original, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from steelyard.errors import DataError
+from steelyard.types import CutRule, Decisions, Group, Replay, Sample, SampleKey, SupportTable, Task, Verdict
+
+Row = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+SUPPORT_ARRAYS = ("support_form", "support_start", "support_data")
+
+
+def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
+    """A sample as plain data and as arrays."""
+    decisions, rule = sample.decisions, sample.decisions.rule
+    arrays: dict[str, np.ndarray | None] = {
+        "token_ids": sample.token_ids,
+        "position": decisions.position_N,
+        "forward": decisions.forward_N,
+        "logp": decisions.logp_N,
+        "support": decisions.support_N,
+        **{name: getattr(decisions.supports, name.removeprefix("support_"), None) for name in SUPPORT_ARRAYS},
+    }
+    row: Row = {
+        "key": list(sample.key),
+        "prompt_length": sample.prompt_length,
+        "text": sample.text,
+        "finish": sample.finish,
+        "policy_version": sample.policy_version,
+        "rule": [rule.temperature, rule.top_k, rule.top_p, rule.min_p],
+        "vocabulary": None if decisions.supports is None else decisions.supports.vocabulary,
+        "left_out": decisions.left_out,
+    }
+    if (replay := decisions.replay) is not None:
+        row["replay"] = {"task": pack_task(replay.task), "budget": replay.budget}
+    return row, {name: array for name, array in arrays.items() if array is not None}
+
+
+def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Sample:
+    """What ``pack_sample`` packed."""
+    vocabulary, replay = row["vocabulary"], row.get("replay")
+    decisions = Decisions(
+        arrays["position"],
+        arrays["forward"],
+        arrays["logp"],
+        CutRule(*row["rule"]),
+        arrays.get("support"),
+        None
+        if vocabulary is None
+        else SupportTable(vocabulary, *(arrays[f"support_{n}"] for n in ("form", "start", "data"))),
+        row.get("left_out", False),
+        None if replay is None else Replay(unpack_task(replay["task"]), replay["budget"]),
+    )
+    plain = {name: row[name] for name in ("prompt_length", "text", "finish", "policy_version")}
+    return Sample(key=SampleKey(*row["key"]), token_ids=arrays["token_ids"], decisions=decisions, **plain)
+
+
+def pack_task(task: Task) -> Row:
+    return {"id": task.id, "prompt": task.prompt, "spec": dict(task.spec), "difficulty": task.difficulty}
+
+
+def unpack_task(row: Mapping[str, Any]) -> Task:
+    return Task(**row)
+
+
+def write_rows(folder: Path, name: str, table: Mapping[str, Any], packed: Sequence[Arrays]) -> None:
+    """``name.json`` with the table and ``name.safetensors`` with the arrays of its rows, by their numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {f"{number}.{key}": np.ascontiguousarray(a) for number, own in enumerate(packed) for key, a in own.items()}
+    save_file(arrays, folder / f"{name}.safetensors")
+    (folder / f"{name}.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
+
+
+def read_rows(folder: Path, name: str) -> tuple[dict[str, Any], list[Arrays]]:
+    """What ``write_rows`` wrote."""
+    table = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    packed: list[Arrays] = [{} for _ in table["samples"]]
+    for key, array in load_file(folder / f"{name}.safetensors").items():
+        number, _, own = key.partition(".")
+        packed[int(number)][own] = array
+    return table, packed
+
+
+def save_groups(folder: Path, groups: Sequence[Group]) -> None:
+    """Write groups in full, samples and verdicts. The specs of their tasks must be plain data."""
+    packed = [pack_sample(sample) for group in groups for sample in group.samples]
+    table = {
+        "groups": [
+            {"task": pack_task(group.task), "verdicts": [verdict.to_json() for verdict in group.verdicts]}
+            for group in groups
+        ],
+        "samples": [row for row, _ in packed],
+    }
+    try:
+        write_rows(folder, "groups", table, [arrays for _, arrays in packed])
+    except TypeError as error:
+        raise DataError(f"groups cannot be stored in {folder}: a task's spec must be plain data ({error})") from error
+
+
+def load_groups(folder: Path) -> list[Group]:
+    """Read back what ``save_groups`` wrote."""
+    table, packed = read_rows(folder, "groups")
+    samples = iter(unpack_sample(row, arrays) for row, arrays in zip(table["samples"], packed, strict=True))
+    groups: list[Group] = []
+    for row in table["groups"]:
+        verdicts = tuple(Verdict.from_json(verdict) for verdict in row["verdicts"])
+        groups.append(Group(unpack_task(row["task"]), tuple(next(samples) for _ in verdicts), verdicts))
+    return groups
