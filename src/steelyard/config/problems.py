@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from steelyard.config.suggest import did_you_mean, suggest_key
+from steelyard.config.removed import REMOVED_KEYS, REMOVED_VALUES
 from steelyard.errors import ConfigError
+from steelyard.suggest import did_you_mean, suggest_key
 
 _REASONS = {
     "bool_type": "must be true or false",
@@ -30,6 +31,12 @@ _REASONS = {
     "tuple_type": "must be a list",
     "value_error": "{error}",
 }
+_WHY = {
+    "loss.dual_clip": " (3 is usual): at 1 or below it would clip samples whose ratio has not risen",
+    "sampling.group_size": ": a sample is credited relative to its group, and a group of one has nothing to compare",
+    "sampling.temperature": ": greedy decoding makes every sample of a group the same",
+}
+"""Why a number is too small, where the range alone does not explain it."""
 
 
 class Problem(NamedTuple):
@@ -68,15 +75,19 @@ def _problem(details: ErrorDetails, known: Collection[str]) -> Problem:
     path = [str(part) for part in details["loc"]]
     if kind == "extra_forbidden":
         key = ".".join(path)
-        return Problem(key, value, "unknown key" + suggest_key(key, known))
+        answer = REMOVED_KEYS.get(".".join(_without_indices(path)))
+        return Problem(key, value, answer or "unknown key" + suggest_key(key, known))
     key = _without_type_names(path, known)
     if kind == "missing":
         return Problem(key, None, _REASONS[kind])
+    if kind == "literal_error" and (key, value) in REMOVED_VALUES:
+        return Problem(key, value, REMOVED_VALUES[key, value])
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         return Problem(key, value, f"must be one of {', '.join(choices)}{hint}")
-    return Problem(key, value, _REASONS.get(kind, details["msg"]).format(**context))
+    why = _WHY.get(key, "") if kind.startswith("greater") else ""
+    return Problem(key, value, _REASONS.get(kind, details["msg"]).format(**context) + why)
 
 
 def _without_type_names(path: list[str], known: Collection[str]) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from steelyard.config.nesting import DEEPEST, SCALARS, too_deep
 from steelyard.config.prompt_template import columns_of, fill
+from steelyard.defaults import PROMPT_COLUMN
 from steelyard.errors import DataError
 from steelyard.types import Message, Prompt, Task
 
@@ -23,7 +24,7 @@ PLAIN = (str, int, float, bool)
 """Types that a checksum takes as they are."""
 
 
-def as_tasks(rows: object, *, prompt_column: str = "prompt", template: str | None = None) -> list[Task]:
+def as_tasks(rows: object, *, prompt_column: str = PROMPT_COLUMN, template: str | None = None) -> list[Task]:
     """Tasks from an iterable of tasks, dicts (as rows of a data set) or strings (prompts); ids count from 0."""
     if hasattr(rows, "iterrows"):
         raise DataError('a data frame iterates over its column names: give frame.to_dict("records")')
@@ -52,7 +53,12 @@ def _as_task(row: object, where: str, default_id: str, prompt_column: str, templ
 
 
 def task_of(
-    row: Mapping[str, Any], *, where: str, default_id: str, prompt_column: str = "prompt", template: str | None = None
+    row: Mapping[str, Any],
+    *,
+    where: str,
+    default_id: str,
+    prompt_column: str = PROMPT_COLUMN,
+    template: str | None = None,
 ) -> Task:
     """A row as a task: the prompt, an ``id`` and a ``difficulty`` if there; all other columns go into the spec. With a
     ``template`` the prompt is built from columns, and all of them stay in the spec.

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steelyard import defaults
 from steelyard.constraints.base import Bits, members, pack, unpack
 from steelyard.constraints.trail import TrailWriter
 from steelyard.errors import PolicyError
@@ -65,7 +66,13 @@ class FillSampler:
     """Samples from a ``MaskedPolicy`` in this process; new weights are there as soon as the learner has set them."""
 
     def __init__(
-        self, policy: MaskedPolicy, *, seed: int, steps: int = 1, order: Order = "random", max_rows: int = 256
+        self,
+        policy: MaskedPolicy,
+        *,
+        seed: int,
+        steps: int = defaults.FILL_STEPS,
+        order: Order = defaults.FILL_ORDER,
+        max_rows: int = defaults.MAX_ROWS,
     ) -> None:
         if order not in ("random", "left_to_right"):
             raise PolicyError(

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import DynamicCache
 
+from steelyard import defaults
 from steelyard.constraints.base import unpack
 from steelyard.errors import PolicyError
 from steelyard.policies.batch import pad_rows
@@ -67,7 +68,7 @@ def has_alibi(config: PretrainedConfig) -> bool:
 class LocalSampler:
     """Samples from a ``CausalPolicy`` in this process; new weights are there as soon as the learner has set them."""
 
-    def __init__(self, policy: CausalPolicy, *, seed: int, max_rows: int = 256) -> None:
+    def __init__(self, policy: CausalPolicy, *, seed: int, max_rows: int = defaults.MAX_ROWS) -> None:
         require_sampleable(policy)
         self.policy = policy
         self.seed = seed

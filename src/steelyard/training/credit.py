@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from steelyard import defaults
 from steelyard.algorithms.advantages import Estimator, group_norm
 from steelyard.algorithms.returns import returns_to_go, span_advantages
 from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
@@ -30,7 +31,7 @@ class LengthPenalty:
 
     limit: int
     buffer: int
-    weight: float = 1.0
+    weight: float = defaults.LENGTH_PENALTY_WEIGHT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,12 +52,12 @@ class Credit:
     """
 
     estimator: Estimator = group_norm
-    gamma: float = 1.0
+    gamma: float = defaults.GAMMA
     clip: float | None = None
-    truncated: Truncation = "count"
-    truncation_penalty: float = 0.0
+    truncated: Truncation = defaults.TRUNCATED
+    truncation_penalty: float = defaults.TRUNCATION_PENALTY
     length_penalty: LengthPenalty | None = None
-    min_scored: int = 2
+    min_scored: int = defaults.MIN_SCORED
 
     def assign(
         self,

@@ -9,8 +9,8 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from steelyard.config.suggest import did_you_mean
 from steelyard.errors import ConfigError
+from steelyard.suggest import did_you_mean
 from steelyard.types import Group, Sample, VerdictStatus
 
 Metrics = dict[str, float | list[float]]
