@@ -142,6 +142,11 @@ class Sample:
     policy_version: int = 0
 
     @property
+    def truncated(self) -> bool:
+        """Whether it was cut off at the length limit, before its end."""
+        return self.finish == "length"
+
+    @property
     def completion_ids(self) -> IntArray:
         return self.token_ids[self.prompt_length :]
 

@@ -150,7 +150,7 @@ def _show(console: Console, label: str, group: Group, domain: Pieced | None) -> 
         if verdict.cause != NOT_SCORED:
             colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
             head.append(_one_line(verdict), style=colour)
-        if sample.finish == "length":
+        if sample.truncated:
             head.append("  (cut off at the length limit)", style="dim")
         console.print(head)
         console.print(_text(group.task, sample.text, domain))

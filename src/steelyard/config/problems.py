@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from steelyard.config.removed import REMOVED_KEYS, REMOVED_VALUES
 from steelyard.errors import ConfigError
 from steelyard.suggest import did_you_mean, suggest_key
+from steelyard.text import shown
 
 _REASONS = {
     "bool_type": "must be true or false",
@@ -47,8 +48,8 @@ class Problem(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" = {_shorten(self.value)}"
-        return f"{self.key}{shown}: {self.reason}"
+        given = "" if self.value is None else f" = {shown(self.value)}"
+        return f"{self.key}{given}: {self.reason}"
 
 
 def config_error(source: str, problems: Sequence[Problem]) -> ConfigError:
@@ -99,8 +100,3 @@ def _without_type_names(path: list[str], known: Collection[str]) -> str:
 
 def _without_indices(path: Sequence[str]) -> list[str]:
     return [part for part in path if not part.isdigit()]
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -10,10 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from steelyard.errors import PolicyError
+from steelyard.special_tokens import INPUT_ROLES
 from steelyard.suggest import did_you_mean
-
-INPUT_ROLES = ("pad", "bos", "cls", "mask")
-"""Roles of special tokens that belong to a model's input alone: padding, start and mask."""
 
 
 def excluded_ids(

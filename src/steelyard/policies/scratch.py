@@ -20,9 +20,7 @@ from transformers import (
 from steelyard import defaults
 from steelyard.errors import PolicyError
 from steelyard.planning.shape import feed_forward_width
-
-PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
-SPECIAL_TOKENS = (PAD, BOS, EOS)
+from steelyard.special_tokens import BOS, EOS, MASK, PAD, SPECIAL_TOKENS
 
 
 @dataclass(frozen=True, slots=True)

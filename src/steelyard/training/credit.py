@@ -101,11 +101,9 @@ class Credit:
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
         """The samples of a group that are compared with each other."""
-        pairs = [
-            (sample, verdict)
-            for sample, verdict in zip(group.samples, group.verdicts, strict=True)
-            if verdict.counts and not (self.truncated == "mask" and sample.finish == "length")
-        ]
+        pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].counts]
+        _, keep_M = self._after_truncation([sample for sample, _ in pairs])
+        pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
         return pairs if len(pairs) >= self.min_scored else []
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
@@ -129,15 +127,19 @@ class Credit:
 
     def _shaping(self, samples: Sequence[Sample]) -> torch.Tensor:
         """What length and truncation add to the reward of each sample."""
-        truncated_M = torch.tensor([sample.finish == "length" for sample in samples])
-        shaping_M = torch.zeros(len(samples), dtype=torch.float64)
-        shaping_M, _ = handle_truncated(shaping_M, truncated_M, self.truncated, self.truncation_penalty)
+        shaping_M, _ = self._after_truncation(samples)
         if (rule := self.length_penalty) is not None:
             length_M = torch.tensor([len(sample.completion_ids) for sample in samples])
             shaping_M = shaping_M + rule.weight * soft_length_penalty(
                 length_M, max_length=rule.limit, buffer=rule.buffer
             )
         return shaping_M
+
+    def _after_truncation(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
+        """What truncation adds to the reward of each sample, and which samples stay."""
+        truncated_M = torch.tensor([sample.truncated for sample in samples], dtype=torch.bool)
+        unshaped_M = torch.zeros(len(samples), dtype=torch.float64)
+        return handle_truncated(unshaped_M, truncated_M, self.truncated, self.truncation_penalty)
 
 
 def _span_rewards(verdict: Verdict) -> list[float]:

@@ -27,7 +27,7 @@ def group_metrics(groups: Sequence[Group], replaced: Sequence[Group] = ()) -> Me
     metrics = _sampled_metrics([*groups, *replaced]) | {
         "groups/refilled": len(replaced),
         "length/mean": float(np.mean([len(sample.completion_ids) for sample, _ in pairs])),
-        "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / max(len(pairs), 1),
+        "length/truncated": sum(sample.truncated for sample, _ in pairs) / max(len(pairs), 1),
     }
     if len(rewards):
         metrics |= {
