@@ -121,6 +121,9 @@ class Decisions:
     """The supports are not stored: the learner finds them again from ``replay`` and ``rule`` before it uses them."""
     replay: Replay | None = None
     """The constraint the sample was made under, if ``left_out`` and there was one."""
+    start_N: IntArray | None = None
+    """Offset in ``Sample.text`` at which each token starts: the length of the text before it. ``None``: not recorded,
+    as in samples that no sampler made; only step rewards need it."""
 
     def __len__(self) -> int:
         return len(self.position_N)

@@ -14,8 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from steelyard.text import shortened
-
 
 def main(seconds: float, memory: int) -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
@@ -42,7 +40,7 @@ def _answer(render: Any, request: dict[str, Any]) -> str:
     except MemoryError:
         return json.dumps({"too_much": "more memory than it may have"})
     except Exception as error:  # noqa: BLE001 - whatever a template raises
-        return json.dumps({"error": f"{type(error).__name__}: {shortened(str(error), 300)}"})
+        return json.dumps({"error": f"{type(error).__name__}: {error!s:.300}"})
 
 
 if __name__ == "__main__":

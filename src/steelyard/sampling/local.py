@@ -24,6 +24,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.cache import Columns, spread_prompts
 from steelyard.sampling.draw import draw
+from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.randomness import stream, uniform
 from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
@@ -73,6 +74,7 @@ class LocalSampler:
         self.policy = policy
         self.seed = seed
         self.max_rows = max_rows
+        self.offsets = TextOffsets(policy.tokenizer, policy.decode)
         self.version = 0
 
     def publish(self, version: int) -> None:
@@ -123,7 +125,7 @@ class _Wave:
             if ready:
                 self._draw(hidden_BD, ready)
             for row in self._newly_finished():
-                yield row.finish(self.policy.decode(row.tokens), self.sampler.version)
+                yield row.finish(self.sampler.offsets, self.sampler.version)
             if all(row.finished for row in self.rows):
                 return
             self._compact()

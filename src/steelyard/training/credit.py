@@ -14,11 +14,10 @@ from steelyard import defaults
 from steelyard.algorithms.advantages import Estimator, group_norm
 from steelyard.algorithms.returns import returns_to_go, span_advantages
 from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.errors import TrainingError
 from steelyard.types import Group, Sample, Verdict
 
 Array = NDArray[np.floating]
-TokenStarts = Callable[[Sample], np.ndarray]
-"""Offset in the sample's text at which the token of each decision starts."""
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size come from rounding, and move no weight."""
 Kept = tuple[int, Sample, Verdict]
@@ -62,7 +61,6 @@ class Credit:
     def assign(
         self,
         groups: Sequence[Group],
-        token_starts: TokenStarts,
         *,
         penalties: Callable[[Sample], Array | None] | None = None,
     ) -> list[Credited]:
@@ -73,7 +71,7 @@ class Credit:
         kept = [(number, *pair) for number, group in enumerate(groups) for pair in self.kept(group)]
         if not kept:
             return []
-        spans = [_span_of_decisions(sample, verdict, token_starts) for _, sample, verdict in kept]
+        spans = [_span_of_decisions(sample, verdict) for _, sample, verdict in kept]
         rewards = self._rewards(kept)
         if penalties is not None:
             rewards = [
@@ -151,12 +149,18 @@ def _shaped(reward_S: Sequence[float], shaping: float) -> list[float]:
     return [*reward_S[:-1], reward_S[-1] + shaping]
 
 
-def _span_of_decisions(sample: Sample, verdict: Verdict, token_starts: TokenStarts) -> NDArray[np.int64]:
+def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     """The span that each decision falls into."""
     if not verdict.steps:
         return np.zeros(len(sample.decisions), np.int64)
+    start_N = sample.decisions.start_N
+    if start_N is None:
+        raise TrainingError(
+            f"sample {tuple(sample.key)} has step rewards, but does not say where its tokens start in the text "
+            "(Decisions.start_N): it was stored by an earlier version or made by hand; draw it again, or set start_N"
+        )
     ends = np.asarray([end for end, _ in verdict.steps])
-    span_N = np.searchsorted(ends, token_starts(sample), side="right").clip(max=len(ends) - 1)
+    span_N = np.searchsorted(ends, start_N, side="right").clip(max=len(ends) - 1)
     return span_N.astype(np.int64)
 
 

@@ -70,6 +70,7 @@ def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str,
             "position": decisions.position_N,
             "forward": decisions.forward_N,
             "logp": decisions.logp_N,
+            "start": decisions.start_N,
             "support": decisions.support_N,
             **{f"support_{name}": getattr(decisions.supports, name, None) for name in ("form", "start", "data")},
             "advantage": item.advantage_N,
@@ -113,6 +114,7 @@ def _sample(row: dict[str, Any], number: int, arrays: dict[str, np.ndarray]) -> 
         CutRule(*row.pop("rule")),
         own("support"),
         None if vocabulary is None else SupportTable(vocabulary, *stored),
+        start_N=own("start"),
     )
     key = SampleKey(*row.pop("key"))
     sample = Sample(key=key, token_ids=own("token_ids"), decisions=decisions, **row)
