@@ -222,14 +222,14 @@ def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: 
     from steelyard.training.credit import Credit
     from steelyard.training.learner_samples import LearnerSample
 
-    learner, policy = case.trainer.learner, case.trainer.policy
+    learner = case.trainer.learner
     credit, probability = Credit(estimator(name, k)), probabilities(case)
     advantage_S = np.zeros(len(case.sentences))
     for members in itertools.product(range(len(case.sentences)), repeat=size):
         weight = math.prod(probability[index] for index in members)
         samples = tuple(_numbered(case.sentences[index], place) for place, index in enumerate(members))
         verdicts = tuple(_verdict(case.rewards[index], name) for index in members)
-        for item in credit.assign([Group(case.task, samples, verdicts)], policy.token_starts):
+        for item in credit.assign([Group(case.task, samples, verdicts)]):
             advantage_S[members[item.sample.key.sample]] += weight * float(item.advantage_N[0]) / size
     total = torch.zeros_like(_flat(_parameters(case), _parameters(case)))
     for sentence, advantage in zip(case.sentences, advantage_S, strict=True):

@@ -286,12 +286,12 @@ def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
     from steelyard.training.credit import Credit
     from steelyard.training.learner_samples import LearnerSample
 
-    learner, policy, probability = case.trainer.learner, case.trainer.policy, probabilities(case)
+    learner, probability = case.trainer.learner, probabilities(case)
     credit, advantage = Credit(estimator("rloo", None)), np.zeros(len(case.traces))
     for pair in itertools.product(range(len(case.traces)), repeat=2):
         samples = tuple(replace(case.traces[i].sample, key=SampleKey(0, 0, 0, at)) for at, i in enumerate(pair))
         verdicts = tuple(Verdict.scored(case.traces[index].reward) for index in pair)
-        for item in credit.assign([Group(case.task, samples, verdicts)], policy.token_starts):
+        for item in credit.assign([Group(case.task, samples, verdicts)]):
             weight = probability[pair[0]] * probability[pair[1]]
             advantage[pair[item.sample.key.sample]] += weight * float(item.advantage_N[0]) / 2
     total = torch.zeros_like(_flat(_parameters(case), _parameters(case)))

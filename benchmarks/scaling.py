@@ -157,7 +157,7 @@ def controller_seconds(count: int) -> float:
     def once() -> float:
         began = time.process_time()
         groups = collect(Ready(), pool, requests, Decoding(max_new_tokens=1))
-        Credit().assign(groups, lambda sample: sample.decisions.position_N)
+        Credit().assign(groups)
         return (time.process_time() - began) / len(samples)
 
     once()

@@ -100,6 +100,7 @@ def sample_of(
     supports: Sequence[Sequence[int]] | None = None,
     text: str = "",
     finish: Any = "stop",
+    starts: Sequence[int] | None = None,
 ) -> Sample:
     """A sample written by hand; every completion token is a decision unless ``decided`` lists their positions."""
     positions = list(range(prompt_length, len(tokens))) if decided is None else list(decided)
@@ -111,6 +112,7 @@ def sample_of(
         rule=rule,
         support_N=None if supports is None else numbers,
         supports=None if supports is None else table,
+        start_N=None if starts is None else np.asarray(starts, np.int32),
     )
     return Sample(SampleKey(*key), np.asarray(tokens, np.int32), prompt_length, text, finish, decisions)
 

@@ -54,7 +54,7 @@ def _beaten(groups: list[Group]) -> float:
     credit = Credit(group_norm)
     rejected, above = 0, 0
     for group in groups:
-        credited = credit.assign([group], lambda sample: np.zeros(len(sample.decisions)))
+        credited = credit.assign([group])
         advantages = [float(item.advantage_N[0]) for item in credited]
         scored = [value for value, one in zip(advantages, group.verdicts, strict=True) if one.status == "scored"]
         own = [value for value, one in zip(advantages, group.verdicts, strict=True) if one.status == "rejected"]

@@ -29,6 +29,7 @@ from steelyard.folders import (
 from steelyard.import_paths import imported_now
 from steelyard.opened_run import Run
 from steelyard.run import run_and_report
+from steelyard.text import shown
 from steelyard.trust import TRAINING, require_trusted_recipe, require_trusted_run
 from steelyard.verification import import_path_of
 
@@ -207,9 +208,9 @@ def _table(name: str, table: Any) -> dict[str, Any]:
     if isinstance(table, Mapping):
         return dict(cast("Mapping[str, Any]", table))
     if keys := [key.split(".") for key in keys_named(name)]:
-        ways = " or ".join(f'{section}={{"{key}": {table!r:.80}}}' for section, key in keys)
-        raise ConfigError(f"{name} = {table!r:.80} is not a section of the configuration; did you mean {ways}?")
+        ways = " or ".join(f'{section}={{"{key}": {shown(table)}}}' for section, key in keys)
+        raise ConfigError(f"{name} = {shown(table)} is not a section of the configuration; did you mean {ways}?")
     section, _, key = name.partition(".")
     raise ConfigError(
-        f"{name} = {table!r:.80} is not a table; write {{{section!r}: {{{key or 'key'!r}: {table!r:.80}}}}}"
+        f"{name} = {shown(table)} is not a table; write {{{section!r}: {{{key or 'key'!r}: {shown(table)}}}}}"
     )

@@ -129,7 +129,7 @@ def _call(words: list[str]) -> int:
         return 0
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
-        from steelyard.config.suggest import did_you_mean
+        from steelyard.suggest import did_you_mean
 
         raise ConfigError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} (run `steelyard` to see them)")
     module = import_module(f"steelyard.commands.{COMMANDS[name][0]}")
@@ -199,7 +199,7 @@ def _unknown_argument(word: str) -> str:
     if not word.startswith("--"):
         return f"cannot read {word!r}: there is an argument too many"
     from steelyard.config.schema import known_keys
-    from steelyard.config.suggest import suggest_key
+    from steelyard.suggest import suggest_key
 
     key = word.partition("=")[0].removeprefix("--")
     hint = suggest_key(key, known_keys()).replace("did you mean ", "did you mean --").replace(" or ", " or --")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steelyard import config as configs
+from steelyard import defaults
 from steelyard.checkpoint import Store
 from steelyard.compose import (
     Opened,
@@ -76,7 +77,7 @@ class Run:
     @property
     def policy(self) -> Policy:
         """The model with the weights of the newest checkpoint, its tokenizer and its constraint."""
-        return self._open("latest").policy
+        return self._open(defaults.CHECKPOINT).policy
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -98,11 +99,11 @@ class Run:
         self,
         prompt: Prompt | Task | Sequence[Any] | None = None,
         *,
-        n: int = 4,
-        tasks: int = 1,
+        n: int = defaults.SHOWN_SAMPLES,
+        tasks: int = defaults.SHOWN_TASKS,
         split: Split | None = None,
         spec: Mapping[str, Any] | None = None,
-        checkpoint: str = "latest",
+        checkpoint: str = defaults.CHECKPOINT,
         temperature: float | None = None,
     ) -> SampledGroups:
         """``n`` samples of a prompt, or of each of the first ``tasks`` tasks of a split (default: held-out tasks, or
@@ -122,11 +123,11 @@ class Run:
     def evaluate(
         self,
         *,
-        k: Sequence[int] = (1, 4),
+        k: Sequence[int] = defaults.REPORTED_KS,
         samples: int | None = None,
         tasks: int | None = None,
         split: Split | None = None,
-        checkpoint: str = "latest",
+        checkpoint: str = defaults.CHECKPOINT,
     ) -> Evaluation:
         """Reward, success and pass@k on a split (default: held-out tasks, or training tasks if none are held out)."""
         config, wanted = self.config, samples or max(k)

@@ -1,9 +1,12 @@
-"""Text from outside (a model, a verifier, a data set) made safe to store and to print."""
+"""Text from outside (a model, a verifier, a data set) made safe to store and to print, and cut to the room there is."""
 
 from __future__ import annotations
 
 LONGEST = 4000
 """Characters of a reason that are kept: enough for a traceback and the end of what a verifier printed."""
+LINE = 80
+"""Characters of a value in a message."""
+ELLIPSIS = "…"
 
 
 def printable(text: str) -> str:
@@ -24,7 +27,22 @@ def bounded(text: str, longest: int = LONGEST) -> str:
     if len(text) <= longest:
         return text
     half = longest // 2
-    return f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"
+    return f"{text[:half]} {ELLIPSIS} {len(text) - 2 * half} characters left out {ELLIPSIS} {text[-half:]}"
+
+
+def shortened(text: str, longest: int = LINE) -> str:
+    """The text, or its start and an ellipsis."""
+    return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
+
+
+def ending(text: str, longest: int) -> str:
+    """The text, or an ellipsis and its end."""
+    return text if len(text) <= longest else ELLIPSIS + text[-longest:]
+
+
+def shown(value: object, longest: int = LINE) -> str:
+    """A value as Python writes it, for a message."""
+    return shortened(repr(value), longest)
 
 
 def _visible(character: str) -> str:

@@ -179,7 +179,7 @@ def _real(path: str) -> Path:
 
 @contextmanager
 def _working_folder_importable() -> Iterator[None]:
-    """As while a verifier is loaded (``verification.loading``), but not for longer."""
+    """As while a verifier is loaded (``import_paths.load_own``), but not for longer."""
     before, folder = list(sys.path), str(Path.cwd())
     if folder not in sys.path and "" not in sys.path:
         sys.path.insert(0, folder)

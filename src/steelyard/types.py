@@ -121,6 +121,9 @@ class Decisions:
     """The supports are not stored: the learner finds them again from ``replay`` and ``rule`` before it uses them."""
     replay: Replay | None = None
     """The constraint the sample was made under, if ``left_out`` and there was one."""
+    start_N: IntArray | None = None
+    """Offset in ``Sample.text`` at which each token starts: the length of the text before it. ``None``: not recorded,
+    as in samples that no sampler made; only step rewards need it."""
 
     def __len__(self) -> int:
         return len(self.position_N)
@@ -142,11 +145,16 @@ class Sample:
     policy_version: int = 0
 
     @property
+    def truncated(self) -> bool:
+        """Whether it was cut off at the length limit, before its end."""
+        return self.finish == "length"
+
+    @property
     def completion_ids(self) -> IntArray:
         return self.token_ids[self.prompt_length :]
 
     def summary(self) -> SampleSummary:
-        return SampleSummary(self.key, len(self.completion_ids), self.finish, self.policy_version)
+        return SampleSummary(self.key, len(self.completion_ids), self.truncated, self.policy_version)
 
 
 class SampleSummary(NamedTuple):
@@ -155,7 +163,7 @@ class SampleSummary(NamedTuple):
     key: SampleKey
     length: int
     """Tokens of the completion."""
-    finish: FinishReason
+    truncated: bool
     policy_version: int
 
 

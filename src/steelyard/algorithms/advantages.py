@@ -17,6 +17,7 @@ from steelyard.algorithms.custom import custom_estimator
 from steelyard.algorithms.groups import group_members, group_moments
 from steelyard.algorithms.names import look_up
 from steelyard.algorithms.subsets import max_at_k, pass_at_k
+from steelyard.defaults import SMALLEST_K
 from steelyard.errors import ConfigError
 
 EPSILON = 1e-6
@@ -78,7 +79,6 @@ ESTIMATORS: dict[str, Estimator] = {
     "best_of_group": best_of_group,
 }
 SUBSET_ESTIMATORS: dict[str, Callable[..., Tensor]] = {"pass_at_k": pass_at_k, "max_at_k": max_at_k}
-SMALLEST_K = {"pass_at_k": 1, "max_at_k": 2}
 
 
 def estimator(name: str, k: int | None = None) -> Estimator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steelyard.errors import ConfigError
-from steelyard.import_paths import make_importable
+from steelyard.import_paths import load_own
 
 
 def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tensor], Tensor]:
@@ -26,14 +25,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[[Tensor, Tenso
 
 
 def _load(path: str) -> Callable[..., Any]:
-    module_name, _, function_name = path.partition(":")
-    make_importable(module_name)
-    try:
-        function: Any = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(f"advantage estimator {path!r}: cannot import module {module_name!r} ({error})") from error
-    except AttributeError as error:
-        raise ConfigError(f"advantage estimator {path!r}: {module_name!r} has no {function_name!r}") from error
+    function = load_own(path, what="advantage estimator")
     if not callable(function):
         raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
     return function

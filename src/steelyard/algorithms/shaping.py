@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from steelyard.algorithms.flat import require_flat
+from steelyard.defaults import TRUNCATION_PENALTY
 
 Truncation = Literal["count", "mask", "penalise"]
 """What to do with samples cut off at the longest length: let them count like others, leave them out of the group and
@@ -27,7 +28,7 @@ def soft_length_penalty(length_M: Tensor, *, max_length: int, buffer: int) -> Te
 
 
 def handle_truncated(
-    reward_M: Tensor, truncated_M: Tensor, how: Truncation, penalty: float = 0.0
+    reward_M: Tensor, truncated_M: Tensor, how: Truncation, penalty: float = TRUNCATION_PENALTY
 ) -> tuple[Tensor, Tensor]:
     """Rewards after truncation is dealt with, and which samples are kept (bool). Samples that are not kept must leave
     the group's statistics and the loss with its denominators, as unscored ones do.

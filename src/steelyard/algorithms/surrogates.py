@@ -17,6 +17,7 @@ from torch import Tensor
 
 from steelyard.algorithms.flat import renumber, require_flat
 from steelyard.algorithms.names import look_up
+from steelyard.defaults import CLIP_RANGES, RATIO_CAP
 from steelyard.errors import ConfigError
 
 LARGEST_LOG_RATIO = 20.0
@@ -50,9 +51,16 @@ Surrogate = Callable[[SurrogateInput], SurrogateOutput]
 
 
 def ppo_clip(
-    inp: SurrogateInput, *, clip_low: float = 0.2, clip_high: float = 0.28, dual_clip: float | None = None
+    inp: SurrogateInput,
+    *,
+    clip_low: float = CLIP_RANGES["ppo_clip"][0],
+    clip_high: float = CLIP_RANGES["ppo_clip"][1],
+    dual_clip: float | None = None,
 ) -> SurrogateOutput:
-    """``-min(rho A, clip(rho, 1 - low, 1 + high) A)``. PPO, arXiv 1707.06347; separate bounds: DAPO, 2503.14476.
+    """``-min(rho A, clip(rho, 1 - low, 1 + high) A)``. PPO, arXiv 1707.06347.
+
+    Both bounds are 0.2 by default, as in PPO and GRPO. DAPO (arXiv 2503.14476) raises the upper one to 0.28 so that
+    unlikely tokens can gain probability ("clip-higher"): pass ``clip_high=0.28``.
 
     With ``dual_clip`` c (usually 3) the objective of a negative advantage is no lower than ``c A``, which bounds the
     push away from one sample; Ye et al., arXiv 1912.09729.
@@ -61,7 +69,9 @@ def ppo_clip(
     return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, dual_clip)
 
 
-def gspo(inp: SurrogateInput, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> SurrogateOutput:
+def gspo(
+    inp: SurrogateInput, *, clip_low: float = CLIP_RANGES["gspo"][0], clip_high: float = CLIP_RANGES["gspo"][1]
+) -> SurrogateOutput:
     """PPO's clip on the ratio of whole sequences, ``s_i = exp(mean_t log rho_t)`` over the sample's decisions.
 
     Each decision carries ``sg[s_i] * pi / sg[pi]``: the value of the sequence ratio with the gradient of its own
@@ -75,7 +85,7 @@ def gspo(inp: SurrogateInput, *, clip_low: float = 3e-4, clip_high: float = 4e-4
     return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, None)
 
 
-def cispo(inp: SurrogateInput, *, ratio_cap: float = 5.0) -> SurrogateOutput:
+def cispo(inp: SurrogateInput, *, ratio_cap: float = RATIO_CAP) -> SurrogateOutput:
     """``-sg[min(rho, ratio_cap)] A log pi``: the weight is capped, no decision dropped. MiniMax, arXiv 2506.13585."""
     ratio_N = _exp((inp.logp_N - inp.old_logp_N).detach())
     return SurrogateOutput(-ratio_N.clamp(max=ratio_cap) * inp.advantage_N * inp.logp_N, ratio_N > ratio_cap)

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from steelyard.checkpoint import manifest as manifests
 from steelyard.checkpoint.manifest import Manifest, Torn
 from steelyard.checkpoint.tensors import Tree, from_json, load_tree, save_tree, to_json
+from steelyard.defaults import BEST_MODE, KEEP_LAST
 from steelyard.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
 class Store:
     """The last ``keep_last`` checkpoints of a run and the best one by score."""
 
-    def __init__(self, folder: Path, *, keep_last: int = 2, best_mode: Literal["max", "min"] = "max") -> None:
+    def __init__(
+        self, folder: Path, *, keep_last: int = KEEP_LAST, best_mode: Literal["max", "min"] = BEST_MODE
+    ) -> None:
         if keep_last < 1:
             raise CheckpointError(
                 f"keep_last is {keep_last}; at least the newest checkpoint must be kept: use 1 or more"

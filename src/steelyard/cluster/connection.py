@@ -10,9 +10,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import Any, ClassVar
 
+from steelyard import defaults
 from steelyard.errors import ConfigError, MissingExtraError
 
-LOCAL = "local"
+LOCAL = defaults.CLUSTER
 START_SECONDS = 600.0
 """How long actors may wait for room on the cluster."""
 AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from steelyard import defaults
 from steelyard.checkpoint import Checkpoint
 from steelyard.cluster.connection import LOCAL, START_SECONDS, Connection
 from steelyard.cluster.rank import BuildLearner, LearnerRank
@@ -124,12 +125,12 @@ class LearnerGroup(RankGroup):
         *,
         ranks: int,
         kl_in_reward: bool = False,
-        sharding: Sharding = "fsdp",
+        sharding: Sharding = defaults.SHARDING,
         offload: bool = False,
         mirror: Policy | None = None,
         address: str = LOCAL,
         gpus: bool = False,
-        seconds: float = 1800.0,
+        seconds: float = defaults.LEARNER_TIMEOUT,
     ) -> None:
         super().__init__(rule, kl_in_reward=kl_in_reward, mirror=mirror)
         self._connection = Connection(address)

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
+from steelyard import defaults
 from steelyard.checkpoint import open_checkpoint
 from steelyard.checkpoint.shards import load_shards, names_in, save_shards
 from steelyard.cluster.ranks import GroupRanks, Sharding, join_group, leave_group
@@ -52,9 +53,9 @@ class LearnerRank:
         rank: int,
         size: int,
         *,
-        sharding: Sharding = "fsdp",
+        sharding: Sharding = defaults.SHARDING,
         offload: bool = False,
-        seconds: float = 1800.0,
+        seconds: float = defaults.LEARNER_TIMEOUT,
     ) -> None:
         join_group(address, rank, size, seconds=seconds)
         self.ranks = GroupRanks(sharding, offload=offload)

@@ -13,6 +13,7 @@ from rich.table import Table
 from steelyard import config as configs
 from steelyard.commands.machine import CORE, EXTRAS, Device, devices, installed, missing, product_rates
 from steelyard.commands.screen import amount, loading, positive, stdout
+from steelyard.defaults import LORA_RANK
 from steelyard.domains import domain_paths
 from steelyard.errors import ConfigError
 from steelyard.planning.memory import ROOM, needs
@@ -22,7 +23,9 @@ from steelyard.verification import describe_level
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="PATH", help="hub id or folder: does it fit? (its weights are not read)")
-    parser.add_argument("--rank", type=positive, default=64, metavar="R", help="rank of LoRA for that estimate (64)")
+    parser.add_argument(
+        "--rank", type=positive, default=LORA_RANK, metavar="R", help="rank of LoRA for that estimate (%(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from steelyard.commands import FAILED
 from steelyard.commands.groups import temperature_note, temperature_of
 from steelyard.commands.screen import CountedSampler, loading, positive, stdout
 from steelyard.commands.target import Target, add_target, open_policy, resolve
+from steelyard.defaults import REPORTED_KS
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
 from steelyard.text import printable
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--samples", type=positive, metavar="N", help="samples a task (the largest k)")
-    parser.add_argument("--k", default="1,4", metavar="K,K", help="the k of each pass@k (1,4)")
+    parser.add_argument(
+        "--k", default=",".join(map(str, REPORTED_KS)), metavar="K,K", help="the k of each pass@k (%(default)s)"
+    )
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
     parser.add_argument("--tasks", type=positive, metavar="N", help="how many tasks (evaluate.tasks)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

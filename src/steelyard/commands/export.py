@@ -16,6 +16,7 @@ from steelyard.commands.target import add_trust
 from steelyard.commands.things import WHERE, WHERE_HELP, drawing_domains, form_of, open_workshop, read_thing, write_file
 from steelyard.config import Config
 from steelyard.config.overrides import parse_overrides
+from steelyard.defaults import CHECKPOINT
 from steelyard.errors import ConfigError, DataError, PolicyError
 from steelyard.folders import read_run, run_at
 from steelyard.trust import DOMAIN, require_trusted_run
@@ -23,7 +24,6 @@ from steelyard.trust import DOMAIN, require_trusted_run
 if TYPE_CHECKING:
     from steelyard.policies.base import Policy
 
-LATEST = "latest"
 ADAPTER = "a PEFT adapter for its base model"
 GRAMMAR = "constraint.lark"
 
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FILE|FOLDER", help="what to write")
     parser.add_argument("--merge", action="store_true", help="of a run with LoRA: merge the adapter into its base")
     parser.add_argument(
-        "--checkpoint", default=LATEST, metavar="WHICH", help="of a run: latest, best or a step (latest)"
+        "--checkpoint", default=CHECKPOINT, metavar="WHICH", help="of a run: latest, best or a step (latest)"
     )
 
 
@@ -48,7 +48,7 @@ def epilog() -> str:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.file is None:
         return _export_model(arguments, overrides)
-    if arguments.merge or arguments.checkpoint != LATEST:
+    if arguments.merge or arguments.checkpoint != CHECKPOINT:
         raise ConfigError(f"--merge and --checkpoint are for the model of a run: leave out {arguments.file}")
     workshop, out = open_workshop(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
     form = form_of(out, workshop.exports, "--out")

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.table import Table
 
 from steelyard.commands.screen import loading, stderr, stdout
-from steelyard.config.suggest import did_you_mean
 from steelyard.errors import ConfigError
 from steelyard.pretrained.catalogue import MODELS, PretrainedModel
+from steelyard.suggest import did_you_mean
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from steelyard import config as configs
+from steelyard import defaults
 from steelyard.commands.screen import amount, positive, stdout
 from steelyard.commands.target import add_trust
 from steelyard.config import Config
@@ -55,8 +56,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--tensor", type=positive, default=1, metavar="N", help="GPUs of a sampler replica (1; more cannot be run yet)"
     )
-    where.add_argument("--cores", type=positive, default=64, metavar="N", help="cores that check (64)")
-    where.add_argument("--publish-gbs", type=_number, default=5.0, metavar="X", help="GB/s of weights to samplers (5)")
+    where.add_argument(
+        "--cores", type=positive, default=defaults.CORES, metavar="N", help="cores that check (%(default)s)"
+    )
+    where.add_argument(
+        "--publish-gbs",
+        type=_number,
+        default=defaults.PUBLISH_GBS,
+        metavar="X",
+        help="GB/s of weights to samplers (%(default)g)",
+    )
     where.add_argument(
         "--reached",
         type=_shares,
@@ -69,7 +78,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--tokens", type=positive, metavar="N", help="of a completion, on average (the longest allowed)")
     what.add_argument("--tokens-p99", type=positive, metavar="N", help="of the longest hundredth of completions")
     what.add_argument(
-        "--check-seconds", type=_number, default=0.1, metavar="X", help="of a core to check a sample, mean (0.1)"
+        "--check-seconds",
+        type=_number,
+        default=defaults.CHECK_SECONDS,
+        metavar="X",
+        help="of a core to check a sample, mean (%(default)g)",
     )
     what.add_argument("--check-p99", type=_number, metavar="X", help="of the slowest hundredth of checks")
     add_trust(parser)

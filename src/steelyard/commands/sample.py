@@ -22,6 +22,7 @@ from steelyard.commands.target import Target, add_target, resolve
 from steelyard.commands.things import json_object, write_file
 from steelyard.config import Config
 from steelyard.data.tasks import filled
+from steelyard.defaults import SHOWN_SAMPLES, SHOWN_TASKS
 from steelyard.domains.base import Pieced, Split
 from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError, SteelyardError
@@ -40,8 +41,8 @@ _MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--n", type=positive, default=4, metavar="N", help="samples a task (4)")
-    parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="how many tasks (1)")
+    parser.add_argument("--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples a task (%(default)s)")
+    parser.add_argument("--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="how many tasks (%(default)s)")
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
     parser.add_argument("--prompt", metavar="TEXT", help="a prompt of your own instead of tasks; not scored")
     parser.add_argument(
@@ -149,7 +150,7 @@ def _show(console: Console, label: str, group: Group, domain: Pieced | None) -> 
         if verdict.cause != NOT_SCORED:
             colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
             head.append(_one_line(verdict), style=colour)
-        if sample.finish == "length":
+        if sample.truncated:
             head.append("  (cut off at the length limit)", style="dim")
         console.print(head)
         console.print(_text(group.task, sample.text, domain))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard import config as configs
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
+from steelyard.defaults import CHECKPOINT
 from steelyard.errors import ConfigError
 from steelyard.folders import NAMED_BY, START, read_run, run_at, run_table
 from steelyard.trust import SAMPLING, require_trusted_recipe, require_trusted_run
@@ -38,9 +39,9 @@ def add_target(
     parser.add_argument("target", metavar=metavar, help=what)
     parser.add_argument(
         "--checkpoint",
-        default="latest",
+        default=CHECKPOINT,
         metavar="WHICH",
-        help="of a run: latest, best, a step, or start for the model before training (latest)",
+        help="of a run: latest, best, a step, or start for the model before training (%(default)s)",
     )
     parser.add_argument("--recipe", metavar="RECIPE|FILE", help="for a model: where tasks and checker come from")
     add_trust(parser)

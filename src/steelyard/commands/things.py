@@ -10,11 +10,11 @@ from typing import Any
 
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
-from steelyard.config.suggest import did_you_mean
 from steelyard.domains.base import Domain, WithWorkshop, Workshop, workshop_of
 from steelyard.domains.registry import domain_paths, domains_with, make_domain
 from steelyard.errors import ConfigError, DataError
 from steelyard.folders import read_run, run_at
+from steelyard.suggest import did_you_mean
 from steelyard.trust import DOMAIN, require_trusted_run
 
 WHERE = "DOMAIN|RUN"

@@ -11,6 +11,7 @@ from steelyard.compose.policy import build_policy
 from steelyard.compose.supplied import NOTHING, Supplied
 from steelyard.compose.warmstart import beginning_with, own_folder
 from steelyard.config import Config
+from steelyard.defaults import BEST_MODE, CHECKPOINT
 from steelyard.errors import CheckpointError
 from steelyard.folders import START
 from steelyard.policies.base import Policy
@@ -51,7 +52,7 @@ def _as_begun(config: Config) -> Config:
     return beginning_with(config, own_folder(config))
 
 
-def find_checkpoint(run: Path, which: str = "latest", best_mode: Literal["max", "min"] = "max") -> Checkpoint:
+def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max", "min"] = BEST_MODE) -> Checkpoint:
     """``latest``, ``best``, or a step number of a run."""
     store = Store(run / "checkpoints", best_mode=best_mode)
     if which.isdigit():

@@ -15,11 +15,12 @@ from steelyard.constraints.base import Constraint, pack
 from steelyard.constraints.grammar import GrammarConstraint, PerTask
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.constraints.without import WithoutTokens
-from steelyard.errors import ConfigError, VerifierError
+from steelyard.errors import ConfigError
+from steelyard.import_paths import load_own
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
+from steelyard.text import shown
 from steelyard.types import Task
-from steelyard.verification import load_function
 
 
 def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> Constraint | None:
@@ -34,7 +35,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
     if isinstance(given, Automaton):
         return _over_tokens(config, policy, given, None)
     if given is not None:
-        raise ConfigError(f"constraint is {given!r:.80}; hand over a table, an Automaton or a Constraint")
+        raise ConfigError(f"constraint is {shown(given)}; hand over a table, an Automaton or a Constraint")
     if table is None:
         domain = build_domain(config)
         automaton = None if domain is None else domain.automaton()
@@ -63,10 +64,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
     """A configuration may name anything that can be imported: it must be an automaton's class before it is called."""
-    try:
-        found = load_function(str(table.source))
-    except VerifierError as error:
-        raise ConfigError(f"constraint.source: {error}") from error
+    found = load_own(str(table.source), what="constraint.source")
     if not (isinstance(found, type) and issubclass(found, Automaton)):
         raise ConfigError(
             f"constraint.source: {table.source} is not a subclass of steelyard.constraints.automaton.Automaton; "

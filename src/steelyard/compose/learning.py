@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steelyard import defaults
 from steelyard.algorithms.advantages import estimator
 from steelyard.algorithms.kl import AdaptiveKL
 from steelyard.algorithms.objective import Objective
@@ -19,12 +20,10 @@ from steelyard.training.learner import AnyLearner, Coefficients, Learner, Update
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.ranks import ALONE, Ranks
 
-IMPORTANCE_CAP = 2.0
-"""Where the correction for samples of another engine or of older weights is capped, if nothing else is said."""
-
 
 def build_credit(config: Config) -> Credit:
     credit, penalty = config.credit, config.credit.length_penalty
+    penalised = credit.truncation_penalty if credit.truncation_penalty is not None else defaults.TRUNCATION_PENALTY
     rule = None
     if penalty is not None:
         limit = penalty.limit or config.sampling.max_new_tokens
@@ -34,7 +33,7 @@ def build_credit(config: Config) -> Credit:
         gamma=credit.gamma,
         clip=credit.advantage_clip,
         truncated=credit.truncated,
-        truncation_penalty=1.0 if credit.truncation_penalty is None else credit.truncation_penalty,
+        truncation_penalty=penalised,
         length_penalty=rule,
         min_scored=credit.min_scored,
     )
@@ -53,7 +52,7 @@ def _importance_cap(config: Config) -> float | None:
     """
     cap, sampling = config.loss.importance_cap, config.sampling
     if cap is None and (sampling.engine != "local" or sampling.staleness):
-        return IMPORTANCE_CAP
+        return defaults.IMPORTANCE_CAP
     return cap or None
 
 
@@ -61,14 +60,10 @@ def schedule(table: ScheduleConfig, steps: int) -> Schedule:
     return Schedule(table.kind, table.start, table.end or 0.0, table.steps or steps, table.warmup)
 
 
-HORIZON_STEPS = 10
-"""Steps that make the horizon of an adaptive KL coefficient where none is given."""
-
-
 def build_adaptive_kl(config: Config, adaptive: AdaptiveKlConfig) -> AdaptiveKL:
     """By default the horizon follows the size of a step: a fixed number of samples makes small steps react too late."""
     samples = config.sampling.tasks_per_step * config.sampling.group_size
-    return AdaptiveKL(adaptive.target, adaptive.horizon or HORIZON_STEPS * samples)
+    return AdaptiveKL(adaptive.target, adaptive.horizon or defaults.KL_HORIZON_STEPS * samples)
 
 
 def build_rule(config: Config, policy: Policy) -> UpdateRule:

@@ -67,7 +67,7 @@ def build_model(config: Config) -> Policy:
     words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
     if words is None:
         raise ConfigError("model.scratch.vocabulary is empty and there is no domain with a vocabulary of its own")
-    shape = scratch.model_dump(exclude={"architecture", "vocabulary", "spaced"})
+    shape = scratch.model_dump(exclude={"vocabulary", "spaced"})
     return from_scratch_policy(Architecture(**shape), words, options, spaced=scratch.spaced)
 
 

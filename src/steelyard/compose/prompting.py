@@ -11,6 +11,7 @@ from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.codec import Prompting
+from steelyard.text import shown
 from steelyard.tracking.console import Screen
 from steelyard.types import Task
 
@@ -27,7 +28,7 @@ def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
     if wanted and not has_template:
         value = getattr(tasks, wanted[0])
         raise PolicyError(
-            f"tasks.{wanted[0]} = {value!r:.80}: the tokenizer of {_name(policy)} has no chat template; use a model "
+            f"tasks.{wanted[0]} = {shown(value)}: the tokenizer of {_name(policy)} has no chat template; use a model "
             "that has one (often called instruct or chat), or put the text around each prompt by tasks.template"
         )
     if tasks.chat != "auto":
@@ -43,7 +44,7 @@ def describe_prompting(policy: Policy) -> str:
     prompting = policy.prompting
     if not prompting.chat:
         return 'prompts are sent as they are, without the chat template (tasks.chat = "always" uses it)'
-    after = "" if prompting.system is None else f", after the system message {prompting.system!r:.60}"
+    after = "" if prompting.system is None else f", after the system message {shown(prompting.system, 60)}"
     return (
         f"prompts are sent as user messages through the chat template of {_name(policy)}{after} "
         '(tasks.chat = "never" sends them as they are)'

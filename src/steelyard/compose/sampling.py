@@ -57,8 +57,6 @@ def build_sampler(config: Config, policy: Policy) -> Sampler:
 
 def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
     sampling = config.sampling
-    if sampling.fill_order == "confidence":
-        raise ConfigError("sampling.fill_order = 'confidence': the order must not depend on the model")
     return FillSampler(
         policy, seed=config.run.seed, steps=sampling.fill_steps, order=sampling.fill_order, max_rows=sampling.max_rows
     )

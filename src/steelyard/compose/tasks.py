@@ -18,6 +18,7 @@ from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.folders import in_run, run_folder
 from steelyard.policies.base import Policy
 from steelyard.policies.masked import MaskedPolicy
+from steelyard.text import shown
 from steelyard.types import Prompt, SampleKey, Task
 
 log = logging.getLogger("steelyard")
@@ -47,8 +48,8 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
     if isinstance(supplied.tasks, Source):
         if tasks is not None and tasks.template is not None:
             raise ConfigError(
-                f"tasks.template = {tasks.template!r:.120} cannot be filled in for a Source, which makes its prompts "
-                "itself; remove it, or hand over the rows"
+                f"tasks.template = {shown(tasks.template, 120)} cannot be filled in for a Source, which makes its "
+                "prompts itself; remove it, or hand over the rows"
             )
         if tasks is not None and tasks.held_out:
             raise ConfigError(

@@ -6,18 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
+from steelyard import defaults
 from steelyard.config.base import Section
 
 
 class LearnersConfig(Section):
     ranks: int = Field(default=1, ge=1, description="Processes that update the policy together, one a GPU.")
     sharding: Literal["fsdp", "ddp"] = Field(
-        default="fsdp", description="fsdp divides weights, optimiser and reference among ranks; ddp copies them."
+        default=defaults.SHARDING,
+        description="fsdp divides weights, optimiser and reference among ranks; ddp copies them.",
     )
     offload: bool = Field(
         default=False, description="Weights, gradients and optimiser state of fsdp rest in the CPU's memory."
     )
-    timeout: float = Field(default=1800.0, gt=0, description="Seconds a rank waits for the others before it gives up.")
+    timeout: float = Field(
+        default=defaults.LEARNER_TIMEOUT, gt=0, description="Seconds a rank waits for the others before it gives up."
+    )
 
 
 class SamplersConfig(Section):
@@ -28,7 +32,7 @@ class SamplersConfig(Section):
 
 class ClusterConfig(Section):
     address: str = Field(
-        default="local",
+        default=defaults.CLUSTER,
         description="Ray: local starts one on this machine, auto joins the one that runs here, or host:port.",
         min_length=1,
     )

@@ -18,8 +18,8 @@ from steelyard.config.problems import config_error, problems_of
 from steelyard.config.root import Config
 from steelyard.config.rules.adjustments import adjusted
 from steelyard.config.schema import known_keys
-from steelyard.config.suggest import did_you_mean
 from steelyard.errors import ConfigError
+from steelyard.suggest import did_you_mean
 
 log = logging.getLogger(__name__)
 

@@ -6,23 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
+from steelyard import defaults
 from steelyard.config.base import Section
 
 
 class ScratchConfig(Section):
-    """A small transformer with random weights and a vocabulary of its own."""
+    """A small transformer with random weights and a vocabulary of its own: a Llama, for kind masked a ModernBERT."""
 
-    architecture: Literal["llama", "modernbert"] | None = Field(
-        default=None, description="Architecture, as transformers names it; empty: llama, for kind masked modernbert."
+    layers: int = Field(default=defaults.LAYERS, description="Transformer blocks.", ge=1)
+    width: int = Field(default=defaults.WIDTH, description="Hidden width.", ge=8)
+    heads: int = Field(default=defaults.HEADS, description="Attention heads.", ge=1)
+    kv_heads: int = Field(
+        default=defaults.KV_HEADS, description="Key/value heads, shared by the attention heads.", ge=1
     )
-    layers: int = Field(default=4, description="Transformer blocks.", ge=1)
-    width: int = Field(default=256, description="Hidden width.", ge=8)
-    heads: int = Field(default=4, description="Attention heads.", ge=1)
-    kv_heads: int = Field(default=2, description="Key/value heads, shared by the attention heads.", ge=1)
     feed_forward: int | None = Field(
         default=None, description="Width of the feed-forward layer; empty: 8/3 of width, rounded up to 32.", ge=8
     )
-    max_length: int = Field(default=512, description="Longest sequence, prompt and completion together.", ge=2)
+    max_length: int = Field(
+        default=defaults.MAX_LENGTH, description="Longest sequence, prompt and completion together.", ge=2
+    )
     vocabulary: tuple[str, ...] | None = Field(
         default=None, strict=False, description="The tokens; empty: the domain's own vocabulary.", min_length=1
     )
@@ -35,10 +37,12 @@ class ScratchConfig(Section):
 class LoraConfig(Section):
     """A low-rank adapter (PEFT). Dropout is always 0: sampling and scoring must see the same model."""
 
-    rank: int = Field(default=64, description="Rank of the adapter matrices.", ge=1)
-    alpha: float = Field(default=32, description="Scale: the adapter's output is multiplied by alpha/rank.", gt=0)
+    rank: int = Field(default=defaults.LORA_RANK, description="Rank of the adapter matrices.", ge=1)
+    alpha: float = Field(
+        default=defaults.LORA_ALPHA, description="Scale: the adapter's output is multiplied by alpha/rank.", gt=0
+    )
     targets: str | Annotated[tuple[str, ...], Strict(False)] = Field(
-        default="all-linear", description="Layers that get an adapter: all-linear or a list of module names."
+        default=defaults.LORA_TARGETS, description="Layers that get an adapter: all-linear or a list of module names."
     )
     adapter: str | None = Field(
         default=None,

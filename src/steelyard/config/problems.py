@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from steelyard.config.suggest import did_you_mean, suggest_key
+from steelyard.config.removed import REMOVED_KEYS, REMOVED_VALUES
 from steelyard.errors import ConfigError
+from steelyard.suggest import did_you_mean, suggest_key
+from steelyard.text import shown
 
 _REASONS = {
     "bool_type": "must be true or false",
@@ -30,6 +32,12 @@ _REASONS = {
     "tuple_type": "must be a list",
     "value_error": "{error}",
 }
+_WHY = {
+    "loss.dual_clip": " (3 is usual): at 1 or below it would clip samples whose ratio has not risen",
+    "sampling.group_size": ": a sample is credited relative to its group, and a group of one has nothing to compare",
+    "sampling.temperature": ": greedy decoding makes every sample of a group the same",
+}
+"""Why a number is too small, where the range alone does not explain it."""
 
 
 class Problem(NamedTuple):
@@ -40,8 +48,8 @@ class Problem(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" = {_shorten(self.value)}"
-        return f"{self.key}{shown}: {self.reason}"
+        given = "" if self.value is None else f" = {shown(self.value)}"
+        return f"{self.key}{given}: {self.reason}"
 
 
 def config_error(source: str, problems: Sequence[Problem]) -> ConfigError:
@@ -68,15 +76,19 @@ def _problem(details: ErrorDetails, known: Collection[str]) -> Problem:
     path = [str(part) for part in details["loc"]]
     if kind == "extra_forbidden":
         key = ".".join(path)
-        return Problem(key, value, "unknown key" + suggest_key(key, known))
+        answer = REMOVED_KEYS.get(".".join(_without_indices(path)))
+        return Problem(key, value, answer or "unknown key" + suggest_key(key, known))
     key = _without_type_names(path, known)
     if kind == "missing":
         return Problem(key, None, _REASONS[kind])
+    if kind == "literal_error" and (key, value) in REMOVED_VALUES:
+        return Problem(key, value, REMOVED_VALUES[key, value])
     if kind == "literal_error":
         choices = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         return Problem(key, value, f"must be one of {', '.join(choices)}{hint}")
-    return Problem(key, value, _REASONS.get(kind, details["msg"]).format(**context))
+    why = _WHY.get(key, "") if kind.startswith("greater") else ""
+    return Problem(key, value, _REASONS.get(kind, details["msg"]).format(**context) + why)
 
 
 def _without_type_names(path: list[str], known: Collection[str]) -> str:
@@ -88,8 +100,3 @@ def _without_type_names(path: list[str], known: Collection[str]) -> str:
 
 def _without_indices(path: Sequence[str]) -> list[str]:
     return [part for part in path if not part.isdigit()]
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

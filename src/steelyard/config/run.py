@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from steelyard import defaults
 from steelyard.config.base import Section
 
 
@@ -35,20 +36,24 @@ class RunConfig(Section):
 class EvaluateConfig(Section):
     every: int = Field(default=0, description="Steps between evaluations on held-out tasks; 0: none.", ge=0)
     tasks: int = Field(default=64, description="Held-out tasks per evaluation.", ge=1)
-    samples: int = Field(default=1, description="Samples per task.", ge=1)
-    ks: tuple[int, ...] = Field(default=(1,), strict=False, description="The k of each pass@k reported.", min_length=1)
+    samples: int = Field(default=defaults.EVALUATION_SAMPLES, description="Samples per task.", ge=1)
+    ks: tuple[int, ...] = Field(
+        default=defaults.EVALUATION_KS, strict=False, description="The k of each pass@k reported.", min_length=1
+    )
     temperature: float | None = Field(default=None, description="Temperature; empty: sampling.temperature.", gt=0)
     max_new_tokens: int | None = Field(default=None, description="Length limit; empty: sampling.max_new_tokens.", ge=1)
 
 
 class CheckpointConfig(Section):
     every: int = Field(default=50, description="Steps between checkpoints; 0: only the last step.", ge=0)
-    keep_last: int = Field(default=2, description="How many of the newest checkpoints stay.", ge=1)
+    keep_last: int = Field(default=defaults.KEEP_LAST, description="How many of the newest checkpoints stay.", ge=1)
     best_metric: str | None = Field(
         default=None,
         description="Metric whose best checkpoint stays too; empty: eval/success with evaluation on, else reward/mean.",
     )
-    best_mode: Literal["max", "min"] = Field(default="max", description="Whether the metric is better high or low.")
+    best_mode: Literal["max", "min"] = Field(
+        default=defaults.BEST_MODE, description="Whether the metric is better high or low."
+    )
 
 
 class TrackingConfig(Section):
@@ -57,7 +62,7 @@ class TrackingConfig(Section):
     wandb: bool = Field(
         default=False, description="Write a Weights & Biases run (extra wandb; WANDB_MODE=offline works)."
     )
-    wandb_project: str = Field(default="steelyard", description="Weights & Biases project.", min_length=1)
+    wandb_project: str = Field(default=defaults.WANDB_PROJECT, description="Weights & Biases project.", min_length=1)
     samples_every: int = Field(
         default=10,
         description="Steps between showing the best, median and worst sample, those of step 1 included; 0: never.",

@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from steelyard.config.base import ScheduleConfig, Section
 from steelyard.config.root import Config
-from steelyard.config.suggest import closest
+from steelyard.suggest import closest
 
 
 class Key(NamedTuple):

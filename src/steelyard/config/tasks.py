@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from steelyard import defaults
 from steelyard.config.base import Section
 from steelyard.config.prompt_template import parts_of
 
@@ -16,12 +17,14 @@ class TasksConfig(Section):
     file: str | None = Field(default=None, description="JSONL, JSON or parquet file of tasks.", min_length=1)
     dataset: str | None = Field(default=None, description="Hub data set (extra data).", min_length=1)
     subset: str | None = Field(default=None, description="Named configuration of the hub data set.", min_length=1)
-    split: str = Field(default="train", description="Split of the hub data set.", min_length=1)
+    split: str = Field(default=defaults.DATASET_SPLIT, description="Split of the hub data set.", min_length=1)
     prompts: tuple[str, ...] | None = Field(
         default=None, strict=False, description="Prompts written out here.", min_length=1
     )
     prompt_column: str = Field(
-        default="prompt", description="Column with the prompt: a string or chat messages.", min_length=1
+        default=defaults.PROMPT_COLUMN,
+        description="Column with the prompt: a string or chat messages.",
+        min_length=1,
     )
     template: str | None = Field(
         default=None,

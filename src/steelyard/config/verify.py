@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from steelyard import defaults
 from steelyard.config.base import ImportPath, Section
-from steelyard.config.suggest import did_you_mean
+from steelyard.suggest import did_you_mean
 
 CAUSES = (
     "exception",
@@ -48,19 +49,25 @@ class VerifierEntry(Section):
 class LimitsConfig(Section):
     """What a worker may use for an item; 0 lifts a limit. A call that judges n items has n times the seconds."""
 
-    seconds: float = Field(default=60.0, description="Wall clock; then the worker and all it started are killed.", ge=0)
+    seconds: float = Field(
+        default=defaults.LIMIT_SECONDS, description="Wall clock; then the worker and all it started are killed.", ge=0
+    )
     cpu_seconds: float = Field(default=0.0, description="Processor time, counted anew for every item.", ge=0)
-    memory_mb: int = Field(default=4096, description="Address space of the worker and of each process it starts.", ge=0)
-    file_mb: int = Field(default=1024, description="Largest file it may write.", ge=0)
-    open_files: int = Field(default=1024, description="Files it may have open.", ge=0)
-    output_kb: int = Field(default=1024, description="What it may print in a call.", ge=8)
+    memory_mb: int = Field(
+        default=defaults.LIMIT_MEMORY_MB,
+        description="Address space of the worker and of each process it starts.",
+        ge=0,
+    )
+    file_mb: int = Field(default=defaults.LIMIT_FILE_MB, description="Largest file it may write.", ge=0)
+    open_files: int = Field(default=defaults.LIMIT_OPEN_FILES, description="Files it may have open.", ge=0)
+    output_kb: int = Field(default=defaults.LIMIT_OUTPUT_KB, description="What it may print in a call.", ge=8)
 
 
 class RecycleConfig(Section):
     """When a worker that did nothing wrong is replaced by a fresh one; 0: never."""
 
-    items: int = Field(default=10_000, description="After so many items.", ge=0)
-    memory_mb: int = Field(default=1024, description="Above so much resident memory.", ge=0)
+    items: int = Field(default=defaults.RECYCLE_ITEMS, description="After so many items.", ge=0)
+    memory_mb: int = Field(default=defaults.RECYCLE_MEMORY_MB, description="Above so much resident memory.", ge=0)
 
 
 class VerifyConfig(Section):
@@ -73,7 +80,9 @@ class VerifyConfig(Section):
         description="Reward of a rejected sample; empty: what the verifier declares (several: the weighted sum, if all "
         "declare one and no weight is negative), else 0 or the worst scored reward of the group if that is lower.",
     )
-    success_at: float = Field(default=1.0, description="Reward from which a sample counts as a success.")
+    success_at: float = Field(
+        default=defaults.SUCCESS_AT, description="Reward from which a sample counts as a success."
+    )
     pool: Literal["auto", "inline", "processes", "ray"] = Field(
         default="auto",
         description="Where it runs: in this process, in processes of its own, or on a Ray cluster. "
@@ -88,20 +97,25 @@ class VerifyConfig(Section):
     preload: bool = Field(
         default=True, description="Import the verifier once and fork workers from there; false: in every worker."
     )
-    tries: int = Field(default=2, description="How often an accident of the checker is tried.", ge=1)
+    tries: int = Field(default=defaults.TRIES, description="How often an accident of the checker is tried.", ge=1)
     blame: dict[str, Literal["rejected", "unscored"]] = Field(
         default={},
         description="What an accident that stays means, by its cause; "
         "otherwise the same accident in every try rejects the sample.",
     )
     max_unscored: float = Field(
-        default=0.5, description="Share of accidents among the last samples that trips the breaker.", ge=0, le=1
+        default=defaults.MAX_UNSCORED,
+        description="Share of accidents among the last samples that trips the breaker.",
+        ge=0,
+        le=1,
     )
     window: int = Field(default=0, description="How many samples are the last ones; 0: as many as a step has.", ge=0)
     when_unscored: Literal["stop", "go on"] = Field(
         default="stop", description="What the run does when the breaker trips."
     )
-    pause_seconds: float = Field(default=10.0, description="How long it pauses before it goes on.", ge=0)
+    pause_seconds: float = Field(
+        default=defaults.PAUSE_SECONDS, description="How long it pauses before it goes on.", ge=0
+    )
     cache: str | None = Field(
         default=None,
         description="File of verdicts kept between runs, for verifiers that declare a version and determinism and "

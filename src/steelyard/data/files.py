@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.data.tasks import TOO_DEEP, require_distinct_ids, task_of
+from steelyard.defaults import DATASET_SPLIT, PROMPT_COLUMN
 from steelyard.errors import DataError, MissingExtraError
 from steelyard.types import Task
 
@@ -22,9 +23,9 @@ Row = tuple[str, str, Any]
 def load_tasks(
     path: str | Path,
     *,
-    prompt_column: str = "prompt",
+    prompt_column: str = PROMPT_COLUMN,
     template: str | None = None,
-    split: str = "train",
+    split: str = DATASET_SPLIT,
     subset: str | None = None,
     limit: int | None = None,
 ) -> list[Task]:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from steelyard.data.tasks import plain
+from steelyard.defaults import PROMPT_COLUMN
 from steelyard.types import Task
 
 MOST_ROWS = 100_000
 """Longer lists are not copied into the run folder; they belong in a file of their own."""
 
 
-def as_jsonl(rows: object, prompt_column: str = "prompt") -> str | None:
+def as_jsonl(rows: object, prompt_column: str = PROMPT_COLUMN) -> str | None:
     """The rows as lines that ``load_tasks`` reads back as the same tasks, ids included. None if that is impossible:
     rows that can be read only once, values that JSON does not have, or more than :data:`MOST_ROWS` of them.
     """

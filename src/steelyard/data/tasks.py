@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,10 @@ import numpy as np
 
 from steelyard.config.nesting import DEEPEST, SCALARS, too_deep
 from steelyard.config.prompt_template import columns_of, fill
+from steelyard.defaults import PROMPT_COLUMN
 from steelyard.errors import DataError
+from steelyard.suggest import closest
+from steelyard.text import shown
 from steelyard.types import Message, Prompt, Task
 
 TOO_DEEP = f"{{where}}: nested more than {DEEPEST} levels deep; flatten it"
@@ -23,7 +25,7 @@ PLAIN = (str, int, float, bool)
 """Types that a checksum takes as they are."""
 
 
-def as_tasks(rows: object, *, prompt_column: str = "prompt", template: str | None = None) -> list[Task]:
+def as_tasks(rows: object, *, prompt_column: str = PROMPT_COLUMN, template: str | None = None) -> list[Task]:
     """Tasks from an iterable of tasks, dicts (as rows of a data set) or strings (prompts); ids count from 0."""
     if hasattr(rows, "iterrows"):
         raise DataError('a data frame iterates over its column names: give frame.to_dict("records")')
@@ -52,14 +54,19 @@ def _as_task(row: object, where: str, default_id: str, prompt_column: str, templ
 
 
 def task_of(
-    row: Mapping[str, Any], *, where: str, default_id: str, prompt_column: str = "prompt", template: str | None = None
+    row: Mapping[str, Any],
+    *,
+    where: str,
+    default_id: str,
+    prompt_column: str = PROMPT_COLUMN,
+    template: str | None = None,
 ) -> Task:
     """A row as a task: the prompt, an ``id`` and a ``difficulty`` if there; all other columns go into the spec. With a
     ``template`` the prompt is built from columns, and all of them stay in the spec.
     """
     if template is None and prompt_column not in row:
-        close = difflib.get_close_matches(prompt_column, [str(name) for name in row], n=1)
-        hint = f"did you mean prompt_column={close[0]!r}?" if close else "name it by prompt_column"
+        near = closest(prompt_column, map(str, row))
+        hint = f"did you mean prompt_column={near!r}?" if near else "name it by prompt_column"
         raise DataError(f"{where}: no column {prompt_column!r} among {sorted(map(str, row))}; {hint}")
     given_id, difficulty = row.get("id"), row.get("difficulty")
     if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
@@ -81,10 +88,10 @@ def filled(template: str, row: Mapping[str, Any], where: str) -> str:
     for name in columns_of(template):
         value = row.get(name)
         if value is None:
-            close = difflib.get_close_matches(name, [str(column) for column in row], n=1)
-            hint = f"; did you mean {{{close[0]}}}?" if close and name not in row else ""
+            near = None if name in row else closest(name, map(str, row))
+            hint = f"; did you mean {{{near}}}?" if near else ""
             raise DataError(
-                f"{where}: tasks.template = {template!r:.120} names the column {name!r}, which "
+                f"{where}: tasks.template = {shown(template, 120)} names the column {name!r}, which "
                 f"{'is empty' if name in row else 'is missing'} there; the task has the columns "
                 f"{', '.join(map(str, row)) or '(none)'}{hint}"
             )
@@ -105,7 +112,7 @@ def prompt_of(value: object, where: str) -> Prompt:
     if isinstance(value, Sequence) and not isinstance(value, bytes) and value:
         return tuple(_message(message, f"{where}, message {index}") for index, message in enumerate(value))
     raise DataError(
-        f"{where}: a prompt is a string or a list of chat messages, got {type(value).__name__} {value!r:.60}"
+        f"{where}: a prompt is a string or a list of chat messages, got {type(value).__name__} {shown(value, 60)}"
     )
 
 
@@ -123,9 +130,9 @@ def _encodable(text: str, where: str) -> str:
 
 def _message(value: object, where: str) -> Message:
     if not isinstance(value, Mapping) or not {"role", "content"} <= set(value):
-        raise DataError(f"{where}: a chat message has a 'role' and a 'content', got {value!r:.80}")
+        raise DataError(f"{where}: a chat message has a 'role' and a 'content', got {shown(value)}")
     if not isinstance(value["role"], str) or not isinstance(value["content"], str):
-        raise DataError(f"{where}: role and content must be strings, got {value!r:.80}")
+        raise DataError(f"{where}: role and content must be strings, got {shown(value)}")
     return {str(key): str(text) for key, text in value.items() if text is not None}
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
+from steelyard.import_paths import load_object
+from steelyard.suggest import nearest_or_all
+from steelyard.text import shown
 
 GROUP = "steelyard.domains"
 BUILT_IN = {
@@ -43,9 +44,7 @@ def make_domain(name: str, **parameters: Any) -> Domain:
     """The domain of that name, built with its own parameters."""
     paths = domain_paths()
     if name not in paths:
-        close = difflib.get_close_matches(name, paths, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(paths))}"
-        raise ConfigError(f"no domain named {name!r}; {hint}")
+        raise ConfigError(f"no domain named {name!r}; {nearest_or_all(name, sorted(paths))}")
     factory = _load(name, paths[name])
     try:
         inspect.signature(factory).bind(**parameters)
@@ -59,12 +58,8 @@ def make_domain(name: str, **parameters: Any) -> Domain:
 
 
 def _shown(parameters: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {value!r:.80}" for name, value in parameters.items()) or "its defaults"
+    return ", ".join(f"{name} = {shown(value)}" for name, value in parameters.items()) or "its defaults"
 
 
 def _load(name: str, path: str) -> Callable[..., Domain]:
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"domain {name!r} ({path}) cannot be loaded: {error}") from error
+    return load_object(path, what=f"domain {name!r}:")

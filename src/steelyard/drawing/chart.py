@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from steelyard.drawing.scene import INK, Colour, Ellipse, Label, Line, Point, Polygon, Scene, Shape, text_width
 from steelyard.drawing.ticks import Axis, Scale, scale, usable
+from steelyard.text import shortened
 
 WIDTH, HEIGHT = 250.0, 150.0
 """Of the plot itself, without what is written around it."""
@@ -95,8 +96,7 @@ def _head(title: str, note: str, width: float) -> tuple[list[Shape], float]:
 
 def _cut(text: str, size: float, room: float) -> str:
     """As much of a text as there is room for."""
-    letters = int(room / text_width("x", size))
-    return text if len(text) <= letters else text[: letters - 1] + "…"
+    return shortened(text, int(room / text_width("x", size)))
 
 
 def _legend(names: Sequence[str], top: float, width: float) -> tuple[list[Shape], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from steelyard import defaults
 from steelyard.planning.shape import Shape
 
 ROOM = 0.8
@@ -198,7 +199,7 @@ class Need:
         return "fits" if share <= ROOM else "tight" if share <= 1 else "no"
 
 
-def needs(shape: Shape, *, rank: int = 64) -> list[Need]:
+def needs(shape: Shape, *, rank: int = defaults.LORA_RANK) -> list[Need]:
     """The usual ways of training a model, without activations and KV cache."""
     ways = {
         "all weights, float32": Training(4),

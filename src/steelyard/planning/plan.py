@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from steelyard import defaults
 from steelyard.planning.hardware import GIGA, Machines
 from steelyard.planning.memory import (
     Batch,
@@ -32,7 +33,7 @@ ENOUGH = 1.02
 """Cores are enough when a step takes no more than this times what it takes with a core for every sample."""
 
 
-QUICK_CHECK = Spread(0.1)
+QUICK_CHECK = Spread(defaults.CHECK_SECONDS)
 USUAL = Efficiency()
 
 
@@ -48,8 +49,8 @@ class Run:
     length: Spread
     updates: int = 1
     """Optimiser steps on a rollout; with more than one the old log-probs are computed too."""
-    epochs: int = 1
-    max_rows: int = 256
+    epochs: int = defaults.EPOCHS
+    max_rows: int = defaults.MAX_ROWS
     microbatch: int | None = None
 
     @property
@@ -76,12 +77,12 @@ class Site:
     """Of the memory that a sampling engine takes from the start; None: 0.9, less what a learner beside it needs."""
     cache: float | None = None
     """Bytes for its keys and values, if they are not what the share leaves beside the weights."""
-    cores: int = 64
+    cores: int = defaults.CORES
     """For checking."""
     check: Spread = QUICK_CHECK
     staleness: int = 0
     controller: float = CONTROLLER
-    publish: float = 5 * GIGA
+    publish: float = defaults.PUBLISH_GBS * GIGA
     """Bytes a second from node to node, and from a node's memory into its engine."""
     tree: bool = True
     """Nodes that have the weights pass them on; otherwise the learner sends them to one node after the other."""

@@ -15,6 +15,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from steelyard import defaults
 from steelyard.errors import PolicyError
 
 TRAINED, FROZEN = "default", "reference"
@@ -33,9 +34,9 @@ TRAINS_MORE = (
 class Lora:
     """LoRA (arXiv 2106.09685): W + (alpha / rank) B A with A, B trained; dropout is always 0 here."""
 
-    rank: int = 64
-    alpha: float = 32
-    targets: str | Sequence[str] = "all-linear"
+    rank: int = defaults.LORA_RANK
+    alpha: float = defaults.LORA_ALPHA
+    targets: str | Sequence[str] = defaults.LORA_TARGETS
 
     def peft_config(self, *, causal: bool = True) -> LoraConfig:
         targets = self.targets if isinstance(self.targets, str) else list(self.targets)

@@ -149,12 +149,6 @@ class Policy:
         """Context of mixed precision, or nothing."""
         return device.autocast(self.device, self.autocast_dtype)
 
-    def token_starts(self, sample: Sample) -> np.ndarray:
-        """Offset in ``sample.text`` at which the token of each decision starts."""
-        ids = sample.completion_ids
-        offsets = sample.decisions.position_N - sample.prompt_length
-        return np.asarray([len(self.decode(ids[:offset])) for offset in offsets], np.int64)
-
     def head(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states, minus infinity for the tokens that are never sampled. Samplers, log-probs, entropy
         and KL all start from here.

@@ -13,6 +13,7 @@ from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch, collate_causal
 from steelyard.policies.codec import Codec, Prompting
+from steelyard.text import shown
 from steelyard.types import Decisions, Prompt, Sample, SampleKey, Task
 
 
@@ -74,7 +75,7 @@ class CausalPolicy(Policy):
         prompt, answer = self.encode(task.prompt), self.encode_answer(text)
         if never := sorted(set(answer.tolist()).intersection(self.excluded)):
             raise PolicyError(
-                f"task {task.id}: the example {text!r:.60} has the token "
+                f"task {task.id}: the example {shown(text, 60)} has the token "
                 f"{self.tokenizer.convert_ids_to_tokens(never[0])!r}, which is never sampled; remove it from the "
                 f"example, or set model.excluded_tokens without it"
             )

@@ -10,6 +10,8 @@ import numpy as np
 
 from steelyard.errors import PolicyError
 from steelyard.policies.templates import template_ids
+from steelyard.special_tokens import UNKNOWN
+from steelyard.text import shown
 from steelyard.types import Message, Prompt
 
 
@@ -32,7 +34,7 @@ class Prompting:
             return prompt
         if prompt[0]["role"] == "system":
             raise PolicyError(
-                f"the prompt starts with a system message ({prompt[0]['content']!r:.80}), and tasks.system gives "
+                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), and tasks.system gives "
                 "another; remove one of them"
             )
         return ({"role": "system", "content": self.system}, *prompt)
@@ -78,9 +80,9 @@ class Codec:
             return self.tokenizer.encode(text)
         except Exception as error:  # what a closed vocabulary raises has no class of its own
             unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
-            if "[UNK]" not in str(error) or not unknown:
+            if UNKNOWN not in str(error) or not unknown:
                 raise
             raise PolicyError(
-                f"the prompt {text!r:.80} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
+                f"the prompt {shown(text)} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
                 f"add them to model.scratch.vocabulary, or leave them out of the prompt"
             ) from None

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from steelyard.config.suggest import did_you_mean
 from steelyard.errors import PolicyError
-
-INPUT_ROLES = ("pad", "bos", "cls", "mask")
-"""Roles of special tokens that belong to a model's input alone: padding, start and mask."""
+from steelyard.special_tokens import INPUT_ROLES
+from steelyard.suggest import did_you_mean
 
 
 def excluded_ids(

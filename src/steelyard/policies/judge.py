@@ -193,7 +193,7 @@ class LikelihoodJudge(Judge):
 
     def _own_ids(self, item: Item) -> list[int]:
         ids, end = self.tokenizer.encode(item.sample.text, add_special_tokens=False), self.tokenizer.eos_token_id
-        return [*ids, end] if end is not None and (item.sample.finish == "stop" or not ids) else list(ids)
+        return [*ids, end] if end is not None and (not item.sample.truncated or not ids) else list(ids)
 
 
 KINDS: dict[str, type[Judge]] = {"classifier": ClassifierJudge, "likelihood": LikelihoodJudge}

@@ -26,6 +26,7 @@ from steelyard.policies.scratch import (
 )
 from steelyard.pretrained.catalogue import resolve
 from steelyard.pretrained.gguf import is_gguf, open_gguf
+from steelyard.text import shortened
 
 Kind = Literal["causal", "masked"]
 CLASSES: dict[Kind, tuple[Any, type[Policy]]] = {
@@ -127,7 +128,9 @@ def _told(what: str, solution: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise PolicyError(f"{what}: {error!s:.400}{solution if isinstance(error, OSError) else ''}") from error
+        raise PolicyError(
+            f"{what}: {shortened(str(error), 400)}{solution if isinstance(error, OSError) else ''}"
+        ) from error
 
 
 def _keep_differentiable(model: Any) -> None:

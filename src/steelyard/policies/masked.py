@@ -24,6 +24,8 @@ from steelyard.constraints.trail import TrailWriter
 from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch, collate_filled
+from steelyard.special_tokens import UNKNOWN
+from steelyard.text import shown
 from steelyard.types import HOLE, Decisions, Prompt, Sample, SampleKey, Task
 
 
@@ -88,7 +90,7 @@ class MaskedPolicy(Policy):
         kept = self.tokenizer.decode(self._inner(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         if (kept := kept.replace(self.tokenizer.mask_token, HOLE)) != task.prompt:
             raise PolicyError(
-                f"task {task.id}: the tokenizer makes {kept!r:.80} of {task.prompt!r:.80}, so what is given would be "
+                f"task {task.id}: the tokenizer makes {shown(kept)} of {shown(task.prompt)}, so what is given would be "
                 f"changed; take a model whose tokenizer keeps texts as they are (byte-level BPE as RoBERTa and "
                 f"ModernBERT have it, or model.scratch over characters)"
             )
@@ -121,15 +123,15 @@ class MaskedPolicy(Policy):
         masked = self.encode(task.prompt)
         if (whole := self._filled(masked, text)) is None:
             raise PolicyError(
-                f"task {task.id}: the example {text!r:.60} is no way to fill {task.prompt!r:.60}, in which each hole "
-                f"is one token of this model"
+                f"task {task.id}: the example {shown(text, 60)} is no way to fill {shown(task.prompt, 60)}, in which "
+                f"each hole is one token of this model"
             )
         hole = masked == self.mask_id
         place_N, trail = np.flatnonzero(hole).astype(np.int32), TrailWriter(self.vocabulary)
         allowed = self.allowed(task)
         number = trail.add(allowed)
         if not np.isin(whole[hole], members(allowed)).all():
-            raise PolicyError(f"task {task.id}: the example {text!r:.60} fills in what may not be filled in")
+            raise PolicyError(f"task {task.id}: the example {shown(text, 60)} fills in what may not be filled in")
         decisions = Decisions(
             position_N=place_N + len(masked),
             forward_N=np.zeros(len(place_N), np.int32),
@@ -193,10 +195,10 @@ class MaskedPolicy(Policy):
             return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         except Exception as error:  # what a closed vocabulary raises has no class of its own
             unknown = sorted({one for one in text if one not in self.tokenizer.get_vocab()})
-            if "[UNK]" not in str(error) or not unknown:
+            if UNKNOWN not in str(error) or not unknown:
                 raise
             raise PolicyError(
-                f"the text {text!r:.60} has characters outside the model's closed vocabulary: {unknown[:8]}"
+                f"the text {shown(text, 60)} has characters outside the model's closed vocabulary: {unknown[:8]}"
             ) from None
 
     @torch.no_grad()

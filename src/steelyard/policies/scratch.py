@@ -17,11 +17,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from steelyard import defaults
 from steelyard.errors import PolicyError
 from steelyard.planning.shape import feed_forward_width
-
-PAD, BOS, EOS, MASK = "<pad>", "<bos>", "<eos>", "<mask>"
-SPECIAL_TOKENS = (PAD, BOS, EOS)
+from steelyard.special_tokens import BOS, EOS, MASK, PAD, SPECIAL_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +29,12 @@ class Architecture:
     blocks, every layer over the whole text, without ``kv_heads``).
     """
 
-    layers: int = 4
-    width: int = 256
-    heads: int = 4
-    kv_heads: int = 2
+    layers: int = defaults.LAYERS
+    width: int = defaults.WIDTH
+    heads: int = defaults.HEADS
+    kv_heads: int = defaults.KV_HEADS
     feed_forward: int | None = None
-    max_length: int = 512
+    max_length: int = defaults.MAX_LENGTH
     tie_embeddings: bool = True
 
     @property

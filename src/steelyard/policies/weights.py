@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from steelyard.errors import CheckpointError
 from steelyard.policies.adapters import TRAINED
+from steelyard.text import shortened
 
 
 def load_into(model: nn.Module, folder: Path) -> None:
@@ -39,7 +40,8 @@ def _load(model: nn.Module, saved: dict[str, Tensor], folder: Path) -> Any:
         return model.load_state_dict(saved, strict=False)
     except RuntimeError as error:  # another shape
         raise CheckpointError(
-            f"{folder} does not fit the model: {error!s:.300}; use the model that the run was started with"
+            f"{folder} does not fit the model: {shortened(str(error), 300)}; use the model that the run was "
+            "started with"
         ) from error
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from steelyard import defaults
 from steelyard.types import CutRule, Sample, Task
 
 
@@ -25,8 +26,8 @@ class Decoding:
     """How to draw: the cut rule, the length limit, and whether supports are stored or left to be found again."""
 
     rule: CutRule = CutRule()
-    max_new_tokens: int = 64
-    supports: Literal["stored", "replayed"] = "stored"
+    max_new_tokens: int = defaults.MAX_NEW_TOKENS
+    supports: Literal["stored", "replayed"] = defaults.SUPPORTS
 
 
 class Sampler(Protocol):

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steelyard import defaults
 from steelyard.constraints.base import Bits, members, pack, unpack
 from steelyard.constraints.trail import TrailWriter
 from steelyard.errors import PolicyError
@@ -22,6 +23,7 @@ from steelyard.policies.batch import Batch, pad_rows
 from steelyard.policies.masked import MaskedPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.draw import draw
+from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.randomness import stream, uniform
 from steelyard.types import Decisions, Sample, SampleKey
 
@@ -65,7 +67,13 @@ class FillSampler:
     """Samples from a ``MaskedPolicy`` in this process; new weights are there as soon as the learner has set them."""
 
     def __init__(
-        self, policy: MaskedPolicy, *, seed: int, steps: int = 1, order: Order = "random", max_rows: int = 256
+        self,
+        policy: MaskedPolicy,
+        *,
+        seed: int,
+        steps: int = defaults.FILL_STEPS,
+        order: Order = defaults.FILL_ORDER,
+        max_rows: int = defaults.MAX_ROWS,
     ) -> None:
         if order not in ("random", "left_to_right"):
             raise PolicyError(
@@ -73,6 +81,7 @@ class FillSampler:
                 f"log-prob accounts for; use random or left_to_right"
             )
         self.policy, self.seed, self.steps, self.order, self.max_rows = policy, seed, steps, order, max_rows
+        self.offsets = TextOffsets(policy.tokenizer, policy.decode)
         self.version = 0
 
     def publish(self, version: int) -> None:
@@ -131,6 +140,7 @@ class FillSampler:
     def _finish(self, one: _Filling, decoding: Decoding) -> Sample:
         trace = one.trace or [one.ids]
         start = len(trace) * len(one.ids)
+        text, start_T = self.offsets.read(one.ids.tolist())
         decisions = Decisions(
             position_N=np.asarray(one.place, np.int32) + np.int32(start),
             forward_N=np.asarray(one.forward, np.int32),
@@ -138,9 +148,10 @@ class FillSampler:
             rule=decoding.rule,
             support_N=np.asarray(one.support, np.int32),
             supports=one.trail.table(),
+            start_N=start_T[one.place],
         )
         token_ids = np.concatenate([*trace, one.ids]).astype(np.int32)
-        return Sample(one.key, token_ids, start, self.policy.decode(one.ids), "stop", decisions, self.version)
+        return Sample(one.key, token_ids, start, text, "stop", decisions, self.version)
 
 
 def _places(where: Sequence[tuple[_Filling, int]], pad_id: int) -> Batch:

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import DynamicCache
 
+from steelyard import defaults
 from steelyard.constraints.base import unpack
 from steelyard.errors import PolicyError
 from steelyard.policies.batch import pad_rows
@@ -23,6 +24,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.cache import Columns, spread_prompts
 from steelyard.sampling.draw import draw
+from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.randomness import stream, uniform
 from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
@@ -67,11 +69,12 @@ def has_alibi(config: PretrainedConfig) -> bool:
 class LocalSampler:
     """Samples from a ``CausalPolicy`` in this process; new weights are there as soon as the learner has set them."""
 
-    def __init__(self, policy: CausalPolicy, *, seed: int, max_rows: int = 256) -> None:
+    def __init__(self, policy: CausalPolicy, *, seed: int, max_rows: int = defaults.MAX_ROWS) -> None:
         require_sampleable(policy)
         self.policy = policy
         self.seed = seed
         self.max_rows = max_rows
+        self.offsets = TextOffsets(policy.tokenizer, policy.decode)
         self.version = 0
 
     def publish(self, version: int) -> None:
@@ -122,7 +125,7 @@ class _Wave:
             if ready:
                 self._draw(hidden_BD, ready)
             for row in self._newly_finished():
-                yield row.finish(self.policy.decode(row.tokens), self.sampler.version)
+                yield row.finish(self.sampler.offsets, self.sampler.version)
             if all(row.finished for row in self.rows):
                 return
             self._compact()

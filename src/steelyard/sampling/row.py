@@ -9,6 +9,7 @@ import numpy as np
 from steelyard.constraints.base import Bits, Constraint, Walk, pack
 from steelyard.constraints.trail import TrailWriter
 from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.offsets import TextOffsets
 from steelyard.types import Decisions, FinishReason, Replay, Sample, SampleKey
 
 
@@ -71,7 +72,8 @@ class Row:
         """Set the log-probs of the drawn tokens, where they became known only after the whole sample: one a token."""
         self._logp = [logp_T[place] for place in self._place]
 
-    def finish(self, text: str, version: int) -> Sample:
+    def finish(self, offsets: TextOffsets, version: int) -> Sample:
+        text, start_T = offsets.read(self.tokens)
         left_out = self._restricted and not self._stored
         replay = Replay(self._task, self.decoding.max_new_tokens) if left_out and self._walk is not None else None
         listed = self._restricted and self._stored
@@ -84,6 +86,7 @@ class Row:
             supports=self._trail.table() if listed else None,
             left_out=left_out,
             replay=replay,
+            start_N=start_T[self._place],
         )
         ids = np.concatenate([self.prompt_ids, np.asarray(self.tokens, np.int32)])
         return Sample(self.key, ids, len(self.prompt_ids), text, self.finished or "length", decisions, version)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from steelyard.defaults import WANDB_PROJECT
 from steelyard.errors import MissingExtraError
 from steelyard.text import one_line, printable
 from steelyard.tracking.artifacts import verdict_line
@@ -34,7 +35,7 @@ class WandbTracker:
         self,
         folder: Path,
         *,
-        project: str = "steelyard",
+        project: str = WANDB_PROJECT,
         name: str | None = None,
         mode: Literal["online", "offline"] | None = None,
         config: Mapping[str, Any] | None = None,

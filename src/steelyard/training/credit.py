@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from steelyard import defaults
 from steelyard.algorithms.advantages import Estimator, group_norm
 from steelyard.algorithms.returns import returns_to_go, span_advantages
 from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.errors import TrainingError
 from steelyard.types import Group, Sample, Verdict
 
 Array = NDArray[np.floating]
-TokenStarts = Callable[[Sample], np.ndarray]
-"""Offset in the sample's text at which the token of each decision starts."""
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size come from rounding, and move no weight."""
 Kept = tuple[int, Sample, Verdict]
@@ -30,7 +30,7 @@ class LengthPenalty:
 
     limit: int
     buffer: int
-    weight: float = 1.0
+    weight: float = defaults.LENGTH_PENALTY_WEIGHT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,17 +51,16 @@ class Credit:
     """
 
     estimator: Estimator = group_norm
-    gamma: float = 1.0
+    gamma: float = defaults.GAMMA
     clip: float | None = None
-    truncated: Truncation = "count"
-    truncation_penalty: float = 0.0
+    truncated: Truncation = defaults.TRUNCATED
+    truncation_penalty: float = defaults.TRUNCATION_PENALTY
     length_penalty: LengthPenalty | None = None
-    min_scored: int = 2
+    min_scored: int = defaults.MIN_SCORED
 
     def assign(
         self,
         groups: Sequence[Group],
-        token_starts: TokenStarts,
         *,
         penalties: Callable[[Sample], Array | None] | None = None,
     ) -> list[Credited]:
@@ -72,7 +71,7 @@ class Credit:
         kept = [(number, *pair) for number, group in enumerate(groups) for pair in self.kept(group)]
         if not kept:
             return []
-        spans = [_span_of_decisions(sample, verdict, token_starts) for _, sample, verdict in kept]
+        spans = [_span_of_decisions(sample, verdict) for _, sample, verdict in kept]
         rewards = self._rewards(kept)
         if penalties is not None:
             rewards = [
@@ -100,11 +99,9 @@ class Credit:
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
         """The samples of a group that are compared with each other."""
-        pairs = [
-            (sample, verdict)
-            for sample, verdict in zip(group.samples, group.verdicts, strict=True)
-            if verdict.counts and not (self.truncated == "mask" and sample.finish == "length")
-        ]
+        pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].counts]
+        _, keep_M = self._after_truncation([sample for sample, _ in pairs])
+        pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
         return pairs if len(pairs) >= self.min_scored else []
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
@@ -128,15 +125,19 @@ class Credit:
 
     def _shaping(self, samples: Sequence[Sample]) -> torch.Tensor:
         """What length and truncation add to the reward of each sample."""
-        truncated_M = torch.tensor([sample.finish == "length" for sample in samples])
-        shaping_M = torch.zeros(len(samples), dtype=torch.float64)
-        shaping_M, _ = handle_truncated(shaping_M, truncated_M, self.truncated, self.truncation_penalty)
+        shaping_M, _ = self._after_truncation(samples)
         if (rule := self.length_penalty) is not None:
             length_M = torch.tensor([len(sample.completion_ids) for sample in samples])
             shaping_M = shaping_M + rule.weight * soft_length_penalty(
                 length_M, max_length=rule.limit, buffer=rule.buffer
             )
         return shaping_M
+
+    def _after_truncation(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
+        """What truncation adds to the reward of each sample, and which samples stay."""
+        truncated_M = torch.tensor([sample.truncated for sample in samples], dtype=torch.bool)
+        unshaped_M = torch.zeros(len(samples), dtype=torch.float64)
+        return handle_truncated(unshaped_M, truncated_M, self.truncated, self.truncation_penalty)
 
 
 def _span_rewards(verdict: Verdict) -> list[float]:
@@ -148,12 +149,18 @@ def _shaped(reward_S: Sequence[float], shaping: float) -> list[float]:
     return [*reward_S[:-1], reward_S[-1] + shaping]
 
 
-def _span_of_decisions(sample: Sample, verdict: Verdict, token_starts: TokenStarts) -> NDArray[np.int64]:
+def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     """The span that each decision falls into."""
     if not verdict.steps:
         return np.zeros(len(sample.decisions), np.int64)
+    start_N = sample.decisions.start_N
+    if start_N is None:
+        raise TrainingError(
+            f"sample {tuple(sample.key)} has step rewards, but does not say where its tokens start in the text "
+            "(Decisions.start_N): it was stored by an earlier version or made by hand; draw it again, or set start_N"
+        )
     ends = np.asarray([end for end, _ in verdict.steps])
-    span_N = np.searchsorted(ends, token_starts(sample), side="right").clip(max=len(ends) - 1)
+    span_N = np.searchsorted(ends, start_N, side="right").clip(max=len(ends) - 1)
     return span_N.astype(np.int64)
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from steelyard import defaults
 from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate, wilson_interval
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Activity, Report, silent
@@ -59,8 +60,8 @@ class Evaluator:
         tasks: Sequence[Task],
         decoding: Decoding,
         *,
-        samples: int = 1,
-        ks: Sequence[int] = (1,),
+        samples: int = defaults.EVALUATION_SAMPLES,
+        ks: Sequence[int] = defaults.EVALUATION_KS,
     ) -> None:
         self.sampler, self.pool, self.tasks, self.decoding = sampler, pool, list(tasks), decoding
         self.samples, self.ks = samples, [k for k in ks if k <= samples]

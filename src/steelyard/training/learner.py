@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from steelyard import defaults
 from steelyard.algorithms.aggregation import decision_weights
 from steelyard.algorithms.kl import AdaptiveKL
 from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveOutput, merge_metrics
@@ -36,14 +37,14 @@ log = logging.getLogger(__name__)
 class UpdateRule:
     """How a rollout is turned into optimiser steps."""
 
-    epochs: int = 1
-    minibatches: int = 1
+    epochs: int = defaults.EPOCHS
+    minibatches: int = defaults.MINIBATCHES
     microbatch_tokens: int = 4096
     """Padded tokens per forward and backward."""
-    aggregation: str = "sequence_mean"
+    aggregation: str = defaults.AGGREGATION
     constant_length: int | None = None
-    grad_clip: float | None = 1.0
-    max_skipped: int = 5
+    grad_clip: float | None = defaults.GRAD_CLIP
+    max_skipped: int = defaults.MAX_SKIPPED
     seed: int = 0
 
     @property

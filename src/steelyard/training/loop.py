@@ -147,7 +147,7 @@ class Trainer:
             return coefficient * (old[sample.key] - reference[sample.key])
 
         penalties = penalty if self.learner.kl_in_reward else None
-        credited = self.credit.assign(groups, self.policy.token_starts, penalties=penalties)
+        credited = self.credit.assign(groups, penalties=penalties)
         return [
             LearnerSample(item.sample, item.advantage_N, old.get(item.sample.key), reference.get(item.sample.key))
             for item in credited

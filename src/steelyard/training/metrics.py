@@ -9,8 +9,8 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from steelyard.config.suggest import did_you_mean
 from steelyard.errors import ConfigError
+from steelyard.suggest import did_you_mean
 from steelyard.types import GroupSummary, SampleSummary, VerdictStatus
 
 Metrics = dict[str, float | list[float]]
@@ -27,7 +27,7 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
     metrics = _sampled_metrics([*groups, *replaced]) | {
         "groups/refilled": len(replaced),
         "length/mean": float(np.mean([sample.length for sample, _ in pairs])),
-        "length/truncated": sum(sample.finish == "length" for sample, _ in pairs) / max(len(pairs), 1),
+        "length/truncated": sum(sample.truncated for sample, _ in pairs) / max(len(pairs), 1),
     }
     if len(rewards):
         metrics |= {

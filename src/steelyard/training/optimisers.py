@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from steelyard import defaults
 from steelyard.errors import ConfigError, MissingExtraError
 from steelyard.training.chunked_adamw import ChunkedAdamW, ChunkRule, TorchAdamW
 from steelyard.training.shard_adamw import BlockAdamW8bit, ShardAdamW8bit
@@ -20,10 +21,10 @@ def build_optimiser(
     parameters: Iterable[nn.Parameter],
     *,
     lr: float,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    weight_decay: float = 0.0,
-    rounding: Rounding = "stochastic",
+    betas: tuple[float, float] = defaults.BETAS,
+    eps: float = defaults.EPS,
+    weight_decay: float = defaults.WEIGHT_DECAY,
+    rounding: Rounding = defaults.ROUNDING,
     seed: int = 0,
     grouped: bool = False,
 ) -> torch.optim.Optimizer:

@@ -30,6 +30,7 @@ def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
         "position": decisions.position_N,
         "forward": decisions.forward_N,
         "logp": decisions.logp_N,
+        "start": decisions.start_N,
         "support": decisions.support_N,
         **{name: getattr(decisions.supports, name.removeprefix("support_"), None) for name in SUPPORT_ARRAYS},
     }
@@ -62,6 +63,7 @@ def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> S
         else SupportTable(vocabulary, *(arrays[f"support_{n}"] for n in ("form", "start", "data"))),
         row.get("left_out", False),
         None if replay is None else Replay(unpack_task(replay["task"]), replay["budget"]),
+        arrays.get("start"),
     )
     plain = {name: row[name] for name in ("prompt_length", "text", "finish", "policy_version")}
     return Sample(key=SampleKey(*row["key"]), token_ids=arrays["token_ids"], decisions=decisions, **plain)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from steelyard.defaults import TRIES
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification.base import Cause, Verifier
@@ -28,7 +29,7 @@ class Blame:
     to outputs that crash its checker. Different accidents, and those that say nothing of the sample, leave it unscored.
     """
 
-    tries: int = 2
+    tries: int = TRIES
     outcome: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
     """What a cause means in the end, instead of the rule above."""
 

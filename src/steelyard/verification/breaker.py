@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from steelyard.defaults import MAX_UNSCORED, PAUSE_SECONDS
 from steelyard.errors import VerifierError
 from steelyard.text import one_line, printable
 from steelyard.types import SampleKey, Verdict
@@ -29,10 +30,10 @@ class Breaker:
 
     def __init__(
         self,
-        share: float = 0.5,
+        share: float = MAX_UNSCORED,
         window: int = 64,
         then: Literal["stop", "go on"] = "stop",
-        pause_seconds: float = 10.0,
+        pause_seconds: float = PAUSE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.share, self.then, self.pause_seconds, self._sleep = share, then, pause_seconds, sleep

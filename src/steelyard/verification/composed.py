@@ -56,8 +56,8 @@ class WholeSamplesPool:
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
 
     def submit(self, items: Sequence[Item]) -> None:
-        self._ready.extend((item.sample.key, self.cut_off) for item in items if item.sample.finish != "stop")
-        whole = [item for item in items if item.sample.finish == "stop"]
+        self._ready.extend((item.sample.key, self.cut_off) for item in items if item.sample.truncated)
+        whole = [item for item in items if not item.sample.truncated]
         if whole:
             self.pool.submit(whole)
 

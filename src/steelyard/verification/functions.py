@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
+from steelyard.defaults import SUCCESS_AT
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification.base import Batch, Item, Mode, One, Verifier, WholeGroup
@@ -55,7 +56,7 @@ class FunctionVerifier:
     floor: float | None = None
     """Reward of a sample for which the function raises ``Invalid``; ``None``: 0, or that of the worst scored sample of
     its group if lower."""
-    success_at: float | None = 1.0
+    success_at: float | None = SUCCESS_AT
     """A number r is a success when r >= this; ``None``: numbers are never one."""
     version: str | None = None
     deterministic: bool = False

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from steelyard.errors import Invalid
-from steelyard.text import bounded
+from steelyard.text import bounded, ending, shortened, shown
 from steelyard.types import Verdict
 from steelyard.verification.base import (
     Batch,
@@ -83,7 +83,9 @@ def _verdict_of_error(error: BaseException, floor: float | None) -> Verdict:
         return Verdict.unscored(Cause.BAD_RETURN, str(error))
     if isinstance(error, SystemExit):
         return Verdict.unscored(
-            Cause.EXITED, f"the verifier called exit with {error.code!r:.200}", detail=f"code {error.code!s:.40}"
+            Cause.EXITED,
+            f"the verifier called exit with {shown(error.code, 200)}",
+            detail=f"code {shortened(str(error.code), 40)}",
         )
     cause = Cause.OUT_OF_MEMORY if isinstance(error, MemoryError) else Cause.EXCEPTION
     return Verdict.unscored(cause, traceback_tail(error))
@@ -100,7 +102,7 @@ def traceback_tail(error: BaseException) -> str:
     """The end of the traceback, from the first frame that is not of this package."""
     lines = traceback.format_exception(type(error), error, _past_this_package(error.__traceback__))
     text = "".join(lines).strip()
-    return text if len(text) <= TAIL_CHARACTERS else "..." + text[-TAIL_CHARACTERS:]
+    return ending(text, TAIL_CHARACTERS)
 
 
 def _past_this_package(trace: TracebackType | None) -> TracebackType | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from steelyard.errors import Invalid
-from steelyard.text import bounded, one_line
+from steelyard.text import bounded, one_line, shown
 from steelyard.types import Verdict
 from steelyard.verification.base import Cause
 
@@ -64,7 +64,7 @@ def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
             **words,
             success=bool(verdict.success),
             reward=_finite(verdict.reward, "reward"),
-            parts={name(part): _finite(value, f"part {part!r:.100}") for part, value in verdict.parts.items()},
+            parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )
     except BadReturn as fault:
@@ -88,7 +88,7 @@ def read_verdict(data: object, text: str) -> Verdict:
             cause=name(verdict.cause),
             detail=name(verdict.detail),
             reward=_finite(verdict.reward, "reward"),
-            parts={name(part): _finite(value, f"part {part!r:.100}") for part, value in verdict.parts.items()},
+            parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
             steps=_rising(verdict.steps, len(text)),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -142,5 +142,4 @@ def _rising(steps: Sequence[tuple[int, float]], length: int) -> tuple[tuple[int,
 
 
 def _shown(raw: object) -> str:
-    text = repr(raw)
-    return f"{type(raw).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
+    return f"{type(raw).__name__} {shown(raw)}"

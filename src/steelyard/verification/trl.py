@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from steelyard.defaults import SUCCESS_AT
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
 from steelyard.verification.base import Item, Mode, WholeGroup
@@ -68,7 +69,7 @@ class TRLVerifier:
     name: str = ""
     mode: Mode = field(default_factory=WholeGroup)
     floor: float | None = None
-    success_at: float | None = 1.0
+    success_at: float | None = SUCCESS_AT
     version: str | None = None
     deterministic: bool = False
     isolate: bool = True

@@ -44,7 +44,7 @@ class WholeSamples:
         return Verdict.rejected("cut off at the token limit before its constraint let it end", floor=self.floor)
 
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        whole = [item for item in items if item.sample.finish == "stop"]
+        whole = [item for item in items if not item.sample.truncated]
         verdicts = iter(self.verifier.verify(whole) if whole else ())
         cut_off = self.cut_off
-        return [next(verdicts) if item.sample.finish == "stop" else cut_off for item in items]
+        return [cut_off if item.sample.truncated else next(verdicts) for item in items]

@@ -56,7 +56,7 @@ def test_truncated_samples_may_be_masked() -> None:
 def test_truncated_samples_may_be_penalised() -> None:
     reward_M, keep_M = handle_truncated(REWARD, TRUNCATED, "penalise", 0.5)
     assert (reward_M.tolist(), keep_M.tolist()) == ([1.0, 1.5, 3.0], [True, True, True])
-    assert handle_truncated(REWARD, TRUNCATED, "penalise")[0].tolist() == [1.0, 2.0, 3.0]
+    assert handle_truncated(REWARD, TRUNCATED, "penalise")[0].tolist() == [1.0, 1.0, 3.0], "by 1, as credit.truncated"
 
 
 def test_truncation_needs_one_flag_a_sample() -> None:

@@ -40,8 +40,8 @@ def example(**changes: Tensor | None) -> ObjectiveInput:
     return ObjectiveInput(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-# With clip 0.2 / 0.28 the surrogate losses are -1.28 (clipped), -1 and 0.8 * 2 = 1.6 (clipped).
-SURROGATE = 0.25 * -1.28 + 0.25 * -1 + 0.5 * 1.6
+# With the default clip of 0.2 the surrogate losses are -1.2 (clipped), -1 and 0.8 * 2 = 1.6 (clipped).
+SURROGATE = 0.25 * -1.2 + 0.25 * -1 + 0.5 * 1.6
 
 
 def test_surrogate_alone() -> None:
@@ -57,7 +57,7 @@ def test_a_kl_coefficient_without_kl_is_nothing() -> None:
 
 def test_importance_correction_scales_the_surrogate_and_kl_of_the_drawn_token() -> None:
     # min(old / behaviour, 3) = 1, 3, 1/2; exact KL and entropy stay as they are.
-    corrected = 0.25 * -1.28 + 0.25 * -3 + 0.5 * 0.8
+    corrected = 0.25 * -1.2 + 0.25 * -3 + 0.5 * 0.8
     assert Objective(ppo_clip, importance_cap=3.0)(example()).loss.item() == pytest.approx(corrected, rel=1e-12)
     with_kl = Objective(ppo_clip, "exact", 3.0)(example(), kl_coefficient=0.4)
     assert with_kl.loss.item() == pytest.approx(corrected + 0.4 * 0.25, rel=1e-12)

@@ -175,34 +175,31 @@ def test_own_estimator_that_returns_nonsense(module: str, function: str, given: 
     [
         (
             "users_own_credit:nothing",
-            "advantage estimator 'users_own_credit:nothing': 'users_own_credit' has no 'nothing'",
+            "advantage estimator 'users_own_credit:nothing': users_own_credit has no 'nothing'",
         ),
         (
             "users_own_credit:own:more",
-            "advantage estimator 'users_own_credit:own:more': 'users_own_credit' has no 'own:more'",
+            "advantage estimator 'users_own_credit:own:more' is not an import path",
         ),
         ("users_own_credit:number", "advantage estimator 'users_own_credit:number' is a int, not a function"),
         (
             "no_such_module:f",
-            (
-                "advantage estimator 'no_such_module:f': cannot import module 'no_such_module'"
-                " (No module named 'no_such_module')"
-            ),
+            "advantage estimator 'no_such_module:f': no module 'no_such_module'",
         ),
         (
             "users_broken_credit:f",
             (
-                "advantage estimator 'users_broken_credit:f': cannot import module 'users_broken_credit'"
-                " (No module named 'a_package_that_is_not_there')"
+                "advantage estimator 'users_broken_credit:f': users_broken_credit was found but imports "
+                "'a_package_that_is_not_there'"
             ),
         ),
-        (":f", "advantage estimator ':f': cannot import module '' (Empty module name)"),
+        (":f", "advantage estimator ':f' is not an import path"),
     ],
 )
 def test_own_estimator_that_cannot_be_loaded(module: str, path: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         estimator(path)
-    assert str(caught.value) == text
+    assert str(caught.value).startswith(text)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.reference import AdapterReference
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
 from steelyard.types import CutRule
-from tests.tiny import WORDS, rollout, sample_of, tiny_learner, tiny_policy, weights_of, with_advantages
+from tests.tiny import WORDS, rollout, tiny_learner, tiny_policy, weights_of, with_advantages
 
 CHAT = ({"role": "user", "content": "1 2"}, {"role": "assistant", "content": "3"})
 TEMPLATE = (
@@ -104,17 +104,6 @@ def test_chat_messages_go_through_the_template() -> None:
         policy.encode(CHAT)
     policy.tokenizer.chat_template = TEMPLATE
     assert policy.encode(CHAT).tolist() == policy.encode("1 2 3 9").tolist()
-
-
-def test_token_starts_are_offsets_in_the_text() -> None:
-    """The second token is a space and a 2, and starts at 1; the end token starts where the text ends."""
-    policy = tiny_policy()
-    ids = policy.encode("7 8 1 2 3").tolist()
-    sample = sample_of([*ids, 2], 2, text="1 2 3")
-    assert policy.decode(sample.completion_ids) == "1 2 3"
-    assert policy.token_starts(sample).tolist() == [0, 1, 3, 5]
-    some = sample_of([*ids, 2], 2, decided=[3, 5], text="1 2 3")
-    assert policy.token_starts(some).tolist() == [1, 5]
 
 
 def test_every_configured_end_ends() -> None:

@@ -10,6 +10,7 @@ from steelyard.constraints.examples.brackets import Brackets
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
+from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.row import Row
 from steelyard.sampling.vllm.draft import Draft
 from steelyard.types import CutRule, Sample, SampleKey, Task
@@ -52,7 +53,7 @@ def written(policy: CausalPolicy, sample: Sample, decoding: Decoding) -> tuple[S
         tokens.append(int(sample.completion_ids[len(tokens)]) if token is None else token)
     draft.follow(tokens)
     row.price(logps)
-    return row.finish(policy.decode(row.tokens), 0), len(tokens)
+    return row.finish(TextOffsets(policy.tokenizer, policy.decode), 0), len(tokens)
 
 
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.8, top_k=2)])

@@ -10,6 +10,7 @@ import pytest
 
 from steelyard.algorithms.advantages import best_of_group, group_mean, group_norm, rloo
 from steelyard.algorithms.subsets import max_at_k
+from steelyard.errors import TrainingError
 from steelyard.training.credit import Credit, Credited, LengthPenalty
 from steelyard.types import FinishReason, Group, Sample, Task, Verdict
 from tests.tiny import sample_of
@@ -18,8 +19,9 @@ MEAN = Credit(estimator=group_mean)
 
 
 def sample(slot: int, index: int, tokens: int = 2, finish: FinishReason = "stop") -> Sample:
-    """One prompt token, then ``tokens`` decisions."""
-    return sample_of([1] * (tokens + 1), key=(0, slot, 0, index), finish=finish)
+    """One prompt token, then ``tokens`` decisions, each of two characters."""
+    starts = range(0, 2 * tokens, 2)
+    return sample_of([1] * (tokens + 1), key=(0, slot, 0, index), finish=finish, starts=starts)
 
 
 def group(*verdicts: Verdict, slot: int = 0, samples: Sequence[Sample] | None = None) -> Group:
@@ -31,13 +33,8 @@ def scored(reward: float, *steps: tuple[int, float]) -> Verdict:
     return Verdict.scored(reward, steps=steps)
 
 
-def starts_every_two(made: Sample) -> np.ndarray:
-    """Tokens of two characters each."""
-    return 2 * np.arange(len(made.decisions))
-
-
 def assign(credit: Credit, *groups: Group) -> list[Credited]:
-    return credit.assign(groups, starts_every_two)
+    return credit.assign(groups)
 
 
 def advantages(credit: Credit, *groups: Group) -> list[list[float]]:
@@ -203,7 +200,6 @@ def test_kl_in_the_reward_is_taken_off_the_span_it_falls_into() -> None:
     penalty = {0: np.array([0.5, 0.25, 0.25]), 1: np.array([0.75, 0.25])}
     credited = MEAN.assign(
         [group(scored(3.0, (2, 1.0), (6, 2.0)), scored(1.0), samples=samples)],
-        starts_every_two,
         penalties=lambda made: penalty[made.key.sample],
     )
     assert [item.advantage_N.tolist() for item in credited] == [[1.0, 0.75, 0.75], [-1.0, -1.0]]
@@ -219,14 +215,22 @@ def test_equal_rewards_give_exactly_nothing() -> None:
 
 def test_a_sample_without_decisions_still_stands_in_the_comparison() -> None:
     """Its return with gamma 1/2 is 1 + 4/2 = 3, as it would be with decisions: mean of (3, 1) is 2."""
-    samples = [sample_of([1, 2], key=(0, 0, 0, 0), decided=[]), sample(0, 1)]
+    samples = [sample_of([1, 2], key=(0, 0, 0, 0), decided=[], starts=[]), sample(0, 1)]
     verdicts = [scored(5.0, (2, 1.0), (4, 4.0)), scored(1.0)]
     credit = Credit(estimator=group_mean, gamma=0.5)
     assert advantages(credit, group(*verdicts, samples=samples)) == [[], [-1.0, -1.0]]
     penalised = credit.assign(
-        [group(*verdicts, samples=samples)], starts_every_two, penalties=lambda made: 0.5 * np.ones(len(made.decisions))
+        [group(*verdicts, samples=samples)], penalties=lambda made: 0.5 * np.ones(len(made.decisions))
     )
     assert [item.advantage_N.tolist() for item in penalised] == [[], [-1.5, -1.5]]  # (3, 1 - 1)
+
+
+def test_step_rewards_need_the_starts_of_tokens() -> None:
+    """As samples that an earlier version stored do not have them; without step rewards nobody asks."""
+    old = [sample_of([1, 2], key=(0, 0, 0, index)) for index in range(2)]
+    assert advantages(MEAN, group(scored(1.0), scored(2.0), samples=old)) == [[-0.5], [0.5]]
+    with pytest.raises(TrainingError, match=r"sample \(0, 0, 0, 0\) has step rewards.*start_N.*draw it again"):
+        advantages(MEAN, group(scored(1.0, (1, 1.0)), scored(2.0), samples=old))
 
 
 def test_the_estimator_is_any_function() -> None:

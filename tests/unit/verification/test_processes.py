@@ -53,7 +53,7 @@ def test_output_is_bounded_and_starts_anew_with_every_item() -> None:
         with pytest.raises(OSError, match="not permitted"):
             os.write(output.descriptor, b"z" * 5000)
         assert output.overflowed
-        assert output.tail(10) == "..." + "z" * 10
+        assert output.tail(10) == "…" + "z" * 10
     finally:
         output.close()
 

@@ -18,7 +18,6 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.model_source,
     inputs.scratch_shape,
     inputs.warm_start,
-    filling.architecture,
     filling.judge,
     filling.order,
     filling.engines,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.config.problems import Problem
 from steelyard.config.sampling import ADVANTAGES
+from steelyard.defaults import SMALLEST_K
 
 if TYPE_CHECKING:
     from steelyard.config.root import Config
@@ -14,13 +15,7 @@ if TYPE_CHECKING:
 
 def groups(config: Config) -> Iterator[Problem]:
     sampling, credit = config.sampling, config.credit
-    if sampling.group_size < 2:
-        reason = "a sample is credited relative to its group, and a group of one has nothing to compare; use 2 or more"
-        yield Problem("sampling.group_size", sampling.group_size, reason)
-    if sampling.temperature == 0:
-        reason = "greedy decoding makes every sample of a group the same; use a temperature above 0"
-        yield Problem("sampling.temperature", sampling.temperature, reason)
-    if credit.min_scored > max(sampling.group_size, 2):
+    if credit.min_scored > sampling.group_size:
         reason = f"no group has that many samples (sampling.group_size is {sampling.group_size})"
         yield Problem("credit.min_scored", credit.min_scored, reason)
 
@@ -38,16 +33,16 @@ def stale_cuts(config: Config) -> Iterator[Problem]:
 
 def estimator_k(config: Config) -> Iterator[Problem]:
     advantage, k, group_size = config.credit.advantage, config.credit.k, config.sampling.group_size
-    needs_k = advantage in ("pass_at_k", "max_at_k")
+    needs_k = advantage in SMALLEST_K
     if needs_k and k is None:
         yield Problem("credit.k", None, f"is required by advantage = '{advantage}'")
     if k is None:
         return
     if advantage in ADVANTAGES and not needs_k:
-        yield Problem("credit.k", k, f"advantage = '{advantage}' has no k; only pass_at_k and max_at_k do")
+        yield Problem("credit.k", k, f"advantage = '{advantage}' has no k; only {' and '.join(SMALLEST_K)} do")
     if k > group_size:
         yield Problem("credit.k", k, f"cannot exceed sampling.group_size ({group_size}): k samples are drawn from it")
-    if advantage == "max_at_k" and k < 2:
+    if k < SMALLEST_K.get(advantage, 1):
         yield Problem("credit.k", k, "max_at_k needs 2 or more; max@1 is the plain mean, which is advantage = 'rloo'")
 
 

@@ -10,15 +10,6 @@ from steelyard.config.problems import Problem
 if TYPE_CHECKING:
     from steelyard.config.root import Config
 
-ARCHITECTURES = {"causal": "llama", "masked": "modernbert"}
-
-
-def architecture(config: Config) -> Iterator[Problem]:
-    scratch, kind = config.model.scratch, config.model.kind
-    if scratch is not None and scratch.architecture not in (None, ARCHITECTURES[kind]):
-        reason = f"is not what kind = '{kind}' is made of; leave it out, or use '{ARCHITECTURES[kind]}'"
-        yield Problem("model.scratch.architecture", scratch.architecture, reason)
-
 
 def judge(config: Config) -> Iterator[Problem]:
     if config.judge is None:
@@ -33,12 +24,6 @@ def judge(config: Config) -> Iterator[Problem]:
 
 def order(config: Config) -> Iterator[Problem]:
     sampling = config.sampling
-    if sampling.fill_order == "confidence":
-        reason = (
-            "the model would choose which holes come first, a decision whose log-prob nobody knows; "
-            "use random or left_to_right, which do not depend on it"
-        )
-        yield Problem("sampling.fill_order", sampling.fill_order, reason)
     if config.model.kind != "masked" and sampling.fill_steps > 1:
         reason = "a causal model draws one token after the other; only kind = 'masked' fills in steps"
         yield Problem("sampling.fill_steps", sampling.fill_steps, reason)

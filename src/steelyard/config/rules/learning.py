@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from steelyard.config.loss import CLIP_RANGES
 from steelyard.config.problems import Problem
+from steelyard.defaults import CLIP_RANGES
 
 if TYPE_CHECKING:
     from steelyard.config.root import Config
@@ -23,9 +23,6 @@ def surrogate(config: Config) -> Iterator[Problem]:
         yield Problem("loss.ratio_cap", loss.ratio_cap, f"only cispo caps the ratio; surrogate is '{name}'")
     if loss.dual_clip is not None and name != "ppo_clip":
         yield Problem("loss.dual_clip", loss.dual_clip, f"only ppo_clip has a dual clip; surrogate is '{name}'")
-    if loss.dual_clip is not None and loss.dual_clip <= 1:
-        reason = "must be above 1 (3 is usual): at 1 or below it would cut samples whose ratio has not even risen"
-        yield Problem("loss.dual_clip", loss.dual_clip, reason)
 
 
 def aggregation(config: Config) -> Iterator[Problem]:

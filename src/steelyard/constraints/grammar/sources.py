@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from steelyard.constraints import bounds
 from steelyard.constraints.grammar.tokens import import_engine
 from steelyard.errors import ConstraintError
+from steelyard.text import shortened
 
 Kind = Literal["json_schema", "regex", "lark", "choices"]
 KINDS: tuple[Kind, ...] = ("json_schema", "regex", "lark", "choices")
@@ -92,4 +93,4 @@ def regex_text(pattern: str, most: int | None) -> str:
 
 def excerpt(source: object, length: int = 120) -> str:
     text = source if isinstance(source, str) else json.dumps(source, ensure_ascii=False)
-    return repr(text if len(text) <= length else text[:length] + "…")
+    return repr(shortened(text, length))

@@ -30,10 +30,10 @@ from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.domains.bricks.workshop import BrickWorkshop
 from steelyard.errors import ConfigError, ConstraintError
+from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Prompt, Task
 from steelyard.verification import FunctionVerifier
 
-SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 ACTIONS: dict[str, Callable[..., ActionSpace]] = {
     "relative": Relative,
     "two_step": TwoStep,

@@ -14,7 +14,6 @@ served: they are multiplied by it.
 
 from __future__ import annotations
 
-import difflib
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from steelyard.domains.bricks.stability import Method
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.text import Reading
 from steelyard.errors import ConfigError
+from steelyard.suggest import nearest_or_all
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier
 
@@ -200,7 +200,5 @@ def _made(kind: type[Settings], given: Any, where: str) -> Settings:
         raise ConfigError(f"bricks reward: {where} is {given!r}; a table with some of {', '.join(names)} is needed")
     for name in given:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"
-            raise ConfigError(f"bricks {where}: no setting is called {name!r}; {hint}")
+            raise ConfigError(f"bricks {where}: no setting is called {name!r}; {nearest_or_all(name, names)}")
     return kind(**given)

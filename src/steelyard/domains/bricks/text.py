@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.flaws import Flaw, InvalidStructureError, Reason
 from steelyard.domains.bricks.structure import Brick, Site, Structure, World
+from steelyard.text import shortened
 
 LINE = re.compile(r"(\d+)x(\d+) \((\d+),(\d+),(\d+)\)", re.ASCII)
 FORM = "hxw (x,y,z)"
@@ -109,5 +110,4 @@ def _afloat(reading: Reading) -> Iterator[Flaw]:
 
 
 def _shown(piece: str, form: str) -> str:
-    short = piece if len(piece) <= SHOWN else piece[:SHOWN] + "…"
-    return f"{short!r} is not of the form {form}"
+    return f"{shortened(piece, SHOWN)!r} is not of the form {form}"

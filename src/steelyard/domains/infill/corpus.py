@@ -24,9 +24,11 @@ from typing import Any, Literal, NamedTuple
 from steelyard.domains.base import Split
 from steelyard.domains.infill.cutting import cut, open_tokenizer
 from steelyard.errors import DataError
+from steelyard.special_tokens import MASK, SPECIAL_TOKENS
+from steelyard.text import shown
 
 Unit = Literal["function", "chunk"]
-SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<mask>")
+NOT_IN_TEXTS = (*SPECIAL_TOKENS, MASK)
 """No text has these in it: a tokenizer would take them for its own."""
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
 """A tenth of the documents each; the rest is for training."""
@@ -60,8 +62,8 @@ class Sizes(NamedTuple):
             return f"of less than {self.shortest} or more than {self.longest} characters (shortest, longest)"
         if other := set(text) - self.characters:
             return f"with {min(other)!r}, which is not among `characters`"
-        if any(token in text for token in SPECIAL_TOKENS):
-            return f"with one of {' '.join(SPECIAL_TOKENS)}"
+        if any(token in text for token in NOT_IN_TEXTS):
+            return f"with one of {' '.join(NOT_IN_TEXTS)}"
         if self.tokenizer and "".join(cut(text, self.tokenizer)) != text:
             return "with characters that tokens divide"
         return None
@@ -152,7 +154,9 @@ def _text_of(name: str, line: str, tokenizer: str) -> str:
             return str(record["text"])
         pieces: list[Any] = list(record["tokens"])
     except (ValueError, KeyError, TypeError):
-        raise DataError(f'infill: {name} is neither {{"text": "..."}} nor {{"tokens": [...]}}: {line!r:.60}') from None
+        raise DataError(
+            f'infill: {name} is neither {{"text": "..."}} nor {{"tokens": [...]}}: {shown(line, 60)}'
+        ) from None
     if all(isinstance(piece, str) for piece in pieces):
         return "".join(pieces)
     if not tokenizer:

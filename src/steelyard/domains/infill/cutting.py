@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.errors import ConfigError
+from steelyard.text import shortened, shown
 
 PLAIN = "\n" + "".join(map(chr, range(32, 127)))
 """Printable ASCII and the line break."""
@@ -38,12 +39,12 @@ def open_tokenizer(where: str) -> Any:
     try:
         found = Tokenizer.from_file(str(file)) if file.is_file() else Tokenizer.from_pretrained(where)
     except Exception as error:  # noqa: BLE001 - the library raises no class of its own
-        raise ConfigError(f"infill: tokenizer={where!r} cannot be opened: {error!s:.200}") from None
+        raise ConfigError(f"infill: tokenizer={where!r} cannot be opened: {shortened(str(error), 200)}") from None
     found.encode_special_tokens = True
     for text in (INDENTED, PLAIN):
         if (kept := "".join(tokens(found, text))) != text:
             raise ConfigError(
-                f"infill: tokenizer={where!r} makes {kept!r:.60} of {text!r:.60}; texts with holes need one that keeps "
-                f"them as they are: of characters, or byte-level BPE as RoBERTa and ModernBERT have it"
+                f"infill: tokenizer={where!r} makes {shown(kept, 60)} of {shown(text, 60)}; texts with holes need "
+                f"one that keeps them as they are: of characters, or byte-level BPE as RoBERTa and ModernBERT have it"
             )
     return found

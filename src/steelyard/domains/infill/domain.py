@@ -12,11 +12,12 @@ from typing import cast
 import numpy as np
 
 from steelyard.domains.base import Piece, Split
-from steelyard.domains.infill.corpus import SPECIAL_TOKENS, Sizes, Text, Unit, texts
+from steelyard.domains.infill.corpus import Sizes, Text, Unit, texts
 from steelyard.domains.infill.cutting import PLAIN, cut
 from steelyard.domains.infill.masking import Masking, Pattern, fills, with_holes
 from steelyard.domains.infill.reward import ANY_TEXT, DEFAULT, Program
 from steelyard.errors import ConfigError
+from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import HOLE, Task
 from steelyard.verification import FunctionVerifier
 
@@ -92,7 +93,7 @@ class Infill:
 
     def vocabulary(self) -> tuple[str, ...]:
         """The special tokens of every policy, and characters; a masked one has its mask besides."""
-        return tuple(dict.fromkeys((*SPECIAL_TOKENS[:3], *PLAIN, *self.characters)))
+        return tuple(dict.fromkeys((*SPECIAL_TOKENS, *PLAIN, *self.characters)))
 
     def size(self, split: Split) -> int | None:
         return None if split == "train" else len(self._texts[split])

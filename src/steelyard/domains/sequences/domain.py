@@ -17,10 +17,10 @@ import numpy as np
 
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
+from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier
 
-SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 MOST_SEQUENCES = 200_000
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
 """A tenth of the sequences each; the rest is for training."""

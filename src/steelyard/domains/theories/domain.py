@@ -21,10 +21,9 @@ from steelyard.domains.theories.text import read
 from steelyard.domains.theories.words import group_word
 from steelyard.domains.theories.workshop import TheoryWorkshop
 from steelyard.errors import ConfigError, ConstraintError
+from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task
 from steelyard.verification import FunctionVerifier
-
-SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 
 
 @dataclass(frozen=True)

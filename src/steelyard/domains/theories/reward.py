@@ -17,7 +17,6 @@ mended: all conditions and none of the surplus factors, bounded exotics and a bo
 
 from __future__ import annotations
 
-import difflib
 import math
 import zlib
 from collections.abc import Mapping
@@ -35,6 +34,7 @@ from steelyard.domains.theories.theory import Theory
 from steelyard.domains.theories.variety import Varied
 from steelyard.domains.theories.words import INTERACTIONS
 from steelyard.errors import ConfigError, DataError, Invalid
+from steelyard.suggest import nearest_or_all
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function, mode_of
 
@@ -206,7 +206,5 @@ def _known(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     names = [one.name for one in fields(kind)]
     for name in _table(where, given):
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"
-            raise ConfigError(f"theories {where}: no setting is called {name!r}; {hint}")
+            raise ConfigError(f"theories {where}: no setting is called {name!r}; {nearest_or_all(name, names)}")
     return dict(given)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from steelyard import defaults
 from steelyard.errors import MissingExtraError, PolicyError
 from steelyard.sampling.vllm.draft import Draft
 
@@ -31,13 +32,13 @@ class EngineOptions:
     """How vLLM is set up."""
 
     dtype: str = "float32"
-    memory: float = 0.4
+    memory: float = defaults.VLLM_MEMORY
     """Share of the device's memory for weights and cache."""
     cache_gib: float | None = None
     """Memory for keys and values, taken at once; None: what ``memory`` leaves."""
     max_length: int | None = None
     """Longest sequence, prompt and completion together; None: the model's own."""
-    max_rows: int = 256
+    max_rows: int = defaults.MAX_ROWS
     """Sequences decoded at once."""
     eager: bool | None = None
     """Without compilation and CUDA graphs; None: so on a CPU."""

@@ -13,6 +13,7 @@ from steelyard.constraints.base import Constraint
 from steelyard.errors import PolicyError
 from steelyard.policies.codec import Codec
 from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.randomness import stream
 from steelyard.sampling.row import Row
 from steelyard.sampling.vllm.draft import DRAFT, Draft
@@ -41,6 +42,7 @@ class VllmSampler:
         """``weights`` gives the policy's newest ones whenever they are published; None: they come by ``load``."""
         self.engine, self.codec, self.constraint, self.seed = engine, codec, constraint, seed
         engine.excluded[:] = codec.excluded
+        self.offsets = TextOffsets(codec.tokenizer, codec.decode)
         self.version = 0
         self._weights = weights
         self._requests = 0
@@ -126,7 +128,7 @@ class VllmSampler:
         return str(number)
 
     def _finished(self, draft: Draft) -> Sample:
-        return draft.row.finish(self.codec.decode(draft.row.tokens), self.version)
+        return draft.row.finish(self.offsets, self.version)
 
 
 def _complete(draft: Draft, output: Any) -> None:

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from steelyard import defaults
+
 _MIB = 2**20
 
 
@@ -16,16 +18,16 @@ _MIB = 2**20
 class Limits:
     """``None`` lifts a limit. A call that judges n items at once has n times the seconds."""
 
-    seconds: float | None = 60.0
+    seconds: float | None = defaults.LIMIT_SECONDS
     """Wall clock an item; then the worker and all it started are killed."""
     cpu_seconds: float | None = None
     """Processor time an item, counted in the worker itself and rounded up to a whole second."""
-    memory_mb: int | None = 4096
+    memory_mb: int | None = defaults.LIMIT_MEMORY_MB
     """Address space of the worker, and of each process it starts."""
-    file_mb: int | None = 1024
+    file_mb: int | None = defaults.LIMIT_FILE_MB
     """Largest file it may write."""
-    open_files: int | None = 1024
-    output_kb: int = 1024
+    open_files: int | None = defaults.LIMIT_OPEN_FILES
+    output_kb: int = defaults.LIMIT_OUTPUT_KB
     """What it may print in a call, which a verifier of groups or batches makes for several items."""
 
     def apply(self) -> None:
@@ -47,8 +49,8 @@ class Limits:
 class Recycling:
     """When a worker that did nothing wrong is replaced by a fresh one."""
 
-    items: int | None = 10_000
-    memory_mb: int | None = 1024
+    items: int | None = defaults.RECYCLE_ITEMS
+    memory_mb: int | None = defaults.RECYCLE_MEMORY_MB
     """Resident memory after an item."""
 
     def due(self, items: int) -> bool:

@@ -6,6 +6,8 @@ import os
 import sys
 import tempfile
 
+from steelyard.text import ending
+
 _ROOM_LEFT = 4096
 """A write that does not fit is cut at a page, so a full file may miss its last page."""
 
@@ -44,7 +46,7 @@ class Output:
         end = os.lseek(self.descriptor, 0, os.SEEK_CUR)
         data = os.pread(self.descriptor, min(4 * characters, end), max(0, end - 4 * characters))
         text = data.decode(errors="replace").strip()
-        return text if len(text) <= characters else "..." + text[-characters:]
+        return ending(text, characters)
 
     def close(self) -> None:
         os.close(self.descriptor)

@@ -6,7 +6,6 @@ are held out are never asked for in training.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -22,6 +21,7 @@ from steelyard.domains.bricks.briefs.table import Table
 from steelyard.domains.bricks.briefs.upright import Tower, Wall
 from steelyard.domains.bricks.structure import World
 from steelyard.errors import DataError
+from steelyard.suggest import nearest_or_all
 
 KINDS: dict[str, type[Brief]] = {
     kind.kind: kind for kind in (Tower, Wall, Stairs, Table, Bridge, Cantilever, Shape, Caption)
@@ -37,9 +37,7 @@ def brief_of(spec: Mapping[str, Any]) -> Brief:
     """The brief of such a spec, which may have been to JSON and back."""
     kind = spec.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        close = difflib.get_close_matches(str(kind), KINDS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(KINDS)}"
-        raise DataError(f"no brief is of the kind {kind!r}; {hint}")
+        raise DataError(f"no brief is of the kind {kind!r}; {nearest_or_all(str(kind), KINDS)}")
     given = {name: value for name, value in spec.items() if name != "kind"}
     names = [field.name for field in fields(KINDS[kind])]
     if set(given) != set(names):

@@ -7,15 +7,23 @@ from difflib import get_close_matches
 
 
 def closest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most like ``name``, if any is like it at all."""
-    matches = get_close_matches(name.lower(), list(choices), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    """The choice most like ``name``, upper and lower case alike, if any is like it at all."""
+    spelled = {choice.lower(): choice for choice in choices}
+    matches = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return spelled[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A clause to end a message with, empty if nothing is close."""
     match = closest(name, choices)
     return f"; did you mean {match}?" if match else ""
+
+
+def nearest_or_all(name: str, choices: Iterable[str]) -> str:
+    """The closest choice as a question, or all of them."""
+    listed = list(choices)
+    match = closest(name, listed)
+    return f"did you mean {match!r}?" if match else f"there are: {', '.join(listed)}"
 
 
 def suggest_key(unknown: str, known: Iterable[str]) -> str:
