@@ -31,7 +31,7 @@ from steelyard.training.loop import Plan, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollout import LearnerSample
 from steelyard.types import HOLE, CutRule, Decisions, Sample, SampleKey, SupportTable, Task
-from steelyard.verification import Blame, Breaker, GuardedPool, InlinePool, as_verifier
+from steelyard.verification import Blame, Breaker, InlinePool, Pipeline, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
 """With the three special tokens a vocabulary of 16."""
@@ -217,9 +217,9 @@ def tiny_trainer(
         policy=policy,
         source=ListSource(tasks_for(policy, 4), shuffle=False) if source is None else source,
         sampler=sampler_of(policy),
-        pool=GuardedPool(
+        pool=Pipeline(
+            [Breaker(window=settings["tasks_per_step"] * settings["group_size"])],
             InlinePool(as_verifier(verifier), blame),
-            Breaker(window=settings["tasks_per_step"] * settings["group_size"]),
         ),
         credit=credit or Credit(),
         learner=tiny_learner(policy, quarantine=folder / "artifacts", **(learner or {})),

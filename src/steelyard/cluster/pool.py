@@ -24,7 +24,7 @@ from steelyard.verification import Cause, Verifier
 from steelyard.verification.background import BackgroundPool, Waiting
 from steelyard.verification.calls import Call, Settled
 from steelyard.verification.processes.seat import light
-from steelyard.verification.processes.transport import PackedVerifier
+from steelyard.verification.transport import PackedVerifier
 
 log = logging.getLogger("steelyard.verification")
 
@@ -81,14 +81,15 @@ class RayPool(BackgroundPool):
         kept: Sequence[float] = (),
         **settings: Any,
     ) -> None:
-        super().__init__(verifier)
+        packed = PackedVerifier.of(verifier)
+        super().__init__(packed)
         self._connection = Connection(address)
         self.ray = self._connection.ray
         nodes = [int(node["Resources"].get("CPU", 0)) for node in self.ray.nodes() if node["Alive"]]
         count, self.workers_per_actor, self._cores = lay_out(nodes, kept, workers, workers_per_actor, shares)
         self.workers = workers or count * self.workers_per_actor
         paths = [path or str(Path.cwd()) for path in sys.path]
-        self._arguments = (PackedVerifier.of(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
+        self._arguments = (packed, self.workers_per_actor, settings, paths, str(Path.cwd()))
         self._call_seconds = CHUNK_SECONDS
         self._lost_in_a_row = 0
         self._connection.want([self._cores] * count)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Item, Verifier
-from steelyard.verification.calls import Call, Former, Settled
+from steelyard.verification.base import Item, Pool
+from steelyard.verification.calls import Batcher, Call, Settled
+from steelyard.verification.transport import PackedVerifier
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,17 +24,17 @@ class Waiting:
     avoid: object = None
 
 
-class BackgroundPool(ABC):
+class BackgroundPool(Pool, ABC):
     """A pool whose thread works on the queue while the caller samples or learns.
 
     The queue, the verdicts and the counts are shared under one lock; everything else belongs to the thread. Verdicts
     are fetched with :meth:`completed`, or go to a ``listener`` as they come, in the pool's own thread.
     """
 
-    def __init__(self, verifier: Verifier, listener: Callable[[Settled], None] | None = None) -> None:
+    def __init__(self, verifier: PackedVerifier, listener: Callable[[Settled], None] | None = None) -> None:
         self.verifier = verifier
         self._listener = listener
-        self._former = Former(verifier.mode)
+        self._batcher = Batcher(verifier.mode)
         self._lock = threading.Condition()
         self._queue: deque[Waiting] = deque()
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
@@ -48,7 +49,7 @@ class BackgroundPool(ABC):
     def submit(self, items: Sequence[Item]) -> None:
         with self._lock:
             self._outstanding += len(items)
-            self._enqueue(self._former.add(items))
+            self._enqueue(self._batcher.add(items))
 
     def submit_calls(self, calls: Sequence[Call]) -> None:
         """Hand over calls that somebody else has formed."""
@@ -59,7 +60,7 @@ class BackgroundPool(ABC):
     def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         if wait:
             with self._lock:
-                self._enqueue(self._former.flush())
+                self._enqueue(self._batcher.flush())
         while True:
             with self._lock:
                 self._wait_for_news(wait)

@@ -8,10 +8,12 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Literal, Protocol
 
 from steelyard.types import Sample, SampleKey, Task, Verdict
 
@@ -70,39 +72,31 @@ class WholeGroup:
 Mode = One | Batch | WholeGroup
 
 
-@runtime_checkable
-class Verifier(Protocol):
-    """Judges items. Build one from your own function with :func:`steelyard.verification.as_verifier`."""
+Outcome = Literal["rejected", "unscored"]
+"""What a sample becomes when verifying it keeps failing: its own fault, or the verifier's."""
 
-    @property
-    def name(self) -> str: ...
 
-    @property
-    def mode(self) -> Mode: ...
+class Verifier(ABC):
+    """Verifies items. Build one from a function with :func:`steelyard.verification.as_verifier`, or derive a class of
+    your own: it has a ``name`` and ``verify``, and declares whatever differs from the defaults below.
+    """
 
-    @property
-    def floor(self) -> float | None:
-        """The reward of a rejected sample; ``None``: 0, or that of the worst scored sample of its group if lower."""
-        ...
+    name: str
+    mode: Mode = One()
+    floor: float | None = None
+    """The reward of a rejected sample; ``None``: 0, or that of the worst scored sample of its group if lower."""
+    version: str | None = None
+    """Changes whenever a verdict could change. ``None``: not declared, so verdicts are never reused."""
+    deterministic: bool = False
+    """Whether the same item always gets the same verdict."""
+    isolate: bool = True
+    """Whether it runs in a process of its own; ``False``: it is fast and can neither crash nor hang."""
+    blame: Mapping[str, Outcome] = MappingProxyType({})
+    """What a failure that stays means, by its cause: ``{"timeout": "rejected"}``."""
 
-    @property
-    def version(self) -> str | None:
-        """Changes whenever a verdict could change. ``None``: not declared, so verdicts are never reused."""
-        ...
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether the same item always gets the same verdict."""
-        ...
-
+    @abstractmethod
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        """One verdict an item, in order. May raise; :func:`steelyard.verification.judge` turns that into verdicts."""
-        ...
-
-
-def isolated(verifier: Verifier) -> bool:
-    """Whether it should run in a process of its own: always, unless it says that it can do no harm (``isolate``)."""
-    return bool(getattr(verifier, "isolate", True))
+        """One verdict per item, in order. May raise; :func:`steelyard.verification.judge` turns that into verdicts."""
 
 
 class Pool(Protocol):
@@ -120,7 +114,7 @@ class Pool(Protocol):
 
     def metrics(self) -> dict[str, float]:
         """What happened since this was last asked, for the metrics of a step: accidents, retries, cache hits."""
-        ...
+        return {}
 
     def close(self) -> None:
         """Let go of workers; what was not completed is dropped."""

@@ -14,13 +14,13 @@ from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification.background import BackgroundPool, Waiting
 from steelyard.verification.base import Verifier
-from steelyard.verification.blame import Blame, blame_of
+from steelyard.verification.blame import Blame
 from steelyard.verification.calls import Call, Settled, settle
 from steelyard.verification.processes.keeper import Setup
 from steelyard.verification.processes.limits import Limits, Recycling
 from steelyard.verification.processes.seat import Answered, Ended, Event, Seat
-from steelyard.verification.processes.transport import pack
 from steelyard.verification.processes.worker import Rules
+from steelyard.verification.transport import PackedVerifier
 
 AHEAD_SECONDS = 0.01
 """How much work a worker holds beyond the call it is at: enough never to wait, too little to keep others waiting."""
@@ -36,7 +36,7 @@ class ProcessPool(BackgroundPool):
 
     def __init__(
         self,
-        verifier: Verifier,
+        verifier: Verifier | PackedVerifier,
         *,
         workers: int | None = None,
         limits: Limits | None = None,
@@ -46,12 +46,13 @@ class ProcessPool(BackgroundPool):
         preload: bool = True,
         listener: Callable[[Settled], None] | None = None,
     ) -> None:
-        super().__init__(verifier, listener)
+        packed = PackedVerifier.of(verifier) if isinstance(verifier, Verifier) else verifier
+        super().__init__(packed, listener)
         self.workers = workers or cores()
         self.limits = limits or Limits()
-        self.blame = blame_of(verifier, blame or Blame())
+        self.blame = (blame or Blame()).with_outcomes(packed.blame)
         rules = Rules(self.limits, recycling or Recycling(), keep_children)
-        self._setup = Setup(pack(verifier), rules, str(Path.cwd()), preload)
+        self._setup = Setup(packed.payload, rules, str(Path.cwd()), preload)
         self._call_seconds = AHEAD_SECONDS
         self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
