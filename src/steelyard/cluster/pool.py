@@ -23,8 +23,7 @@ from steelyard.types import SampleKey, Verdict
 from steelyard.verification import Cause, Verifier
 from steelyard.verification.background import BackgroundPool, Waiting
 from steelyard.verification.calls import Call, Settled
-from steelyard.verification.processes.seat import light
-from steelyard.verification.transport import PackedVerifier
+from steelyard.verification.transport import PackedVerifier, light
 
 log = logging.getLogger("steelyard.verification")
 
@@ -33,7 +32,7 @@ CHUNKS_AHEAD = 4
 CHUNK_SECONDS = 0.25
 MOST_IN_CHUNK = 512
 LOST_IN_CHUNK = 8
-STARTS_IN_VAIN = 10
+MAX_FAILED_STARTS = 10
 """Actors in a row that are lost before they are up."""
 LOSSES = 5
 """How often a call may be lost with its node before it counts as unscored."""
@@ -190,7 +189,7 @@ class RayPool(BackgroundPool):
         """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
         reason = str(error)
         self._lost_in_a_row += not actor.up
-        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= STARTS_IN_VAIN:
+        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= MAX_FAILED_STARTS:
             raise VerifierError(f"no verification actor starts: {reason}")
         log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
         with suppress(self.ray.exceptions.RayError):  # it may be cut off and not dead

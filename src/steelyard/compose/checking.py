@@ -144,7 +144,7 @@ def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
-        return with_judge(domain.verifier(), config)
+        return with_judge(as_verifier(domain.verifier()), config)
     if verify.verifier is not None:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)

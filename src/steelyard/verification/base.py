@@ -102,10 +102,12 @@ class Verifier(ABC):
 class Pool(Protocol):
     """Carries items to a verifier and verdicts back. Every item submitted comes back exactly once."""
 
+    @abstractmethod
     def submit(self, items: Sequence[Item]) -> None:
         """Hand over one sample, several, or a whole group. The pool forms the calls that the verifier's mode asks."""
         ...
 
+    @abstractmethod
     def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         """Verdicts that are there. ``wait=True`` starts what was held back for a fuller batch or group, and goes on
         until everything submitted is done; a number does the same, but returns once nothing came for so many seconds.
@@ -116,6 +118,7 @@ class Pool(Protocol):
         """What happened since this was last asked, for the metrics of a step: accidents, retries, cache hits."""
         return {}
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of workers; what was not completed is dropped."""
         ...

@@ -1,4 +1,5 @@
-"""How a verifier gets to a worker: by the names under which its parts can be imported, or, said aloud, by value.
+"""How a verifier and its items get to a worker: the verifier by the names under which its parts can be imported, or,
+said aloud, by value; items without what only the learner reads.
 
 What is defined in a module travels as ``module`` and name, and the worker imports it. A lambda, a closure and anything
 defined in a notebook or in the script that was started have no such name: their code is sent (cloudpickle).
@@ -17,9 +18,11 @@ from types import FunctionType
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+import numpy as np
 
 from steelyard.errors import VerifierError
-from steelyard.verification.base import Mode, Outcome, Verifier
+from steelyard.types import Decisions, Sample
+from steelyard.verification.base import Item, Mode, Outcome, Verifier
 from steelyard.verification.calling import UserFunction, name_of
 
 log = logging.getLogger("steelyard.verification")
@@ -63,6 +66,19 @@ class PackedVerifier:
 
 def unpack(payload: bytes) -> Verifier:
     return pickle.loads(payload)  # noqa: S301 - from the run that started this worker
+
+
+def light(item: Item) -> Item:
+    """The item without what only the learner reads."""
+    of = item.sample
+    sample = Sample(
+        of.key, of.token_ids, of.prompt_length, of.text, of.finish, _NO_DECISIONS, policy_version=of.policy_version
+    )
+    return Item(item.task, sample, item.group_size)
+
+
+_NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
+"""What was drawn at each decision stays with the run."""
 
 
 class _Pickler(pickle.Pickler):

@@ -182,9 +182,7 @@ class Declared(Undeclared, Verifier):
 
 
 def test_a_class_with_verify_declares_itself(item) -> None:
-    with pytest.raises(
-        VerifierError, match=r"Undeclared has verify\(items\).*derive.*\.Verifier"
-    ):
+    with pytest.raises(VerifierError, match=r"Undeclared has verify\(items\).*derive.*\.Verifier"):
         as_verifier(Undeclared())
     declared = as_verifier(Declared())
     assert (declared.mode, declared.floor, declared.isolate, dict(declared.blame)) == (One(), None, True, {})
