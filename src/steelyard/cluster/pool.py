@@ -21,7 +21,7 @@ from steelyard.cluster.station import Station
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification import Cause, Verifier
-from steelyard.verification.background import BackgroundPool, Waiting
+from steelyard.verification.background import BackgroundPool
 from steelyard.verification.calls import Call, Settled
 from steelyard.verification.transport import PackedVerifier, light
 
@@ -198,7 +198,7 @@ class RayPool(BackgroundPool):
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
         again, given_up = _after_loss(calls, reason)
         self._count({"pool/actors_lost": 1})
-        self._put_back([Waiting(call) for call in again])
+        self._put_back(again)
         self._deliver(given_up)
 
     def _start(self) -> _Actor:

@@ -7,21 +7,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool
 from steelyard.verification.calls import Batcher, Call, Settled
 from steelyard.verification.transport import PackedVerifier
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
-    """A call in the queue, and the place at which it had an accident before."""
-
-    call: Call
-    avoid: object = None
 
 
 class BackgroundPool(Pool, ABC):
@@ -36,7 +27,7 @@ class BackgroundPool(Pool, ABC):
         self._listener = listener
         self._batcher = Batcher(verifier.mode)
         self._lock = threading.Condition()
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[Call] = deque()
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
         self._outstanding = 0
         self._counts: dict[str, float] = {}
@@ -106,7 +97,7 @@ class BackgroundPool(Pool, ABC):
 
     def _enqueue(self, calls: Iterable[Call]) -> None:
         self._raise_if_broken()
-        self._queue.extend(Waiting(call) for call in calls)
+        self._queue.extend(calls)
         self._wake()
 
     def _raise_if_broken(self) -> None:
@@ -133,19 +124,19 @@ class BackgroundPool(Pool, ABC):
                 self._broken = error
                 self._lock.notify_all()
 
-    def _take(self, place: object = None) -> Call | None:
-        """The first call in the queue that did not fail at this place before."""
+    def _take(self, worker: object = None) -> Call | None:
+        """The first call in the queue that did not fail on this worker before."""
         with self._lock:
-            for number, waiting in enumerate(self._queue):
-                if place is None or waiting.avoid is not place:
+            for number, call in enumerate(self._queue):
+                if worker is None or call.avoid is not worker:
                     del self._queue[number]
-                    return waiting.call
+                    return call
         return None
 
-    def _put_back(self, waiting: Sequence[Waiting]) -> None:
+    def _put_back(self, calls: Sequence[Call]) -> None:
         """At the front, in this order."""
         with self._lock:
-            self._queue.extendleft(reversed(waiting))
+            self._queue.extendleft(reversed(calls))
 
     def _deliver(self, settled: Settled) -> None:
         with self._lock:

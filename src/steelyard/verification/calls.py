@@ -21,6 +21,8 @@ class Call:
 
     items: tuple[Item, ...]
     before: tuple[Accidents, ...]
+    avoid: object = None
+    """The worker on which the call failed before; another one takes it, if there is one."""
 
     @staticmethod
     def of(items: Sequence[Item]) -> Call:

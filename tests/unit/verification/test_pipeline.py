@@ -59,8 +59,11 @@ def test_if_one_pool_cannot_be_built_the_others_are_closed() -> None:
             raise OSError("no workers")
         return Closing(verifier)
 
+    good, bad = as_verifier(max, name="good"), as_verifier(max, name="bad")
+    pool_for(as_verifier([good]), build)
+    assert closed == []
     with pytest.raises(OSError, match="no workers"):
-        pool_for(as_verifier({"good": as_verifier(max, name="good"), "bad": as_verifier(max, name="bad")}), build)
+        pool_for(as_verifier([good, bad]), build)
     assert closed == ["good"]
 
 

@@ -8,11 +8,12 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.background import BackgroundPool, Waiting
+from steelyard.verification.background import BackgroundPool
 from steelyard.verification.base import Verifier
 from steelyard.verification.blame import Blame
 from steelyard.verification.calls import Call, Settled, settle
@@ -142,7 +143,7 @@ class ProcessPool(BackgroundPool):
         if worker.failed_starts >= MAX_FAILED_STARTS:
             reason = event.accident.reason if event.accident is not None else ""
             raise VerifierError(f"workers for {self.verifier.name} end before they are ready: {reason}")
-        self._put_back([Waiting(call) for call in event.untouched])
+        self._put_back(event.untouched)
         if event.accident is not None:
             self._count({"pool/workers_lost": 1})
             if event.call is not None:
@@ -151,7 +152,7 @@ class ProcessPool(BackgroundPool):
     def _settle(self, worker: WorkerHandle, call: Call, verdicts: Sequence[Verdict]) -> None:
         settled, again = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
         if again:
-            self._put_back([Waiting(retry, avoid=worker) for retry in again])
+            self._put_back([replace(retry, avoid=worker) for retry in again])
             self._count({"pool/retried": len(again)})
             if self.workers == 1:
                 worker.retire()  # the retry goes to its successor
