@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from steelyard.verification.processes.seat import MARK
+from steelyard.verification.processes.handle import MARK
 
 OBSERVED = "STEELYARD_OBSERVED_BY"
 os.environ.setdefault(OBSERVED, str(os.getpid()))

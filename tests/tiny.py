@@ -32,7 +32,7 @@ from steelyard.training.loop import LoopSettings, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollouts import RolloutParts, SynchronousRollouts
 from steelyard.types import HOLE, CutRule, Decisions, Sample, SampleKey, SupportTable, Task
-from steelyard.verification import Blame, Breaker, GuardedPool, InlinePool, as_verifier
+from steelyard.verification import Blame, Breaker, InlinePool, Pipeline, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
 """With the three special tokens a vocabulary of 16."""
@@ -221,9 +221,9 @@ def tiny_trainer(
     parts = RolloutParts(
         source=ListSource(tasks_for(policy, 4), shuffle=False) if source is None else source,
         sampler=sampler_of(policy),
-        pool=GuardedPool(
+        pool=Pipeline(
+            [Breaker(window=counts["tasks_per_step"] * counts["group_size"])],
             InlinePool(as_verifier(verifier), blame),
-            Breaker(window=counts["tasks_per_step"] * counts["group_size"]),
         ),
         dead=credit.dead,
         **counts,

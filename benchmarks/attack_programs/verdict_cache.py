@@ -16,7 +16,7 @@ from benchmarks.attack_programs import Attack
 from benchmarks.misbehaving import item
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, Item, VerdictCache
+from steelyard.verification import CacheStage, FunctionVerifier, InlinePool, Item, Pipeline, VerdictCache
 from steelyard.verification import cache as caching
 
 ITEMS = 32
@@ -67,7 +67,7 @@ def longer_than(limit: int) -> Any:
 def verdicts(path: Path, function: Any, items: list[Item]) -> list[Verdict]:
     """What a run with this cache file says of the items."""
     verifier = FunctionVerifier(function, name="score", version="1", deterministic=True)
-    pool = CachedPool(InlinePool(verifier), verifier, VerdictCache(path))
+    pool = Pipeline([CacheStage(verifier, VerdictCache(path))], InlinePool(verifier))
     try:
         pool.submit(items)
         found = dict(pool.completed(wait=True))

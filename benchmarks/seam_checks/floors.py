@@ -8,8 +8,9 @@ from benchmarks.seam_checks import SeamCheck
 from steelyard.algorithms.advantages import group_norm
 from steelyard.errors import Invalid
 from steelyard.training.credit import Credit
+from steelyard.training.phases import verify
 from steelyard.types import Decisions, Group, Sample, SampleKey, Task, Verdict
-from steelyard.verification import Item, Verifier, as_verifier, judge_all
+from steelyard.verification import AnyVerifier, InlinePool, Item, as_verifier, pool_for
 
 SIZE = 8
 INVALID = 0.3
@@ -28,7 +29,7 @@ def closeness(_: Task, text: str) -> float:
     return abs(float(text.lstrip("!"))) % 1.0
 
 
-def _groups(verifier: Verifier, count: int) -> list[Group]:
+def _groups(verifier: AnyVerifier, count: int) -> list[Group]:
     rng = np.random.default_rng(0)
     groups: list[Group] = []
     for slot in range(count):
@@ -38,7 +39,7 @@ def _groups(verifier: Verifier, count: int) -> list[Group]:
             _sample(slot, index, f"{mark}{value:.6f}")
             for index, (mark, value) in enumerate(zip(marks, rng.uniform(0, 1.5, SIZE), strict=True))
         )
-        verdicts = judge_all(verifier, [Item(task, sample, SIZE) for sample in samples])
+        verdicts = verify(pool_for(verifier, InlinePool), [Item(task, sample, SIZE) for sample in samples])
         groups.append(Group(task, samples, tuple(verdicts)))
     return groups
 

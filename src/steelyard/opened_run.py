@@ -136,7 +136,7 @@ class Run:
         verifier = build_verifier(config, self._supplied)
         with quiet_engines():
             sampler = build_sampler(config, self._open(checkpoint).policy)
-            with closing(build_pool(config, verifier)) as pool:
+            with closing(build_pool(config, verifier, self._supplied)) as pool:
                 return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
 
     def resume(self, steps: int | None = None) -> Run:
@@ -175,7 +175,7 @@ class Run:
 
     def _trial_pool(self, *, verified: bool) -> Pool:
         if verified and not self._missing("verifier"):
-            return build_trial_pool(self.config, build_verifier(self.config, self._supplied))
+            return build_trial_pool(self.config, build_verifier(self.config, self._supplied), self._supplied)
         return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(NOT_VERIFIED)))
 
     def _missing(self, *parts: str) -> list[str]:

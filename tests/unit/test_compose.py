@@ -42,10 +42,12 @@ from steelyard.policies.reference import AdapterOffReference, AdapterReference, 
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.vllm import engine
 from steelyard.tracking import read_metrics
+from steelyard.training.phases import verify
 from steelyard.types import Sample, Task, Verdict
-from steelyard.verification import Item, judge, verifier
+from steelyard.verification import Item, Verifier, verifier
 from steelyard.verification.processes.descendants import children
 from tests.tiny import sample_of
+from tests.verifying import verdicts_of
 
 
 def config_of(tables: Mapping[str, Any] | None = None) -> configs.Config:
@@ -151,15 +153,10 @@ def declared(task: Task, text: str) -> float:
     return half(task, text)
 
 
-class Whole:
+class Whole(Verifier):
     """A verifier that is an object of its own."""
 
-    name, version, deterministic, floor = "whole", None, True, -9.0
-
-    def __init__(self) -> None:
-        from steelyard.verification import One
-
-        self.mode = One()
+    name, floor = "whole", -9.0
 
     def verify(self, items: Any) -> list[Verdict]:
         return [Verdict.scored(0.25) for _ in items]
@@ -170,7 +167,7 @@ def sample(text: str) -> Sample:
 
 
 def judged(config: configs.Config, text: str = "good", supplied: Supplied = compose.NOTHING) -> Verdict:
-    (verdict,) = judge(compose.build_verifier(config, supplied), [Item(Task("t", "p"), sample(text), 1)])
+    (verdict,) = verdicts_of(compose.build_verifier(config, supplied), [Item(Task("t", "p"), sample(text), 1)])
     return verdict
 
 
@@ -206,7 +203,7 @@ def test_so_does_one_that_is_handed_over() -> None:
 
 
 def pool_of(verify: Mapping[str, Any], supplied: Any = half) -> Any:
-    """The pool behind the breaker, closed again."""
+    """The pool behind all stages, closed again."""
     config = own(verify, supplied=("verifier",))
     pool: Any = compose.build_pool(config, compose.build_verifier(config, Supplied(verifier=supplied)))
     pool.close()
@@ -223,7 +220,7 @@ def test_where_a_verifier_runs() -> None:
     assert type(pool_of({"pool": "processes"}, harmless)) is ProcessPool
     both = pool_of({}, {"far": half, "near": harmless})
     assert type(both) is WeightedPool
-    assert [type(pool) for pool in both.pools] == [ProcessPool, InlinePool]
+    assert [type(part.pool) for part in both.pools] == [ProcessPool, InlinePool]
 
 
 def test_limits_of_nought_are_lifted_and_the_rest_arrives() -> None:
@@ -253,12 +250,17 @@ def test_a_verifier_that_cannot_travel_stays_unless_it_was_sent(caplog: pytest.L
 
 
 def test_a_cache_is_used_only_for_what_declares_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from steelyard.verification import CachedPool, InlinePool, as_verifier
+    from steelyard.verification import Breaker, CacheStage, as_verifier
 
-    verify = {"pool": "inline", "cache": str(tmp_path / "verdicts.sqlite")}
-    assert type(pool_of(verify)) is InlinePool
+    def stages(supplied: Any) -> list[type]:
+        config = own({"pool": "inline", "cache": str(tmp_path / "verdicts.sqlite")}, supplied=("verifier",))
+        pool: Any = compose.build_pool(config, compose.build_verifier(config, Supplied(verifier=supplied)))
+        pool.close()
+        return [type(stage) for stage in pool.stages]
+
+    assert stages(half) == [Breaker]
     assert "half is verified anew every time: it does not declare itself deterministic" in caplog.text
-    assert type(pool_of(verify, as_verifier(half, version="1", deterministic=True))) is CachedPool
+    assert stages(as_verifier(half, version="1", deterministic=True)) == [Breaker, CacheStage]
 
 
 def test_what_a_verifier_declares_stands() -> None:
@@ -571,14 +573,29 @@ def test_of_a_long_list_few_prompts_are_encoded_before_the_run(tmp_path: Path, m
         compose.build_trainer(configs.build(tables, source="test"))
 
 
+def inline(config: configs.Config) -> configs.Config:
+    return config.model_copy(update={"verify": config.verify.model_copy(update={"pool": "inline"})})
+
+
 def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None:
-    config = constrained({"kind": "lark", "source": 'start: "a" start | "b"'}, spaced=False)
+    config = inline(constrained({"kind": "lark", "source": 'start: "a" start | "b"'}, spaced=False))
     verifier = compose.build_verifier(config)
     task = Task("t", "a")
     items = [Item(task, sample_of([1, 2], text="ab", finish=finish), 1) for finish in ("stop", "length")]
-    verdicts = [judge(verifier, [item])[0] for item in items]
+    with closing(compose.build_trial_pool(config, verifier)) as pool:
+        verdicts = [verify(pool, [item])[0] for item in items]
     assert [(verdict.status, verdict.reward) for verdict in verdicts] == [("scored", 2.0), ("rejected", 0.0)]
     assert "cut off" in verdicts[1].reason
+
+
+def test_only_a_constraint_makes_cut_off_samples_invalid() -> None:
+    free = inline(constrained(None, spaced=False))
+    checked = compose.build_verifier(free)
+    cut_off = Item(Task("t", "a"), sample_of([1, 2], text="ab", finish="length"), 1)
+    for supplied, status in ((compose.NOTHING, "scored"), (Supplied(constraint=Brackets(2)), "rejected")):
+        for build in (compose.build_pool, compose.build_trial_pool):
+            with closing(build(free, checked, supplied)) as pool:
+                assert verify(pool, [cut_off])[0].status == status
 
 
 @pytest.mark.parametrize("supports", ["stored", "replayed"])

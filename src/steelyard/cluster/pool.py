@@ -21,10 +21,9 @@ from steelyard.cluster.station import Station
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification import Cause, Verifier
-from steelyard.verification.background import BackgroundPool, Waiting
+from steelyard.verification.background import BackgroundPool
 from steelyard.verification.calls import Call, Settled
-from steelyard.verification.processes.seat import light
-from steelyard.verification.processes.transport import PackedVerifier
+from steelyard.verification.transport import PackedVerifier, light
 
 log = logging.getLogger("steelyard.verification")
 
@@ -33,7 +32,7 @@ CHUNKS_AHEAD = 4
 CHUNK_SECONDS = 0.25
 MOST_IN_CHUNK = 512
 LOST_IN_CHUNK = 8
-STARTS_IN_VAIN = 10
+MAX_FAILED_STARTS = 10
 """Actors in a row that are lost before they are up."""
 LOSSES = 5
 """How often a call may be lost with its node before it counts as unscored."""
@@ -81,14 +80,15 @@ class RayPool(BackgroundPool):
         kept: Sequence[float] = (),
         **settings: Any,
     ) -> None:
-        super().__init__(verifier)
+        packed = PackedVerifier.of(verifier)
+        super().__init__(packed)
         self._connection = Connection(address)
         self.ray = self._connection.ray
         nodes = [int(node["Resources"].get("CPU", 0)) for node in self.ray.nodes() if node["Alive"]]
         count, self.workers_per_actor, self._cores = lay_out(nodes, kept, workers, workers_per_actor, shares)
         self.workers = workers or count * self.workers_per_actor
         paths = [path or str(Path.cwd()) for path in sys.path]
-        self._arguments = (PackedVerifier.of(verifier), self.workers_per_actor, settings, paths, str(Path.cwd()))
+        self._arguments = (packed, self.workers_per_actor, settings, paths, str(Path.cwd()))
         self._call_seconds = CHUNK_SECONDS
         self._lost_in_a_row = 0
         self._connection.want([self._cores] * count)
@@ -189,7 +189,7 @@ class RayPool(BackgroundPool):
         """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
         reason = str(error)
         self._lost_in_a_row += not actor.up
-        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= STARTS_IN_VAIN:
+        if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= MAX_FAILED_STARTS:
             raise VerifierError(f"no verification actor starts: {reason}")
         log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
         with suppress(self.ray.exceptions.RayError):  # it may be cut off and not dead
@@ -198,7 +198,7 @@ class RayPool(BackgroundPool):
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
         again, given_up = _after_loss(calls, reason)
         self._count({"pool/actors_lost": 1})
-        self._put_back([Waiting(call) for call in again])
+        self._put_back(again)
         self._deliver(given_up)
 
     def _start(self) -> _Actor:

@@ -14,7 +14,7 @@ from steelyard.types import SampleKey, Verdict
 from steelyard.verification import Item
 from steelyard.verification.calls import Call, Settled
 from steelyard.verification.processes import ProcessPool
-from steelyard.verification.processes.transport import PackedVerifier
+from steelyard.verification.transport import PackedVerifier
 
 CHECK_SECONDS = 1.0
 

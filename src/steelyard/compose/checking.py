@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,29 +14,30 @@ from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError, VerifierError
 from steelyard.verification import (
+    AnyVerifier,
     Blame,
     Breaker,
-    CachedPool,
+    CacheStage,
     Cause,
-    GuardedPool,
     InlinePool,
     Limits,
     Part,
+    Pipeline,
     Pool,
     ProcessPool,
     Recycling,
+    RejectTruncated,
+    Stage,
+    UserFunction,
     VerdictCache,
     Verifier,
-    WeightedPool,
     WeightedVerifier,
-    WholeSamples,
-    WholeSamplesPool,
     as_verifier,
     describe_level,
     for_run,
-    isolated,
     load_function,
     load_verifier,
+    pool_for,
     run_code,
     run_command,
     why_not_cached,
@@ -46,52 +46,64 @@ from steelyard.verification import (
 log = logging.getLogger("steelyard.verification")
 
 
-def build_pool(config: Config, verifier: Verifier) -> Pool:
-    """Where the verifier runs, with its cache, and a breaker before it all."""
+def build_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING) -> Pool:
+    """The whole way of a sample to its verdict: breaker, truncated samples, cache, and where the verifier runs."""
     verify, sampling = config.verify, config.sampling
     window = verify.window or sampling.tasks_per_step * sampling.group_size
     breaker = Breaker(verify.max_unscored, window, verify.when_unscored, verify.pause_seconds)
     cached = None if verify.cache is None else cache(partial(VerdictCache, Path(verify.cache)))
-    return GuardedPool(_pool(config, verifier, cached), breaker)
+    return _pipeline(config, verifier, [breaker, *_truncated(config, verifier, supplied)], cached)
 
 
-def build_trial_pool(config: Config, verifier: Verifier) -> Pool:
-    """The same for a look at the verifier itself: accidents are shown as they are, nothing is taken from a cache."""
+def build_trial_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING) -> Pool:
+    """The same to try the verifier itself: failures are shown as they are, and nothing is taken from a cache."""
     trial = config.verify.model_copy(update={"tries": 1, "blame": dict.fromkeys(Cause, "unscored")})
-    return _pool(config.model_copy(update={"verify": trial}), verifier, None)
+    config = config.model_copy(update={"verify": trial})
+    return _pipeline(config, verifier, _truncated(config, verifier, supplied), None)
 
 
-def _pool(config: Config, verifier: Verifier, cached: Callable[[], VerdictCache] | None) -> Pool:
-    """``cached`` opens the verdict cache, one for all parts of a verifier; ``None``: there is none."""
-    if isinstance(verifier, WholeSamples):
-        return WholeSamplesPool(_pool(config, verifier.verifier, cached), verifier.cut_off)
-    if isinstance(verifier, WeightedVerifier):
-        with ExitStack() as opened:
-            pools = [opened.enter_context(closing(_pool(config, part.verifier, cached))) for part in verifier.parts]
-            opened.pop_all()
-        return WeightedPool(verifier, pools)
-    if runs_code(verifier):
-        log.warning("%s runs code: %s", verifier.name, describe_level())
+def _pipeline(
+    config: Config, verifier: AnyVerifier, stages: Sequence[Stage], cached: Callable[[], VerdictCache] | None
+) -> Pool:
+    """``stages``, then for each verifier its cache, opened by ``cached``, and its pool."""
+    if isinstance(verifier, Verifier):
+        return Pipeline([*stages, *_cache(config, verifier, cached)], _engine(config, verifier))
+    parts = pool_for(verifier, lambda part: Pipeline(_cache(config, part, cached), _engine(config, part)))
+    return Pipeline(stages, parts)
+
+
+def _truncated(config: Config, verifier: AnyVerifier, supplied: Supplied) -> list[Stage]:
+    """Under a constraint a sample that was cut off before its end is rejected without asking the verifier."""
+    domain = build_domain(config)
+    constrained = config.constraint is not None or supplied.constraint is not None
+    constrained = constrained or (domain is not None and domain.automaton() is not None)
+    return [RejectTruncated(verifier.floor)] if constrained else []
+
+
+def _cache(config: Config, verifier: Verifier, cached: Callable[[], VerdictCache] | None) -> list[Stage]:
     if cached is None:
-        return _engine(config, verifier)
+        return []
     if reason := why_not_cached(verifier):
         log.warning("%s is verified anew every time: %s", verifier.name, reason)
-        return _engine(config, verifier)
-    domain = "" if config.domain is None else config.domain.name
-    return CachedPool(_engine(config, verifier), verifier, cached(), domain)
+        return []
+    return [CacheStage(verifier, cached(), "" if config.domain is None else config.domain.name)]
 
 
 def runs_code(verifier: Verifier) -> bool:
     """Whether the verifier's module has the sandbox at hand."""
-    names: Mapping[str, object] = getattr(getattr(verifier, "function", None), "__globals__", {})
+    if not isinstance(verifier, UserFunction):
+        return False
+    names: Mapping[str, object] = getattr(verifier.function, "__globals__", {})
     return any(value is run_code or value is run_command for value in names.values())
 
 
 def _engine(config: Config, verifier: Verifier) -> Pool:
     """In this process, in processes of its own, or on a cluster."""
+    if runs_code(verifier):
+        log.warning("%s runs code: %s", verifier.name, describe_level())
     verify = config.verify
     blame = Blame(verify.tries, dict(verify.blame))
-    if verify.pool == "inline" or (verify.pool == "auto" and not isolated(verifier)):
+    if verify.pool == "inline" or (verify.pool == "auto" and not verifier.isolate):
         return InlinePool(verifier, blame)
     settings: dict[str, Any] = {
         "limits": Limits(**{name: value or None for name, value in verify.limits}),  # pyright: ignore[reportArgumentType]
@@ -122,21 +134,17 @@ def kept_cores(cluster: configs.ClusterConfig) -> list[float]:
     return cores + ([] if learners is None else [1.0] * learners.ranks)
 
 
-def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
-    """The checker; under a constraint a sample that was cut off before its end is rejected without asking it."""
-    verifier, domain = for_run(_checker(config, supplied), config.run.steps), build_domain(config)
-    constrained = config.constraint is not None or supplied.constraint is not None
-    constrained = constrained or (domain is not None and domain.automaton() is not None)
-    return WholeSamples(verifier) if constrained else verifier
+def build_verifier(config: Config, supplied: Supplied = NOTHING) -> AnyVerifier:
+    return for_run(_verifier(config, supplied), config.run.steps)
 
 
-def _checker(config: Config, supplied: Supplied) -> Verifier:
+def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
     """Handed over, the domain's own, or the functions and models that the configuration names."""
     verify, domain = config.verify, build_domain(config)
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
-        return with_judge(domain.verifier(), config)
+        return with_judge(as_verifier(domain.verifier()), config)
     if verify.verifier is not None:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)
@@ -148,7 +156,7 @@ def _checker(config: Config, supplied: Supplied) -> Verifier:
 def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
     """What a verifier declares of itself stands; the configuration fills in floor and success for the others."""
     found = load_function(thing) if isinstance(thing, str) else thing
-    if isinstance(found, Verifier) or (isinstance(found, type) and hasattr(found, "verify")):
+    if isinstance(found, AnyVerifier) or (isinstance(found, type) and issubclass(found, Verifier)):
         return {}
     several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
     return _given(floor=verify.floor) | ({} if several else {"success_at": verify.success_at})

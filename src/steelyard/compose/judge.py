@@ -30,7 +30,7 @@ from steelyard.tracking.bars import counting
 from steelyard.training.judging import train_judge
 from steelyard.training.phases import requests_for, sample
 from steelyard.training.stopping import StopRequest, stopping_on_signals
-from steelyard.verification import Part, Verifier, WeightedVerifier
+from steelyard.verification import AnyVerifier, Part, WeightedVerifier
 
 FAKES = 1_000_000
 """Keys what a judge is shown apart from what a run samples and a warm start sees."""
@@ -41,7 +41,7 @@ def own_judge(config: Config) -> Path:
     return run_folder(config) / "judge"
 
 
-def with_judge(verifier: Verifier, config: Config) -> Verifier:
+def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
     """The domain's own checker and, if there is a judge, its score beside it. The judge does not decide on success."""
     if config.judge is None:
         return verifier

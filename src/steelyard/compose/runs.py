@@ -139,7 +139,7 @@ def _build_trainer(
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
     check_beginning(config, policy)
     stage("starting the verifier")
-    pool = build_pool(config, build_verifier(config, supplied))
+    pool = build_pool(config, build_verifier(config, supplied), supplied)
     opened.callback(pool.close)
     stage("starting the sampler")
     sampler = build_sampler(config, policy)

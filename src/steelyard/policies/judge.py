@@ -29,7 +29,7 @@ Kind = Literal["classifier", "likelihood"]
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class Judge(Verifier):
     """What both kinds share: the model, its tokenizer, and how texts become token ids."""
 
     path: str

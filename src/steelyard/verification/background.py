@@ -7,35 +7,27 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Item, Verifier
-from steelyard.verification.calls import Call, Former, Settled
+from steelyard.verification.base import Item, Pool
+from steelyard.verification.calls import Batcher, Call, Settled
+from steelyard.verification.transport import PackedVerifier
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
-    """A call in the queue, and the place at which it had an accident before."""
-
-    call: Call
-    avoid: object = None
-
-
-class BackgroundPool(ABC):
+class BackgroundPool(Pool, ABC):
     """A pool whose thread works on the queue while the caller samples or learns.
 
     The queue, the verdicts and the counts are shared under one lock; everything else belongs to the thread. Verdicts
     are fetched with :meth:`completed`, or go to a ``listener`` as they come, in the pool's own thread.
     """
 
-    def __init__(self, verifier: Verifier, listener: Callable[[Settled], None] | None = None) -> None:
+    def __init__(self, verifier: PackedVerifier, listener: Callable[[Settled], None] | None = None) -> None:
         self.verifier = verifier
         self._listener = listener
-        self._former = Former(verifier.mode)
+        self._batcher = Batcher(verifier.mode)
         self._lock = threading.Condition()
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[Call] = deque()
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
         self._outstanding = 0
         self._counts: dict[str, float] = {}
@@ -48,7 +40,7 @@ class BackgroundPool(ABC):
     def submit(self, items: Sequence[Item]) -> None:
         with self._lock:
             self._outstanding += len(items)
-            self._enqueue(self._former.add(items))
+            self._enqueue(self._batcher.add(items))
 
     def submit_calls(self, calls: Sequence[Call]) -> None:
         """Hand over calls that somebody else has formed."""
@@ -59,7 +51,7 @@ class BackgroundPool(ABC):
     def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         if wait:
             with self._lock:
-                self._enqueue(self._former.flush())
+                self._enqueue(self._batcher.flush())
         while True:
             with self._lock:
                 self._wait_for_news(wait)
@@ -105,7 +97,7 @@ class BackgroundPool(ABC):
 
     def _enqueue(self, calls: Iterable[Call]) -> None:
         self._raise_if_broken()
-        self._queue.extend(Waiting(call) for call in calls)
+        self._queue.extend(calls)
         self._wake()
 
     def _raise_if_broken(self) -> None:
@@ -132,19 +124,19 @@ class BackgroundPool(ABC):
                 self._broken = error
                 self._lock.notify_all()
 
-    def _take(self, place: object = None) -> Call | None:
-        """The first call in the queue that did not fail at this place before."""
+    def _take(self, worker: object = None) -> Call | None:
+        """The first call in the queue that did not fail on this worker before."""
         with self._lock:
-            for number, waiting in enumerate(self._queue):
-                if place is None or waiting.avoid is not place:
+            for number, call in enumerate(self._queue):
+                if worker is None or call.avoid is not worker:
                     del self._queue[number]
-                    return waiting.call
+                    return call
         return None
 
-    def _put_back(self, waiting: Sequence[Waiting]) -> None:
+    def _put_back(self, calls: Sequence[Call]) -> None:
         """At the front, in this order."""
         with self._lock:
-            self._queue.extendleft(reversed(waiting))
+            self._queue.extendleft(reversed(calls))
 
     def _deliver(self, settled: Settled) -> None:
         with self._lock:

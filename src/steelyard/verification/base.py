@@ -8,10 +8,12 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Literal, Protocol
 
 from steelyard.types import Sample, SampleKey, Task, Verdict
 
@@ -70,48 +72,42 @@ class WholeGroup:
 Mode = One | Batch | WholeGroup
 
 
-@runtime_checkable
-class Verifier(Protocol):
-    """Judges items. Build one from your own function with :func:`steelyard.verification.as_verifier`."""
+Outcome = Literal["rejected", "unscored"]
+"""What a sample becomes when verifying it keeps failing: its own fault, or the verifier's."""
 
-    @property
-    def name(self) -> str: ...
 
-    @property
-    def mode(self) -> Mode: ...
+class Verifier(ABC):
+    """Verifies items. Build one from a function with :func:`steelyard.verification.as_verifier`, or derive a class of
+    your own: it has a ``name`` and ``verify``, and declares whatever differs from the defaults below.
+    """
 
-    @property
-    def floor(self) -> float | None:
-        """The reward of a rejected sample; ``None``: 0, or that of the worst scored sample of its group if lower."""
-        ...
+    name: str
+    mode: Mode = One()
+    floor: float | None = None
+    """The reward of a rejected sample; ``None``: 0, or that of the worst scored sample of its group if lower."""
+    version: str | None = None
+    """Changes whenever a verdict could change. ``None``: not declared, so verdicts are never reused."""
+    deterministic: bool = False
+    """Whether the same item always gets the same verdict."""
+    isolate: bool = True
+    """Whether it runs in a process of its own; ``False``: it is fast and can neither crash nor hang."""
+    blame: Mapping[str, Outcome] = MappingProxyType({})
+    """What a failure that stays means, by its cause: ``{"timeout": "rejected"}``."""
 
-    @property
-    def version(self) -> str | None:
-        """Changes whenever a verdict could change. ``None``: not declared, so verdicts are never reused."""
-        ...
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether the same item always gets the same verdict."""
-        ...
-
+    @abstractmethod
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        """One verdict an item, in order. May raise; :func:`steelyard.verification.judge` turns that into verdicts."""
-        ...
-
-
-def isolated(verifier: Verifier) -> bool:
-    """Whether it should run in a process of its own: always, unless it says that it can do no harm (``isolate``)."""
-    return bool(getattr(verifier, "isolate", True))
+        """One verdict per item, in order. May raise; :func:`steelyard.verification.judge` turns that into verdicts."""
 
 
 class Pool(Protocol):
     """Carries items to a verifier and verdicts back. Every item submitted comes back exactly once."""
 
+    @abstractmethod
     def submit(self, items: Sequence[Item]) -> None:
         """Hand over one sample, several, or a whole group. The pool forms the calls that the verifier's mode asks."""
         ...
 
+    @abstractmethod
     def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
         """Verdicts that are there. ``wait=True`` starts what was held back for a fuller batch or group, and goes on
         until everything submitted is done; a number does the same, but returns once nothing came for so many seconds.
@@ -120,8 +116,9 @@ class Pool(Protocol):
 
     def metrics(self) -> dict[str, float]:
         """What happened since this was last asked, for the metrics of a step: accidents, retries, cache hits."""
-        ...
+        return {}
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of workers; what was not completed is dropped."""
         ...

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from steelyard.defaults import TRIES
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.base import Cause, Verifier
+from steelyard.verification.base import Cause, Outcome
 
-Outcome = Literal["rejected", "unscored"]
 Accidents = tuple[Verdict, ...]
 
 WORTH_ANOTHER_TRY = frozenset(Cause) - {Cause.NO_SCORE}
@@ -33,6 +31,10 @@ class Blame:
     outcome: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
     """What a cause means in the end, instead of the rule above."""
 
+    def with_outcomes(self, declared: Mapping[str, Outcome]) -> Blame:
+        """The same, except for the outcomes that a verifier declares itself."""
+        return replace(self, outcome={**self.outcome, **declared})
+
     def again(self, accidents: Accidents) -> bool:
         return len(accidents) < self.tries and accidents[-1].cause in WORTH_ANOTHER_TRY
 
@@ -47,12 +49,6 @@ class Blame:
             return self.outcome[last.cause] == "rejected"
         same = len({(accident.cause, accident.detail) for accident in accidents}) == 1
         return same and len(accidents) > 1 and last.cause in POINT_AT_THE_SAMPLE
-
-
-def blame_of(verifier: Verifier, default: Blame) -> Blame:
-    """The default, with what the verifier declares of itself laid over it."""
-    own: Mapping[str, Outcome] = getattr(verifier, "blame", {})
-    return replace(default, outcome={**default.outcome, **own}) if own else default
 
 
 def require_causes(name: str, outcome: Mapping[str, str]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from steelyard.defaults import MAX_UNSCORED, PAUSE_SECONDS
 from steelyard.errors import VerifierError
 from steelyard.text import one_line, printable
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Item, Pool
+from steelyard.verification.pipeline import Stage
 
 log = logging.getLogger("steelyard.verification")
 EXAMPLES = 3
@@ -20,7 +20,7 @@ FIRST = 8
 """When this many verdicts at the start are all the same failure, the rest of the step would show nothing new."""
 
 
-class Breaker:
+class Breaker(Stage):
     """Watches the last ``window`` verdicts; more than ``share`` of them accidents means that the checker is broken. So
     does the same failure in each of the first :data:`FIRST`, before the first step is over.
 
@@ -41,7 +41,7 @@ class Breaker:
         self._accidents = 0
         self._same, self._failure = True, None
 
-    def observe(self, verdict: Verdict) -> None:
+    def observe(self, key: SampleKey, verdict: Verdict) -> None:
         """Raises :class:`VerifierError` if this one is too many and the run is to stop."""
         if len(self._last) == self._last.maxlen:
             self._accidents -= self._last[0].accident
@@ -78,27 +78,6 @@ class Breaker:
             f"{len(accidents)} of the last {len(self._last)} samples could not be judged: {counted} "
             f"(verify.max_unscored is {self.share}).\n{shown}"
         )
-
-
-class GuardedPool:
-    """A pool whose verdicts the breaker sees."""
-
-    def __init__(self, pool: Pool, breaker: Breaker) -> None:
-        self.pool, self.breaker = pool, breaker
-
-    def submit(self, items: Sequence[Item]) -> None:
-        self.pool.submit(items)
-
-    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
-        for key, verdict in self.pool.completed(wait=wait):
-            self.breaker.observe(verdict)
-            yield key, verdict
-
-    def metrics(self) -> dict[str, float]:
-        return self.pool.metrics()
-
-    def close(self) -> None:
-        self.pool.close()
 
 
 def _kind(verdict: Verdict) -> str:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Item, Pool, Verifier, WholeGroup
-from steelyard.verification.calling import parameters_of
+from steelyard.verification.base import Item, Verifier, WholeGroup
+from steelyard.verification.calling import UserFunction, parameters_of
 from steelyard.verification.fingerprint import NoFingerprintError, fingerprint
 from steelyard.verification.functions import FunctionVerifier
+from steelyard.verification.pipeline import Stage
 from steelyard.verification.returns import BadReturn, read_verdict
 from steelyard.verification.trl import TRLVerifier
 
@@ -105,52 +105,39 @@ def _is_locked(error: Exception) -> bool:
     return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-class CachedPool:
-    """Answers from the cache what it knows and asks the pool for the rest."""
+class CacheStage(Stage):
+    """Answers what the cache knows, and keeps what the verifier says of the rest."""
 
-    def __init__(self, pool: Pool, verifier: Verifier, cache: VerdictCache, domain: str = "") -> None:
+    def __init__(self, verifier: Verifier, cache: VerdictCache, domain: str = "") -> None:
         reason = why_not_cached(verifier)
         if reason:
             raise VerifierError(f"{verifier.name} cannot be cached: {reason}")
-        self.pool, self.verifier, self.cache = pool, verifier, cache
+        self.verifier, self.cache = verifier, cache
         self._verifier_key = verifier_key(verifier, domain)  # as it is now: a verifier may count its calls
-        self._ready: deque[tuple[SampleKey, Verdict]] = deque()
         self._asked: dict[SampleKey, bytes | None] = {}
-        self._hits = self._looked_up = 0
+        self._hits = self._misses = 0
 
-    def submit(self, items: Sequence[Item]) -> None:
-        unknown: list[Item] = []
-        for item in items:
-            key = content_key(self._verifier_key, self.verifier, item)
-            known = None if key is None else self.cache.get(key, item.sample.text)
-            if known is None:
-                self._asked[item.sample.key] = key
-                unknown.append(item)
-            else:
-                self._ready.append((item.sample.key, known))
-        self._looked_up += len(items)
-        self._hits += len(items) - len(unknown)
-        if unknown:
-            self.pool.submit(unknown)
+    def answer(self, item: Item) -> Verdict | None:
+        key = content_key(self._verifier_key, self.verifier, item)
+        known = None if key is None else self.cache.get(key, item.sample.text)
+        if known is None:
+            self._asked[item.sample.key] = key
+        self._hits += known is not None
+        self._misses += known is None
+        return known
 
-    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
-        while self._ready:
-            yield self._ready.popleft()
-        for sample, verdict in self.pool.completed(wait=wait):
-            key = self._asked.pop(sample)
-            if key is not None and not verdict.accident:
-                self.cache.put(key, verdict)
-            yield sample, verdict
+    def observe(self, key: SampleKey, verdict: Verdict) -> None:
+        asked = self._asked.pop(key)
+        if asked is not None and not verdict.accident:
+            self.cache.put(asked, verdict)
 
     def metrics(self) -> dict[str, float]:
-        counts = {"cache/hits": float(self._hits), "cache/misses": float(self._looked_up - self._hits)}
-        self._hits = self._looked_up = 0
-        return self.pool.metrics() | counts
+        counts = {"cache/hits": float(self._hits), "cache/misses": float(self._misses)}
+        self._hits = self._misses = 0
+        return counts
 
     def close(self) -> None:
-        self._ready.clear()
         self._asked.clear()
-        self.pool.close()
         self.cache.close()
 
 
@@ -175,9 +162,10 @@ def verifier_key(verifier: Verifier, domain: str) -> bytes:
     """A digest of everything about the verifier that a verdict may depend on: where it can be imported from, and the
     state of a callable object or the arguments of a partial. Raises ``NoFingerprintError`` for what has no import path.
     """
-    asked = verifier.function if isinstance(verifier, FunctionVerifier | TRLVerifier) else verifier
-    settings = [getattr(verifier, name, None) for name in ("floor", "success_at")]
-    return fingerprint([domain, asked, verifier.name, verifier.version, settings])
+    asked, success_at = verifier, None
+    if isinstance(verifier, UserFunction):
+        asked, success_at = verifier.function, verifier.success_at
+    return fingerprint([domain, asked, verifier.name, verifier.version, [verifier.floor, success_at]])
 
 
 def content_key(asked: bytes, verifier: Verifier, item: Item) -> bytes | None:

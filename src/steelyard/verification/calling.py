@@ -1,17 +1,46 @@
-"""Calling users' functions: names, signatures, and coroutines."""
+"""Calling users' functions: what they declare as verifiers, names, signatures, and coroutines."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, cast
 
+from steelyard.defaults import SUCCESS_AT
 from steelyard.errors import VerifierError
+from steelyard.verification.base import Mode, One, Outcome, Verifier
+from steelyard.verification.blame import require_causes
 
 AnyFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class UserFunction(Verifier):
+    """A user's function and what it declares as a verifier. It stays callable as the function it wraps."""
+
+    function: AnyFunction
+    name: str = ""
+    mode: Mode = field(default_factory=One)
+    floor: float | None = None
+    """Reward of a sample for which the function raises ``Invalid``; ``None``: 0, or that of the worst scored sample of
+    its group if lower."""
+    success_at: float | None = SUCCESS_AT
+    """A number r is a success when r >= this; ``None``: numbers are never one."""
+    version: str | None = None
+    deterministic: bool = False
+    isolate: bool = True
+    blame: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or name_of(self.function))
+        require_causes(self.name, self.blame)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 def name_of(function: AnyFunction) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Batch, Cause, Item, Mode, One, WholeGroup
 from steelyard.verification.blame import WORTH_ANOTHER_TRY, Accidents, Blame
-from steelyard.verification.judging import GroupKey, group_of
 
 Settled = list[tuple[SampleKey, Verdict]]
 
@@ -22,6 +21,8 @@ class Call:
 
     items: tuple[Item, ...]
     before: tuple[Accidents, ...]
+    avoid: object = None
+    """The worker on which the call failed before; another one takes it, if there is one."""
 
     @staticmethod
     def of(items: Sequence[Item]) -> Call:
@@ -71,12 +72,12 @@ def _failed_as_one(verdicts: Sequence[Verdict]) -> bool:
     return first.cause in WORTH_ANOTHER_TRY and not first.counts and all(verdict == first for verdict in verdicts)
 
 
-class Former:
+class Batcher:
     """Gathers items into calls: single items at once, batches when full, groups when all of their samples are there."""
 
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
-        self._held: dict[GroupKey | None, list[Item]] = {}
+        self._held: dict[tuple[int, ...], list[Item]] = {}
 
     def add(self, items: Sequence[Item]) -> Iterator[Call]:
         """The calls that these items complete."""
@@ -84,7 +85,7 @@ class Former:
             if isinstance(self.mode, One):
                 yield Call.of([item])
                 continue
-            key = None if isinstance(self.mode, Batch) else group_of(item)
+            key = () if isinstance(self.mode, Batch) else item.sample.key[:3]  # step, slot and attempt: the group
             held = self._held.setdefault(key, [])
             held.append(item)
             if len(held) >= (self.mode.size if isinstance(self.mode, Batch) else item.group_size):

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from steelyard.verification.processes.transport import importable
+from steelyard.verification.transport import importable
 
 
 class NoFingerprintError(Exception):

@@ -13,25 +13,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
-from steelyard.defaults import SUCCESS_AT
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.base import Batch, Item, Mode, One, Verifier, WholeGroup
-from steelyard.verification.blame import Outcome, require_causes
-from steelyard.verification.calling import AnyFunction, call, name_of, require_two_arguments
+from steelyard.verification.base import Batch, Item, Mode, One, Outcome, Verifier, WholeGroup
+from steelyard.verification.calling import AnyFunction, UserFunction, call, require_two_arguments
 from steelyard.verification.loading import load_function
 from steelyard.verification.returns import as_scores, verdict_of
 from steelyard.verification.trl import TRLVerifier, is_trl_style
-from steelyard.verification.weighted import Part, WeightedVerifier
+from steelyard.verification.weighted import AnyVerifier, Part, WeightedVerifier
 
 ModeName = Literal["one", "batch", "group"]
 
 
 class Settings(TypedDict, total=False):
-    """What may be declared of a function; see :class:`FunctionVerifier`."""
+    """What may be declared of a function; see :class:`UserFunction`."""
 
     name: str
     mode: ModeName
@@ -45,34 +43,15 @@ class Settings(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionVerifier:
+class FunctionVerifier(UserFunction):
     """A function as a verifier. Called as ``f(task, text)``, in a batch ``f(tasks, texts)``, for a group
-    ``f(task, texts)``; the last two return a list. It stays callable as the function it wraps.
+    ``f(task, texts)``; the last two return a list.
     """
-
-    function: AnyFunction
-    name: str = ""
-    mode: Mode = field(default_factory=One)
-    floor: float | None = None
-    """Reward of a sample for which the function raises ``Invalid``; ``None``: 0, or that of the worst scored sample of
-    its group if lower."""
-    success_at: float | None = SUCCESS_AT
-    """A number r is a success when r >= this; ``None``: numbers are never one."""
-    version: str | None = None
-    deterministic: bool = False
-    isolate: bool = True
-    """Whether it is to run in a process of its own; ``False``: it is fast and can neither crash nor hang."""
-    blame: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
-    """What an accident that stays means, by its cause: ``{"timeout": "rejected"}``."""
 
     def __post_init__(self) -> None:
         form = {One: "f(task, text)", Batch: "f(tasks, texts)", WholeGroup: "f(task, texts)"}[type(self.mode)]
         require_two_arguments(self.function, form)
-        object.__setattr__(self, "name", self.name or name_of(self.function))
-        require_causes(self.name, self.blame)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        super().__post_init__()
 
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
         return [
@@ -110,7 +89,13 @@ def from_function(function: AnyFunction, **settings: Unpack[Settings]) -> Functi
     return kind(function, **_constructor_arguments(settings))
 
 
-def as_verifier(thing: object, **settings: Unpack[Settings]) -> Verifier:
+@overload
+def as_verifier(thing: AnyFunction, **settings: Unpack[Settings]) -> Verifier: ...
+@overload
+def as_verifier(thing: list[Any] | Mapping[str, Any], **settings: Unpack[Settings]) -> WeightedVerifier: ...
+@overload
+def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier: ...
+def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier:
     """A verifier from whatever a user has: a function, a verifier, an import path, or several of these.
 
     Several: a list of them, or of ``(it, weight)``, or a mapping from names to either. Settings override what the
@@ -123,22 +108,27 @@ def as_verifier(thing: object, **settings: Unpack[Settings]) -> Verifier:
         return _weighted([_part(part, name) for name, part in named.items()], settings)
     if isinstance(thing, list | tuple):
         return _weighted([_part(part, None) for part in cast("Sequence[object]", thing)], settings)
-    if isinstance(thing, FunctionVerifier | TRLVerifier):
+    if isinstance(thing, UserFunction):
         return replace(thing, **_constructor_arguments(settings)) if settings else thing
-    if isinstance(thing, Verifier):
+    if isinstance(thing, AnyVerifier):
         if settings:
             raise VerifierError(f"{thing.name}: {', '.join(settings)} cannot be set from outside; it declares them")
         return thing
+    if "verify" in _own_names(type(thing)):
+        raise VerifierError(
+            f"{type(thing).__name__} has verify(items) but does not declare itself a verifier; derive the class from "
+            "steelyard.verification.Verifier, which has a default for everything but name and verify"
+        )
     if callable(thing):
         return from_function(thing, **settings)
     raise VerifierError(f"{thing!r} is no verifier: give a function f(task, text), or its import path 'module:f'")
 
 
-def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> Verifier:
+def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> AnyVerifier:
     """The verifier that ``"module:name"`` names; a class is built with ``arguments`` first."""
     found = load_function(path)
     if isinstance(found, type):
-        if not (callable(getattr(found, "verify", None)) or "__call__" in _own_names(found)):
+        if not _own_names(cast("type[Any]", found)) & {"verify", "__call__"}:
             raise VerifierError(
                 f"{path!r} is a class without verify(items) and without __call__(task, text), so its instances are no "
                 "verifiers; name a function f(task, text)"
@@ -149,11 +139,12 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
     return as_verifier(found, **settings)
 
 
-def _own_names(kind: type) -> set[str]:
+def _own_names(kind: type[Any]) -> set[str]:
+    """What a class and its bases define; ``hasattr`` would find the ``__call__`` of every class."""
     return {name for owner in kind.__mro__ for name in vars(owner)}
 
 
-def for_run(verifier: Verifier, steps: int) -> Verifier:
+def for_run(verifier: AnyVerifier, steps: int) -> AnyVerifier:
     """The verifier for a run of so many steps, which TRL-style functions read as ``trainer_state.max_steps``."""
     if isinstance(verifier, TRLVerifier):
         return replace(verifier, max_steps=steps)

@@ -6,30 +6,30 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Item, Verifier
-from steelyard.verification.blame import Blame, blame_of
-from steelyard.verification.calls import Call, Former, settle
+from steelyard.verification.base import Item, Pool, Verifier
+from steelyard.verification.blame import Blame
+from steelyard.verification.calls import Batcher, Call, settle
 from steelyard.verification.judging import judge
 
 
-class InlinePool:
-    """Verifies while ``submit`` runs: single items at once, batches when full, groups when complete.
+class InlinePool(Pool):
+    """Verifies while ``submit`` runs: single items immediately, batches when full, groups when complete.
 
     For verifiers that are fast and cannot hang: nothing here can stop one that does.
     """
 
     def __init__(self, verifier: Verifier, blame: Blame | None = None) -> None:
         self.verifier = verifier
-        self.blame = blame_of(verifier, blame or Blame())
-        self._former = Former(verifier.mode)
+        self.blame = (blame or Blame()).with_outcomes(verifier.blame)
+        self._batcher = Batcher(verifier.mode)
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
 
     def submit(self, items: Sequence[Item]) -> None:
-        for call in self._former.add(items):
+        for call in self._batcher.add(items):
             self._verify(call)
 
     def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
-        held = self._former.flush() if wait else iter(())
+        held = self._batcher.flush() if wait else iter(())
         while True:
             while self._ready:
                 yield self._ready.popleft()
@@ -38,11 +38,8 @@ class InlinePool:
                 return
             self._verify(call)
 
-    def metrics(self) -> dict[str, float]:
-        return {}
-
     def close(self) -> None:
-        self._former.clear()
+        self._batcher.clear()
         self._ready.clear()
 
     def _verify(self, call: Call) -> None:

@@ -10,21 +10,11 @@ from types import TracebackType
 from steelyard.errors import Invalid
 from steelyard.text import bounded, ending, shortened, shown
 from steelyard.types import Verdict
-from steelyard.verification.base import (
-    Batch,
-    Cause,
-    Item,
-    Mode,
-    One,
-    Verifier,
-    WholeGroup,
-)
+from steelyard.verification.base import Cause, Item, Verifier, WholeGroup
 from steelyard.verification.returns import BadReturn, as_scores, sound
 
 TAIL_CHARACTERS = 1200
 """How much of a traceback's end is kept as the reason."""
-
-GroupKey = tuple[int, int, int]
 
 _HERE = str(Path(__file__).parent)
 
@@ -42,32 +32,6 @@ def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
         if len(items) > 1 and not isinstance(verifier.mode, WholeGroup) and not isinstance(error, BadReturn):
             return [verdict for item in items for verdict in judge(verifier, [item])]
         return [_verdict_of_error(error, verifier.floor)] * len(items)
-
-
-def judge_all(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
-    """Verify any number of items in the calls that the verifier's mode asks for; verdicts in the order of items."""
-    verdicts: dict[int, Verdict] = {}
-    for indices in calls(verifier.mode, items):
-        verdicts.update(zip(indices, judge(verifier, [items[index] for index in indices]), strict=True))
-    return [verdicts[index] for index in range(len(items))]
-
-
-def calls(mode: Mode, items: Sequence[Item]) -> list[list[int]]:
-    """Which items, by index, go into which call."""
-    if isinstance(mode, One):
-        return [[index] for index in range(len(items))]
-    if isinstance(mode, Batch):
-        return [list(range(len(items)))[start : start + mode.size] for start in range(0, len(items), mode.size)]
-    groups: dict[GroupKey, list[int]] = {}
-    for index, item in enumerate(items):
-        groups.setdefault(group_of(item), []).append(index)
-    return list(groups.values())
-
-
-def group_of(item: Item) -> GroupKey:
-    """Which group an item belongs to: step, slot and attempt of its sample."""
-    key = item.sample.key
-    return key.step, key.slot, key.attempt
 
 
 def _checked(verdict: object, item: Item, floor: float | None) -> Verdict:

@@ -12,6 +12,7 @@ from typing import Any
 
 from steelyard.errors import VerifierError
 from steelyard.import_paths import is_import_path, load_own
+from steelyard.verification.calling import UserFunction
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -27,7 +28,7 @@ def import_path_of(thing: object) -> str | None:
     lambda, a closure, an instance, and what a notebook defines. What the started script defines is found in the module
     of its file, if that is in the working folder.
     """
-    function = getattr(thing, "function", thing)
+    function = thing.function if isinstance(thing, UserFunction) else thing
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<nameless>")
     found = sys.modules.get(module or "")
     if found is None or "<" in name:

@@ -13,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steelyard.defaults import SUCCESS_AT
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
 from steelyard.verification.base import Item, Mode, WholeGroup
-from steelyard.verification.blame import Outcome, require_causes
-from steelyard.verification.calling import AnyFunction, call, name_of, parameters_of
+from steelyard.verification.calling import AnyFunction, UserFunction, call, parameters_of
 from steelyard.verification.returns import as_number, as_scores, verdict_of
 
 NOT_COLUMNS = frozenset(
@@ -62,27 +60,12 @@ class Notes:
 
 
 @dataclass(frozen=True, eq=False)
-class TRLVerifier:
+class TRLVerifier(UserFunction):
     """A TRL-style reward function as a verifier; by default it sees a whole group, as it may compare completions."""
 
-    function: AnyFunction
-    name: str = ""
     mode: Mode = field(default_factory=WholeGroup)
-    floor: float | None = None
-    success_at: float | None = SUCCESS_AT
-    version: str | None = None
-    deterministic: bool = False
-    isolate: bool = True
-    blame: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
     max_steps: int = 0
     """Shown to the function as ``trainer_state.max_steps``."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.name or name_of(self.function))
-        require_causes(self.name, self.blame)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
 
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
         notes = Notes()

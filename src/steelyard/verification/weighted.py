@@ -1,21 +1,21 @@
-"""Several verifiers at once: a weighted sum with named parts."""
+"""Several verifiers at once: a weighted sum with named parts, each of which runs in a pool of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from steelyard.errors import VerifierError
-from steelyard.types import Verdict
-from steelyard.verification.base import Batch, Cause, Item, Mode, One, Verifier, WholeGroup, isolated
-from steelyard.verification.judging import judge_all
+from steelyard.types import SampleKey, Verdict
+from steelyard.verification.base import Cause, Item, Pool, Verifier
 
 
 @dataclass(frozen=True)
 class Part:
     """One verifier of several. ``decides``: the whole is a success only if this part is one."""
 
-    verifier: Verifier
+    verifier: AnyVerifier
     weight: float = 1.0
     decides: bool = True
     name: str = ""
@@ -53,38 +53,6 @@ class WeightedVerifier:
                 f"two parts are named {twice[0]!r}: give each a name of its own, they label the metrics"
             )
 
-    @property
-    def mode(self) -> Mode:
-        """The widest of the parts': a group if any needs one, else the largest batch, else one."""
-        modes = [part.verifier.mode for part in self.parts]
-        if any(isinstance(mode, WholeGroup) for mode in modes):
-            return WholeGroup()
-        sizes = [mode.size for mode in modes if isinstance(mode, Batch)]
-        return Batch(max(sizes)) if sizes else One()
-
-    @property
-    def isolate(self) -> bool:
-        return any(isolated(part.verifier) for part in self.parts)
-
-    @property
-    def deterministic(self) -> bool:
-        return all(part.verifier.deterministic for part in self.parts)
-
-    @property
-    def version(self) -> str | None:
-        """The parts' versions; the weights are no part of it, since parts and not their sum are what is reused."""
-        versions = [part.verifier.version for part in self.parts]
-        if any(version is None for version in versions):
-            return None
-        return ",".join(f"{part.name}={part.verifier.version}" for part in self.parts)
-
-    def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        by_part = [judge_all(part.verifier, items) for part in self.parts]
-        return [
-            self.combine(verdicts, len(item.sample.text))
-            for item, verdicts in zip(items, zip(*by_part, strict=True), strict=True)
-        ]
-
     def combine(self, verdicts: Sequence[Verdict], text_length: int) -> Verdict:
         """One verdict from the parts' verdicts, given in the order of the parts."""
         named = list(zip(self.parts, verdicts, strict=True))
@@ -111,6 +79,60 @@ class WeightedVerifier:
             return reward >= self.success_at
         deciding = [verdict.success for part, verdict in given if part.decides]
         return bool(deciding) and all(deciding)
+
+
+AnyVerifier = Verifier | WeightedVerifier
+"""What a run may check its samples with."""
+
+
+def pool_for(verifier: AnyVerifier, build: Callable[[Verifier], Pool]) -> Pool:
+    """The pool that ``build`` makes for a verifier, or a :class:`WeightedPool` of those of its parts."""
+    if isinstance(verifier, Verifier):
+        return build(verifier)
+    with ExitStack() as opened:  # if one cannot be built, the others are closed
+        pools = [opened.enter_context(closing(pool_for(part.verifier, build))) for part in verifier.parts]
+        opened.pop_all()
+    return WeightedPool(verifier, pools)
+
+
+class WeightedPool(Pool):
+    """Asks every part in a pool of its own and combines their verdicts when all are there.
+
+    So each part is called in its own mode, runs where it should, and is cached by itself.
+    """
+
+    def __init__(self, verifier: WeightedVerifier, pools: Sequence[Pool]) -> None:
+        self.verifier, self.pools = verifier, list(pools)
+        self._lengths: dict[SampleKey, int] = {}
+        self._found: dict[SampleKey, dict[int, Verdict]] = {}
+
+    def submit(self, items: Sequence[Item]) -> None:
+        self._lengths.update((item.sample.key, len(item.sample.text)) for item in items)
+        for pool in self.pools:
+            pool.submit(items)
+
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
+        for part, pool in enumerate(self.pools):
+            for key, verdict in pool.completed(wait=wait):
+                found = self._found.setdefault(key, {})
+                found[part] = verdict
+                if len(found) == len(self.pools):
+                    del self._found[key]
+                    verdicts = [found[index] for index in range(len(self.pools))]
+                    yield key, self.verifier.combine(verdicts, self._lengths.pop(key))
+
+    def metrics(self) -> dict[str, float]:
+        """The sum over the parts."""
+        total: dict[str, float] = {}
+        for name, value in (figure for pool in self.pools for figure in pool.metrics().items()):
+            total[name] = total.get(name, 0.0) + value
+        return total
+
+    def close(self) -> None:
+        self._lengths.clear()
+        self._found.clear()
+        for pool in self.pools:
+            pool.close()
 
 
 def _sum_of_floors(parts: Sequence[Part]) -> float | None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from steelyard.training.rollout import load_samples, save_samples
 
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Decoding
 from steelyard.sampling.twin import TwinSampler
+from steelyard.training.learner_samples import load_samples, save_samples
 from steelyard.types import CutRule, Sample
 from tests.tiny import requests, rollout, sample_of, tasks_for, tiny_policy, with_advantages
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steelyard.errors import VerifierError
-from steelyard.types import Verdict
-from steelyard.verification import Breaker, FunctionVerifier, GuardedPool, InlinePool
+from steelyard.types import SampleKey, Verdict
+from steelyard.verification import Breaker, FunctionVerifier, InlinePool, Pipeline
 
 FINE = Verdict.scored(1.0)
 LATE = Verdict.unscored("timeout", "3 s")
@@ -14,8 +14,8 @@ CRASHED = Verdict("rejected", cause="killed by signal", detail="SIGSEGV", reason
 
 
 def fed(breaker: Breaker, *verdicts: Verdict) -> None:
-    for verdict in verdicts:
-        breaker.observe(verdict)
+    for number, verdict in enumerate(verdicts):
+        breaker.observe(SampleKey(0, 0, 0, number), verdict)
 
 
 def test_it_stops_with_counts_and_examples() -> None:
@@ -69,7 +69,7 @@ def test_it_sees_what_passes_through_a_pool(group) -> None:
     def broken(task, text):
         raise KeyError("key")
 
-    pool = GuardedPool(InlinePool(FunctionVerifier(broken)), Breaker(0.5, 4))
+    pool = Pipeline([Breaker(0.5, 4)], InlinePool(FunctionVerifier(broken)))
     pool.submit(group("a", "b", "c", "d"))
     with pytest.raises(VerifierError, match="4 × exception"):
         list(pool.completed(wait=True))

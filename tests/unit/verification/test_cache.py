@@ -13,7 +13,16 @@ import pytest
 
 from steelyard.errors import Invalid, VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import CachedPool, FunctionVerifier, InlinePool, Item, VerdictCache, WholeGroup, as_verifier
+from steelyard.verification import (
+    CacheStage,
+    FunctionVerifier,
+    InlinePool,
+    Item,
+    Pipeline,
+    VerdictCache,
+    WholeGroup,
+    as_verifier,
+)
 from steelyard.verification import cache as caching
 from steelyard.verification.cache import content_key, verifier_key, why_not_cached
 
@@ -35,16 +44,20 @@ class Counting:
         return None if text == "none" else float(len(text))
 
 
-def cached(path: Path, function: object, **settings: object) -> CachedPool:
-    verifier = FunctionVerifier(function, name="f", **{"version": "1", "deterministic": True, **settings})
-    return CachedPool(InlinePool(verifier), verifier, VerdictCache(path))
+class Cached(Pipeline):
+    """A verifier inline behind a cache."""
+
+    def __init__(self, path: Path, function: object, **settings: object) -> None:
+        verifier = FunctionVerifier(function, name="f", **{"version": "1", "deterministic": True, **settings})
+        self.cache, self.verifier = VerdictCache(path), verifier
+        super().__init__([CacheStage(verifier, self.cache)], InlinePool(verifier))
 
 
 def key_of(verifier: FunctionVerifier, item: Item, domain: str = "") -> bytes | None:
     return content_key(verifier_key(verifier, domain), verifier, item)
 
 
-def judged(pool: CachedPool, items: list) -> list[Verdict]:
+def judged(pool: Cached, items: list) -> list[Verdict]:
     pool.submit(items)
     found = dict(pool.completed(wait=True))
     return [found[item.sample.key] for item in items]
@@ -53,11 +66,11 @@ def judged(pool: CachedPool, items: list) -> list[Verdict]:
 def test_a_second_run_verifies_nothing(tmp_path: Path, group) -> None:
     first, second = Counting(), Counting()
     items = group("a", "bb", "bad")
-    pool = cached(tmp_path / "cache.sqlite", first)
+    pool = Cached(tmp_path / "cache.sqlite", first)
     before = judged(pool, items)
     assert pool.metrics() == {"cache/hits": 0.0, "cache/misses": 3.0}
     pool.close()
-    again = cached(tmp_path / "cache.sqlite", second)
+    again = Cached(tmp_path / "cache.sqlite", second)
     assert judged(again, items) == before
     assert (first.calls, second.calls) == (3, 0)
     assert again.metrics() == {"cache/hits": 3.0, "cache/misses": 0.0}
@@ -66,7 +79,7 @@ def test_a_second_run_verifies_nothing(tmp_path: Path, group) -> None:
 
 def test_what_was_not_judged_is_not_kept(tmp_path: Path, group) -> None:
     function = Counting()
-    pool = cached(tmp_path / "cache.sqlite", function)
+    pool = Cached(tmp_path / "cache.sqlite", function)
     statuses = [verdict.status for verdict in judged(pool, group("boom", "none", "unscored"))]
     assert statuses == ["rejected", "unscored", "unscored"]
     assert len(pool.cache) == 0
@@ -153,7 +166,7 @@ def test_any_spec_has_a_key_of_its_own(item) -> None:
 
 
 def test_a_task_without_a_key_is_verified_and_not_kept(tmp_path: Path, item) -> None:
-    pool = cached(tmp_path / "cache.sqlite", score)
+    pool = Cached(tmp_path / "cache.sqlite", score)
     entry = item("a", helper=lambda: 1)
     assert [verdict.status for verdict in judged(pool, [entry]) + judged(pool, [entry])] == ["scored"] * 2
     assert len(pool.cache) == 0
@@ -168,7 +181,7 @@ def test_a_file_that_stays_locked_costs_one_timeout(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
-    pool = cached(path, Counting())
+    pool = Cached(path, Counting())
     timeout = pool.cache._connection.execute("PRAGMA busy_timeout").fetchone()[0]
     assert timeout == 0, "nobody waits again"
     assert [verdict.reward for verdict in judged(pool, group("a", "bb"))] == [1.0, 2.0]
@@ -189,7 +202,7 @@ def test_a_file_that_stays_locked_costs_one_timeout(
     ],
 )
 def test_a_stored_verdict_that_makes_no_sense_is_not_used(tmp_path: Path, group, stored: str) -> None:
-    pool = cached(tmp_path / "cache.sqlite", Counting())
+    pool = Cached(tmp_path / "cache.sqlite", Counting())
     judged(pool, group("a"))
     pool.cache._connection.execute("UPDATE verdicts SET verdict = ?", (stored,))
     assert [verdict.reward for verdict in judged(pool, group("a"))] == [1.0]
@@ -198,7 +211,7 @@ def test_a_stored_verdict_that_makes_no_sense_is_not_used(tmp_path: Path, group,
 
 def test_a_cache_that_fails_is_done_without(tmp_path: Path, group, caplog: pytest.LogCaptureFixture) -> None:
     function = Counting()
-    pool = cached(tmp_path / "cache.sqlite", function)
+    pool = Cached(tmp_path / "cache.sqlite", function)
     pool.cache._connection.execute("DROP TABLE verdicts")
     assert [verdict.reward for verdict in judged(pool, group("a", "bb"))] == [1.0, 2.0]
     assert caplog.text.count("could not be read") == 1
@@ -223,7 +236,7 @@ def test_what_follows_the_progress_of_training_is_not_cached() -> None:
 )
 def test_only_what_declares_itself_is_cached(tmp_path: Path, settings, reason) -> None:
     with pytest.raises(VerifierError, match=reason):
-        cached(tmp_path / "cache.sqlite", Counting(), **settings)
+        Cached(tmp_path / "cache.sqlite", Counting(), **settings)
     assert not why_not_cached(FunctionVerifier(Counting(), version="1", deterministic=True))
 
 

@@ -7,8 +7,8 @@ import pytest
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification import Batch, Blame, Cause, One, WholeGroup, as_verifier
-from steelyard.verification.blame import blame_of, require_causes
-from steelyard.verification.calls import Call, Former, settle
+from steelyard.verification.blame import require_causes
+from steelyard.verification.calls import Batcher, Call, settle
 
 CRASH = Verdict.unscored(Cause.SIGNAL, "SIGSEGV", detail="SIGSEGV")
 ABORT = Verdict.unscored(Cause.SIGNAL, "SIGABRT", detail="SIGABRT")
@@ -45,7 +45,8 @@ def test_a_cause_can_be_mapped_to_either_outcome() -> None:
 
 def test_a_verifier_declares_its_own_outcomes() -> None:
     own = as_verifier(lambda task, text: 1.0, blame={"timeout": "unscored"})
-    assert blame_of(own, Blame(3, {"exited": "rejected"})) == Blame(3, {"exited": "rejected", "timeout": "unscored"})
+    default = Blame(3, {"exited": "rejected", "timeout": "rejected"})
+    assert default.with_outcomes(own.blame) == Blame(3, {"exited": "rejected", "timeout": "unscored"})
     with pytest.raises(VerifierError, match="blame names 'timeuot'; the causes are exception"):
         as_verifier(lambda task, text: 1.0, blame={"timeuot": "unscored"})
     with pytest.raises(VerifierError, match="it is rejected or unscored"):
@@ -101,10 +102,10 @@ def test_calls_are_formed_as_the_mode_asks(group) -> None:
     def texts(calls):
         return ["".join(entry.sample.text for entry in call.items) for call in calls]
 
-    assert texts(Former(One()).add(mixed)) == list("daebcf")
-    batches = Former(Batch(4))
+    assert texts(Batcher(One()).add(mixed)) == list("daebcf")
+    batches = Batcher(Batch(4))
     assert texts(batches.add(mixed)) == ["abde"]
     assert texts(batches.flush()) == ["cf"]
-    groups = Former(WholeGroup())
+    groups = Batcher(WholeGroup())
     assert texts(groups.add(mixed[:-1])) == ["abc"]
     assert texts(groups.flush()) == ["de"]

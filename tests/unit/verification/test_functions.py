@@ -14,6 +14,7 @@ from steelyard.verification import (
     Batch,
     FunctionVerifier,
     InlinePool,
+    Item,
     One,
     TRLVerifier,
     Verifier,
@@ -162,6 +163,32 @@ def test_size_alone_means_a_batch() -> None:
 def test_what_is_no_verifier_is_refused(thing: object) -> None:
     with pytest.raises(VerifierError, match="is no verifier"):
         as_verifier(thing)
+
+
+class Undeclared:
+    """Has ``verify``, but does not say how it wants to be called."""
+
+    name = "undeclared"
+
+    def verify(self, items: list[Item]) -> list[Verdict]:
+        return [Verdict.scored(1.0) for _ in items]
+
+    def __call__(self, task: Task, text: str) -> float:
+        return 0.0
+
+
+class Declared(Undeclared, Verifier):
+    """The same, with the defaults of a verifier."""
+
+
+def test_a_class_with_verify_declares_itself(item) -> None:
+    with pytest.raises(VerifierError, match=r"Undeclared has verify\(items\).*derive.*\.Verifier"):
+        as_verifier(Undeclared())
+    declared = as_verifier(Declared())
+    assert (declared.mode, declared.floor, declared.isolate, dict(declared.blame)) == (One(), None, True, {})
+    pool = InlinePool(declared)
+    pool.submit([item()])
+    assert [verdict.reward for _, verdict in pool.completed(wait=True)] == [1.0]
 
 
 @pytest.mark.parametrize("part", [(right, "much"), (right, 1.0, 2.0)])

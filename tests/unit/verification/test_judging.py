@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.errors import Invalid
 from steelyard.types import Task, Verdict
-from steelyard.verification import Batch, FunctionVerifier, Item, One, WholeGroup, judge, judge_all
+from steelyard.verification import Batch, FunctionVerifier, Item, WholeGroup, judge
 from steelyard.verification.judging import TAIL_CHARACTERS
 
 
@@ -121,24 +121,6 @@ def test_returns_of_other_verifiers_are_checked_too(group) -> None:
         "bad return",
         "scored",
     ]
-
-
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [(One(), [["a1"], ["b1"], ["a2"]]), (Batch(2), [["a1", "b1"], ["a2"]]), (WholeGroup(), [["a1", "a2"], ["b1"]])],
-)
-def test_any_number_of_items_goes_in_the_calls_the_mode_asks(mode: object, expected: list[list[str]], item) -> None:
-    calls: list[list[str]] = []
-
-    def record(task: object, texts: str | list[str]) -> object:
-        calls.append([texts] if isinstance(texts, str) else texts)
-        return len(calls) if isinstance(texts, str) else [len(calls)] * len(texts)
-
-    items = [item("a1"), item("b1", key=(0, 1, 0, 0)), item("a2", key=(0, 0, 0, 1))]
-    verdicts = judge_all(FunctionVerifier(record, mode=mode), items)  # pyright: ignore[reportArgumentType]
-    assert calls == expected
-    call_of = {text: number for number, texts in enumerate(expected, start=1) for text in texts}
-    assert [verdict.reward for verdict in verdicts] == [call_of[text] for text in ("a1", "b1", "a2")]
 
 
 class Unprintable(Invalid):

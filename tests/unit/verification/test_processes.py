@@ -12,7 +12,7 @@ from steelyard.types import Verdict
 from steelyard.verification import FunctionVerifier, as_verifier
 from steelyard.verification.processes.frames import LARGEST, BrokenFrameError, JsonReader, frame, json_frame, receive
 from steelyard.verification.processes.output import Output
-from steelyard.verification.processes.transport import pack, unpack
+from steelyard.verification.transport import pack, unpack
 from tests.unit.verification.checkers import declared, length
 
 

@@ -11,6 +11,7 @@ import pytest
 from steelyard.types import Verdict
 from steelyard.verification import InlinePool, as_verifier, for_run, judge
 from steelyard.verification.trl import TRLVerifier
+from tests.verifying import verdicts_of
 
 CHAT = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "What is 1+2?"})
 
@@ -107,7 +108,7 @@ def test_a_run_tells_every_part_how_long_it_is(item) -> None:
         return [trainer_state.global_step / trainer_state.max_steps] * len(completions)
 
     whole = for_run(as_verifier({"shaped": shaped, "plain": lambda task, text: 1.0}), 20)
-    assert whole.verify([item(key=(5, 0, 0, 0))])[0].parts == {"shaped": 0.25, "plain": 1.0}
+    assert verdicts_of(whole, [item(key=(5, 0, 0, 0))])[0].parts == {"shaped": 0.25, "plain": 1.0}
     assert for_run(as_verifier(shaped), 50).verify([item(key=(5, 0, 0, 0))])[0].reward == 0.1
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from steelyard.errors import Invalid, VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import Batch, FunctionVerifier, One, Part, WeightedVerifier, WholeGroup, judge
+from steelyard.verification import Batch, FunctionVerifier, Part, WeightedVerifier, WholeGroup
+from tests.verifying import verdicts_of
 
 
 def named(name: str, *returned: object, mode: object = None) -> FunctionVerifier:
@@ -34,13 +35,13 @@ def weighted(*parts: tuple[FunctionVerifier, float], **settings: object) -> Weig
 
 
 def test_the_reward_is_the_weighted_sum_and_parts_are_raw(item) -> None:
-    (verdict,) = judge(weighted((named("a", 0.5), 2.0), (named("b", -1.0), 0.25)), [item()])
+    (verdict,) = verdicts_of(weighted((named("a", 0.5), 2.0), (named("b", -1.0), 0.25)), [item()])
     assert verdict == Verdict.scored(0.75, parts={"a": 0.5, "b": -1.0})
 
 
 def test_none_drops_a_part_and_all_none_is_unscored(item) -> None:
     both = weighted((named("a", None, None), 2.0), (named("b", 0.5, None), 3.0))
-    assert judge(both, [item(), item()]) == [
+    assert verdicts_of(both, [item(), item()]) == [
         Verdict.scored(1.5, parts={"b": 0.5}),
         Verdict.unscored("no score", "every part returned None"),
     ]
@@ -48,14 +49,16 @@ def test_none_drops_a_part_and_all_none_is_unscored(item) -> None:
 
 def test_a_part_that_fails_makes_the_sample_unscored_and_no_other(item) -> None:
     both = weighted((named("a", ValueError("odd"), 1.0), 1.0), (named("b", 0.5, 0.5), 1.0))
-    failed, scored = judge(both, [item(), item()])
+    failed, scored = verdicts_of(both, [item(), item()])
     assert (failed.status, failed.cause) == ("unscored", "exception")
     assert failed.reason.startswith("a: ")
     assert scored.reward == 1.5
 
 
 def test_a_part_that_rejects_rejects_with_the_floor_of_the_whole(item) -> None:
-    (verdict,) = judge(weighted((named("a", Invalid("no roof")), 1.0), (named("b", 0.5), 1.0), floor=-2.0), [item()])
+    (verdict,) = verdicts_of(
+        weighted((named("a", Invalid("no roof")), 1.0), (named("b", 0.5), 1.0), floor=-2.0), [item()]
+    )
     assert (verdict.status, verdict.reward, verdict.reason) == ("rejected", -2.0, "a: no roof")
     assert verdict.parts["b"] == 0.5
 
@@ -65,7 +68,7 @@ def test_the_floor_of_the_whole_is_the_weighted_sum_of_the_parts_floors(item) ->
     roof = replace(named("roof", Invalid("no roof"), Verdict.rejected("no roof"), -1.0), floor=-1.0)
     whole = weighted((roof, 2.0), (replace(named("b", 0.5, 0.5, 0.5), floor=-0.5), 1.0))
     assert whole.floor == -2.5
-    verdicts = judge(whole, [item(), item(), item()])
+    verdicts = verdicts_of(whole, [item(), item(), item()])
     assert [verdict.reward for verdict in verdicts] == [-2.5, -2.5, -1.5]
     assert not any(verdict.open_floor for verdict in verdicts)
     assert replace(whole, floor=0.0).floor == 0.0, "but what is asked for stands"
@@ -77,7 +80,7 @@ def test_floors_that_bound_nothing_make_no_floor_of_the_whole(floors, weights, i
     parts = [replace(named(name, Invalid("no"), 2.0), floor=floor) for name, floor in zip("ab", floors, strict=True)]
     whole = weighted(*zip(parts, weights, strict=True))
     assert whole.floor is None
-    verdict, scored = judge(whole, [item(), item()])
+    verdict, scored = verdicts_of(whole, [item(), item()])
     assert (verdict.status, verdict.reward, verdict.open_floor) == ("rejected", 0.0, True)
     assert verdict.parts == {name: floor for name, floor in zip("ab", floors, strict=True) if floor is not None}
     assert (scored.status, scored.open_floor) == ("scored", False)
@@ -86,7 +89,7 @@ def test_floors_that_bound_nothing_make_no_floor_of_the_whole(floors, weights, i
 def test_success_needs_every_deciding_part_that_gave_a_score(item) -> None:
     def success(a: object, b: object, *, decides: bool = True) -> bool:
         parts = (Part(named("a", a)), Part(named("b", b), decides=decides))
-        return judge(WeightedVerifier(parts), [item()])[0].success
+        return verdicts_of(WeightedVerifier(parts), [item()])[0].success
 
     assert success(True, 1.0)
     assert not success(True, 0.5)
@@ -97,34 +100,20 @@ def test_success_needs_every_deciding_part_that_gave_a_score(item) -> None:
 
 def test_success_by_the_sum(item) -> None:
     verifier = weighted((named("a", 0.5, 0.5), 1.0), (named("b", 0.25, 0.5), 1.0), success_at=1.0)
-    assert [verdict.success for verdict in judge(verifier, [item(), item()])] == [False, True]
+    assert [verdict.success for verdict in verdicts_of(verifier, [item(), item()])] == [False, True]
 
 
 def test_parts_of_parts_are_kept_under_their_name(item) -> None:
     inner = Verdict.scored(0.5, parts={"roof": 1.0})
-    assert judge(weighted((named("house", inner), 1.0)), [item()])[0].parts == {"house": 0.5, "house/roof": 1.0}
+    assert verdicts_of(weighted((named("house", inner), 1.0)), [item()])[0].parts == {"house": 0.5, "house/roof": 1.0}
 
 
 def test_steps_are_summed_by_offset_and_a_part_without_is_paid_at_the_end(item) -> None:
     first = named("a", Verdict.scored(3.0, steps=[(1, 1.0), (3, 2.0)]))
     second = named("b", Verdict.scored(1.0, steps=[(3, 1.0)]))
-    (verdict,) = judge(weighted((first, 1.0), (second, 2.0), (named("c", 0.5), 4.0)), [item("abcd")])
+    (verdict,) = verdicts_of(weighted((first, 1.0), (second, 2.0), (named("c", 0.5), 4.0)), [item("abcd")])
     assert verdict.steps == ((1, 1.0), (3, 4.0), (4, 2.0))
     assert sum(reward for _, reward in verdict.steps) == verdict.reward == 7.0
-
-
-@pytest.mark.parametrize(
-    ("modes", "expected"),
-    [
-        ((One(), One()), One()),
-        ((One(), Batch(4)), Batch(4)),
-        ((Batch(8), Batch(4)), Batch(8)),
-        ((Batch(8), WholeGroup(), One()), WholeGroup()),
-    ],
-)
-def test_the_mode_is_the_widest(modes: tuple[object, ...], expected: object) -> None:
-    parts = [(named(str(index), 0.0, mode=mode), 1.0) for index, mode in enumerate(modes)]
-    assert weighted(*parts).mode == expected
 
 
 def test_each_part_is_called_as_it_declares(group) -> None:
@@ -137,7 +126,7 @@ def test_each_part_is_called_as_it_declares(group) -> None:
 
         return FunctionVerifier(many, name=name, mode=mode)  # pyright: ignore[reportArgumentType]
 
-    judge(weighted((spy("batch", Batch(2)), 1.0), (spy("group", WholeGroup()), 1.0)), group("a", "b", "c"))
+    verdicts_of(weighted((spy("batch", Batch(2)), 1.0), (spy("group", WholeGroup()), 1.0)), group("a", "b", "c"))
     assert calls == {"batch": [2, 1], "group": [3]}
 
 
@@ -146,11 +135,3 @@ def test_two_parts_of_one_name_are_refused() -> None:
         weighted((named("a"), 1.0), (named("a"), 1.0))
     with pytest.raises(VerifierError, match="at least one"):
         WeightedVerifier(())
-
-
-def test_it_is_as_declared_as_its_parts() -> None:
-    declared = FunctionVerifier(max, name="a", version="1", deterministic=True)
-    assert weighted((declared, 1.0)).version == "a=1"
-    assert weighted((declared, 1.0)).deterministic
-    assert weighted((declared, 1.0), (named("b"), 1.0)).version is None
-    assert not weighted((declared, 1.0), (named("b"), 1.0)).deterministic

@@ -29,8 +29,8 @@ from steelyard.verification.processes.descendants import (
 )
 from steelyard.verification.processes.frames import json_frame, receive
 from steelyard.verification.processes.output import Output
-from steelyard.verification.processes.transport import unpack
 from steelyard.verification.processes.worker import Rules, serve
+from steelyard.verification.transport import unpack
 
 ORDER = struct.Struct("<cQ")
 """From the pool: what to do, and the process id of the worker it is about."""

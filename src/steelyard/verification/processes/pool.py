@@ -8,35 +8,36 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.background import BackgroundPool, Waiting
+from steelyard.verification.background import BackgroundPool
 from steelyard.verification.base import Verifier
-from steelyard.verification.blame import Blame, blame_of
+from steelyard.verification.blame import Blame
 from steelyard.verification.calls import Call, Settled, settle
+from steelyard.verification.processes.handle import Answered, Ended, Event, WorkerHandle
 from steelyard.verification.processes.keeper import Setup
 from steelyard.verification.processes.limits import Limits, Recycling
-from steelyard.verification.processes.seat import Answered, Ended, Event, Seat
-from steelyard.verification.processes.transport import pack
 from steelyard.verification.processes.worker import Rules
+from steelyard.verification.transport import PackedVerifier
 
 AHEAD_SECONDS = 0.01
 """How much work a worker holds beyond the call it is at: enough never to wait, too little to keep others waiting."""
 MOST_AHEAD = 32
-STARTS_IN_VAIN = 3
+MAX_FAILED_STARTS = 3
 
 
 class ProcessPool(BackgroundPool):
     """Runs a verifier in ``workers`` processes of its own (default: one a core).
 
-    The pool's thread hands out calls, enforces time limits and collects verdicts; nobody else touches the seats.
+    The pool's thread hands out calls, enforces time limits and collects verdicts; nobody else touches the handles.
     """
 
     def __init__(
         self,
-        verifier: Verifier,
+        verifier: Verifier | PackedVerifier,
         *,
         workers: int | None = None,
         limits: Limits | None = None,
@@ -46,12 +47,13 @@ class ProcessPool(BackgroundPool):
         preload: bool = True,
         listener: Callable[[Settled], None] | None = None,
     ) -> None:
-        super().__init__(verifier, listener)
+        packed = PackedVerifier.of(verifier) if isinstance(verifier, Verifier) else verifier
+        super().__init__(packed, listener)
         self.workers = workers or cores()
         self.limits = limits or Limits()
-        self.blame = blame_of(verifier, blame or Blame())
+        self.blame = (blame or Blame()).with_outcomes(packed.blame)
         rules = Rules(self.limits, recycling or Recycling(), keep_children)
-        self._setup = Setup(pack(verifier), rules, str(Path.cwd()), preload)
+        self._setup = Setup(packed.payload, rules, str(Path.cwd()), preload)
         self._call_seconds = AHEAD_SECONDS
         self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
@@ -68,43 +70,43 @@ class ProcessPool(BackgroundPool):
             self._bell.send(b"\0")
 
     def _work(self) -> None:
-        seats: list[Seat] = []
+        handles: list[WorkerHandle] = []
         try:
-            seats.extend(Seat(self._setup, self.limits.seconds) for _ in range(self.workers))
+            handles.extend(WorkerHandle(self._setup, self.limits.seconds) for _ in range(self.workers))
             while not self._closing:
-                self._hand_out(seats)
-                for seat, event in self._wait(seats):
-                    self._handle(seat, event)
+                self._hand_out(handles)
+                for worker, event in self._wait(handles):
+                    self._handle(worker, event)
         finally:
-            for seat in seats:
-                seat.close()
-            for seat in seats:
-                seat.wait_closed()
+            for worker in handles:
+                worker.close()
+            for worker in handles:
+                worker.wait_closed()
 
-    def _hand_out(self, seats: Sequence[Seat]) -> None:
+    def _hand_out(self, handles: Sequence[WorkerHandle]) -> None:
         """One call after the other to the worker with the fewest, until all have enough or none is left."""
-        free = [seat for seat in seats if seat.open]
+        free = [worker for worker in handles if worker.open]
         while free:
-            seat = min(free, key=lambda seat: len(seat.calls))
+            worker = min(free, key=lambda worker: len(worker.calls))
             call = None
-            if len(seat.calls) < self._enough(len(seats)):
-                call = self._take(seat if len(seats) > 1 else None)
+            if len(worker.calls) < self._enough(len(handles)):
+                call = self._take(worker if len(handles) > 1 else None)
             if call is None:
-                free.remove(seat)
+                free.remove(worker)
             else:
-                seat.give(call)
+                worker.give(call)
 
-    def _enough(self, seats: int) -> int:
+    def _enough(self, handles: int) -> int:
         """How many calls a worker should have: more than one only if they are short, or if there are plenty, so that it
         need not wait for this thread, and nobody for a worker with a long row.
         """
         short = int(AHEAD_SECONDS / max(self._call_seconds, 1e-6))
-        return min(MOST_AHEAD, 1 + max(short, int(len(self._queue) >= seats)))
+        return min(MOST_AHEAD, 1 + max(short, int(len(self._queue) >= handles)))
 
-    def _wait(self, seats: Sequence[Seat]) -> Iterator[tuple[Seat, Event]]:
+    def _wait(self, handles: Sequence[WorkerHandle]) -> Iterator[tuple[WorkerHandle, Event]]:
         """What happens next: messages, ends, limits that were passed."""
-        selector = self._selector(seats)
-        deadlines = [seat.deadline for seat in seats if seat.deadline is not None]
+        selector = self._selector(handles)
+        deadlines = [worker.deadline for worker in handles if worker.deadline is not None]
         pause = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
         for key, mask in selector.select(pause):
             if key.data is None:
@@ -115,51 +117,46 @@ class ProcessPool(BackgroundPool):
             if mask & selectors.EVENT_READ and isinstance(key.fileobj, socket.socket):
                 yield from ((key.data, event) for event in key.data.read(key.fileobj))
         now = time.monotonic()
-        for seat in seats:
-            if seat.deadline is not None and seat.deadline <= now:
-                yield from ((seat, event) for event in seat.overdue())
+        for worker in handles:
+            if worker.deadline is not None and worker.deadline <= now:
+                yield from ((worker, event) for event in worker.overdue())
 
-    def _selector(self, seats: Sequence[Seat]) -> selectors.BaseSelector:
+    def _selector(self, handles: Sequence[WorkerHandle]) -> selectors.BaseSelector:
         selector = selectors.PollSelector()
         selector.register(self._ear, selectors.EVENT_READ)
-        for seat in seats:
-            for connection, writing in seat.sockets:
+        for worker in handles:
+            for connection, writing in worker.sockets:
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
-                selector.register(connection, events, seat)
+                selector.register(connection, events, worker)
         return selector
 
-    def _handle(self, seat: Seat, event: Event) -> None:
+    def _handle(self, worker: WorkerHandle, event: Event) -> None:
         if isinstance(event, Answered):
             self._call_seconds += 0.05 * (event.seconds - self._call_seconds)
-            self._settle(seat, event.call, event.verdicts)
+            self._settle(worker, event.call, event.verdicts)
         elif isinstance(event, Ended):
-            self._worker_ended(seat, event)
-        elif not seat.was_ready or seat.started_in_vain >= STARTS_IN_VAIN:
+            self._worker_ended(worker, event)
+        elif not worker.was_ready or worker.failed_starts >= MAX_FAILED_STARTS:
             raise VerifierError(f"the verifier {self.verifier.name} does not start in a worker: {event.reason}")
 
-    def _worker_ended(self, seat: Seat, event: Ended) -> None:
-        if seat.started_in_vain >= STARTS_IN_VAIN:
+    def _worker_ended(self, worker: WorkerHandle, event: Ended) -> None:
+        if worker.failed_starts >= MAX_FAILED_STARTS:
             reason = event.accident.reason if event.accident is not None else ""
             raise VerifierError(f"workers for {self.verifier.name} end before they are ready: {reason}")
-        self._put_back([Waiting(call) for call in event.untouched])
+        self._put_back(event.untouched)
         if event.accident is not None:
             self._count({"pool/workers_lost": 1})
-        call = event.call
-        if call is None or event.accident is None:
-            return
-        self._settle(seat, call, [event.accident] * len(call.items))
+            if event.call is not None:
+                self._settle(worker, event.call, [event.accident] * len(event.call.items))
 
-    def _settle(self, seat: Seat, call: Call, verdicts: Sequence[Verdict]) -> None:
+    def _settle(self, worker: WorkerHandle, call: Call, verdicts: Sequence[Verdict]) -> None:
         settled, again = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
-        self._again([Waiting(retry, avoid=seat) for retry in again])
-        if again and self.workers == 1:
-            seat.retire()  # another worker is one of this seat then
+        if again:
+            self._put_back([replace(retry, avoid=worker) for retry in again])
+            self._count({"pool/retried": len(again)})
+            if self.workers == 1:
+                worker.retire()  # the retry goes to its successor
         self._deliver(settled)
-
-    def _again(self, waiting: Sequence[Waiting]) -> None:
-        if waiting:
-            self._put_back(waiting)
-            self._count({"pool/retried": len(waiting)})
 
 
 def cores() -> int:

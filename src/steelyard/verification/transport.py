@@ -1,4 +1,5 @@
-"""How a verifier gets to a worker: by the names under which its parts can be imported, or, said aloud, by value.
+"""How a verifier and its items get to a worker: the verifier by the names under which its parts can be imported, or,
+said aloud, by value; items without what only the learner reads.
 
 What is defined in a module travels as ``module`` and name, and the worker imports it. A lambda, a closure and anything
 defined in a notebook or in the script that was started have no such name: their code is sent (cloudpickle).
@@ -11,26 +12,24 @@ import io
 import logging
 import operator
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+import numpy as np
 
 from steelyard.errors import VerifierError
-from steelyard.types import Verdict
-from steelyard.verification.base import Item, Mode, Verifier
-from steelyard.verification.blame import Outcome
-from steelyard.verification.calling import name_of
+from steelyard.types import Decisions, Sample
+from steelyard.verification.base import Item, Mode, Outcome, Verifier
+from steelyard.verification.calling import UserFunction, name_of
 
 log = logging.getLogger("steelyard.verification")
 
 
 def pack(verifier: Verifier) -> bytes:
     """The verifier as bytes for :func:`unpack`; says aloud what is sent by value."""
-    if isinstance(verifier, PackedVerifier):
-        return verifier.payload
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
     try:
@@ -52,27 +51,34 @@ def pack(verifier: Verifier) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PackedVerifier:
-    """What a pool has to know of a verifier that only its workers will load."""
+    """What a pool needs of a verifier that only its workers load."""
 
     payload: bytes
     name: str
     mode: Mode
     floor: float | None
     blame: Mapping[str, Outcome]
-    version: str | None = None
-    deterministic: bool = False
 
     @staticmethod
     def of(verifier: Verifier) -> PackedVerifier:
-        own: Mapping[str, Outcome] = getattr(verifier, "blame", {})
-        return PackedVerifier(pack(verifier), verifier.name, verifier.mode, verifier.floor, dict(own))
-
-    def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        return unpack(self.payload).verify(items)
+        return PackedVerifier(pack(verifier), verifier.name, verifier.mode, verifier.floor, dict(verifier.blame))
 
 
 def unpack(payload: bytes) -> Verifier:
     return pickle.loads(payload)  # noqa: S301 - from the run that started this worker
+
+
+def light(item: Item) -> Item:
+    """The item without what only the learner reads."""
+    of = item.sample
+    sample = Sample(
+        of.key, of.token_ids, of.prompt_length, of.text, of.finish, _NO_DECISIONS, policy_version=of.policy_version
+    )
+    return Item(item.task, sample, item.group_size)
+
+
+_NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
+"""What was drawn at each decision stays with the run."""
 
 
 class _Pickler(pickle.Pickler):
@@ -87,7 +93,7 @@ class _Pickler(pickle.Pickler):
             found = _named(obj)
             if found is obj:
                 return NotImplemented
-            if getattr(found, "function", None) is obj:  # decorated with @verifier: the name is the verifier's
+            if _decorates(found, obj):  # decorated with @verifier: the name is the verifier's
                 return _function_of, (obj.__module__, obj.__qualname__)
             self.by_value.add(name_of(obj))
         elif not isinstance(obj, type) or _named(obj) is obj:
@@ -110,7 +116,11 @@ def _named(obj: Any) -> Any:
 def importable(obj: Any) -> bool:
     """Whether the function or class can be imported under its own name, or is what ``@verifier`` decorated there."""
     found = _named(obj)
-    return found is obj or getattr(found, "function", None) is obj
+    return found is obj or _decorates(found, obj)
+
+
+def _decorates(found: Any, function: Any) -> bool:
+    return isinstance(found, UserFunction) and found.function is function
 
 
 def _function_of(module: str, name: str) -> FunctionType:

@@ -1,4 +1,4 @@
-"""One place of the pool: a keeper, the worker it keeps at the moment, and the calls that worker has been given."""
+"""The pool's side of one worker: its keeper, the worker process of the moment, and the calls it has been given."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from steelyard.types import Decisions, Sample, Verdict
-from steelyard.verification.base import Cause, Item
+from steelyard.types import Verdict
+from steelyard.verification.base import Cause
 from steelyard.verification.calls import Call
 from steelyard.verification.processes.descendants import end_marked
 from steelyard.verification.processes.frames import BrokenFrameError, JsonReader, frame
@@ -29,6 +27,7 @@ from steelyard.verification.processes.keeper import HUNG_UP, KILL, ORDER, Setup
 from steelyard.verification.processes.output import Output
 from steelyard.verification.processes.worker import CALL_NUMBER, NO_CONNECTION
 from steelyard.verification.returns import BadReturn, read_verdict
+from steelyard.verification.transport import light
 
 MARK = "STEELYARD_KEEPER"
 START_SECONDS = 300.0
@@ -76,7 +75,7 @@ class CannotStart:
 Event = Answered | Ended | CannotStart
 
 
-class Seat:
+class WorkerHandle:
     """Talks to one keeper and its worker without ever waiting for them; what happened comes back as events."""
 
     def __init__(self, setup: Setup, seconds: float | None) -> None:
@@ -87,7 +86,7 @@ class Seat:
         """Of the calls below. They are random: a verifier cannot answer for samples that it was not shown."""
         self.calls: deque[Call] = deque()
         """Given to the worker and not answered; it is at the first one."""
-        self.started_in_vain = 0
+        self.failed_starts = 0
         """Workers and keepers in a row that ended before they were ready."""
         self.was_ready = False
         """Whether any worker here ever was; a failure to start is a passing one then."""
@@ -208,7 +207,7 @@ class Seat:
             return [CannotStart(message["failed"])]
         elif "threads" in message:  # it must not be forked from: every worker imports the verifier by itself
             self.setup = replace(self.setup, preload=False)
-            self.started_in_vain -= 1  # this keeper ends on purpose
+            self.failed_starts -= 1  # this keeper ends on purpose
         return []
 
     def _read_connection(self) -> list[Event]:
@@ -260,7 +259,7 @@ class Seat:
             return [CannotStart(str(message["failed"]))]
         if "ready" not in message:
             raise ValueError("an answer before it was ready")
-        self._ready, self._deadline, self.started_in_vain = True, None, 0
+        self._ready, self._deadline, self.failed_starts = True, None, 0
         self.was_ready = True
         return []
 
@@ -342,7 +341,7 @@ class Seat:
 
     def _worker_ended(self, status: int, killed: bool) -> list[Event]:
         events = self._read_connection()  # what it answered before it ended counts
-        self.started_in_vain += not self._ready
+        self.failed_starts += not self._ready
         broke_off = self._doom is not None and self._doom.cause == Cause.LOST_WORKER
         accident = None if self._retired and not broke_off else self._accident(status, killed)
         events.append(self._gone(accident))
@@ -357,7 +356,7 @@ class Seat:
         self.process.kill()
         self.process.wait()
         end_marked(self._mark)
-        self.started_in_vain += not self._ready
+        self.failed_starts += not self._ready
         lost = Verdict.unscored(Cause.LOST_WORKER, f"its keeper ended with {self.process.returncode}{self._printed()}")
         events.append(self._gone(self._doom or lost))
         self.close()
@@ -393,16 +392,3 @@ class Seat:
     def _printed(self) -> str:
         tail = self.output.tail()
         return f"\n{tail}" if tail else ""
-
-
-def light(item: Item) -> Item:
-    """The item without what only the learner reads."""
-    of = item.sample
-    sample = Sample(
-        of.key, of.token_ids, of.prompt_length, of.text, of.finish, _NO_DECISIONS, policy_version=of.policy_version
-    )
-    return Item(item.task, sample, item.group_size)
-
-
-_NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-"""What was drawn at each decision stays with the run."""
