@@ -89,6 +89,8 @@ def references(config: Config) -> Iterator[Reference]:
     """Everything in a configuration that names code, a machine to join, or a file to write outside the run."""
     verify, constraint, model = config.verify, config.constraint, config.model
     if config.domain is not None:
+        if is_import_path(config.domain.name):
+            yield _imported("domain.name", config.domain.name)
         yield from _in_options("domain.options", config.domain.options)
     if verify.verifier is not None:
         yield _imported("verify.verifier", verify.verifier)

@@ -11,7 +11,7 @@ from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose.judge import with_judge
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING, Supplied, with_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError, VerifierError
 from steelyard.verification import (
@@ -124,7 +124,8 @@ def kept_cores(cluster: configs.ClusterConfig) -> list[float]:
 
 def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
     """The checker; under a constraint a sample that was cut off before its end is rejected without asking it."""
-    verifier, domain = for_run(_checker(config, supplied), config.run.steps), build_domain(config)
+    supplied = with_domain(config, supplied)
+    verifier, domain = for_run(_checker(config, supplied), config.run.steps), supplied.domain
     constrained = config.constraint is not None or supplied.constraint is not None
     constrained = constrained or (domain is not None and domain.automaton() is not None)
     return WholeSamples(verifier) if constrained else verifier
@@ -132,11 +133,12 @@ def build_verifier(config: Config, supplied: Supplied = NOTHING) -> Verifier:
 
 def _checker(config: Config, supplied: Supplied) -> Verifier:
     """Handed over, the domain's own, or the functions and models that the configuration names."""
-    verify, domain = config.verify, build_domain(config)
+    verify, domain = config.verify, supplied.domain
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
-        return with_judge(domain.verifier(), config)
+        own = domain.verifier()
+        return with_judge(as_verifier(own, **_defaults(own, verify)), config)
     if verify.verifier is not None:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)

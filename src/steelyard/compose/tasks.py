@@ -13,7 +13,7 @@ from steelyard.compose.constraint import check_budgets
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
-from steelyard.domains.base import Exemplary, Split
+from steelyard.domains.base import Split
 from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.folders import in_run, run_folder
 from steelyard.policies.base import Policy
@@ -31,7 +31,7 @@ CHECKED = 20_000
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
     """Where training tasks come from, and the tasks for evaluation (may be empty)."""
     seed, wanted = config.run.seed, config.evaluate.tasks
-    domain = build_domain(config)
+    domain = build_domain(config, supplied)
     if domain is not None:
         validation = domain_tasks(domain, "validation", wanted)
         if config.evaluate.every and not validation:
@@ -89,17 +89,15 @@ def _characters(prompt: Prompt) -> int:
     return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
 
 
-def check_beginning(config: Config, policy: Policy) -> None:
+def check_beginning(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> None:
     """Fail before a warm start and a judge are trained if a masked model cannot do the domain's first tasks, or if its
     tokens are not what holes stand for there.
     """
-    domain = build_domain(config)
+    domain = build_domain(config, supplied)
     if domain is None or not isinstance(policy, MaskedPolicy):
         return
     held_out = domain_tasks(domain, "validation", FIRST) if config.evaluate.every else ()
     check_tasks(config, policy, domain_tasks(domain, "train", FIRST), held_out)
-    if not isinstance(domain, Exemplary):
-        return
     for slot, (task, text) in enumerate(itertools.islice(domain.examples(seed=config.run.seed), FIRST)):
         try:
             policy.given(task, text, SampleKey(0, slot, 0, 0))
@@ -162,7 +160,7 @@ def located_tasks(config: Config) -> configs.TasksConfig | None:
 
 def tasks_of_split(config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING) -> list[Task]:
     """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
-    domain = build_domain(config)
+    domain = build_domain(config, supplied)
     if domain is not None:
         if not (found := domain_tasks(domain, name, count)):
             raise ConfigError(f"the domain {domain.name!r} has no task in the split {name!r} with these options")
@@ -186,7 +184,7 @@ def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
     """Held-out tasks, or training tasks where none are held out."""
     tasks = config.tasks
     listed = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
-    return "held_out" if config.domain is not None or listed or supplied.eval_tasks is not None else "train"
+    return "held_out" if config.has_domain or listed or supplied.eval_tasks is not None else "train"
 
 
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:

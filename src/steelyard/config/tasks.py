@@ -68,7 +68,10 @@ class TasksConfig(Section):
 class DomainConfig(Section):
     """A domain brings its own tasks, vocabulary and verifier, and stands in for [tasks] and the verifier."""
 
-    name: str = Field(description="Name of the domain; `steelyard doctor` lists them.", min_length=1)
+    name: str = Field(
+        description="Name of the domain (`steelyard doctor` lists them), or a class of yours as module:Class.",
+        min_length=1,
+    )
     options: dict[str, Any] = Field(default={}, description="Options of the domain; it checks them itself.")
 
     @field_validator("options")

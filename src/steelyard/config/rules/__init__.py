@@ -25,6 +25,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     filling.supports,
     filling.constraint,
     inputs.precision,
+    inputs.domain_source,
     inputs.task_source,
     inputs.task_options,
     inputs.prompting,

@@ -32,7 +32,7 @@ def scratch_shape(config: Config) -> Iterator[Problem]:
         yield Problem("model.scratch.width", scratch.width, reason)
     if scratch.heads % scratch.kv_heads:
         yield Problem("model.scratch.kv_heads", scratch.kv_heads, f"must divide heads ({scratch.heads})")
-    if scratch.vocabulary is None and config.domain is None:
+    if scratch.vocabulary is None and not config.has_domain:
         reason = "is required without a [domain], which would bring its own"
         yield Problem("model.scratch.vocabulary", None, reason)
     if config.model.kind == "causal" and scratch.max_length <= config.sampling.max_new_tokens:
@@ -44,7 +44,7 @@ def warm_start(config: Config) -> Iterator[Problem]:
     warmstart = config.warmstart
     if warmstart is None:
         return
-    if config.domain is None:
+    if not config.has_domain:
         yield Problem("warmstart", None, "needs a [domain], whose examples it begins from; remove it")
     if "model" in config.run.supplied:
         yield Problem(
@@ -75,13 +75,22 @@ def precision(config: Config) -> Iterator[Problem]:
         yield Problem("model.quantize", model.quantize, "a model from scratch has no weights worth freezing")
 
 
+def domain_source(config: Config) -> Iterator[Problem]:
+    if config.domain is not None and "domain" in config.run.supplied:
+        yield Problem("domain.name", config.domain.name, "a domain was also handed over from Python; keep one")
+
+
+def _domain_name(config: Config) -> str | None:
+    return None if config.domain is None else config.domain.name
+
+
 def task_source(config: Config) -> Iterator[Problem]:
     tasks, supplied = config.tasks, "tasks" in config.run.supplied
-    if config.domain is not None and (supplied or (tasks is not None and tasks.brings_tasks)):
-        reason = "a domain brings its own tasks; remove [domain], or all of [tasks] but chat and system"
-        yield Problem("domain", config.domain.name, reason)
+    if config.has_domain and (supplied or (tasks is not None and tasks.brings_tasks)):
+        reason = "a domain brings its own tasks; remove the domain, or all of [tasks] but chat and system"
+        yield Problem("domain", _domain_name(config), reason)
         return
-    if config.domain is not None:
+    if config.has_domain:
         return
     given = [name for name in ("file", "dataset", "prompts") if tasks and getattr(tasks, name) is not None]
     if not given and not supplied:
@@ -118,9 +127,10 @@ def prompting(config: Config) -> Iterator[Problem]:
 def verifier_source(config: Config) -> Iterator[Problem]:
     verify, supplied = config.verify, "verifier" in config.run.supplied
     given = verify.verifier is not None or bool(verify.verifiers)
-    if config.domain is not None:
+    if config.has_domain:
         if given or supplied:
-            reason = f"the domain {config.domain.name} brings its own verifier; remove this one or use [tasks]"
+            named = _domain_name(config) or "from Python"
+            reason = f"the domain {named} brings its own verifier; remove this one or use [tasks]"
             yield Problem("verify.verifier" if verify.verifier else "verify", verify.verifier, reason)
         return
     if not given and not supplied:
