@@ -34,7 +34,7 @@ TASK_FILES = {"tasks": f"{IN_RUN}tasks.jsonl", "eval_tasks": f"{IN_RUN}eval_task
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),
     "domain": ("domain.name", "domain"),
-    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts"),
+    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts", "tasks.source"),
     "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
     "verifier": ("verify.verifier", "verify.verifiers"),
     "constraint": ("constraint",),

@@ -74,7 +74,8 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: 
 
 
 def _sections_used(unused: Collection[str]) -> Collection[str]:
-    return SAMPLING - {"verify"} if "verifier" in unused else SAMPLING
+    sections = {"verifier": "verify", "tasks": "tasks"}
+    return SAMPLING - {sections[part] for part in unused if part in sections}
 
 
 def read_named_run(

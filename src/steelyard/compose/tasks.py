@@ -10,9 +10,10 @@ from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose.constraint import check_budgets
+from steelyard.compose.sources import build_source
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
-from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
+from steelyard.data import Source, as_tasks, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.folders import in_run, run_folder
@@ -30,7 +31,7 @@ CHECKED = 20_000
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
     """Where training tasks come from, and the tasks for evaluation (may be empty)."""
-    seed, wanted = config.run.seed, config.evaluate.tasks
+    wanted = config.evaluate.tasks
     domain = build_domain(config, supplied)
     if domain is not None:
         validation = domain_tasks(domain, "validation", wanted)
@@ -39,7 +40,7 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
                 f"the domain {domain.name!r} has no task for validation with these options: change domain.options, or "
                 "train without evaluation (evaluate.every = 0)"
             )
-        return domain_source(domain, "train", seed=seed), validation
+        return build_source(config, (), domain), validation
     tasks = located_tasks(config)
     held_out = as_tasks(supplied.eval_tasks, **_columns(tasks)) if supplied.eval_tasks is not None else []
     if tasks is not None and supplied.eval_tasks is not None:
@@ -56,7 +57,7 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
             )
         return supplied.tasks, held_out[:wanted]
     rows, listed = divided_tasks(tasks, supplied.tasks)
-    return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
+    return build_source(config, rows, None), (listed or held_out)[:wanted]
 
 
 def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
@@ -171,6 +172,8 @@ def tasks_of_split(config: Config, name: Split, count: int | None = None, suppli
     if name != "train" and supplied.eval_tasks is not None:
         return as_tasks(supplied.eval_tasks, **_columns(config.tasks))[:count]
     training, held_out = divided_tasks(located_tasks(config), given)
+    if name == "train" and not training:  # a source of its own
+        return build_source(config, (), None).draw(0, count or FIRST)
     found = training if name == "train" else held_out
     if not found:
         raise ConfigError(
@@ -190,6 +193,8 @@ def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
     if tasks.prompts is not None:
         return as_tasks(tasks.prompts[: tasks.limit], **_columns(tasks))
+    if tasks.file is None and tasks.dataset is None:
+        return []
     where = tasks.file if tasks.file is not None else f"hf:{tasks.dataset}"
     return load_tasks(where, **_columns(tasks), split=tasks.split, subset=tasks.subset, limit=tasks.limit)
 

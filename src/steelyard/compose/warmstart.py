@@ -51,9 +51,11 @@ def made_with(config: Config, warmstart: WarmstartConfig | None, supplied: Suppl
         "optimiser": config.optimiser,
         "warmstart": warmstart,
     }
-    if config.tasks is not None:  # how a domain's prompts are sent
-        tables["tasks"] = config.tasks
-    plain = {name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()}
+    plain: dict[str, Any] = {
+        name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()
+    }
+    if config.tasks is not None:  # how a domain's prompts are sent; examples come from no source
+        plain["tasks"] = config.tasks.model_dump(mode="json", exclude={"source"})
     if "domain" in config.run.supplied:
         plain["domain"] = {"object": f"{type(supplied.domain).__module__}:{type(supplied.domain).__qualname__}"}
     return json.dumps({"seed": config.run.seed, **plain}, indent=1, sort_keys=True) + "\n"

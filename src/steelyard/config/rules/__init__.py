@@ -28,6 +28,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.domain_source,
     inputs.task_source,
     inputs.task_options,
+    inputs.sampled_source,
     inputs.prompting,
     inputs.verifier_source,
     inputs.verifier_entries,
