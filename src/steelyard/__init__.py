@@ -27,6 +27,7 @@ def train(
     tasks: Any = None,
     verifier: Any = None,
     *,
+    domain: Any = None,
     eval_tasks: Any = None,
     constraint: Any = None,
     recipe: str | Path | Mapping[str, Any] | None = None,
@@ -43,6 +44,8 @@ def train(
     ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several with
     weights, or an import path. ``constraint``: what samples must look like, as a table
     (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton.
+    ``domain``: instead of tasks and verifier, a ``steelyard.domains.Domain``: an object, its class, a name, an import
+    path (``"my_module:MyDomain"``) or a table (``{"name": "sequences", "options": {"symbols": 4}}``).
     ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
     ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute what a recipe of somebody else's
     names (docs/security.md).
@@ -57,7 +60,7 @@ def train(
     with stages("loading torch and transformers", shown=not silenced):
         from steelyard import api
 
-    parts = _parts(model, tasks, verifier, eval_tasks, constraint)
+    parts = _parts(model, domain, tasks, verifier, eval_tasks, constraint)
     return api.train(parts, recipe, sections, resume=resume, overwrite=overwrite, trust=trust)
 
 
@@ -65,6 +68,7 @@ def open_run(
     folder: str | Path,
     *,
     model: Any = None,
+    domain: Any = None,
     tasks: Any = None,
     verifier: Any = None,
     eval_tasks: Any = None,
@@ -74,17 +78,20 @@ def open_run(
 ) -> Run:
     """A run that was trained before, in this process or another, to sample, evaluate or resume.
 
-    ``model``, ``tasks``, ``verifier`` and the others are needed only where the run was started with objects that its
-    folder cannot hold, such as a lambda; ``sections`` override its configuration: ``evaluate={"temperature": 0.7}``.
+    ``model``, ``domain``, ``tasks``, ``verifier`` and the others are needed only where the run was started with objects
+    that its folder cannot hold, such as a lambda; ``sections`` override its configuration:
+    ``evaluate={"temperature": 0.7}``.
     """
     from steelyard import api
 
-    return api.open_run(folder, _parts(model, tasks, verifier, eval_tasks, constraint), sections, trust=trust)
+    parts = _parts(model, domain, tasks, verifier, eval_tasks, constraint)
+    return api.open_run(folder, parts, sections, trust=trust)
 
 
-def _parts(model: Any, tasks: Any, verifier: Any, eval_tasks: Any, constraint: Any) -> dict[str, Any]:
+def _parts(model: Any, domain: Any, tasks: Any, verifier: Any, eval_tasks: Any, constraint: Any) -> dict[str, Any]:
     return {
         "model": model,
+        "domain": domain,
         "tasks": tasks,
         "eval_tasks": eval_tasks,
         "verifier": verifier,

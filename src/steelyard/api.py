@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from steelyard import config as configs
-from steelyard.compose import Supplied
+from steelyard.compose import Supplied, with_domain
 from steelyard.config import Config
 from steelyard.config.schema import keys_named
 from steelyard.data import as_jsonl
+from steelyard.domains import Domain
 from steelyard.errors import ConfigError
 from steelyard.folders import (
     IN_RUN,
@@ -39,7 +40,7 @@ ROWS = "rows"
 """The key of ``tasks={"rows": [...], "template": ...}``: tasks as objects, next to keys of [tasks]."""
 Recipe = str | Path | Mapping[str, Any] | None
 Parts = Mapping[str, Any]
-"""What may be given as Python objects: model, tasks, eval_tasks, verifier, constraint; None where it is not."""
+"""What may be given as Python objects: model, domain, tasks, eval_tasks, verifier, constraint; None where it is not."""
 
 
 def train(
@@ -78,6 +79,7 @@ def train(
         config = configs.build(data, source="steelyard.train")
     elif exists and not overwrite:
         config = _numbered(config)
+    supplied = with_domain(config, supplied)
     run_and_report(config, supplied, resume=resume and exists, overwrite=overwrite and exists)
     recorded = read_run(run_folder(config))  # with what the run decided at its start
     return Run(recorded.model_copy(update={"run": config.run}), supplied)
@@ -114,7 +116,7 @@ def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[
     for name, given in parts.items():
         if given is None:
             continue
-        part = _rows_of(data, given) if name == "tasks" else given
+        part = _prepared(data, name, given)
         if (named := _as_keys(name, part)) is not None:
             _lay_over(data, *named)
             continue
@@ -128,6 +130,25 @@ def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[
         else:
             unnamed.append(name)
     return Supplied(**objects, files=files), sorted(unnamed)
+
+
+def _prepared(data: dict[str, Any], name: str, given: Any) -> Any:
+    """The part itself, its keys laid over the configuration where it has some."""
+    if name == "tasks":
+        return _rows_of(data, given)
+    return _domain(given) if name == "domain" else given
+
+
+def _domain(given: Any) -> Any:
+    """A domain's name, table or object; of a class its import path, or an object of it if it has none."""
+    if isinstance(given, type) and issubclass(given, Domain):
+        return import_path_of(given) or given()
+    if isinstance(given, str | Mapping | Domain):
+        return cast("Any", given)
+    raise ConfigError(
+        f"domain = {given!r:.80} is not a domain: give an object or a subclass of steelyard.domains.Domain, a name or "
+        "'module:Class'"
+    )
 
 
 def _rows_of(data: dict[str, Any], tasks: Any) -> Any:
@@ -185,7 +206,7 @@ def _lay_over(data: dict[str, Any], section: str, table: Mapping[str, Any]) -> N
 
 def _as_keys(name: str, part: Any) -> tuple[str, Mapping[str, Any]] | None:
     """(section, keys) of a part that the configuration can name, so that the run folder says it all; else nothing."""
-    if isinstance(part, Mapping) and name in ("model", "tasks", "constraint"):
+    if isinstance(part, Mapping) and name in ("model", "domain", "tasks", "constraint"):
         return name, part
     if not isinstance(part, str | Path) or name == "constraint":
         return None

@@ -33,7 +33,8 @@ TASK_FILES = {"tasks": f"{IN_RUN}tasks.jsonl", "eval_tasks": f"{IN_RUN}eval_task
 
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),
-    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts"),
+    "domain": ("domain.name", "domain"),
+    "tasks": ("tasks.file", "tasks.dataset", "tasks.prompts", "tasks.source"),
     "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
     "verifier": ("verify.verifier", "verify.verifiers"),
     "constraint": ("constraint",),
@@ -151,7 +152,7 @@ def recorded_chat(folder: Path) -> str | None:
     """
     tables = _tables(folder)
     tasks: Any = tables.get("tasks")
-    if "domain" in tables and tasks is None:
+    if tasks is None and ("domain" in tables or "domain" in run_table(folder).get("supplied", [])):
         return None
     return tasks.get("chat", "never") if isinstance(tasks, dict) else "never"
 

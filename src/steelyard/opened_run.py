@@ -22,6 +22,7 @@ from steelyard.compose import (
     default_split,
     open_policy,
     tasks_of_split,
+    with_domain,
 )
 from steelyard.config import Config
 from steelyard.data import as_tasks
@@ -131,23 +132,23 @@ class Run:
     ) -> Evaluation:
         """Reward, success and pass@k on a split (default: held-out tasks, or training tasks if none are held out)."""
         config, wanted = self.config, samples or max(k)
-        self._require("verifier")
+        self._require("domain", "verifier")
         chosen = self._tasks(split, tasks or config.evaluate.tasks)
-        verifier = build_verifier(config, self._supplied)
+        verifier = build_verifier(config, self._parts)
         with quiet_engines():
             sampler = build_sampler(config, self._open(checkpoint).policy)
-            with closing(build_pool(config, verifier, self._supplied)) as pool:
+            with closing(build_pool(config, verifier, self._parts)) as pool:
                 return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
 
     def resume(self, steps: int | None = None) -> Run:
         """Continue from the newest checkpoint up to ``steps`` steps in all (default: as configured)."""
-        self._require("model", "tasks", "verifier", "constraint")
+        self._require("model", "domain", "tasks", "verifier", "constraint")
         config = self.config
         if steps is not None:
             data = config.model_dump(exclude_none=True)
             config = configs.build({**data, "run": {**data["run"], "steps": steps}}, source="Run.resume")
         self._opened = None
-        run_and_report(config, self._supplied, resume=True)
+        run_and_report(config, self._parts, resume=True)
         self.config = config
         return self
 
@@ -163,20 +164,26 @@ class Run:
 
     def _open(self, checkpoint: str) -> Opened:
         """The model at a checkpoint; the last one opened is kept."""
-        self._require("model", "constraint")
+        self._require("model", "domain", "constraint")
         if self._opened is None or self._opened[0] != checkpoint:
             self._opened = None  # before the next one is loaded: there may be no room for two
-            self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._supplied))
+            self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._parts))
         return self._opened[1]
 
     def _tasks(self, split: Split | None, count: int) -> list[Task]:
-        self._require("tasks")
-        return tasks_of_split(self.config, split or default_split(self.config, self._supplied), count, self._supplied)
+        self._require("domain", "tasks")
+        return tasks_of_split(self.config, split or default_split(self.config, self._supplied), count, self._parts)
 
     def _trial_pool(self, *, verified: bool) -> Pool:
         if verified and not self._missing("verifier"):
-            return build_trial_pool(self.config, build_verifier(self.config, self._supplied), self._supplied)
+            return build_trial_pool(self.config, build_verifier(self.config, self._parts), self._parts)
         return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(NOT_VERIFIED)))
+
+    @property
+    def _parts(self) -> Supplied:
+        """What was handed over, with the domain; it is built once."""
+        self._supplied = with_domain(self.config, self._supplied)
+        return self._supplied
 
     def _missing(self, *parts: str) -> list[str]:
         return [part for part in parts if part in self.config.run.supplied and getattr(self._supplied, part) is None]

@@ -6,7 +6,7 @@ import logging
 import sys
 from contextlib import closing, suppress
 
-from steelyard.compose import Supplied, resume_run, start_run
+from steelyard.compose import Supplied, resume_run, start_run, with_domain
 from steelyard.config import Config
 from steelyard.errors import LostLearnerError, StoppedError
 from steelyard.folders import RunLock, resume_command, run_folder
@@ -36,6 +36,7 @@ def run_holding(lock: RunLock, config: Config, supplied: Supplied, *, resume: bo
     coming further than before.
     """
     with quiet_engines():
+        supplied = with_domain(config, supplied)
         trainer: Trainer | None = (resume_run if resume else start_run)(config, supplied)
         furthest, in_vain = trainer.step, 0
         while True:

@@ -27,7 +27,7 @@ from steelyard.import_paths import is_import_path
 log = logging.getLogger(__name__)
 
 DOMAIN = frozenset({"domain"})
-SAMPLING = DOMAIN | {"model", "verify", "constraint", "cluster"}
+SAMPLING = DOMAIN | {"model", "tasks", "verify", "constraint", "cluster"}
 TRAINING = SAMPLING | {"credit", "tracking"}
 """Sections of the configuration that a command makes objects of: a domain alone, a policy and its verifier, or all."""
 
@@ -88,8 +88,8 @@ def load_recipe(
 def references(config: Config) -> Iterator[Reference]:
     """Everything in a configuration that names code, a machine to join, or a file to write outside the run."""
     verify, constraint, model = config.verify, config.constraint, config.model
-    if config.domain is not None:
-        yield from _in_options("domain.options", config.domain.options)
+    yield from _domain_references(config)
+    yield from _source_references(config)
     if verify.verifier is not None:
         yield _imported("verify.verifier", verify.verifier)
     for index, entry in enumerate(verify.verifiers):
@@ -113,6 +113,22 @@ def references(config: Config) -> Iterator[Reference]:
 
     if config.tracking.wandb:
         yield Reference("tracking.wandb", "true", "sends samples and metrics to Weights & Biases with your account")
+
+
+def _domain_references(config: Config) -> Iterator[Reference]:
+    if config.domain is None:
+        return
+    if is_import_path(config.domain.name):
+        yield _imported("domain.name", config.domain.name)
+    yield from _in_options("domain.options", config.domain.options)
+
+
+def _source_references(config: Config) -> Iterator[Reference]:
+    source = None if config.tasks is None else config.tasks.source
+    if source is not None and is_import_path(source.kind):
+        yield _imported("tasks.source.kind", source.kind, source.options)
+    if source is not None and source.function is not None:
+        yield _imported("tasks.source.function", source.function)
 
 
 def _models(config: Config) -> Iterator[str]:

@@ -13,17 +13,16 @@ import pytest
 SURFACE = {
     "steelyard": ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "open_run", "train", "verifier"],
     "steelyard.domains": [
+        "Artifact",
         "Domain",
-        "Made",
         "Report",
         "Row",
         "Split",
-        "Survey",
-        "Surveyed",
-        "Workshop",
-        "domain_paths",
+        "Summary",
+        "TextSpan",
+        "domain_names",
         "make_domain",
-        "workshop_of",
+        "register",
     ],
     "steelyard.errors": [
         "CheckpointError",

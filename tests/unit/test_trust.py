@@ -87,6 +87,14 @@ AUTOMATON = {"kind": "automaton", "source": "mine:Automaton", "options": {"depth
         (BASE, {"verify__cache": "../verdicts.sqlite"}, ["verify.verifier", "verify.cache"]),
         (BASE, {"verify__cache": "a\0b"}, ["verify.verifier", "verify.cache"]),
         (DOMAIN_BASE, {}, []),
+        (DOMAIN_BASE, {"domain__name": "mine:Domain"}, ["domain.name"]),
+        (DOMAIN_BASE, {"tasks": {"source": {"kind": "mine:Source"}}}, ["tasks.source.kind"]),
+        (
+            BASE,
+            {"tasks": {"source": {"kind": "generated", "function": "mine:make"}}},
+            ["tasks.source.function", "verify.verifier"],
+        ),
+        (BASE, {"tasks__source": {"kind": "dataset"}}, ["verify.verifier"]),
         (
             DOMAIN_BASE,
             {
@@ -107,7 +115,15 @@ def test_everything_that_names_code_is_found(base: dict[str, Any], keys: dict[st
 def test_every_key_that_takes_an_import_path_is_known() -> None:
     """A new key that says ``module:`` in its help has to be listed in ``references``."""
     taking = {key.key for key in configs.describe() if "module:" in key.help}
-    assert taking == {"verify.verifier", "verify.verifiers[].function", "constraint.source", "credit.advantage"}
+    assert taking == {
+        "domain.name",
+        "tasks.source.kind",
+        "tasks.source.function",
+        "verify.verifier",
+        "verify.verifiers[].function",
+        "constraint.source",
+        "credit.advantage",
+    }
 
 
 def test_a_reference_says_which_file_would_be_imported(here: Path) -> None:
@@ -117,6 +133,8 @@ def test_a_reference_says_which_file_would_be_imported(here: Path) -> None:
     assert (found.sources, str(here) in found.effect) == ((), True)
     constraint = list(trust.references(config_of(constraint=AUTOMATON)))[1]
     assert '{"depth": 3}' in constraint.value, "its arguments are part of what is agreed to"
+    source = config_of(DOMAIN_BASE, tasks={"source": {"kind": "mine:Source", "options": {"slope": 2}}})
+    assert '{"slope": 2}' in next(trust.references(source)).value
 
 
 def test_looking_for_a_module_leaves_the_search_path_as_it_was(here: Path) -> None:

@@ -83,12 +83,20 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with loading("torch and the model"):
-        from steelyard.compose import build_policy, build_sampler, build_tasks, build_trial_pool, build_verifier
+        from steelyard.compose import (
+            build_policy,
+            build_sampler,
+            build_tasks,
+            build_trial_pool,
+            build_verifier,
+            with_domain,
+        )
         from steelyard.compose.prompting import describe_prompting
 
-        verifier = build_verifier(config)
-        drawn = build_tasks(config)[0].draw(0, tasks)
-        policy = build_policy(config)
+        supplied = with_domain(config)
+        verifier = build_verifier(config, supplied)
+        drawn = build_tasks(config, supplied)[0].draw(0, tasks)
+        policy = build_policy(config, supplied)
         sampler = build_sampler(config, policy)
     start = time.perf_counter()
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:

@@ -14,7 +14,7 @@ from steelyard import config as configs
 from steelyard.commands.machine import CORE, EXTRAS, Device, devices, installed, missing, product_rates
 from steelyard.commands.screen import amount, loading, positive, stdout
 from steelyard.defaults import LORA_RANK
-from steelyard.domains import domain_paths
+from steelyard.domains import domain_names
 from steelyard.errors import ConfigError
 from steelyard.planning.memory import ROOM, needs
 from steelyard.planning.shape import Shape, find_shape
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     _devices(console, there)
     _rates(console, rates)
     console.print("[bold]sandbox[/bold]   " + escape(describe_level()))
-    console.print("[bold]domains[/bold]   " + ", ".join(sorted(domain_paths())))
+    console.print("[bold]domains[/bold]   " + ", ".join(domain_names()))
     console.print("[bold]recipes[/bold]   " + ", ".join(configs.recipes()))
     if shape is not None:
         _memory(console, arguments.model, shape, there[0], arguments.rank)

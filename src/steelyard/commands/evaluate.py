@@ -78,11 +78,18 @@ def _evaluate(
     target: Target, split: Split, count: int | None, samples: int, ks: Sequence[int]
 ) -> tuple[str, int, Evaluation]:
     with loading("torch and the model"):
-        from steelyard.compose import build_evaluator, build_pool, build_sampler, build_verifier, tasks_of_split
+        from steelyard.compose import (
+            build_evaluator,
+            build_pool,
+            build_sampler,
+            build_verifier,
+            tasks_of_split,
+            with_domain,
+        )
 
-        config = target.config
-        tasks = tasks_of_split(config, split, count or config.evaluate.tasks)
-        verifier, opened = build_verifier(config), open_policy(target)
+        config, supplied = target.config, with_domain(target.config)
+        tasks = tasks_of_split(config, split, count or config.evaluate.tasks, supplied)
+        verifier, opened = build_verifier(config, supplied), open_policy(target, supplied)
         sampler = build_sampler(config, opened.policy)
         pool = build_pool(config, verifier)
     doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)

@@ -1,4 +1,4 @@
-"""Write a thing from a file for other programs; the ending of --out says which form (bricks: .ldr, .gltf, .obj, …).
+"""Write an artifact from a file for other programs; the ending of --out names the format (bricks: .ldr, .gltf, …).
 
 Without FILE: write the model of a run into the folder --out, for any program that opens transformers models.
 """
@@ -11,9 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steelyard.commands.artifacts import (
+    WHERE,
+    WHERE_HELP,
+    form_of,
+    known_domains,
+    open_domain,
+    read_artifact,
+    write_file,
+)
 from steelyard.commands.screen import loading, tell
 from steelyard.commands.target import add_trust
-from steelyard.commands.things import WHERE, WHERE_HELP, drawing_domains, form_of, open_workshop, read_thing, write_file
 from steelyard.config import Config
 from steelyard.config.overrides import parse_overrides
 from steelyard.defaults import CHECKPOINT
@@ -32,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
     add_trust(parser)
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="the thing as text, as `render RUN` writes it; - is stdin"
+        "file", nargs="?", metavar="FILE", help="the artifact as text, as `render RUN` writes it; - is stdin"
     )
     parser.add_argument("--out", required=True, metavar="FILE|FOLDER", help="what to write")
     parser.add_argument("--merge", action="store_true", help="of a run with LoRA: merge the adapter into its base")
@@ -42,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def epilog() -> str:
-    return drawing_domains()
+    return known_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -50,9 +58,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         return _export_model(arguments, overrides)
     if arguments.merge or arguments.checkpoint != CHECKPOINT:
         raise ConfigError(f"--merge and --checkpoint are for the model of a run: leave out {arguments.file}")
-    workshop, out = open_workshop(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
-    form = form_of(out, workshop.exports, "--out")
-    asked, *others = workshop.leave(read_thing(arguments.file), form, name=out.stem).items()
+    domain, out = open_domain(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
+    form = form_of(out, domain.export_formats, "--out")
+    asked, *others = domain.export(read_artifact(arguments.file), form, name=out.stem).items()
     beside = [(out.with_name(name), content) for name, content in others]
     _require_free(out, beside)
     for path, content in ((out, asked[1]), *beside):
@@ -62,7 +70,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _require_free(out: Path, beside: Sequence[tuple[Path, bytes]]) -> None:
-    """Files that go beside the one asked for under a name of their own must not be those of another thing."""
+    """Files that go beside the one asked for under a name of their own must not be those of another artifact."""
     if out.exists():
         return
     for path, content in beside:
@@ -123,8 +131,8 @@ def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Pa
     found = run_at(Path(arguments.target))
     if found is None:
         raise ConfigError(
-            f"{arguments.target} is not a run folder, whose model could be exported; for a thing of a domain, give its "
-            "FILE after the name of the domain"
+            f"{arguments.target} is not a run folder, whose model could be exported; for an artifact of a domain, give "
+            "its FILE after the name of the domain"
         )
     run, step = found
     named = parse_overrides(overrides)

@@ -1,4 +1,4 @@
-"""What a run made, in a folder: for each task a sheet with all of it, and every thing as text, the best first."""
+"""The samples of a run in folders: for each task a sheet of all, and every artifact as text, the best first."""
 
 from __future__ import annotations
 
@@ -7,47 +7,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steelyard.commands.things import write_file
-from steelyard.domains.base import ColourBy, Made, Workshop
+from steelyard.commands.artifacts import write_file
+from steelyard.domains.artifacts import Artifact, ColourBy
+from steelyard.domains.base import Domain
 from steelyard.errors import MissingExtraError
 from steelyard.types import Group, Verdict
 
 FORMS = ("svg", "png")
-_THING = re.compile(r"\d+\.txt")
+_ARTIFACT = re.compile(r"\d+\.txt")
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class TaskGallery:
     """The folder of one task."""
 
     sheet: Path
     """The sheet in the best form that could be written."""
     best: Path | None
-    """The text of the best thing, if any sample was one."""
+    """The text of the best artifact, if any sample was one."""
     verdict: Verdict
-    """What was said of it."""
+    """Its verdict."""
     successes: int
     samples: int
     note: str = ""
     """Why a form is missing."""
 
 
-def write_shelf(
-    workshop: Workshop, group: Group, folder: Path, *, title: str, by: ColourBy = "part", scale: float = 1.0
-) -> Shelf:
-    """Sheets as SVG and, where that can be drawn, PNG; texts as ``01.txt`` and on. Those of an earlier look go."""
-    things, note = ranked(workshop, group), ""
+def write_gallery(
+    domain: Domain, group: Group, folder: Path, *, title: str, by: ColourBy = "part", scale: float = 1.0
+) -> TaskGallery:
+    """Sheets as SVG and, if possible, PNG; texts as ``01.txt`` and on. Texts of an earlier command are removed."""
+    artifacts, note = ranked(domain, group), ""
     for old in folder.glob("*.txt"):
-        if _THING.fullmatch(old.name):
+        if _ARTIFACT.fullmatch(old.name):
             old.unlink()
-    for thing in things:
-        if thing.text:
-            write_file(folder / f"{thing.title}.txt", thing.text.encode())
+    for artifact in artifacts:
+        if artifact.text:
+            write_file(folder / f"{artifact.title}.txt", artifact.text.encode())
     sheet = folder / f"sheet.{FORMS[0]}"
-    for form in (form for form in FORMS if form in workshop.pictures):
+    for form in (form for form in FORMS if form in domain.picture_formats):
         try:
-            write_file(folder / f"sheet.{form}", workshop.look(things, form, by=by, scale=scale, title=title))
+            write_file(folder / f"sheet.{form}", domain.render(artifacts, form, by=by, scale=scale, title=title))
         except MissingExtraError as error:
             if form == FORMS[0]:
                 raise
@@ -55,19 +56,19 @@ def write_shelf(
         else:
             sheet = folder / f"sheet.{form}"
     verdicts = group.verdicts
-    best = folder / f"{things[0].title}.txt" if things[0].text else None
-    first = things[0].verdict or verdicts[0]
-    return Shelf(sheet, best, first, sum(verdict.success for verdict in verdicts), len(verdicts), note)
+    best = folder / f"{artifacts[0].title}.txt" if artifacts[0].text else None
+    first = artifacts[0].verdict or verdicts[0]
+    return TaskGallery(sheet, best, first, sum(verdict.success for verdict in verdicts), len(verdicts), note)
 
 
-def ranked(workshop: Workshop, group: Group) -> list[Made]:
-    """The things of a group, the best first; those without a reward come last. Titles are their ranks."""
+def ranked(domain: Domain, group: Group) -> list[Artifact]:
+    """The artifacts of a group, the best first; those without a reward come last. Titles are their ranks."""
     judged = sorted(
         zip(group.samples, group.verdicts, strict=True),
         key=lambda pair: (not pair[1].counts, -pair[1].reward, pair[0].key),
     )
     return [
-        Made(workshop.plain(sample.text), f"{rank:02d}", group.task.spec, verdict)
+        Artifact(domain.to_text(sample.text), f"{rank:02d}", group.task.spec, verdict)
         for rank, (sample, verdict) in enumerate(judged, 1)
     ]
 

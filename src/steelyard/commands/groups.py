@@ -9,32 +9,39 @@ from typing import TYPE_CHECKING
 from steelyard.commands.screen import CountedSampler, loading
 from steelyard.commands.target import Target, open_policy
 from steelyard.config import Config
-from steelyard.domains.base import Split
+from steelyard.domains.base import Domain, Split
 from steelyard.tracking.bars import counting
 from steelyard.types import Group, Task, Verdict
 
 if TYPE_CHECKING:
-    from steelyard.compose import Opened
+    from steelyard.compose import Opened, Supplied
     from steelyard.verification import Pool
 
 NOT_SCORED = "not scored"
 
 
 def sample_groups(
-    target: Target, samples: int, *, split: Split, count: int, own: Sequence[Task] = (), scored: bool = True
+    target: Target,
+    samples: int,
+    *,
+    split: Split,
+    count: int,
+    own: Sequence[Task] = (),
+    scored: bool = True,
+    domain: Domain | None = None,
 ) -> tuple[Opened, list[Group]]:
     """``samples`` of each of the first ``count`` tasks of a split, or of ``own`` tasks instead, drawn as evaluations
-    draw. Unless they are ``scored``, no verifier is imported.
+    draw. Unless they are ``scored``, no verifier is imported. ``domain``: that of the target, if it has one.
     """
     with loading("torch and the model"):
-        from steelyard.compose import build_evaluation_decoding, build_sampler, tasks_of_split
+        from steelyard.compose import Supplied, build_evaluation_decoding, build_sampler, tasks_of_split
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import collect, requests_for
 
-        config = target.config
-        tasks = list(own) or tasks_of_split(config, split, count)
-        pool = _pool(config) if scored and "verifier" not in config.run.supplied else _unscored()
-        opened = open_policy(target)
+        config, supplied = target.config, Supplied(domain=domain)
+        tasks = list(own) or tasks_of_split(config, split, count, supplied)
+        pool = _pool(config, supplied) if scored and "verifier" not in config.run.supplied else _unscored()
+        opened = open_policy(target, supplied)
     sampler = build_sampler(config, opened.policy)
     with closing(pool), counting("sampling", len(tasks) * samples) as advance:
         requests = requests_for(tasks, EVALUATION_STEP, samples)
@@ -54,10 +61,10 @@ def temperature_note(config: Config) -> str:
     return f"temperature {temperature_of(config):g} ({section}.temperature)"
 
 
-def _pool(config: Config) -> Pool:
+def _pool(config: Config, supplied: Supplied) -> Pool:
     from steelyard.compose import build_trial_pool, build_verifier
 
-    return build_trial_pool(config, build_verifier(config))
+    return build_trial_pool(config, build_verifier(config, supplied))
 
 
 def _unscored() -> Pool:

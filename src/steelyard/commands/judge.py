@@ -57,18 +57,19 @@ def _warm_start(config: Config, warmstart: WarmstartConfig, folder: Path) -> Non
     if folder.exists():
         raise ConfigError(f"{folder} is there already; begin with it by --warmstart.folder {folder}, or remove it")
     with loading("torch and transformers"):
-        from steelyard.compose import build_policy
+        from steelyard.compose import build_policy, with_domain
         from steelyard.compose.warmstart import make_warm_start
     from steelyard.quiet import quiet_engines
 
     with quiet_engines():
-        make_warm_start(config, warmstart, build_policy(config), folder)
+        supplied = with_domain(config)
+        make_warm_start(config, warmstart, build_policy(config, supplied), folder, supplied)
 
 
 def _train(config: Config, judge: JudgeConfig, folder: Path) -> float:
     """Against the model that a run would begin with."""
     with loading("torch and transformers"):
-        from steelyard.compose import build_policy
+        from steelyard.compose import build_policy, with_domain
         from steelyard.compose.judge import make_judge
         from steelyard.compose.warmstart import beginning_with, check_folder
     from steelyard.quiet import quiet_engines
@@ -78,4 +79,5 @@ def _train(config: Config, judge: JudgeConfig, folder: Path) -> float:
         if named is not None:
             check_folder(Path(named), "warmstart.folder", "steelyard warmstart")
             config = beginning_with(config, Path(named))
-        return make_judge(config, judge, build_policy(config), folder)
+        supplied = with_domain(config)
+        return make_judge(config, judge, build_policy(config, supplied), folder, supplied)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steelyard.domains.base import Piece, Pieced
+from steelyard.domains.artifacts import TextSpan
+from steelyard.domains.base import Domain
 from steelyard.errors import DataError
 from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
@@ -36,8 +37,8 @@ def read_shown(run: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def page(title: str, rows: Iterable[Mapping[str, Any]], domain: Pieced) -> str:
-    """A section a step, a card a sample."""
+def page(title: str, rows: Iterable[Mapping[str, Any]], domain: Domain) -> str:
+    """One section per step, one card per sample."""
     by_step: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_step.setdefault(int(row["step"]), []).append(row)
@@ -46,18 +47,19 @@ def page(title: str, rows: Iterable[Mapping[str, Any]], domain: Pieced) -> str:
         for step, own in sorted(by_step.items())
     ]
     head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>'
-    opening = f"{head}\n<style>{STYLE}</style>\n<h1>{html.escape(title)}</h1>\n{LEGEND}"
+    highlighted = any('<span class="made">' in section or '<span class="right">' in section for section in sections)
+    opening = f"{head}\n<style>{STYLE}</style>\n<h1>{html.escape(title)}</h1>\n{LEGEND if highlighted else ''}"
     return "\n".join([opening, *sections, "</html>\n"])
 
 
-def _card(row: Mapping[str, Any], domain: Pieced) -> str:
+def _card(row: Mapping[str, Any], domain: Domain) -> str:
     verdict = Verdict.from_json(row["verdict"])
     task = Task(row["task_id"], row["prompt"], row.get("spec", {}))
-    filled = "".join(map(_span, domain.pieces(task, str(row["text"]))))
+    filled = "".join(map(_span, domain.highlights(task, str(row["text"]))))
     words = html.escape(f"{row['label']} · {row['task_id']} · {printable(verdict_line(verdict))}")
     good = ' class="good"' if verdict.success else ""
     return f"<figure{good}><figcaption>{words}</figcaption><pre>{filled}</pre></figure>\n"
 
 
-def _span(piece: Piece) -> str:
-    return f'<span class="{piece.kind}">{html.escape(printable(piece.text))}</span>'
+def _span(span: TextSpan) -> str:
+    return f'<span class="{span.kind}">{html.escape(printable(span.text))}</span>'

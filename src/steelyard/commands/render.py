@@ -1,4 +1,4 @@
-"""Draw things: those of files, or what a run makes of held-out tasks.
+"""Draw artifacts: those of files, or the samples of a run on held-out tasks.
 
 With files: one gives a picture, or as .gif a film of how it grows; several give a sheet. With a run alone: a group is
 sampled for each task and judged, and a folder gets a sheet a task and every thing as text, the best first.
@@ -13,24 +13,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from steelyard.commands.gallery import Shelf, folder_names, write_shelf
-from steelyard.commands.groups import sample_groups, temperature_note
-from steelyard.commands.screen import positive, stderr, tell
-from steelyard.commands.target import Target, add_target, resolve
-from steelyard.commands.things import (
+from steelyard.commands.artifacts import (
     STDIN,
     WHERE,
     domain_of_run,
-    drawing_domains,
     form_of,
+    known_domains,
     name_of,
-    open_workshop,
-    read_thing,
-    require_workshop,
+    open_domain,
+    read_artifact,
     write_file,
 )
-from steelyard.domains.base import ColourBy, Domain, Made, Split, describe
-from steelyard.domains.registry import domain_paths
+from steelyard.commands.gallery import TaskGallery, folder_names, write_gallery
+from steelyard.commands.groups import sample_groups, temperature_note
+from steelyard.commands.screen import positive, stderr, tell
+from steelyard.commands.target import Target, add_target, resolve
+from steelyard.domains.artifacts import Artifact, ColourBy
+from steelyard.domains.base import Domain, Split, title_of
+from steelyard.domains.registry import is_domain
 from steelyard.errors import ConfigError
 from steelyard.text import one_line
 from steelyard.types import Task
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser, WHERE, "a domain, whose files follow; or a run folder")
-    parser.add_argument("files", nargs="*", metavar="FILE", help="things as text (bricks: hxw (x,y,z), one a line)")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="artifacts as text (bricks: hxw (x,y,z), one per line)"
+    )
     parser.add_argument(
         "--out",
         metavar="FILE|FOLDER",
@@ -55,13 +57,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def epilog() -> str:
-    return drawing_domains()
+    return known_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.files:
         return _render_files(arguments, overrides)
-    if arguments.target in domain_paths():
+    if is_domain(arguments.target):
         raise ConfigError(
             f"{arguments.target} is a domain: name the files to draw, or a run by its folder (runs/{arguments.target})"
         )
@@ -69,13 +71,13 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    workshop = open_workshop(arguments.target, overrides, trust=arguments.trust)
+    domain = open_domain(arguments.target, overrides, trust=arguments.trust)
     if arguments.out is None and STDIN in arguments.files:
         raise ConfigError("say with --out where the picture of what comes from stdin goes")
     out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))
-    form = form_of(out, workshop.pictures, "--out")
-    things = [Made(read_thing(file), name_of(file)) for file in arguments.files]
-    write_file(out, workshop.look(things, form, by=arguments.by, scale=arguments.scale))
+    form = form_of(out, domain.picture_formats, "--out")
+    artifacts = [Artifact(read_artifact(file), name_of(file)) for file in arguments.files]
+    write_file(out, domain.render(artifacts, form, by=arguments.by, scale=arguments.scale))
     tell(f"wrote {out}")
     return 0
 
@@ -83,43 +85,42 @@ def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> in
 def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
-    workshop = require_workshop(domain)
     if arguments.out is None and target.run is None:
         raise ConfigError(f"{arguments.target} is no run: say with --out FOLDER where the pictures go")
-    if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in workshop.pictures:
+    if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in domain.picture_formats:
         raise ConfigError(f"--out {arguments.out}: what a run makes goes into a folder, not into one picture")
-    opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks)
+    opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     folder = Path(arguments.out or _looks(target, opened))
     look = {"by": arguments.by, "scale": arguments.scale}
-    shelves = [
-        write_shelf(workshop, group, folder / name, title=_title(domain, group.task, opened), **look)
+    galleries = [
+        write_gallery(domain, group, folder / name, title=_title(domain, group.task, opened), **look)
         for name, group in zip(folder_names(groups), groups, strict=True)
     ]
     drawn = f"{len(groups)} {arguments.split} tasks × {arguments.n} samples, {temperature_note(target.config)}"
     tell(f"{opened.label}: {drawn}, in {folder}")
-    best = _tell_shelves(shelves)
+    best = _tell_galleries(galleries)
     if best is not None:
-        command = ["steelyard", "export", _where(target), str(best), "--out", f"best.{workshop.exports[0]}"]
+        command = ["steelyard", "export", _where(target), str(best), "--out", f"best.{domain.export_formats[0]}"]
         tell(f"take the best one elsewhere:\n  {shlex.join(command)}")
     return 0
 
 
 def _title(domain: Domain, task: Task, opened: Opened) -> str:
     """What was asked for, and in small print where it comes from."""
-    return f"{describe(domain, task)}\n{opened.label} · task {one_line(task.id)}"
+    return f"{title_of(domain, task)}\n{opened.label} · task {one_line(task.id)}"
 
 
-def _tell_shelves(shelves: Sequence[Shelf]) -> Path | None:
-    """Where the pictures are; gives the text of the best thing of all."""
-    for shelf in shelves:
-        tell(f"  {shelf.sheet}   best {shelf.verdict.reward:.3f}, {shelf.successes} of {shelf.samples} succeed")
-    for note in {shelf.note for shelf in shelves if shelf.note}:
+def _tell_galleries(galleries: Sequence[TaskGallery]) -> Path | None:
+    """Where the pictures are; gives the text of the best artifact of all."""
+    for gallery in galleries:
+        tell(f"  {gallery.sheet}   best {gallery.verdict.reward:.3f}, {gallery.successes} of {gallery.samples} succeed")
+    for note in {gallery.note for gallery in galleries if gallery.note}:
         stderr().print(note, style="yellow", markup=False, soft_wrap=True)
-    return max(shelves, key=lambda shelf: (shelf.best is not None, shelf.verdict.counts, shelf.verdict.reward)).best
+    return max(galleries, key=lambda one: (one.best is not None, one.verdict.counts, one.verdict.reward)).best
 
 
 def _where(target: Target) -> str:
-    """What the file of a thing is told to belong to."""
+    """What the file of an artifact belongs to, for `steelyard export`."""
     if target.run is not None:
         return str(target.run)
     return "" if target.config.domain is None else target.config.domain.name

@@ -16,14 +16,15 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from steelyard.commands.artifacts import json_object, write_file
 from steelyard.commands.groups import NOT_SCORED, sample_groups, temperature_note
 from steelyard.commands.screen import positive, stdout, tell
 from steelyard.commands.target import Target, add_target, resolve
-from steelyard.commands.things import json_object, write_file
 from steelyard.config import Config
 from steelyard.data.tasks import filled
 from steelyard.defaults import SHOWN_SAMPLES, SHOWN_TASKS
-from steelyard.domains.base import Pieced, Split
+from steelyard.domains.artifacts import TextSpan
+from steelyard.domains.base import Domain, Split
 from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.text import printable
@@ -31,7 +32,7 @@ from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.shown import prompt_text
 from steelyard.types import Group, Task, Verdict
 
-STYLES = {"given": "", "right": "bold green", "made": "bold yellow"}
+STYLES = {"plain": "", "given": "", "right": "bold green", "made": "bold yellow"}
 """What was there, what is as in the original, and what is the policy's own."""
 WITH_PROMPT = ("tasks", "eval_tasks")
 PROMPT_ALONE = (*WITH_PROMPT, "verifier")
@@ -48,7 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chat", action="store_true", help="send the prompt as a chat message, whatever tasks.chat says"
     )
-    parser.add_argument("--page", metavar="FILE", help="of a run that fills in: write what it showed as .html instead")
+    parser.add_argument(
+        "--page", metavar="FILE", help="of a run with a domain: write the samples it showed as .html instead"
+    )
     parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(
         "--spec",
@@ -70,18 +73,19 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(
             f"{arguments.target} has no verifier to score with: name one with --verify.verifier or --recipe"
         )
-    domain = _pieced(target)
+    table = target.config.domain
+    domain = None if table is None else make_domain(table.name, **table.options)
     if arguments.page is not None:
         return _write_page(target, domain, Path(arguments.page))
     tasks = [] if own is None else [own]
     opened, groups = sample_groups(
-        target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks, scored=scored
+        target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks, scored=scored, domain=domain
     )
     console = stdout()
     console.print(temperature_note(target.config), style="dim", markup=False)
     for group in groups:
         _show(console, opened.label, group, domain)
-    if own is not None and scored and (missing := _missing_columns(target.config, own, groups)):
+    if own is not None and scored and (missing := _missing_columns(target.config, own, groups, domain)):
         spec = json.dumps({**own.spec, **dict.fromkeys(missing, "…")}, ensure_ascii=False)
         hint = f"The verifier failed; it may need these columns: {', '.join(missing)}"
         console.print(f"{hint}. Pass them: --spec '{spec}'", style="yellow", markup=False, soft_wrap=True)
@@ -102,50 +106,44 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
     return Task("prompt", filled(template, spec, "--spec"), spec)
 
 
-def _missing_columns(config: Config, own: Task, groups: Sequence[Group]) -> list[str]:
+def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
     """If the verifier raised: columns of the run's tasks, or looked up by the verifier, that are not in ``own``."""
     raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
     if not raised:
         return []
     looked_up = [name for verdict in raised for name in _MISSING_KEY.findall(verdict.reason)]
-    return sorted({*_columns(config), *looked_up} - own.spec.keys())
+    return sorted({*_columns(config, domain), *looked_up} - own.spec.keys())
 
 
-def _columns(config: Config) -> Iterable[str]:
+def _columns(config: Config, domain: Domain | None) -> Iterable[str]:
     """The columns of the run's tasks, as far as they can be read here."""
-    from steelyard.compose import tasks_of_split
+    from steelyard.compose import Supplied, tasks_of_split
 
     try:
-        return tasks_of_split(config, "train", 1)[0].spec
+        return tasks_of_split(config, "train", 1, Supplied(domain=domain))[0].spec
     except SteelyardError:
         return ()
 
 
-def _pieced(target: Target) -> Pieced | None:
-    """The domain, if it can tell what the policy made from what was there."""
-    table = target.config.domain
-    domain = None if table is None else make_domain(table.name, **table.options)
-    return domain if isinstance(domain, Pieced) else None
-
-
-def _write_page(target: Target, domain: Pieced | None, path: Path) -> int:
+def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
     from steelyard.commands.page import page, read_shown
 
     if target.run is None or domain is None:
-        raise ConfigError("--page shows what a run filled in while it trained: give a run of a domain that fills in")
-    write_file(path, page(f"{target.run}: fills over training", read_shown(target.run), domain).encode())
+        raise ConfigError(f"--page {path} shows the samples that a run showed while it trained: give a run of a domain")
+    write_file(path, page(f"{target.run}: samples over training", read_shown(target.run), domain).encode())
     tell(f"wrote {path}")
     return 0
 
 
-def _show(console: Console, label: str, group: Group, domain: Pieced | None) -> None:
-    """The prompt and its samples; fills are ranked, with the policy's own part in colour."""
+def _show(console: Console, label: str, group: Group, domain: Domain | None) -> None:
+    """The prompt and its samples. Samples with highlights are ranked, with the policy's own part in colour."""
     console.print(Rule(Text(f"{label} · task {group.task.id}", style="bold"), align="left"))
     console.print(Text(printable(prompt_text(group.task.prompt)), style="dim"))
-    judged = list(zip(group.samples, group.verdicts, strict=True))
-    if domain is not None:
-        judged.sort(key=lambda pair: (not pair[1].counts, -pair[1].reward, pair[0].key))
-    for number, (sample, verdict) in enumerate(judged, start=1):
+    spans = [_spans(group.task, sample.text, domain) for sample in group.samples]
+    shown = list(zip(group.samples, group.verdicts, spans, strict=True))
+    if any(span.kind != "plain" for own in spans for span in own):
+        shown.sort(key=lambda one: (not one[1].counts, -one[1].reward, one[0].key))
+    for number, (sample, verdict, own) in enumerate(shown, start=1):
         head = Text(f"\n{number}  ", style="bold")
         if verdict.cause != NOT_SCORED:
             colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
@@ -153,13 +151,13 @@ def _show(console: Console, label: str, group: Group, domain: Pieced | None) -> 
         if sample.truncated:
             head.append("  (cut off at the length limit)", style="dim")
         console.print(head)
-        console.print(_text(group.task, sample.text, domain))
+        console.print(Text.assemble(*((printable(span.text), STYLES[span.kind]) for span in own)))
 
 
-def _text(task: Task, text: str, domain: Pieced | None) -> Text:
-    if domain is None or not text:
-        return Text(printable(text) or "(empty)")
-    return Text.assemble(*((printable(piece.text), STYLES[piece.kind]) for piece in domain.pieces(task, text)))
+def _spans(task: Task, text: str, domain: Domain | None) -> list[TextSpan]:
+    if not text:
+        return [TextSpan("(empty)")]
+    return [TextSpan(text)] if domain is None else domain.highlights(task, text)
 
 
 def _one_line(verdict: Verdict) -> str:

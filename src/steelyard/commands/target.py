@@ -18,7 +18,7 @@ from steelyard.folders import NAMED_BY, START, read_run, run_at, run_table
 from steelyard.trust import SAMPLING, require_trusted_recipe, require_trusted_run
 
 if TYPE_CHECKING:
-    from steelyard.compose import Opened
+    from steelyard.compose import Opened, Supplied
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: 
 
 
 def _sections_used(unused: Collection[str]) -> Collection[str]:
-    return SAMPLING - {"verify"} if "verifier" in unused else SAMPLING
+    sections = {"verifier": "verify", "tasks": "tasks"}
+    return SAMPLING - {sections[part] for part in unused if part in sections}
 
 
 def read_named_run(
@@ -108,11 +109,11 @@ def read_named_run(
     return config
 
 
-def open_policy(target: Target) -> Opened:
+def open_policy(target: Target, supplied: Supplied) -> Opened:
     """The model with the checkpoint's weights."""
     from steelyard.compose import open_policy as opened
 
-    return opened(target.config, target.run, target.checkpoint)
+    return opened(target.config, target.run, target.checkpoint, supplied)
 
 
 def _model_config(

@@ -1,4 +1,4 @@
-"""Judge a thing from a file: what a checker says of it, piece by piece, and a picture of where it fails.
+"""Verify an artifact from a file: the result part by part, and a picture of where it fails.
 
 The exit code is 0 if it is good (a structure that stands and, with --brief, succeeds), and 1 if not.
 """
@@ -14,52 +14,54 @@ from rich.table import Table
 from rich.text import Text
 
 from steelyard.commands import FAILED
-from steelyard.commands.screen import stdout, tell
-from steelyard.commands.target import add_trust
-from steelyard.commands.things import (
+from steelyard.commands.artifacts import (
     STDIN,
     WHERE,
     WHERE_HELP,
-    drawing_domains,
     form_of,
     json_object,
+    known_domains,
     name_of,
-    open_workshop,
-    read_thing,
+    open_domain,
+    read_artifact,
     write_file,
 )
-from steelyard.domains.base import Made, Report
+from steelyard.commands.screen import stdout, tell
+from steelyard.commands.target import add_trust
+from steelyard.domains.artifacts import Artifact, Report
 from steelyard.text import printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
     add_trust(parser)
-    parser.add_argument("file", metavar="FILE", help="the thing as text (bricks: hxw (x,y,z), one a line); - is stdin")
+    parser.add_argument(
+        "file", metavar="FILE", help="the artifact as text (bricks: hxw (x,y,z), one per line); - is stdin"
+    )
     parser.add_argument("--brief", "--spec", metavar="JSON", help="what it is for, such as the spec of a task")
-    parser.add_argument("--method", metavar="NAME", help="how to judge (bricks: highs, gurobi or connectivity)")
+    parser.add_argument("--method", metavar="NAME", help="how to verify (bricks: highs, gurobi or connectivity)")
     parser.add_argument("--picture", metavar="FILE", help="where to draw it: .svg or .png (beside FILE, as .svg)")
     parser.add_argument("--no-picture", action="store_true", help="draw nothing")
 
 
 def epilog() -> str:
-    return drawing_domains()
+    return known_domains()
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     spec = None if arguments.brief is None else json_object(arguments.brief, "--brief")
-    workshop = open_workshop(arguments.target, overrides, trust=arguments.trust)
+    domain = open_domain(arguments.target, overrides, trust=arguments.trust)
     if arguments.method is not None:
-        workshop = workshop.judged_by(arguments.method)
+        domain = domain.with_method(arguments.method)
     picture = _picture_path(arguments)
-    form = "" if picture is None else form_of(picture, workshop.pictures, "--picture")
-    text = read_thing(arguments.file)
-    report = workshop.report(text, spec)
+    form = "" if picture is None else form_of(picture, domain.picture_formats, "--picture")
+    text = read_artifact(arguments.file)
+    report = domain.report(text, spec)
     console = stdout()
     _show(console, report)
     if picture is not None and report.rows:
-        thing = Made(text, name_of(arguments.file), spec)
-        write_file(picture, workshop.look([thing], form, by="stress"))
+        artifact = Artifact(text, name_of(arguments.file), spec)
+        write_file(picture, domain.render([artifact], form, by="stress"))
         tell(f"picture: {picture}")
     return 0 if report.good else FAILED
 

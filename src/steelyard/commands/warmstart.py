@@ -35,12 +35,13 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if folder.exists():
         raise ConfigError(f"{folder} is there already; choose another --out, or remove it")
     with loading("torch and transformers"):
-        from steelyard.compose import build_policy
+        from steelyard.compose import build_policy, with_domain
         from steelyard.compose.warmstart import make_warm_start
     from steelyard.quiet import quiet_engines
 
     with quiet_engines():
-        loss = make_warm_start(config, warmstart, build_policy(config), folder)
+        supplied = with_domain(config)
+        loss = make_warm_start(config, warmstart, build_policy(config, supplied), folder, supplied)
     place, recipe = shlex.quote(str(folder)), shlex.join([arguments.recipe, *overrides])
     lines = [
         f"done: {warmstart.updates * warmstart.batch} examples, {loss:.3f} nat a token, in {folder}",

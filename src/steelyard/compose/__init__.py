@@ -23,7 +23,7 @@ from steelyard.compose.runs import (
     start_run,
 )
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain, with_domain
 from steelyard.compose.tasks import build_tasks, default_split, divided_tasks, tasks_of_split
 
 __all__ = [
@@ -60,4 +60,5 @@ __all__ = [
     "schedule",
     "start_run",
     "tasks_of_split",
+    "with_domain",
 ]

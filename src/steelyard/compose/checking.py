@@ -10,7 +10,7 @@ from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose.judge import with_judge
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING, Supplied, with_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError, VerifierError
 from steelyard.verification import (
@@ -74,7 +74,7 @@ def _pipeline(
 
 def _truncated(config: Config, verifier: AnyVerifier, supplied: Supplied) -> list[Stage]:
     """Under a constraint a sample that was cut off before its end is rejected without asking the verifier."""
-    domain = build_domain(config)
+    domain = with_domain(config, supplied).domain
     constrained = config.constraint is not None or supplied.constraint is not None
     constrained = constrained or (domain is not None and domain.automaton() is not None)
     return [RejectTruncated(verifier.floor)] if constrained else []
@@ -135,16 +135,17 @@ def kept_cores(cluster: configs.ClusterConfig) -> list[float]:
 
 
 def build_verifier(config: Config, supplied: Supplied = NOTHING) -> AnyVerifier:
-    return for_run(_verifier(config, supplied), config.run.steps)
+    return for_run(_verifier(config, with_domain(config, supplied)), config.run.steps)
 
 
 def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
     """Handed over, the domain's own, or the functions and models that the configuration names."""
-    verify, domain = config.verify, build_domain(config)
+    verify, domain = config.verify, supplied.domain
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
-        return with_judge(as_verifier(domain.verifier()), config)
+        own = domain.verifier()
+        return with_judge(as_verifier(own, **_defaults(own, verify)), config)
     if verify.verifier is not None:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from steelyard.compose.supplied import Supplied
+from steelyard.compose.supplied import Supplied, build_domain
 from steelyard.config import Config
-from steelyard.domains.registry import domain_paths
 from steelyard.verification import load_function
 
 
@@ -20,8 +19,8 @@ def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
     """Digests of the source files that decide on rewards, by module: the user's own, not Steelyard's."""
     if supplied.verifier is not None:
         return code_of(supplied.verifier)
-    if config.domain is not None:
-        return code_of(load_function(domain_paths()[config.domain.name]))
+    if (domain := build_domain(config, supplied)) is not None:
+        return code_of(type(domain))
     named = [config.verify.verifier, *(entry.function for entry in config.verify.verifiers)]
     return code_of(*(load_function(path) for path in named if path is not None))
 

@@ -15,6 +15,7 @@ from steelyard.constraints.base import Constraint, pack
 from steelyard.constraints.grammar import GrammarConstraint, PerTask
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.constraints.without import WithoutTokens
+from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
 from steelyard.import_paths import load_own
 from steelyard.policies.base import Policy
@@ -29,23 +30,25 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
     """
     if not isinstance(policy, CausalPolicy):
         return None
-    table, given = config.constraint, supplied.constraint
+    table, given, domain = config.constraint, supplied.constraint, build_domain(config, supplied)
+    closed = _is_closed(config, domain)
+    spaced = closed and (config.model.scratch is None or config.model.scratch.spaced)
     if isinstance(given, Constraint):
         return WithoutTokens(given, policy.excluded) if policy.excluded else given
     if isinstance(given, Automaton):
-        return _over_tokens(config, policy, given, None)
+        return _over_tokens(policy, given, spaced=spaced)
     if given is not None:
         raise ConfigError(f"constraint is {shown(given)}; hand over a table, an Automaton or a Constraint")
     if table is None:
-        domain = build_domain(config)
         automaton = None if domain is None else domain.automaton()
-        return None if automaton is None else _over_tokens(config, policy, automaton, None)
+        return None if automaton is None else _over_tokens(policy, automaton, spaced=spaced)
     if table.kind == "automaton":
-        return _over_tokens(config, policy, _load_automaton(table), table.over)
+        spaced = spaced if table.over is None else table.over == "words"
+        return _over_tokens(policy, _load_automaton(table), spaced=spaced)
     grammar = GrammarConstraint(
         table.kind,
         grammar_source(table),
-        _written(policy) if _is_closed(config) else policy.tokenizer,
+        _written(policy) if closed else policy.tokenizer,
         end_id=policy.end_id,
         vocabulary=policy.vocabulary,
         canonical_runs=table.canonical_runs is not False,
@@ -92,12 +95,10 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
         raise ConfigError(f"constraint.file {table.file}: not JSON, which {table.kind} asks for: {error}") from error
 
 
-def _over_tokens(config: Config, policy: CausalPolicy, automaton: Automaton[Any], over: str | None) -> Constraint:
-    """An automaton over the words of a closed vocabulary, or over characters lifted to the tokenizer's tokens."""
+def _over_tokens(policy: CausalPolicy, automaton: Automaton[Any], *, spaced: bool) -> Constraint:
+    """An automaton over words with spaces between, or over characters lifted to the tokenizer's tokens."""
     end = policy.end_id
-    if over is None:
-        over = "words" if _has_words(config) else "characters"
-    if over == "words":
+    if spaced:
         never = set(policy.excluded)
         words = {word: token for word, token in policy.tokenizer.get_vocab().items() if token not in never}
         return WordConstraint(automaton, words, end_id=end, vocabulary=policy.vocabulary)
@@ -112,18 +113,11 @@ def _written(policy: CausalPolicy) -> list[bytes | None]:
     return written
 
 
-def _is_closed(config: Config) -> bool:
+def _is_closed(config: Config, domain: Domain | None) -> bool:
     """Whether the model has a closed vocabulary: one from scratch, and every model of a domain with a vocabulary, such
     as the one that a warm start left in a folder.
     """
-    domain = build_domain(config)
     return config.model.scratch is not None or (domain is not None and domain.vocabulary() is not None)
-
-
-def _has_words(config: Config) -> bool:
-    """Whether the model writes words with spaces between."""
-    scratch = config.model.scratch
-    return _is_closed(config) and (scratch is None or scratch.spaced)
 
 
 def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:

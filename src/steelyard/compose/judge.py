@@ -15,11 +15,11 @@ from transformers import AutoModelForSequenceClassification
 
 from steelyard.algorithms.schedules import Schedule
 from steelyard.compose.sampling import build_decoding, build_sampler
-from steelyard.compose.supplied import build_domain
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.tasks import check_beginning
 from steelyard.compose.warmstart import LAST, check_folder, copy_model, written_beside
 from steelyard.config import Config, JudgeConfig
-from steelyard.domains.base import Exemplary
+from steelyard.domains.base import examples_of
 from steelyard.errors import ConfigError, StoppedError
 from steelyard.folders import run_folder
 from steelyard.policies.adapters import plain_tensors
@@ -30,6 +30,7 @@ from steelyard.tracking.bars import counting
 from steelyard.training.judging import train_judge
 from steelyard.training.phases import requests_for, sample
 from steelyard.training.stopping import StopRequest, stopping_on_signals
+from steelyard.types import Task
 from steelyard.verification import AnyVerifier, Part, WeightedVerifier
 
 FAKES = 1_000_000
@@ -66,20 +67,21 @@ def named_judge(config: Config) -> None:
         copy_model(Path(judge.folder), own, "judge.folder", "steelyard judge train")
 
 
-def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path) -> float:
+def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING) -> float:
     """Train a judge that begins with the policy's own body, and save it; gives the share of texts that it told right,
     over the last tenth.
     """
     if not isinstance(policy, MaskedPolicy):
         raise ConfigError("judge: it begins with the body of a masked model; set model.kind to masked")
-    check_beginning(config, policy)
+    check_beginning(config, policy, supplied)
+    examples = examples_of(build_domain(config, supplied), "judge", seed=FAKES + judge.seed)
     steps = judge.updates
     lr = Schedule("cosine", judge.lr, LAST * judge.lr, steps, min(judge.warmup_steps, steps - 1))
     model, right = _classifier(policy, judge.seed), list[float]()
     bar = counting("judge", steps) if config.tracking.console else nullcontext(lambda *_: None)
     stop = StopRequest()
     with stopping_on_signals(stop.ask, "update"), bar as advance:
-        for loss, share in train_judge(model, policy.tokenizer, _pairs(config, judge, policy), lr):
+        for loss, share in train_judge(model, policy.tokenizer, _pairs(config, judge, policy, examples), lr):
             right.append(share)
             advance(f"{loss:.3f} nat, {share:.0%} right")
             if stop.asked:
@@ -103,14 +105,12 @@ def _classifier(policy: MaskedPolicy, seed: int) -> Any:
     return model.to(policy.device)
 
 
-def _pairs(config: Config, judge: JudgeConfig, policy: Policy) -> Iterator[tuple[list[str], list[str]]]:
+def _pairs(
+    config: Config, judge: JudgeConfig, policy: Policy, examples: Iterator[tuple[Task, str]]
+) -> Iterator[tuple[list[str], list[str]]]:
     """Texts of the domain's examples, and what the policy makes of the same tasks."""
-    domain = build_domain(config)
-    if not isinstance(domain, Exemplary):
-        raise ConfigError("judge: the domain has no examples of what is real; remove [judge]")
     seeded = config.run.model_copy(update={"seed": config.run.seed + judge.seed})
     sampler, decoding = build_sampler(config.model_copy(update={"run": seeded}), policy), build_decoding(config)
-    examples = domain.examples(seed=FAKES + judge.seed)
     for step in range(judge.updates):
         drawn = list(itertools.islice(examples, judge.batch))
         made = sample(sampler, requests_for([task for task, _ in drawn], FAKES + step, 1), decoding)

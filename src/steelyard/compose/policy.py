@@ -25,7 +25,7 @@ log = logging.getLogger("steelyard.policies")
 
 def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
     """The policy at the start of the run, with its constraint and the way its prompts are sent."""
-    policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config)
+    policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config, supplied)
     log.info("never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "nothing")
     if isinstance(policy, CausalPolicy):
         policy.prompting = build_prompting(config, policy)
@@ -39,7 +39,7 @@ def never_sampled(policy: Policy) -> list[str]:
     return describe_excluded(policy.tokenizer, policy.excluded)
 
 
-def build_model(config: Config) -> Policy:
+def build_model(config: Config, supplied: Supplied = NOTHING) -> Policy:
     """The policy that the configuration names, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
@@ -63,7 +63,7 @@ def build_model(config: Config) -> Policy:
         return pretrained_policy(model.path, options)
     if model.scratch is None:
         raise ConfigError("model: give either path or scratch")
-    scratch, domain = model.scratch, build_domain(config)
+    scratch, domain = model.scratch, build_domain(config, supplied)
     words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
     if words is None:
         raise ConfigError("model.scratch.vocabulary is empty and there is no domain with a vocabulary of its own")

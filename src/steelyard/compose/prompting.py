@@ -33,7 +33,7 @@ def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
         )
     if tasks.chat != "auto":
         return Prompting(tasks.chat == "always", tasks.system)
-    own = config.domain is not None and tasks.system is None
+    own = config.has_domain and tasks.system is None
     return Prompting(has_template and not own, tasks.system)
 
 
@@ -54,7 +54,7 @@ def describe_prompting(policy: Policy) -> str:
 def announce_prompting(config: Config, policy: Policy, tasks: Sequence[Task]) -> None:
     """Say once, at the start of a run, how the prompts of [tasks] that are strings are sent."""
     said = describe_prompting(policy)
-    if not said or (config.domain is not None and config.tasks is None):
+    if not said or (config.has_domain and config.tasks is None):
         return
     if tasks and not any(isinstance(task.prompt, str) for task in tasks):
         return

@@ -22,7 +22,7 @@ from steelyard.compose.policy import build_policy, never_sampled
 from steelyard.compose.precision import settled
 from steelyard.compose.prompting import announce_prompting, describe_prompting
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
-from steelyard.compose.supplied import NOTHING, Supplied
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain, with_domain
 from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
 from steelyard.compose.warmstart import (
     beginning_with,
@@ -55,23 +55,24 @@ NOTHING_SAID: Mapping[str, Any] = {"never_sampled": []}
 """Of a policy that is not built yet."""
 
 
-def begun(config: Config) -> Config:
+def begun(config: Config, supplied: Supplied = NOTHING) -> Config:
     """The configuration that the first step begins from: after a [warmstart], which is made unless it is there, its
     model is what came out of it. A [judge] is trained against that model; one that is named is looked for first.
     """
     named_judge(config)
-    started = _after_warm_start(config)
+    own = Supplied(domain=build_domain(config, supplied))  # a model is built from the configuration
+    started = _after_warm_start(config, own)
     if config.judge is not None and not own_judge(config).is_dir():
-        make_judge(started, config.judge, _loaded(started), own_judge(config))
+        make_judge(started, config.judge, _loaded(started, own), own_judge(config), own)
     return started
 
 
-def _loaded(config: Config) -> Policy:
+def _loaded(config: Config, supplied: Supplied) -> Policy:
     with stages("loading the model", shown=config.tracking.console):
-        return build_policy(config)
+        return build_policy(config, supplied)
 
 
-def _after_warm_start(config: Config) -> Config:
+def _after_warm_start(config: Config, supplied: Supplied) -> Config:
     warmstart = config.warmstart
     if warmstart is None:
         return config
@@ -79,7 +80,7 @@ def _after_warm_start(config: Config) -> Config:
     if not own.is_dir() and warmstart.folder is not None:
         copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
     elif not own.is_dir():
-        make_warm_start(config, warmstart, _loaded(config), own)
+        make_warm_start(config, warmstart, _loaded(config, supplied), own, supplied)
     check_folder(own, "warmstart.folder", "steelyard warmstart")
     return beginning_with(config, own)
 
@@ -98,11 +99,11 @@ def build_evaluator(
     return Evaluator(sampler, pool, tasks, decoding, samples=samples or evaluate.samples, ks=ks or evaluate.ks)
 
 
-def build_trackers(config: Config, folder: Path) -> Trackers:
+def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING) -> Trackers:
     tracking = config.tracking
     trackers: list[Tracker] = [
         JsonlTracker(folder / METRICS),
-        ArtifactTracker(folder / "artifacts", build_picture(config)),
+        ArtifactTracker(folder / "artifacts", build_picture(build_domain(config, supplied))),
         ChartTracker(folder),
     ]
     if tracking.console:
@@ -123,6 +124,7 @@ def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks 
     """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
     be built, those that were opened before it are closed again. ``tasks``: those of the run, if they were read already.
     """
+    supplied = with_domain(config, supplied)
     with ExitStack() as opened, stages("loading the model", shown=config.tracking.console) as stage:
         trainer = _build_trainer(settled(config), supplied, tasks or build_tasks(config, supplied), opened, stage)
         trainer.opened = opened.pop_all()
@@ -137,7 +139,7 @@ def _build_trainer(
     policy = build_policy(config, supplied)
     evaluating = bool(config.evaluate.every and held_out)
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
-    check_beginning(config, policy)
+    check_beginning(config, policy, supplied)
     stage("starting the verifier")
     pool = build_pool(config, build_verifier(config, supplied), supplied)
     opened.callback(pool.close)
@@ -149,7 +151,7 @@ def _build_trainer(
     learner = build_any_learner(config, policy, folder / "artifacts")
     opened.callback(learner.close)
     stage("opening the trackers")
-    tracker = build_trackers(config, folder)
+    tracker = build_trackers(config, folder, supplied)
     opened.callback(tracker.close)
     evaluator = build_evaluator(config, sampler, pool, held_out) if evaluating else None
     checkpoint = config.checkpoint
@@ -198,11 +200,12 @@ def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A new run in a folder of its own."""
     folder, config = run_folder(config), settled(config)
     require_free(folder)
+    supplied = with_domain(config, supplied)
     tasks = check_inputs(config, supplied)
-    clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart))
+    clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart, supplied))
     clear_own(own_judge(config), config.judge)
     try:
-        started = begun(config)
+        started = begun(config, supplied)
     except StoppedError:
         _write_about(folder, config, supplied)  # what was done counts: it is a run from now on, which can be resumed
         raise
@@ -265,9 +268,9 @@ def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
     """A run taken up at its newest whole checkpoint, or from its start if none was written yet; the configuration it is
     taken up with is the run's from then on.
     """
-    config = settled(config)
+    config, supplied = settled(config), with_domain(config, supplied)
     tasks = check_inputs(config, supplied)
-    trainer = build_trainer(begun(config), supplied, tasks)
+    trainer = build_trainer(begun(config, supplied), supplied, tasks)
     with closed_on_error(trainer):
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:

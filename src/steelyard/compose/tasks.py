@@ -10,10 +10,11 @@ from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose.constraint import check_budgets
+from steelyard.compose.sources import build_source
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
-from steelyard.data import Source, as_source, as_tasks, domain_source, domain_tasks, load_tasks, split
-from steelyard.domains.base import Exemplary, Split
+from steelyard.data import Source, as_tasks, domain_tasks, load_tasks, split
+from steelyard.domains.base import Split
 from steelyard.errors import ConfigError, ConstraintError, PolicyError
 from steelyard.folders import in_run, run_folder
 from steelyard.policies.base import Policy
@@ -31,8 +32,8 @@ CHECKED = 20_000
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
     """Where training tasks come from, and the tasks for evaluation (may be empty)."""
-    seed, wanted = config.run.seed, config.evaluate.tasks
-    domain = build_domain(config)
+    wanted = config.evaluate.tasks
+    domain = build_domain(config, supplied)
     if domain is not None:
         validation = domain_tasks(domain, "validation", wanted)
         if config.evaluate.every and not validation:
@@ -40,7 +41,7 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
                 f"the domain {domain.name!r} has no task for validation with these options: change domain.options, or "
                 "train without evaluation (evaluate.every = 0)"
             )
-        return domain_source(domain, "train", seed=seed), validation
+        return build_source(config, (), domain), validation
     tasks = located_tasks(config)
     held_out = as_tasks(supplied.eval_tasks, **_columns(tasks)) if supplied.eval_tasks is not None else []
     if tasks is not None and supplied.eval_tasks is not None:
@@ -57,7 +58,7 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, l
             )
         return supplied.tasks, held_out[:wanted]
     rows, listed = divided_tasks(tasks, supplied.tasks)
-    return as_source(rows, seed=seed, shuffle=tasks is None or tasks.shuffle), (listed or held_out)[:wanted]
+    return build_source(config, rows, None), (listed or held_out)[:wanted]
 
 
 def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
@@ -90,17 +91,15 @@ def _characters(prompt: Prompt) -> int:
     return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
 
 
-def check_beginning(config: Config, policy: Policy) -> None:
+def check_beginning(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> None:
     """Fail before a warm start and a judge are trained if a masked model cannot do the domain's first tasks, or if its
     tokens are not what holes stand for there.
     """
-    domain = build_domain(config)
+    domain = build_domain(config, supplied)
     if domain is None or not isinstance(policy, MaskedPolicy):
         return
     held_out = domain_tasks(domain, "validation", FIRST) if config.evaluate.every else ()
     check_tasks(config, policy, domain_tasks(domain, "train", FIRST), held_out)
-    if not isinstance(domain, Exemplary):
-        return
     for slot, (task, text) in enumerate(itertools.islice(domain.examples(seed=config.run.seed), FIRST)):
         try:
             policy.given(task, text, SampleKey(0, slot, 0, 0))
@@ -163,7 +162,7 @@ def located_tasks(config: Config) -> configs.TasksConfig | None:
 
 def tasks_of_split(config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING) -> list[Task]:
     """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
-    domain = build_domain(config)
+    domain = build_domain(config, supplied)
     if domain is not None:
         if not (found := domain_tasks(domain, name, count)):
             raise ConfigError(f"the domain {domain.name!r} has no task in the split {name!r} with these options")
@@ -174,6 +173,8 @@ def tasks_of_split(config: Config, name: Split, count: int | None = None, suppli
     if name != "train" and supplied.eval_tasks is not None:
         return as_tasks(supplied.eval_tasks, **_columns(config.tasks))[:count]
     training, held_out = divided_tasks(located_tasks(config), given)
+    if name == "train" and not training:  # a source of its own
+        return build_source(config, (), None).draw(0, count or FIRST)
     found = training if name == "train" else held_out
     if not found:
         raise ConfigError(
@@ -187,12 +188,14 @@ def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
     """Held-out tasks, or training tasks where none are held out."""
     tasks = config.tasks
     listed = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
-    return "held_out" if config.domain is not None or listed or supplied.eval_tasks is not None else "train"
+    return "held_out" if config.has_domain or listed or supplied.eval_tasks is not None else "train"
 
 
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
     if tasks.prompts is not None:
         return as_tasks(tasks.prompts[: tasks.limit], **_columns(tasks))
+    if tasks.file is None and tasks.dataset is None:
+        return []
     where = tasks.file if tasks.file is not None else f"hf:{tasks.dataset}"
     return load_tasks(where, **_columns(tasks), split=tasks.split, subset=tasks.subset, limit=tasks.limit)
 

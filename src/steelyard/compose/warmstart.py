@@ -18,10 +18,10 @@ from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Store
 from steelyard.checkpoint.manifest import require_whole, seal
-from steelyard.compose.supplied import build_domain
+from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.compose.tasks import check_beginning
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
-from steelyard.domains.base import Exemplary
+from steelyard.domains.base import examples_of
 from steelyard.errors import CheckpointError, ConfigError, StoppedError
 from steelyard.folders import run_folder
 from steelyard.policies.base import Policy
@@ -42,7 +42,7 @@ def own_folder(config: Config) -> Path:
     return run_folder(config) / "warmstart"
 
 
-def made_with(config: Config, warmstart: WarmstartConfig | None) -> str:
+def made_with(config: Config, warmstart: WarmstartConfig | None, supplied: Supplied = NOTHING) -> str:
     """All settings that a warm start depends on, as the text that is kept with it."""
     tables = {
         "model": config.model,
@@ -51,9 +51,13 @@ def made_with(config: Config, warmstart: WarmstartConfig | None) -> str:
         "optimiser": config.optimiser,
         "warmstart": warmstart,
     }
-    if config.tasks is not None:  # how a domain's prompts are sent
-        tables["tasks"] = config.tasks
-    plain = {name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()}
+    plain: dict[str, Any] = {
+        name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()
+    }
+    if config.tasks is not None:  # how a domain's prompts are sent; examples come from no source
+        plain["tasks"] = config.tasks.model_dump(mode="json", exclude={"source"})
+    if "domain" in config.run.supplied:
+        plain["domain"] = {"object": f"{type(supplied.domain).__module__}:{type(supplied.domain).__qualname__}"}
     return json.dumps({"seed": config.run.seed, **plain}, indent=1, sort_keys=True) + "\n"
 
 
@@ -84,24 +88,23 @@ def check_folder(named: Path, key: str, command: str) -> None:
     require_whole(named, f"restore it from a copy, or make another with `{command}` for a new run")
 
 
-def make_warm_start(config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path) -> float:
+def make_warm_start(
+    config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING
+) -> float:
     """Train ``policy``, which is fresh, on the domain's examples, and save it; gives the loss in nats per token, over
     the last tenth. A signal stops it after the update at hand and keeps its state next to ``folder``; with the same
     settings it continues from there, bit for bit.
     """
-    domain = build_domain(config)
-    if not isinstance(domain, Exemplary):
-        name = "a run without a domain" if domain is None else f"the domain {domain.name!r}"
-        raise ConfigError(f"warmstart: {name} has no examples to begin from; remove [warmstart]")
-    domain.verifier()  # what it cannot do without is better missed now than after minutes of training
-    check_beginning(config, policy)
-    steps, settings = warmstart.updates, made_with(config, warmstart)
+    domain = build_domain(config, supplied)
+    examples = examples_of(domain, "warmstart", seed=config.run.seed)
+    if domain is not None:
+        domain.verifier()  # a missing extra should show now and not after minutes of training
+    check_beginning(config, policy, supplied)
+    steps, settings = warmstart.updates, made_with(config, warmstart, supplied)
     learner = _learner(config, warmstart, policy, steps)
     progress = Store(folder.with_name(f".{folder.name}.progress"), keep_last=1)
     losses = _resumed(learner, progress, settings)
-    updates = warm_start(
-        learner, domain.examples(seed=config.run.seed), steps=steps, batch=warmstart.batch, done=len(losses)
-    )
+    updates = warm_start(learner, examples, steps=steps, batch=warmstart.batch, done=len(losses))
     bar = counting("warm start", steps - len(losses)) if config.tracking.console else nullcontext(lambda *_: None)
     stop = StopRequest()
     with stopping_on_signals(stop.ask, "update"), bar as advance:

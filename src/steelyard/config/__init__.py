@@ -17,7 +17,7 @@ from steelyard.config.root import Config
 from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
 from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, SamplingConfig, VllmConfig
 from steelyard.config.schema import Key, describe
-from steelyard.config.tasks import DomainConfig, TasksConfig
+from steelyard.config.tasks import DomainConfig, MixturePart, SourceConfig, TasksConfig
 from steelyard.config.verify import LimitsConfig, RecycleConfig, VerifierEntry, VerifyConfig
 from steelyard.config.warmstart import WarmstartConfig
 
@@ -39,6 +39,7 @@ __all__ = [
     "LimitsConfig",
     "LoraConfig",
     "LossConfig",
+    "MixturePart",
     "ModelConfig",
     "OptimiserConfig",
     "RecycleConfig",
@@ -48,6 +49,7 @@ __all__ = [
     "SamplingConfig",
     "ScheduleConfig",
     "ScratchConfig",
+    "SourceConfig",
     "TasksConfig",
     "TrackingConfig",
     "VerifierEntry",

@@ -49,6 +49,11 @@ class Config(Section):
     cluster: ClusterConfig = Field(default=ClusterConfig(), description="The Ray cluster, where one is used.")
     tracking: TrackingConfig = Field(default=TrackingConfig(), description="What is shown and logged.")
 
+    @property
+    def has_domain(self) -> bool:
+        """Whether a domain brings tasks and verifier: named here, or handed over as a Python object."""
+        return self.domain is not None or "domain" in self.run.supplied
+
     @model_validator(mode="after")
     def _can_work(self, info: ValidationInfo) -> Self:
         problems = broken_rules(self)

@@ -18,7 +18,7 @@ def _file_name(text: str) -> str:
 
 
 RunName = Annotated[str, AfterValidator(_file_name)]
-Supplied = Literal["model", "tasks", "eval_tasks", "verifier", "constraint"]
+Supplied = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "constraint"]
 
 
 class RunConfig(Section):

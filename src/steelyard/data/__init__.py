@@ -1,6 +1,6 @@
 """Tasks and where they come from."""
 
-from steelyard.data.base import Source
+from steelyard.data.base import Source, SourceContext
 from steelyard.data.files import load_tasks
 from steelyard.data.sources import (
     GeneratedSource,
@@ -18,6 +18,7 @@ __all__ = [
     "ListSource",
     "MixtureSource",
     "Source",
+    "SourceContext",
     "as_jsonl",
     "as_source",
     "as_tasks",

@@ -1,10 +1,12 @@
-"""Where tasks come from."""
+"""Sources of tasks, and what a source of the user's own is built from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from steelyard.domains.base import Domain
 from steelyard.types import GroupSummary, Task
 
 
@@ -27,3 +29,15 @@ class Source(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source of the user's own gets as its first argument: ``[tasks.source] kind = "module:Class"``."""
+
+    tasks: Sequence[Task]
+    """The listed training tasks; empty if there are none."""
+    domain: Domain | None
+    """The domain of the run, if it has one."""
+    seed: int
+    """``run.seed``: key every random choice with it and a counter, never with the history."""

@@ -131,6 +131,11 @@ class MixtureSource:
         total = np.cumsum([weights[name] for name in self.sources])
         self._edges = total / total[-1]  # the last is exactly 1, above every uniform
 
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks of all sources that list theirs."""
+        return [_renamed(task, name) for name, source in self.sources.items() for task in getattr(source, "tasks", ())]
+
     def draw(self, step: int, n: int) -> list[Task]:
         names = [self._choice(counter) for counter in range(self.counter, self.counter + n)]
         self.counter += n

@@ -1,18 +1,18 @@
-"""Families of tasks with their checkers. Nothing here imports torch."""
+"""Families of tasks with their verifiers. Nothing here imports torch."""
 
-from steelyard.domains.base import Domain, Made, Report, Row, Split, Survey, Surveyed, Workshop, workshop_of
-from steelyard.domains.registry import domain_paths, make_domain
+from steelyard.domains.artifacts import Artifact, Report, Row, Summary, TextSpan
+from steelyard.domains.base import Domain, Split
+from steelyard.domains.registry import domain_names, make_domain, register
 
 __all__ = [
+    "Artifact",
     "Domain",
-    "Made",
     "Report",
     "Row",
     "Split",
-    "Survey",
-    "Surveyed",
-    "Workshop",
-    "domain_paths",
+    "Summary",
+    "TextSpan",
+    "domain_names",
     "make_domain",
-    "workshop_of",
+    "register",
 ]

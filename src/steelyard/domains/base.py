@@ -1,6 +1,7 @@
-"""What a domain is: a family of tasks with its checker and, if its things can be looked at, a workshop.
+"""The base class of domains: a family of tasks with a verifier.
 
-Domains register by entry point, so a package of yours can add one::
+A domain is used as an object (``steelyard.train(domain=Mine())``), by its import path (``[domain] name =
+"my_module:Mine"``), or by a name that a package registers::
 
     [project.entry-points."steelyard.domains"]
     mine = "my_package.domain:Mine"
@@ -8,69 +9,148 @@ Domains register by entry point, so a package of yours can add one::
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 from steelyard.constraints.automaton import Automaton
+from steelyard.domains import defaults
+from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary, TextSpan
+from steelyard.drawing import Scene
+from steelyard.drawing.sheet import with_title
+from steelyard.errors import ConfigError, DataError
 from steelyard.text import printable
-from steelyard.types import Prompt, Task, Verdict
-from steelyard.verification import Verifier
+from steelyard.types import Prompt, Task
+from steelyard.verification import Verifier, as_verifier
 
 LONGEST_DESCRIPTION = 120
 Split = Literal["train", "validation", "held_out"]
-ColourBy = Literal["part", "stress"]
-"""What colours stand for: what each piece is, or how near it is to failing."""
 
 
-class Domain(Protocol):
-    """Tasks and how to judge what is made for them."""
+class Domain(ABC):
+    """Tasks and their verifier. ``size``, ``task`` and ``verifier`` are required; every other method has a default."""
+
+    picture_formats: ClassVar[tuple[str, ...]] = ("svg", "png")
+    """What ``render`` writes, as file names end. ``svg`` is one of them."""
+    export_formats: ClassVar[tuple[str, ...]] = ("txt",)
+    """What ``export`` writes, as file names end."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What messages and verdict caches call the domain."""
+        return type(self).__name__.lower()
+
+    # --- required --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def size(self, split: Split) -> int | None:
+        """The number of tasks of a split; ``None``: endless. Splits share no task."""
+
+    @abstractmethod
+    def task(self, split: Split, index: int) -> Task:
+        """Task number ``index`` of a split: a pure function of the two and the domain's own parameters."""
+
+    @abstractmethod
+    def verifier(self) -> Verifier | Callable[..., Any]:
+        """What scores samples: a function ``f(task, text)``, or anything else that ``steelyard.train`` takes as
+        ``verifier``. Raise ``Invalid`` for an invalid sample; let failures of the verifier itself raise.
+        """
+
+    # --- training --------------------------------------------------------------------------------------------------
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """All words a policy may read or write, the special tokens first, for policies with a closed vocabulary
-        (``<pad> <bos> <eos>``, then words that the text separates by spaces); ``None``: any text.
+        """All words that a policy from scratch reads or writes, ``<pad> <bos> <eos>`` first; the text separates them by
+        spaces. ``None``: any text, for pretrained models.
         """
-        ...
-
-    def size(self, split: Split) -> int | None:
-        """How many tasks there are, ``None`` for no end. Splits share no task."""
-        ...
-
-    def task(self, split: Split, index: int) -> Task:
-        """Task number ``index`` of a split: a pure function of these two and the domain's own parameters."""
-        ...
-
-    def verifier(self) -> Verifier: ...
+        return None
 
     def automaton(self) -> Automaton[Any] | None:
-        """What the things of this domain look like, over its words or over characters; ``None``: anything goes."""
-        ...
+        """The constraint on every sample, over words or characters; ``None``: anything goes."""
+        return None
+
+    def examples(self, *, seed: int) -> Iterable[tuple[Task, str]]:
+        """Training tasks, each with a text for it, for [warmstart] and [judge]; a function of the seed. If they end,
+        they are repeated.
+        """
+        return ()
+
+    # --- what people see -------------------------------------------------------------------------------------------
+
+    def describe(self, task: Task) -> str:
+        """What the task asks for, in a few words; titles of pictures."""
+        return _request(task.prompt)
+
+    def to_text(self, text: str) -> str:
+        """A sample as a file holds it; empty if no part of it is an artifact."""
+        return text
+
+    def highlights(self, task: Task, text: str) -> list[TextSpan]:
+        """The text in parts: which the task gave, which the policy wrote."""
+        return [TextSpan(text)]
+
+    def draw(self, artifact: Artifact) -> Scene:
+        """The picture of one artifact, from the shapes of ``steelyard.drawing``."""
+        return defaults.draw_text(artifact.text)
+
+    def render(
+        self,
+        artifacts: Sequence[Artifact],
+        form: str = "svg",
+        *,
+        by: ColourBy = "part",
+        scale: float = 1.0,
+        title: str = "",
+    ) -> bytes:
+        """A picture file in one of ``picture_formats``: one artifact of a file, or a sheet of several with captions.
+        Override ``draw`` for other pictures, and this method for other formats.
+        """
+        defaults.require_format("picture", self.name, form, self.picture_formats)
+        if not artifacts:
+            raise DataError("there is nothing to draw: give at least one artifact")
+        scenes = [self.draw(artifact) for artifact in artifacts]
+        alone = len(artifacts) == 1 and artifacts[0].verdict is None
+        scene = scenes[0] if alone else defaults.draw_sheet(artifacts, scenes)
+        title = title or (artifacts[0].title if alone else "")
+        return defaults.picture_file(with_title(scene, title) if title else scene, form, scale)
+
+    def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
+        """The files of an export by name, ``name`` plus an ending each; the requested one first."""
+        defaults.require_format("export", self.name, form, self.export_formats)
+        return {f"{name}.{form}": text.encode()}
+
+    def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
+        """The result of verifying the text of a file, part by part; ``spec`` as in ``Task.spec``."""
+        task = Task("file", "", spec or {})
+        return defaults.report_on(defaults.verify_text(as_verifier(self.verifier()), task, text))
+
+    def with_method(self, method: str) -> Self:
+        """The same domain with another way to verify (``steelyard verify --method``)."""
+        raise ConfigError(f"--method {method}: {self.name} has one way to verify; leave it out")
+
+    def summary(self, artifacts: Sequence[Artifact], *, title: str = "") -> Summary:
+        """Many artifacts together (``steelyard report``)."""
+        return defaults.summarise(artifacts, title or self.name)
 
 
-@runtime_checkable
-class Exemplary(Protocol):
-    """A domain with examples for a warm start."""
-
-    def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
-        """Training tasks without end, each with a text that a policy may begin from; a function of the seed."""
-        ...
+def title_of(domain: Domain, task: Task) -> str:
+    """What a task asks for, in one line in the words of its domain; the id if it has none, cut if too long."""
+    described = printable(domain.describe(task))
+    return textwrap.shorten(described, LONGEST_DESCRIPTION, placeholder=" …") or task.id
 
 
-@runtime_checkable
-class SupportsDescriptions(Protocol):
-    """A domain that can say in a few words what a task asks for."""
-
-    def describe(self, task: Task) -> str: ...
-
-
-def describe(domain: Domain | None, task: Task) -> str:
-    """What a task asks for, in one line: in the words of its domain, else the prompt; too long a text is cut."""
-    said = domain.describe(task) if isinstance(domain, SupportsDescriptions) else _request(task.prompt)
-    return textwrap.shorten(printable(said), LONGEST_DESCRIPTION, placeholder=" …") or task.id
+def examples_of(domain: Domain | None, section: str, *, seed: int) -> Iterator[tuple[Task, str]]:
+    """The examples of a domain without end, for a section of the configuration that needs them."""
+    if domain is None:
+        raise ConfigError(f"{section}: a run without a domain has no examples; remove [{section}]")
+    if next(iter(domain.examples(seed=0)), None) is None:
+        raise ConfigError(
+            f"{section}: the domain {domain.name!r} has no examples; write "
+            f"{type(domain).__name__}.examples(self, *, seed), which yields pairs of a task and a text, or remove "
+            f"[{section}]"
+        )
+    return (example for _ in itertools.count() for example in domain.examples(seed=seed))
 
 
 def _request(prompt: Prompt) -> str:
@@ -78,116 +158,3 @@ def _request(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return next((message.get("content", "") for message in reversed(prompt) if message.get("role") == "user"), "")
-
-
-class Piece(NamedTuple):
-    """A run of what a policy made."""
-
-    text: str
-    kind: Literal["given", "right", "made"]
-    """It was there before, it is what somebody would have put there, or it is the policy's own."""
-
-
-@runtime_checkable
-class Pieced(Protocol):
-    """A domain in whose texts the policy's own part can be told from what was there."""
-
-    def pieces(self, task: Task, text: str) -> list[Piece]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A thing to look at, as a file holds it (``Workshop.plain``)."""
-
-    text: str
-    title: str = ""
-    spec: Mapping[str, Any] | None = None
-    """What it was made for, as in ``Task.spec``."""
-    verdict: Verdict | None = None
-
-
-class Row(NamedTuple):
-    """One piece of a thing in a report; a piece that is not ``good`` is marked."""
-
-    cells: tuple[str, ...]
-    good: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a checker found, piece by piece, for people to read."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    flaws: tuple[str, ...]
-    """What could not be read or placed, each with its line."""
-    summary: tuple[str, ...]
-    """A few lines; the first says what it comes to."""
-    good: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What many things come to: how many are really different, which are new."""
-
-    summary: tuple[str, ...]
-    """A few lines; the first says what it comes to."""
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    page: str
-    """The same in full, as HTML."""
-
-
-@runtime_checkable
-class Surveyed(Protocol):
-    """A domain that can look at many things together."""
-
-    def survey(self, things: Sequence[Made], *, title: str = "") -> Survey: ...
-
-
-class Workshop(Protocol):
-    """Where the things of a domain are looked at and taken elsewhere. All texts are as files hold them; what a user
-    asks for in vain is a ``ConfigError`` or a ``DataError``.
-    """
-
-    @property
-    def pictures(self) -> tuple[str, ...]:
-        """The forms of pictures, as file names end; ``svg`` is one of them and needs no extra."""
-        ...
-
-    @property
-    def exports(self) -> tuple[str, ...]:
-        """The forms in which things can be taken elsewhere."""
-        ...
-
-    def plain(self, text: str) -> str:
-        """What a policy wrote, as a file holds it; what is no part of a thing is left out."""
-        ...
-
-    def look(
-        self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
-    ) -> bytes:
-        """The picture of a thing, or a sheet with several or with what was judged."""
-        ...
-
-    def leave(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
-        """The files of an export by name, ``name`` with an ending each; the one asked for is the first."""
-        ...
-
-    def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report: ...
-
-    def judged_by(self, method: str) -> Workshop:
-        """The same, with another way to judge."""
-        ...
-
-
-@runtime_checkable
-class WithWorkshop(Protocol):
-    """What a domain has besides if its things can be looked at."""
-
-    def workshop(self) -> Workshop: ...
-
-
-def workshop_of(domain: Domain) -> Workshop | None:
-    """The workshop of a domain; ``None`` if it has none."""
-    return domain.workshop() if isinstance(domain, WithWorkshop) else None

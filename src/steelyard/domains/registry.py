@@ -1,16 +1,16 @@
-"""Domains by name: the built-in ones and those of installed packages (entry point group ``steelyard.domains``)."""
+"""Domains by name: built in, registered in this process, of installed packages (entry point group
+``steelyard.domains``), or by import path.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
 
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import load_object
+from steelyard.import_paths import is_import_path, load_own
 from steelyard.suggest import nearest_or_all
 from steelyard.text import shown
 
@@ -21,45 +21,64 @@ BUILT_IN = {
     "sequences": "steelyard.domains.sequences:Sequences",
     "theories": "steelyard.domains.theories.domain:Theories",
 }
+_registered: dict[str, type[Domain]] = {}
 
 
-def domain_paths() -> dict[str, str]:
-    """Import path of every known domain by name. A built-in name cannot be taken by another package."""
-    installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
-    return {**installed, **BUILT_IN}
+def register(name: str, domain: type[Domain]) -> None:
+    """Make a domain known by a name in this process: ``[domain] name = "mine"``."""
+    if name in BUILT_IN or is_import_path(name):
+        raise ConfigError(f"{name!r} cannot name a domain of yours: it is built in or an import path; choose another")
+    _registered[name] = _require_domain(domain, name)
 
 
-def domains_with(ability: type) -> list[str]:
-    """Names of the domains whose class has the methods of a protocol; packages that cannot be imported are left out."""
-    found: list[str] = []
-    for name, path in sorted(domain_paths().items()):
-        with suppress(ConfigError):
-            factory = _load(name, path)
-            if isinstance(factory, type) and issubclass(factory, ability):
-                found.append(name)
-    return found
+def domain_names() -> list[str]:
+    """Every domain that is known by a name."""
+    return sorted({*_installed(), *_registered, *BUILT_IN})
+
+
+def is_domain(name: str) -> bool:
+    """Whether a text names a domain, by its name or its import path."""
+    return name in domain_names() or is_import_path(name)
 
 
 def make_domain(name: str, **parameters: Any) -> Domain:
-    """The domain of that name, built with its own parameters."""
-    paths = domain_paths()
-    if name not in paths:
-        raise ConfigError(f"no domain named {name!r}; {nearest_or_all(name, sorted(paths))}")
-    factory = _load(name, paths[name])
+    """The domain of that name or import path, built with its own parameters."""
+    domain = find_domain(name)
     try:
-        inspect.signature(factory).bind(**parameters)
+        inspect.signature(domain).bind(**parameters)
     except TypeError as error:
-        accepted = ", ".join(inspect.signature(factory).parameters) or "none"
+        accepted = ", ".join(inspect.signature(domain).parameters) or "none"
         raise ConfigError(f"domain {name!r}: {error}; its parameters are: {accepted}") from None
     try:
-        return factory(**parameters)
+        return domain(**parameters)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"domain {name!r} cannot be built with {_shown(parameters)}: {error}") from error
 
 
+def find_domain(name: str) -> type[Domain]:
+    """The class of a domain. A built-in name cannot be taken by another package."""
+    if name in _registered:
+        return _registered[name]
+    paths = {**_installed(), **BUILT_IN}
+    if name not in paths and not is_import_path(name):
+        hint = nearest_or_all(name, domain_names())
+        raise ConfigError(f"no domain named {name!r}; {hint} A class of yours is named as 'module:Class'")
+    return _require_domain(load_own(paths.get(name, name), what=f"domain {name!r}:"), name)
+
+
+def _installed() -> dict[str, str]:
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
+
+
+def _require_domain(found: object, name: str) -> type[Domain]:
+    """Whatever a configuration names must be a domain's class before it is called."""
+    if isinstance(found, type) and issubclass(found, Domain):
+        return found
+    raise ConfigError(
+        f"domain {name!r}: {shown(found)} is not a subclass of steelyard.domains.Domain; derive one from it and write "
+        "size, task and verifier"
+    )
+
+
 def _shown(parameters: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {shown(value)}" for name, value in parameters.items()) or "its defaults"
-
-
-def _load(name: str, path: str) -> Callable[..., Domain]:
-    return load_object(path, what=f"domain {name!r}:")

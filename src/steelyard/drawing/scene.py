@@ -13,6 +13,7 @@ Extent = tuple[float, float, float, float]
 
 INK: Colour = (40, 44, 52)
 PAPER: Colour = (255, 255, 255)
+SMALL_PRINT: Colour = (95, 100, 108)
 LETTER = 0.55
 """Width of an average letter, relative to the font size."""
 

@@ -40,8 +40,7 @@ def test_the_page_goes_where_it_is_told_to(things: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["theories"], "theories is a domain: name files with its things"),
-        (["bricks", "things.txt"], "domain bricks has no report (domains with reports: theories)"),
+        (["theories"], "theories is a domain: name files with its artifacts"),
         (["theory", "things.txt"], "did you mean theories?"),
         (["theories", "none.txt"], "none.txt: no such file"),
     ],

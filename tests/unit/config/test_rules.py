@@ -10,6 +10,8 @@ from steelyard.errors import ConfigError
 OWN_TASKS = ["--domain", "none", "--tasks.prompts", '["a"]', "--verify.verifier", "m:f", "--evaluate.every", "0"]
 KL = ["--loss.kl.coefficient=0.1"]
 PASS = ["--credit.advantage=pass_at_k", "--credit.k=2"]
+MIXED = ["--tasks.file=none", "--tasks.held_out=0", "--evaluate.every=0", "--tasks.source.kind=mixture",
+         "--tasks.source.parts"]  # fmt: skip
 PINNED = {
     "text": [],
     "infill": [],
@@ -47,6 +49,20 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--tasks.eval_file", "e.jsonl"], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
         (["--run.supplied", '["eval_tasks"]'], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
         (["--domain.name", "sequences", "--verify.verifier=none"], "a domain brings its own tasks"),
+        (["--run.supplied", '["domain"]', "--tasks", "none"], "the domain from Python brings its own verifier"),
+        (["--run.supplied", '["domain"]', "--verify.verifier=none"], "a domain brings its own tasks"),
+        (["--run.supplied", '["domain"]', "--tasks", "none", "--verify.verifier=none", "--cluster.learners.ranks=2"],
+         "a domain from Python cannot travel to the ranks"),
+        (["--tasks.source.kind=mixtures"], "or a class as module:Class; did you mean mixture?"),
+        (["--tasks.source.kind=mixture"], "does not draw from tasks.file"),
+        (["--tasks.source.kind=generated", "--tasks.file=none", "--tasks.held_out=0"], "function: is required without"),
+        (["--tasks.source", '{kind = "dataset", options = {a = 1}}'], "is read by kind = 'module:Class'"),
+        ([*MIXED, "[]"], "tasks.source.parts: is empty"),
+        ([*MIXED, '[{name = "a"}]'], "file, dataset, prompts and domain_split; it has none"),
+        ([*MIXED, '[{name = "a", file = "f", prompts = ["p"]}]'], "it has file and prompts"),
+        ([*MIXED, '[{name = "a", domain_split = "train"}]'], "needs a [domain], whose split it is"),
+        ([*MIXED, '[{name = "a", file = "f"}, {name = "a", file = "g"}]'], "is the name of another part"),
+        ([*MIXED, '[{name = "a", file = "f"}]', "--tasks.held_out=0.5"], "divides tasks that are listed"),
         (["--verify.verifier", "none"], "verify.verifier: nothing checks the samples"),
         (["--verify.verifiers", '[{function="a:b"}]'], "is the short form for a single verifier"),
         (["--run.supplied", '["verifier"]'], "a verifier was also handed over from Python"),
@@ -98,6 +114,7 @@ REFUSED: dict[str, list[tuple[list[str], str]]] = {
         (["--verify.verifier", "m:f"], "verify.verifier = 'm:f': the domain sequences brings its own verifier"),
         (["--run.supplied", '["verifier"]'], "the domain sequences brings its own verifier"),
         (["--run.supplied", '["tasks"]'], "a domain brings its own tasks"),
+        (["--run.supplied", '["domain"]'], "a domain was also handed over from Python"),
         (["--credit.min_scored=17"], "no group has that many samples (sampling.group_size is 16)"),
         (["--credit.truncation_penalty=0.5"], "is taken off by truncated = 'penalise', but truncated is 'count'"),
         (["--credit.advantage=pass_at_k"], "credit.k: is required by advantage = 'pass_at_k'"),
@@ -148,6 +165,11 @@ ACCEPTED: dict[str, list[list[str]]] = {
     ],
     "text": [
         ["--model.dtype=float16"],
+        ["--run.supplied", '["domain"]', "--tasks", "none", "--verify.verifier=none"],
+        ["--tasks.source.kind=dataset"],
+        ["--tasks.source.kind=m:Source"],
+        ["--tasks.source.kind=m:Source", "--tasks.file=none", "--tasks.held_out=0", "--evaluate.every=0"],
+        [*MIXED, '[{name = "a", file = "f"}, {name = "b", prompts = ["p"], weight = 0.5}]'],
         ["--model.dtype=auto", "--model.lora=none"],
         [*PASS, "--verify.floor=1.0"],
         ["--verify.floor=-1.0"],

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from steelyard.domains import make_domain
-from steelyard.domains.base import describe
+from steelyard.domains.base import title_of
 from steelyard.types import Prompt, Task
 
 
 def test_domains_say_it_in_their_own_words() -> None:
     bricks = make_domain("bricks", kinds=["tower"])
     task = bricks.task("held_out", 0)
-    assert describe(bricks, task).startswith("tower ")
-    assert task.id not in describe(bricks, task)
+    assert title_of(bricks, task).startswith("tower ")
+    assert task.id not in title_of(bricks, task)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_domains_say_it_in_their_own_words() -> None:
 def test_theories(kind: str, said: str) -> None:
     domain = make_domain("theories", kinds=[kind])
     task = domain.task("held_out", 0)
-    found = describe(domain, task)
+    found = title_of(domain, task)
     assert found.startswith(said)
     if kind == "groups":
         assert found.removeprefix(said).split(" × ") == str(task.spec["given"]).split()[1:-1]
@@ -49,11 +49,10 @@ def test_theories(kind: str, said: str) -> None:
     ],
 )
 def test_else_it_is_the_prompt(prompt: Prompt, said: str) -> None:
-    assert describe(None, Task("t1", prompt)) == said
-    assert describe(make_domain("sequences"), Task("t1", prompt)) == said
+    assert title_of(make_domain("sequences"), Task("t1", prompt)) == said
 
 
 def test_a_long_prompt_is_cut_between_words() -> None:
-    said = describe(None, Task("t1", "word " * 100))
+    said = title_of(make_domain("sequences"), Task("t1", "word " * 100))
     assert len(said) <= 120
     assert said.endswith("word …")

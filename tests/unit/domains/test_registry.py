@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.domains import domain_paths, make_domain, registry
+from steelyard.domains import domain_names, make_domain, registry
 from steelyard.domains.sequences import Sequences
 from steelyard.errors import ConfigError
 
@@ -25,7 +25,7 @@ def test_a_built_in_domain_is_made_with_its_parameters() -> None:
 def test_a_domain_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "mine", "steelyard.domains.sequences:Sequences")
     assert isinstance(make_domain("mine"), Sequences)
-    assert set(domain_paths()) == {"mine", *registry.BUILT_IN}
+    assert set(domain_names()) == {"mine", *registry.BUILT_IN}
 
 
 def test_a_built_in_name_cannot_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

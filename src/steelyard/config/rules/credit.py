@@ -52,7 +52,7 @@ def rewards_of_pass_at_k(config: Config) -> Iterator[Problem]:
     if credit.advantage != "pass_at_k":
         return
     reason = "advantage = 'pass_at_k' needs rewards of 0 or 1, and this makes others; use advantage = 'max_at_k'"
-    if config.domain is None and floor not in (None, 0, 1):
+    if not config.has_domain and floor not in (None, 0, 1):
         yield Problem("verify.floor", floor, reason)
     if credit.truncated == "penalise" and credit.truncation_penalty != 0:
         yield Problem("credit.truncated", credit.truncated, f"{reason}, or truncated = 'mask'")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def judge(config: Config) -> Iterator[Problem]:
     if config.judge is None:
         return
-    if config.domain is None:
+    if not config.has_domain:
         yield Problem("judge", None, "learns from the examples of a [domain]; without one list verify.verifiers")
     if config.model.kind != "masked" and config.judge.folder is None:
         yield Problem("judge", None, "begins with the body of a model of kind = 'masked'; name a judge.folder instead")

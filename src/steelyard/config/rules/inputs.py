@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from steelyard.config.problems import Problem
+from steelyard.config.tasks import SOURCES, SourceConfig
 
 if TYPE_CHECKING:
     from steelyard.config.root import Config
@@ -32,7 +33,7 @@ def scratch_shape(config: Config) -> Iterator[Problem]:
         yield Problem("model.scratch.width", scratch.width, reason)
     if scratch.heads % scratch.kv_heads:
         yield Problem("model.scratch.kv_heads", scratch.kv_heads, f"must divide heads ({scratch.heads})")
-    if scratch.vocabulary is None and config.domain is None:
+    if scratch.vocabulary is None and not config.has_domain:
         reason = "is required without a [domain], which would bring its own"
         yield Problem("model.scratch.vocabulary", None, reason)
     if config.model.kind == "causal" and scratch.max_length <= config.sampling.max_new_tokens:
@@ -44,7 +45,7 @@ def warm_start(config: Config) -> Iterator[Problem]:
     warmstart = config.warmstart
     if warmstart is None:
         return
-    if config.domain is None:
+    if not config.has_domain:
         yield Problem("warmstart", None, "needs a [domain], whose examples it begins from; remove it")
     if "model" in config.run.supplied:
         yield Problem(
@@ -75,16 +76,26 @@ def precision(config: Config) -> Iterator[Problem]:
         yield Problem("model.quantize", model.quantize, "a model from scratch has no weights worth freezing")
 
 
+def domain_source(config: Config) -> Iterator[Problem]:
+    if config.domain is not None and "domain" in config.run.supplied:
+        yield Problem("domain.name", config.domain.name, "a domain was also handed over from Python; keep one")
+
+
+def _domain_name(config: Config) -> str | None:
+    return None if config.domain is None else config.domain.name
+
+
 def task_source(config: Config) -> Iterator[Problem]:
     tasks, supplied = config.tasks, "tasks" in config.run.supplied
-    if config.domain is not None and (supplied or (tasks is not None and tasks.brings_tasks)):
-        reason = "a domain brings its own tasks; remove [domain], or all of [tasks] but chat and system"
-        yield Problem("domain", config.domain.name, reason)
+    if config.has_domain and (supplied or (tasks is not None and tasks.brings_tasks)):
+        reason = "a domain brings its own tasks; remove the domain, or all of [tasks] but chat, system and source"
+        yield Problem("domain", _domain_name(config), reason)
         return
-    if config.domain is not None:
+    if config.has_domain:
         return
     given = [name for name in ("file", "dataset", "prompts") if tasks and getattr(tasks, name) is not None]
-    if not given and not supplied:
+    own = tasks is not None and tasks.source is not None and tasks.source.brings_tasks
+    if not given and not supplied and not own:
         reason = "no tasks: set one of tasks.file, tasks.dataset, tasks.prompts, or a [domain]"
         yield Problem("tasks", None, reason)
     if len(given) + supplied > 1:
@@ -103,6 +114,45 @@ def task_options(config: Config) -> Iterator[Problem]:
         yield Problem("tasks.held_out", tasks.held_out, reason)
 
 
+def sampled_source(config: Config) -> Iterator[Problem]:
+    tasks = config.tasks
+    if tasks is None or tasks.source is None:
+        return
+    source, listed = tasks.source, [key for key in ("file", "dataset", "prompts") if getattr(tasks, key) is not None]
+    listed += ["rows"] if "tasks" in config.run.supplied else []
+    if source.kind in ("mixture", "generated") and listed:
+        reason = f"does not draw from tasks.{listed[0]}; remove that, or make it a part of a mixture"
+        yield Problem("tasks.source.kind", source.kind, reason)
+    if tasks.held_out and not listed:
+        yield Problem("tasks.held_out", tasks.held_out, "divides tasks that are listed; give tasks.eval_file instead")
+    if source.kind == "generated" and not config.has_domain and source.function is None:
+        yield Problem("tasks.source.function", None, "is required without a [domain], whose tasks would be made")
+    yield from _foreign_keys(source)
+    for index, part in enumerate(source.parts):
+        key = f"tasks.source.parts.{index}"
+        if len(part.origins) != 1:
+            named = " and ".join(part.origins) or "none"
+            reason = f"needs exactly one of file, dataset, prompts and domain_split; it has {named}"
+            yield Problem(key, part.name, reason)
+        if part.domain_split is not None and not config.has_domain:
+            yield Problem(f"{key}.domain_split", part.domain_split, "needs a [domain], whose split it is")
+        if part.name in [other.name for other in source.parts[:index]]:
+            yield Problem(f"{key}.name", part.name, "is the name of another part; choose different names")
+
+
+def _foreign_keys(source: SourceConfig) -> Iterator[Problem]:
+    """Keys that only another kind of source reads."""
+    kind = source.kind if source.kind in SOURCES else "module:Class"
+    owners = {"function": "generated", "limit": "dataset", "parts": "mixture", "options": "module:Class"}
+    for key, owner in owners.items():
+        if getattr(source, key) and kind != owner:
+            yield Problem(
+                f"tasks.source.{key}", None, f"is read by kind = '{owner}' and not by '{source.kind}'; remove it"
+            )
+    if kind == "mixture" and not source.parts:
+        yield Problem("tasks.source.parts", None, "is empty; list at least one [[tasks.source.parts]] with a name")
+
+
 def prompting(config: Config) -> Iterator[Problem]:
     tasks = config.tasks
     if tasks is None:
@@ -118,9 +168,10 @@ def prompting(config: Config) -> Iterator[Problem]:
 def verifier_source(config: Config) -> Iterator[Problem]:
     verify, supplied = config.verify, "verifier" in config.run.supplied
     given = verify.verifier is not None or bool(verify.verifiers)
-    if config.domain is not None:
+    if config.has_domain:
         if given or supplied:
-            reason = f"the domain {config.domain.name} brings its own verifier; remove this one or use [tasks]"
+            named = _domain_name(config) or "from Python"
+            reason = f"the domain {named} brings its own verifier; remove this one or use [tasks]"
             yield Problem("verify.verifier" if verify.verifier else "verify", verify.verifier, reason)
         return
     if not given and not supplied:

@@ -151,6 +151,9 @@ def learner_group(config: Config) -> Iterator[Problem]:
     if "model" in config.run.supplied:
         reason = "a model from Python cannot travel to the ranks; save it and give model.path"
         yield Problem("cluster.learners", learners.ranks, reason)
+    if "domain" in config.run.supplied:
+        reason = "a domain from Python cannot travel to the ranks; name its class, domain.name = 'module:Class'"
+        yield Problem("cluster.learners", learners.ranks, reason)
 
 
 def evaluation(config: Config) -> Iterator[Problem]:
@@ -158,7 +161,7 @@ def evaluation(config: Config) -> Iterator[Problem]:
     if min(evaluate.ks) < 1 or max(evaluate.ks) > evaluate.samples:
         reason = f"pass@k needs 1 <= k <= evaluate.samples ({evaluate.samples}); raise evaluate.samples"
         yield Problem("evaluate.ks", list(evaluate.ks), reason)
-    separate = config.domain is not None or "eval_tasks" in config.run.supplied
+    separate = config.has_domain or "eval_tasks" in config.run.supplied
     held_out = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
     if evaluate.every and not separate and not held_out:
         reason = "there are no tasks that training never sees; set tasks.held_out or tasks.eval_file"

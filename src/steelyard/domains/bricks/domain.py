@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from steelyard.constraints.automaton import Automaton
-from steelyard.domains.base import Split
+from steelyard.domains.artifacts import Artifact, ColourBy, Report
+from steelyard.domains.base import Domain, Split
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep
+from steelyard.domains.bricks.artifacts import EXPORTS, PICTURES, BrickArtifacts
 from steelyard.domains.bricks.briefs import (
     COUNTABLE,
     KINDS,
@@ -28,7 +30,6 @@ from steelyard.domains.bricks.builder import IMPERFECTION, build
 from steelyard.domains.bricks.reward import Judge, reward_of
 from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.structure import Structure, World
-from steelyard.domains.bricks.workshop import BrickWorkshop
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Prompt, Task
@@ -61,8 +62,11 @@ templates would otherwise put one of their own; ``message`` is for templates tha
 
 
 @dataclass(frozen=True)
-class Bricks:
+class Bricks(Domain):
     """Training tasks have no end and come from all kinds in turn; validation and held-out have each brief once."""
+
+    picture_formats: ClassVar = PICTURES
+    export_formats: ClassVar = tuple(EXPORTS)
 
     kinds: tuple[str, ...] = COUNTABLE
     action: str = "two_step"
@@ -107,10 +111,6 @@ class Bricks:
         if self.action_space.vocabulary() is not None and self.captions:
             raise ConfigError(f"bricks: captions are free text, and action={self.action!r} has a closed vocabulary")
         reward_of(self.reward)
-
-    @property
-    def name(self) -> str:
-        return "bricks"
 
     @cached_property
     def world(self) -> World:
@@ -168,9 +168,32 @@ class Bricks:
     def automaton(self) -> Automaton[Any] | None:
         return self.action_space.automaton() if self.constrained else None
 
-    def workshop(self) -> BrickWorkshop:
-        """Pictures, exports and reports of structures in this world."""
-        return BrickWorkshop(self.action_space, reward_of(self.reward))
+    @cached_property
+    def _artifacts(self) -> BrickArtifacts:
+        return BrickArtifacts(self.action_space, reward_of(self.reward))
+
+    def to_text(self, text: str) -> str:
+        return self._artifacts.to_text(text)
+
+    def render(
+        self,
+        artifacts: Sequence[Artifact],
+        form: str = "svg",
+        *,
+        by: ColourBy = "part",
+        scale: float = 1.0,
+        title: str = "",
+    ) -> bytes:
+        return self._artifacts.render(artifacts, form, by=by, scale=scale, title=title)
+
+    def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
+        return self._artifacts.export(text, form, name=name)
+
+    def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
+        return self._artifacts.report(text, spec)
+
+    def with_method(self, method: str) -> Self:
+        return replace(self, reward={**self.reward, "method": method})
 
     def example(self, index: int, *, seed: int = 0) -> tuple[Task, Structure]:
         """Training task number ``index`` and what the imperfect builder makes of it: a function of these numbers. What

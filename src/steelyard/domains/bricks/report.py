@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from steelyard.domains.base import Report, Row
+from steelyard.domains.artifacts import Report, Row
 from steelyard.domains.bricks.briefs import Brief
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.flaws import Reason

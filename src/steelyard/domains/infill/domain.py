@@ -11,7 +11,8 @@ from typing import cast
 
 import numpy as np
 
-from steelyard.domains.base import Piece, Split
+from steelyard.domains.artifacts import TextSpan
+from steelyard.domains.base import Domain, Split
 from steelyard.domains.infill.corpus import Sizes, Text, Unit, texts
 from steelyard.domains.infill.cutting import PLAIN, cut
 from steelyard.domains.infill.masking import Masking, Pattern, fills, with_holes
@@ -27,7 +28,7 @@ WARM_START = 3
 
 
 @dataclass(frozen=True)
-class Infill:
+class Infill(Domain):
     """Training tasks have no end: every text in turn, with other holes each time. In validation and held-out each text
     comes once.
     """
@@ -74,10 +75,6 @@ class Infill:
         self.how  # noqa: B018 - what cannot work is refused now
         self.program  # noqa: B018
 
-    @property
-    def name(self) -> str:
-        return "infill"
-
     @cached_property
     def how(self) -> Masking:
         """Where holes are made."""
@@ -109,9 +106,6 @@ class Infill:
     def verifier(self) -> FunctionVerifier:
         return self.program.verifier()
 
-    def automaton(self) -> None:
-        """Holes are not filled from left to right."""
-
     def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
         """Training texts with holes of their own, and how they were."""
         own = self._texts["train"]
@@ -121,12 +115,12 @@ class Infill:
                 rng = np.random.default_rng([seed, WARM_START, epoch, place])
                 yield self._task(f"{own[number].place}@{epoch}", own[number], rng), own[number].text
 
-    def pieces(self, task: Task, text: str) -> list[Piece]:
+    def highlights(self, task: Task, text: str) -> list[TextSpan]:
         """A filled text with what was given, what was filled as in the original, and what was filled otherwise. The
         original of a task without its spec is found by its id.
         """
         original = task.spec.get("text") or self._originals.get(task.id.rpartition("@")[0] or task.id, "")
-        return pieces(str(task.prompt), str(original), text)
+        return spans(str(task.prompt), str(original), text)
 
     @cached_property
     def _originals(self) -> dict[str, str]:
@@ -148,8 +142,8 @@ class Infill:
         return texts(self.files, self.unit, Sizes(self.shortest, self.longest, characters, self.tokenizer))
 
 
-def pieces(masked: str, original: str, text: str) -> list[Piece]:
-    """The runs of a text by what became of them; a text that does not fit its input is one piece."""
+def spans(masked: str, original: str, text: str) -> list[TextSpan]:
+    """The runs of a text by what became of them; a text that does not fit its input is one span."""
     if len(masked) != len(text):
         return _by_runs(masked, original, text)
     kinds = [
@@ -157,15 +151,15 @@ def pieces(masked: str, original: str, text: str) -> list[Piece]:
         for place, (hole, filled) in enumerate(zip(masked, text, strict=True))
     ]
     runs = itertools.groupby(zip(kinds, text, strict=True), key=lambda pair: pair[0])
-    return [Piece("".join(filled for _, filled in run), kind) for kind, run in runs]  # pyright: ignore[reportArgumentType]
+    return [TextSpan("".join(filled for _, filled in run), kind) for kind, run in runs]  # pyright: ignore[reportArgumentType]
 
 
-def _by_runs(masked: str, original: str, text: str) -> list[Piece]:
+def _by_runs(masked: str, original: str, text: str) -> list[TextSpan]:
     """Holes that longer tokens filled: what stands between the given parts."""
     made, true = fills(masked, text), fills(masked, original)
     if made is None:
-        return [Piece(text, "made")]
-    filled = [Piece(own, "right" if true and own == true[run] else "made") for run, own in enumerate(made)]
-    given = [Piece(part, "given") for part in re.split(f"{HOLE}+", masked)]
+        return [TextSpan(text, "made")]
+    filled = [TextSpan(own, "right" if true and own == true[run] else "made") for run, own in enumerate(made)]
+    given = [TextSpan(part, "given") for part in re.split(f"{HOLE}+", masked)]
     woven = itertools.chain.from_iterable(itertools.zip_longest(given, filled))
-    return [piece for piece in woven if piece is not None and piece.text]
+    return [span for span in woven if span is not None and span.text]

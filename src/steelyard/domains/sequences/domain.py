@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from steelyard.domains.base import Split
+from steelyard.domains.base import Domain, Split
 from steelyard.errors import ConfigError
 from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task, Verdict
@@ -34,7 +34,7 @@ ANSWERS: dict[str, Callable[[tuple[int, ...]], Sequence[int]]] = {
 
 
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(Domain):
     """Difficulty is the length; reward the share of right positions, success an exact answer."""
 
     kinds: tuple[str, ...] = ("copy", "sort", "count")
@@ -61,10 +61,6 @@ class Sequences:
         if count > MOST_SEQUENCES:
             raise ConfigError(f"sequences: {count} sequences, at most {MOST_SEQUENCES}; fewer symbols or shorter ones")
 
-    @property
-    def name(self) -> str:
-        return "sequences"
-
     def vocabulary(self) -> tuple[str, ...]:
         numbers = max(self.symbols, self.max_length + 1 if "count" in self.kinds else 0)
         return (*SPECIAL_TOKENS, *self.kinds, "=", *(str(number) for number in range(numbers)))
@@ -87,9 +83,6 @@ class Sequences:
         """Step rewards make other verdicts, so they have a version of their own."""
         function, version = (score_by_position, "1-steps") if self.step_rewards else (score, "1")
         return FunctionVerifier(function, name=self.name, version=version, deterministic=True, isolate=False)
-
-    def automaton(self) -> None:
-        """Anything goes: to write as many words as asked is part of what is learnt."""
 
     @property
     def _lengths(self) -> range:

@@ -6,20 +6,21 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from steelyard.domains.base import Made, Split, Survey
+from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary
+from steelyard.domains.base import Domain, Split
+from steelyard.domains.theories.artifacts import EXPORTS, PICTURES, TheoryArtifacts
 from steelyard.domains.theories.examples import random_theory
 from steelyard.domains.theories.grammar import TheoryGrammar
 from steelyard.domains.theories.limits import Limits, limits_of
 from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, catalogue, describe
 from steelyard.domains.theories.reward import Judge, reward_of
-from steelyard.domains.theories.survey import survey
+from steelyard.domains.theories.summary import summarise
 from steelyard.domains.theories.text import read
 from steelyard.domains.theories.words import group_word
-from steelyard.domains.theories.workshop import TheoryWorkshop
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task
@@ -27,8 +28,11 @@ from steelyard.verification import FunctionVerifier
 
 
 @dataclass(frozen=True)
-class Theories:
+class Theories(Domain):
     """Training tasks have no end and come from all kinds in turn; validation and held-out have each beginning once."""
+
+    picture_formats: ClassVar = PICTURES
+    export_formats: ClassVar = EXPORTS
 
     kinds: tuple[str, ...] = ("groups",)
     """What is given: some of nothing, groups, sector, partial, model."""
@@ -81,10 +85,6 @@ class Theories:
                     f"{beginning.kind!r} out of kinds"
                 ) from None
 
-    @property
-    def name(self) -> str:
-        return "theories"
-
     @cached_property
     def bounds(self) -> Limits:
         return limits_of(self.limits)
@@ -130,13 +130,35 @@ class Theories:
     def verifier(self) -> FunctionVerifier:
         return self.judge().verifier()
 
-    def workshop(self) -> TheoryWorkshop:
+    @cached_property
+    def _artifacts(self) -> TheoryArtifacts:
         judge = self.judge()
-        return TheoryWorkshop(read, lambda text, spec: judge(Task("file", "", spec), text))
+        return TheoryArtifacts(read, lambda text, spec: judge(Task("file", "", spec), text))
 
-    def survey(self, things: Sequence[Made], *, title: str = "") -> Survey:
+    def to_text(self, text: str) -> str:
+        return self._artifacts.to_text(text)
+
+    def render(
+        self,
+        artifacts: Sequence[Artifact],
+        form: str = "svg",
+        *,
+        by: ColourBy = "part",
+        scale: float = 1.0,
+        title: str = "",
+    ) -> bytes:
+        """Theories have no stress: ``by`` changes nothing."""
+        return self._artifacts.render(artifacts, form, scale=scale, title=title)
+
+    def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
+        return self._artifacts.export(text, form, name=name)
+
+    def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
+        return self._artifacts.report(text, spec)
+
+    def summary(self, artifacts: Sequence[Artifact], *, title: str = "") -> Summary:
         """An atlas of what many samples come to."""
-        return survey(things, read, title=title)
+        return summarise(artifacts, read, title=title)
 
     def automaton(self) -> TheoryGrammar | None:
         return self.grammar if self.constrained else None

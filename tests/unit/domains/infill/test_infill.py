@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from steelyard.domains import make_domain
-from steelyard.domains.base import Pieced
 from steelyard.domains.infill import Infill
 from steelyard.domains.infill.corpus import chunks, essence, functions, split_of, stream, texts
-from steelyard.domains.infill.domain import pieces
+from steelyard.domains.infill.domain import spans
 from steelyard.domains.infill.masking import Masking, fills, with_holes
 from steelyard.domains.infill.reward import Program, parses, recovered, tokenizes
 from steelyard.errors import ConfigError, DataError
@@ -243,20 +242,19 @@ def test_holes_for_longer_tokens_are_recovered_by_runs() -> None:
     assert recovered(masked, "a whole c+1", "something else") == 0.0
 
 
-def test_pieces_tell_what_was_given_from_what_was_made(domain: Infill) -> None:
-    assert isinstance(domain, Pieced)
-    assert pieces(f"a{HOLE}{HOLE}d{HOLE}", "abcde", "abxde") == [
+def test_highlights_separate_what_was_given_from_what_was_filled() -> None:
+    assert spans(f"a{HOLE}{HOLE}d{HOLE}", "abcde", "abxde") == [
         ("a", "given"),
         ("b", "right"),
         ("x", "made"),
         ("d", "given"),
         ("e", "right"),
     ]
-    assert pieces(f"a {HOLE} c{HOLE}", "a new cd", "a new c!") == [
+    assert spans(f"a {HOLE} c{HOLE}", "a new cd", "a new c!") == [
         ("a ", "given"),
         ("new", "right"),
         (" c", "given"),
         ("!", "made"),
     ]
-    assert pieces(f"a {HOLE} c", "a b c", "a whole c") == [("a ", "given"), ("whole", "made"), (" c", "given")]
-    assert pieces(f"a {HOLE} c", "a b c", "no") == [("no", "made")]
+    assert spans(f"a {HOLE} c", "a b c", "a whole c") == [("a ", "given"), ("whole", "made"), (" c", "given")]
+    assert spans(f"a {HOLE} c", "a b c", "no") == [("no", "made")]

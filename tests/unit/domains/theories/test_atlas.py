@@ -6,12 +6,12 @@ import random
 from dataclasses import replace
 
 from benchmarks.theory_cases import rebased, renamed, reordered
-from steelyard.domains.base import Made
+from steelyard.domains.artifacts import Artifact
 from steelyard.domains.theories.atlas import atlas, content, distinct, group_name, kinship
 from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.known import models, standard_model
 from steelyard.domains.theories.notation import left, right, scalar, theory
-from steelyard.domains.theories.survey import survey
+from steelyard.domains.theories.summary import summarise
 from steelyard.domains.theories.theory import Theory
 from steelyard.errors import DataError
 from steelyard.types import Verdict
@@ -66,10 +66,10 @@ def test_a_report_counts_what_succeeded() -> None:
             raise DataError("no theory")
         return texts[text]
 
-    judged = [Made(text, verdict=Verdict.scored(1.0, success=True)) for text in ("sm", "again", "new", "nonsense")]
-    judged.append(Made("new", verdict=Verdict.scored(0.0, success=False)))
-    found = survey(judged, read, title="<run>")
-    assert found.summary == (
+    judged = [Artifact(text, verdict=Verdict.scored(1.0, success=True)) for text in ("sm", "again", "new", "nonsense")]
+    judged.append(Artifact("new", verdict=Verdict.scored(0.0, success=False)))
+    found = summarise(judged, read, title="<run>")
+    assert found.lines == (
         "2 distinct theories among 3 consistent ones (5 samples, 4 readable)",
         "2 if vector-like fermions do not count",
         "1 is a known model; 1 new",
@@ -78,5 +78,5 @@ def test_a_report_counts_what_succeeded() -> None:
     assert [row.good for row in found.rows] == [True, False]
     assert "&lt;run&gt;" in found.page
     assert found.page.count("<svg") == 2
-    unjudged = survey([Made("sm"), Made("new")], read)
-    assert unjudged.summary[0].startswith("1 distinct theories among 1 consistent")
+    unjudged = summarise([Artifact("sm"), Artifact("new")], read)
+    assert unjudged.lines[0].startswith("1 distinct theories among 1 consistent")

@@ -1,42 +1,22 @@
-"""What is written around a structure: its title above, and below it what the colours of stress mean."""
+"""The legend of a picture by stress: what its colours mean."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator
 
 from steelyard.domains.bricks.render import colours
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.stability.physics import PUBLISHED
-from steelyard.drawing.scene import INK, LETTER, Label, Line, Scene, Shape, rectangle
+from steelyard.drawing.scene import INK, SMALL_PRINT, Label, Line, Scene, Shape, rectangle
+from steelyard.drawing.sheet import MARGIN, SMALL
 
-MARGIN = 8.0
-TITLE, SMALL = 15.0, 11.0
-LEAST_LETTERS = 36
-"""Of a line of a title, however small the structure is."""
 BAR, THICK = 150.0, 10.0
 """Length and height of the colour bar."""
 SHADES = 50
 TICKS = ("0", "0.25", "0.5", "0.75", "1")
 LEGEND_WIDTH, LEGEND_HEIGHT = 290.0, 66.0
 MEANING = f"stress = pull / capacity of a contact ({PUBLISHED.capacity:g} N)"
-
-
-def with_title(scene: Scene, title: str, *, margin: float = MARGIN) -> Scene:
-    """The scene under its title; what follows the first line of the title is in small print."""
-    left, top, right, bottom = scene.frame
-    labels: list[Label] = []
-    y = 0.0
-    for number, paragraph in enumerate(title.split("\n")):
-        size, colour = (SMALL, colours.SMALL_PRINT) if number else (TITLE, INK)
-        letters = max(LEAST_LETTERS, int((right - left - 2 * margin) / (LETTER * size)))
-        for line in textwrap.wrap(paragraph, letters) or [""]:
-            y += 1.25 * size
-            labels.append(Label((left + margin, y), line, size, colour))
-    raised = [label.placed(1.0, 0.0, top + 4 - y) for label in labels]
-    wide = max(label.extent()[2] for label in raised) + margin
-    return Scene((*raised, *scene.shapes), (left, top - y - 1.25, max(right, wide), bottom))
 
 
 def with_legend(scene: Scene, stability: Stability, *, margin: float = MARGIN) -> Scene:
@@ -62,11 +42,11 @@ def _scale(left: float, top: float) -> Iterator[Shape]:
         yield rectangle(left + BAR * shade / SHADES, bar, BAR / SHADES + 0.3, THICK, colour)
     for number, text in enumerate(TICKS):
         x = left + BAR * number / (len(TICKS) - 1)
-        yield Line(((x, bar + THICK), (x, bar + THICK + 3)), colours.SMALL_PRINT, 1.0)
+        yield Line(((x, bar + THICK), (x, bar + THICK + 3)), SMALL_PRINT, 1.0)
         anchor = "start" if not number else "end" if number == len(TICKS) - 1 else "middle"
         yield Label((x, bar + THICK + 14), text, SMALL, INK, anchor)
-    yield Label((left, bar + THICK + 27), "no pull", SMALL, colours.SMALL_PRINT)
-    yield Label((left + BAR, bar + THICK + 27), "lets go", SMALL, colours.SMALL_PRINT, "end")
+    yield Label((left, bar + THICK + 27), "no pull", SMALL, SMALL_PRINT)
+    yield Label((left + BAR, bar + THICK + 27), "lets go", SMALL, SMALL_PRINT, "end")
     yield rectangle(failing, bar, 18, THICK, colours.FAILING)
     yield _small(failing + 24, bar + 9, "fails or floats")
 
@@ -76,7 +56,7 @@ def _two_colours(left: float, top: float) -> Iterator[Shape]:
         y = top + 8 + 18 * number
         yield rectangle(left, y, 18, THICK, colours.of_score(score))
         yield _small(left + 24, y + 9, text)
-    yield Label((left, top + 54), "forces were not computed", SMALL, colours.SMALL_PRINT)
+    yield Label((left, top + 54), "forces were not computed", SMALL, SMALL_PRINT)
 
 
 def _small(x: float, y: float, text: str) -> Label:

@@ -28,7 +28,6 @@ CALM: tuple[tuple[float, Colour], ...] = (
 """Colours of bricks that hold, by score."""
 FAILING: Colour = (206, 0, 40)
 FAILING_EDGE: Colour = (60, 0, 12)
-SMALL_PRINT: Colour = (95, 100, 108)
 GROUND: Colour = (232, 234, 236)
 GRID: Colour = (212, 215, 219)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steelyard.domains.base import ColourBy
+from steelyard.domains.artifacts import ColourBy
 from steelyard.domains.bricks.render.isometric import draw, ground_of
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Structure

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from steelyard.domains.base import ColourBy
+from steelyard.domains.artifacts import ColourBy
 from steelyard.domains.bricks.render import colours
-from steelyard.domains.bricks.render.annotations import with_legend, with_title
+from steelyard.domains.bricks.render.annotations import with_legend
 from steelyard.domains.bricks.render.order import Item, painting_order
 from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.drawing.scene import Colour, Ellipse, Point, Polygon, Scene, Shape, framed
+from steelyard.drawing.sheet import with_title
 
 Ground = tuple[int, int, int, int]
 """x, y, x end, y end."""

@@ -1,4 +1,4 @@
-"""The workshop of bricks: what is drawn, exported and reported, judged by the real solver."""
+"""Structures: what is drawn, exported and reported, verified by the real solver."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from steelyard.domains import Made, Workshop, make_domain, workshop_of
+from steelyard.domains import Artifact
 from steelyard.domains.bricks import World, parse, write
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep
+from steelyard.domains.bricks.artifacts import BrickArtifacts, verdict_lines
 from steelyard.domains.bricks.domain import Bricks
 from steelyard.domains.bricks.render import colours
-from steelyard.domains.bricks.workshop import WIDE, BrickWorkshop, verdict_lines
+from steelyard.domains.defaults import CAPTION
 from steelyard.errors import ConfigError, DataError, MissingExtraError
 from steelyard.types import Task, Verdict
 
@@ -28,8 +29,8 @@ PLAIN, LONG = World(), World((64, 8, 32))
 FLOATS = "2x2 (0,0,0)\n2x2 (8,8,1)\n"
 
 
-def workshop(world: World = PLAIN) -> BrickWorkshop:
-    return BrickWorkshop(TwoStep(world, 40))
+def bricks(world: World = PLAIN) -> BrickArtifacts:
+    return BrickArtifacts(TwoStep(world, 40))
 
 
 def labels(picture: bytes) -> list[str]:
@@ -40,70 +41,78 @@ def fills(picture: bytes) -> set[str]:
     return {element.get("fill", "") for element in ET.fromstring(picture)}
 
 
-def test_bricks_have_a_workshop_and_sequences_have_none() -> None:
-    made = workshop_of(Bricks(reward={"method": "connectivity"}))
-    assert isinstance(made, BrickWorkshop)
-    assert made.reward.method == "connectivity"
-    shop: Workshop = made  # pyright holds the protocol
-    assert shop.pictures[0] == "svg"
-    assert workshop_of(make_domain("sequences")) is None
+def test_the_domain_draws_exports_and_reports_with_its_own_reward_and_world() -> None:
+    domain = Bricks(reward={"method": "connectivity"}, world_size=(40, 8, 8))
+    far = "2x2 (30,0,0)\n"
+    assert domain.report(far).summary[0].startswith("hangs together: ")
+    assert labels(domain.render([Artifact(far, "far")])) == ["far"]
+    assert list(domain.export(far, "obj", name="b")) == ["b.obj", "b.mtl"]
+    assert domain.to_text(domain.action_space.write(parse(far, domain.world))) == far
+    assert domain.picture_formats == ("svg", "png", "gif")
+    assert domain.export_formats[0] == "ldr"
 
 
 @pytest.mark.parametrize("space", [TwoStep(World(), 9), TwoStep(World(), 9, joint=True), Absolute(World(), 9)])
 def test_what_a_policy_wrote_becomes_the_text_format(space: ActionSpace) -> None:
     written = space.write(parse(BRIDGE, World()))
     assert written != BRIDGE
-    assert BrickWorkshop(space).plain(written) == BRIDGE
-    assert BrickWorkshop(space).plain("nonsense") == ""
+    assert BrickArtifacts(space).to_text(written) == BRIDGE
+    assert BrickArtifacts(space).to_text("nonsense") == ""
 
 
 def test_what_a_language_model_could_not_place_is_left_out() -> None:
-    assert BrickWorkshop(Lines(World(), 9)).plain("2x2 (0,0,0)\n2x2 (1,1,0)\nhello") == "2x2 (0,0,0)\n"
+    assert BrickArtifacts(Lines(World(), 9)).to_text("2x2 (0,0,0)\n2x2 (1,1,0)\nhello") == "2x2 (0,0,0)\n"
 
 
 def test_one_thing_is_a_picture_with_its_title() -> None:
-    picture = workshop().look([Made(BRIDGE, "a bridge")], "svg")
+    picture = bricks().render([Artifact(BRIDGE, "a bridge")], "svg")
     assert labels(picture) == ["a bridge"]
-    twice = workshop().look([Made(BRIDGE, "a bridge")], "svg", scale=2.0)
+    twice = bricks().render([Artifact(BRIDGE, "a bridge")], "svg", scale=2.0)
     sizes = [float(ET.fromstring(one).get("width", "0")) for one in (picture, twice)]
     assert sizes[1] == pytest.approx(2 * sizes[0], abs=1.0)
 
 
 def test_a_picture_with_a_brief_says_it_in_words() -> None:
-    said = labels(workshop().look([Made(BRIDGE, "mine", BRIEF)], "svg"))
+    said = labels(bricks().render([Artifact(BRIDGE, "mine", BRIEF)], "svg"))
     assert said[0] == "mine"
     assert " ".join(said[1:]) == "bridge over 4 studs, 2 layers clear, 2 wide, carrying 100 g"
 
 
 def test_bricks_that_could_not_be_placed_are_not_passed_over_in_silence() -> None:
-    thing = Made("2x2 (0,0,0)\n2x2 (1,1,0)\n", "two")
-    assert labels(workshop().look([thing], "svg")) == ["two · 1 could not be placed"]
-    assert "1 could not be placed" in labels(workshop().look([thing, thing], "svg"))
+    artifact = Artifact("2x2 (0,0,0)\n2x2 (1,1,0)\n", "two")
+    assert labels(bricks().render([artifact], "svg")) == ["two · 1 could not be placed"]
+    assert "1 could not be placed" in labels(bricks().render([artifact, artifact], "svg"))
 
 
 def test_by_stress_what_fails_is_red_and_the_brief_brings_its_load() -> None:
     red = "#" + "".join(f"{part:02x}" for part in colours.lighter(colours.FAILING, 0.12))
-    shop = workshop(LONG)
-    assert red in fills(shop.look([Made(STAIRS)], "svg", by="stress"))
+    domain = bricks(LONG)
+    assert red in fills(domain.render([Artifact(STAIRS)], "svg", by="stress"))
     nineteen = STAIRS[: STAIRS.rindex("4x2")]
-    assert red not in fills(shop.look([Made(nineteen)], "svg", by="stress"))
+    assert red not in fills(domain.render([Artifact(nineteen)], "svg", by="stress"))
     arm = {"kind": "cantilever", "reach": 4, "height": 1, "base": 2, "load": 200}
     text = "2x2 (0,0,0)\n6x2 (0,0,1)\n"
-    assert red not in fills(shop.look([Made(text)], "svg", by="stress"))
-    assert red in fills(shop.look([Made(text, spec=arm)], "svg", by="stress")), "200 g at four studs are too much"
+    assert red not in fills(domain.render([Artifact(text)], "svg", by="stress"))
+    assert red in fills(domain.render([Artifact(text, spec=arm)], "svg", by="stress")), (
+        "200 g at four studs are too much"
+    )
 
 
 def test_a_film_is_of_one_thing() -> None:
     Image = pytest.importorskip("PIL.Image")
-    assert Image.open(io.BytesIO(workshop().look([Made(BRIDGE)], "gif"))).n_frames == 5
+    assert Image.open(io.BytesIO(bricks().render([Artifact(BRIDGE)], "gif"))).n_frames == 5
     with pytest.raises(ConfigError, match="a gif shows one structure as it grows"):
-        workshop().look([Made(BRIDGE)] * 2, "gif")
+        bricks().render([Artifact(BRIDGE)] * 2, "gif")
 
 
 def test_a_sheet_says_what_the_judge_said() -> None:
     task, judge = Task("bridge", "", BRIEF), Bricks(action="text").judge()
-    things = [Made(text, str(number), BRIEF, judge(task, text)) for number, text in enumerate((BRIDGE, FLOATS), 1)]
-    sheet = workshop().look([*things, Made("", "3", BRIEF, Verdict.rejected("there is no brick"))], "svg", title="T")
+    artifacts = [
+        Artifact(text, str(number), BRIEF, judge(task, text)) for number, text in enumerate((BRIDGE, FLOATS), 1)
+    ]
+    sheet = bricks().render(
+        [*artifacts, Artifact("", "3", BRIEF, Verdict.rejected("there is no brick"))], "svg", title="T"
+    )
     assert labels(sheet) == [
         *("T", "1", "reward 1.000 · success", "purpose 1.00 · stands"),
         *("2", "reward 0.001 · no success", "purpose 0.00 · collapses", "50% of it floats"),
@@ -115,14 +124,16 @@ def test_a_sheet_says_what_the_judge_said() -> None:
 
 
 def test_one_thing_that_was_judged_is_a_sheet_too() -> None:
-    judged = Made(BRIDGE, "1", verdict=Verdict.scored(0.5))
-    assert labels(workshop().look([judged], "svg")) == ["1", "reward 0.500 · no success"]
+    judged = Artifact(BRIDGE, "1", verdict=Verdict.scored(0.5))
+    assert labels(bricks().render([judged], "svg")) == ["1", "reward 0.500 · no success"]
 
 
 def test_no_caption_is_wider_than_its_picture() -> None:
     verdict = Verdict.rejected("collision: brick 12, 2x4 (10,10,10) is where another brick is, and more of the same")
-    lines = labels(workshop().look([Made(BRIDGE, "best · cantilever-10-10-10-1000 and so on", verdict=verdict)], "svg"))
-    assert max(map(len, lines)) <= WIDE
+    lines = labels(
+        bricks().render([Artifact(BRIDGE, "best · cantilever-10-10-10-1000 and so on", verdict=verdict)], "svg")
+    )
+    assert max(map(len, lines)) <= CAPTION
 
 
 @pytest.mark.parametrize(
@@ -142,35 +153,35 @@ def test_verdicts_in_lines(verdict: Verdict, lines: list[str]) -> None:
 
 
 def test_exports_by_their_names() -> None:
-    shop = workshop()
-    assert list(shop.leave(BRIDGE, "obj", name="b")) == ["b.obj", "b.mtl"]
-    assert shop.leave(BRIDGE, "obj", name="b")["b.obj"].startswith(b"mtllib b.mtl\n")
-    assert b"0 Name: b.ldr\n" in shop.leave(BRIDGE, "ldr", name="b")["b.ldr"]
-    assert json.loads(shop.leave(BRIDGE, "gltf", name="b")["b.gltf"])["asset"]["version"] == "2.0"
+    domain = bricks()
+    assert list(domain.export(BRIDGE, "obj", name="b")) == ["b.obj", "b.mtl"]
+    assert domain.export(BRIDGE, "obj", name="b")["b.obj"].startswith(b"mtllib b.mtl\n")
+    assert b"0 Name: b.ldr\n" in domain.export(BRIDGE, "ldr", name="b")["b.ldr"]
+    assert json.loads(domain.export(BRIDGE, "gltf", name="b")["b.gltf"])["asset"]["version"] == "2.0"
     upside_down = "".join(reversed(BRIDGE.splitlines(keepends=True)))
-    raster = parse(shop.leave(upside_down, "txt", name="b")["b.txt"].decode(), World())
+    raster = parse(domain.export(upside_down, "txt", name="b")["b.txt"].decode(), World())
     assert [brick.z for brick in raster.bricks] == [0, 0, 1, 1, 2]
     assert sorted(raster.bricks) == sorted(parse(BRIDGE, World()).bricks)
-    assert write(parse(FLOATS, World(), may_float=True)).encode() == shop.leave(FLOATS, "txt", name="f")["f.txt"]
+    assert write(parse(FLOATS, World(), may_float=True)).encode() == domain.export(FLOATS, "txt", name="f")["f.txt"]
 
 
 def test_only_whole_structures_leave() -> None:
     with pytest.raises(DataError, match=r"b: collision: brick 2, .*steelyard verify"):
-        workshop().leave("2x2 (0,0,0)\n2x2 (1,1,0)", "ldr", name="b")
+        bricks().export("2x2 (0,0,0)\n2x2 (1,1,0)", "ldr", name="b")
     with pytest.raises(DataError, match=r"out of bounds: .* --domain.options.world_size"):
-        workshop().leave("2x2 (19,0,0)", "ldr", name="b")
+        bricks().export("2x2 (19,0,0)", "ldr", name="b")
     with pytest.raises(ConfigError, match="there are: ldr, "):
-        workshop().leave(BRIDGE, "stl", name="b")
+        bricks().export(BRIDGE, "stl", name="b")
     with pytest.raises(ConfigError, match="there are: svg, png, gif"):
-        workshop().look([Made(BRIDGE)], "jpg")
+        bricks().render([Artifact(BRIDGE)], "jpg")
     with pytest.raises(DataError, match="x has no brick to draw: ill formatted: brick 1, 'hello'"):
-        workshop().look([Made("hello", "x")], "svg")
+        bricks().render([Artifact("hello", "x")], "svg")
     with pytest.raises(DataError, match="nothing to draw"):
-        workshop().look([], "svg")
+        bricks().render([], "svg")
 
 
 def test_a_report_has_a_row_for_each_brick() -> None:
-    report = workshop().report("\n" + BRIDGE)
+    report = bricks().report("\n" + BRIDGE)
     assert report.good
     assert [row.cells[:3] for row in report.rows] == [
         ("2", "1x2", "(0,0,0)"),
@@ -185,21 +196,21 @@ def test_a_report_has_a_row_for_each_brick() -> None:
 
 
 def test_a_report_on_a_brief_says_purpose_load_and_reward() -> None:
-    report = workshop().report(BRIDGE, BRIEF)
+    report = bricks().report(BRIDGE, BRIEF)
     assert report.good
     stands, success, reward = report.summary
     assert stands.startswith("stands under 100 g: largest pull ")
     assert success.startswith("success: its purpose is served by 100.0% (a bridge along x")
     assert reward.startswith("reward 1: purpose 1 · stability 1 · connectivity 1 · success 1")
-    wider = workshop().report(BRIDGE, {**BRIEF, "gap": 5})
+    wider = bricks().report(BRIDGE, {**BRIEF, "gap": 5})
     assert not wider.good, "it stands and is not what was asked for"
     assert wider.summary[1].startswith("no success: its purpose is served by 80.0%, which is not enough")
     with pytest.raises(DataError, match="did you mean 'bridge'"):
-        workshop().report(BRIDGE, {**BRIEF, "kind": "brigde"})
+        bricks().report(BRIDGE, {**BRIEF, "kind": "brigde"})
 
 
 def test_a_report_names_what_lets_go() -> None:
-    report = workshop(LONG).report(STAIRS)
+    report = bricks(LONG).report(STAIRS)
     assert not report.good
     assert report.summary[0].startswith("collapses: largest pull 0.9854 N, 100.6% of what a contact holds; see line ")
     failing = [row for row in report.rows if not row.good]
@@ -208,7 +219,7 @@ def test_a_report_names_what_lets_go() -> None:
 
 
 def test_a_report_names_what_floats_and_what_cannot_be_placed() -> None:
-    report = workshop().report(FLOATS + "2x2 (1,1,0)\n3x3 (0,0,0)\nhello\n2x2 (19,0,0)\n")
+    report = bricks().report(FLOATS + "2x2 (1,1,0)\n3x3 (0,0,0)\nhello\n2x2 (19,0,0)\n")
     assert [row.cells[4] for row in report.rows] == ["held", "floating"]
     assert [row.good for row in report.rows] == [True, False]
     assert report.summary == ("collapses: 1 of 2 bricks have no way to the ground",)
@@ -219,8 +230,8 @@ def test_a_report_names_what_floats_and_what_cannot_be_placed() -> None:
         ["line 5", " ill formatted"],
         ["line 6", " out of bounds"],
     ]
-    assert not workshop().report(BRIDGE + "hello").good, "it stands, and not all of it could be read"
-    nothing = workshop().report("hello")
+    assert not bricks().report(BRIDGE + "hello").good, "it stands, and not all of it could be read"
+    nothing = bricks().report("hello")
     assert (nothing.rows, nothing.good, len(nothing.flaws)) == ((), False, 1)
 
 
@@ -230,15 +241,16 @@ def test_without_a_solver_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(highs, "_kept", type(highs._kept)())
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(MissingExtraError, match=r"steelyard\[bricks\]") as caught:
-        workshop().report(BRIDGE)
+        bricks().report(BRIDGE)
     assert any("--method connectivity" in note for note in caught.value.__notes__)
-    report = workshop().judged_by("connectivity").report(BRIDGE, BRIEF)
+    connected = Bricks().with_method("connectivity")
+    report = connected.report(BRIDGE, BRIEF)
     assert report.good
     assert report.summary[0].startswith("hangs together: ")
     assert {row.cells[3] for row in report.rows} == {"–"}
-    assert not workshop().judged_by("connectivity").report(FLOATS).good
+    assert not connected.report(FLOATS).good
 
 
 def test_a_method_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are highs, gurobi, connectivity"):
-        workshop().judged_by("telepathy")
+        Bricks().with_method("telepathy")

@@ -1,4 +1,4 @@
-"""The workshop: what it draws, what it hands to other programs and what it reports, from any of the forms it reads."""
+"""Theories: what is drawn, exported and reported, from any of the forms that are read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from steelyard.domains.base import Made
+from steelyard.domains.artifacts import Artifact
 from steelyard.domains.theories import pyrate, pyrate_reader, sarah
+from steelyard.domains.theories.artifacts import EXPORTS, TheoryArtifacts
 from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.domain import Theories
 from steelyard.domains.theories.known import models, standard_model
 from steelyard.domains.theories.notation import left
 from steelyard.domains.theories.text import write
 from steelyard.domains.theories.theory import Theory
-from steelyard.domains.theories.workshop import EXPORTS, TheoryWorkshop
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Verdict
 
@@ -30,44 +30,44 @@ def read(text: str) -> Theory:
     return models()[text.strip()]
 
 
-WORKSHOP = TheoryWorkshop(read)
+THEORIES = TheoryArtifacts(read)
 BROKEN = pyrate.write(standard_model(left("h", "1/2 2 1")))
 
 
 @pytest.mark.parametrize("form", EXPORTS)
 def test_every_export(form: str) -> None:
-    files = WORKSHOP.leave("Standard Model", form, name="sm")
+    files = THEORIES.export("Standard Model", form, name="sm")
     assert next(iter(files)) == f"sm.{form}"
     assert all(files.values())
 
 
 def test_exports_are_read_again() -> None:
-    model = WORKSHOP.leave("Pati-Salam", "model", name="ps")["ps.model"].decode()
-    assert canonical(WORKSHOP.theory(model)) == canonical(models()["Pati-Salam"])
-    files = WORKSHOP.leave("type II seesaw", "m", name="two")
+    model = THEORIES.export("Pati-Salam", "model", name="ps")["ps.model"].decode()
+    assert canonical(THEORIES.theory(model)) == canonical(models()["Pati-Salam"])
+    files = THEORIES.export("type II seesaw", "m", name="two")
     assert list(files) == ["two.m", "particles.m", "parameters.m"]
-    assert canonical(WORKSHOP.theory(files["two.m"].decode())) == canonical(models()["type II seesaw"])
+    assert canonical(THEORIES.theory(files["two.m"].decode())) == canonical(models()["type II seesaw"])
 
 
 def test_pictures_of_one_and_of_several() -> None:
-    one = ET.fromstring(WORKSHOP.look([Made("Standard Model", "sm")], "svg"))
-    several = [Made(name, name, verdict=Verdict.scored(0.5, success=False)) for name in list(models())[:5]]
-    rejected = Made("nonsense", verdict=Verdict.rejected("no theory"))
-    sheet = ET.fromstring(WORKSHOP.look([*several, rejected], "svg", scale=0.5, title="a run"))
+    one = ET.fromstring(THEORIES.render([Artifact("Standard Model", "sm")], "svg"))
+    several = [Artifact(name, name, verdict=Verdict.scored(0.5, success=False)) for name in list(models())[:5]]
+    rejected = Artifact("nonsense", verdict=Verdict.rejected("no theory"))
+    sheet = ET.fromstring(THEORIES.render([*several, rejected], "svg", scale=0.5, title="a run"))
     assert sum(part.tag.endswith("svg") for part in one) == 1
     assert {"fermion", "scalar", "exotic", "mass, GeV"} <= {str(part.text) for part in one.iter()}
     assert sum(part.tag.endswith("svg") for part in sheet) == 5
     assert float(sheet.attrib["width"]) * 2 == float(sheet.attrib["viewBox"].split()[2])
-    assert b"reward 0.500, no success" in WORKSHOP.look(several, "html")
-    assert b"free of anomalies" in WORKSHOP.look([Made("Standard Model")], "txt")
-    assert rb"\begin{tabular}" in WORKSHOP.look([Made("Standard Model")], "tex")
+    assert b"reward 0.500, no success" in THEORIES.render(several, "html")
+    assert b"free of anomalies" in THEORIES.render([Artifact("Standard Model")], "txt")
+    assert rb"\begin{tabular}" in THEORIES.render([Artifact("Standard Model")], "tex")
 
 
 def test_a_report_says_which_condition_fails() -> None:
-    good = WORKSHOP.report("Standard Model")
+    good = THEORIES.report("Standard Model")
     assert good.good
     assert good.summary[0] == "free of anomalies"
-    bad = WORKSHOP.report(BROKEN)
+    bad = THEORIES.report(BROKEN)
     assert not bad.good
     assert [row.cells[0] for row in bad.rows if not row.good] == ["L²·Y", "gravity²·Y", "Y³", "Witten L"]
     assert bad.columns == ("condition", "L", "e", "Q", "u", "d", "h", "sum", "")
@@ -80,7 +80,7 @@ def test_a_report_asks_the_judge() -> None:
             raise Invalid("it does not begin so")
         return Verdict.scored(-1.0, success=bool(spec), parts={"length": -1.0})
 
-    judged = TheoryWorkshop(read, judge)
+    judged = TheoryArtifacts(read, judge)
     assert judged.report("Standard Model").summary[-1] == "no success: reward -1: length -1"
     assert not judged.report("Standard Model").good
     assert judged.report("Standard Model", {"given": ""}).good
@@ -88,15 +88,15 @@ def test_a_report_asks_the_judge() -> None:
     assert judged.report(pyrate.write(standard_model())).good
 
 
-def test_the_domain_has_a_workshop_and_a_survey() -> None:
+def test_the_domain_reports_and_summarises() -> None:
     domain = Theories()
     text = write(in_vocabulary(standard_model()))
-    report = domain.workshop().report(text, {"given": "GAUGE U(1) SU(2) SU(3)"})
+    report = domain.report(text, {"given": "GAUGE U(1) SU(2) SU(3)"})
     assert report.good
     assert report.summary[-1].startswith("success: reward")
-    assert "does not begin" in domain.workshop().report(text, {"given": "GAUGE SU(5)"}).summary[-1]
-    found = domain.survey([Made(text), Made(text + " nonsense")], title="two")
-    assert found.summary[0] == "1 distinct theories among 1 consistent ones (2 samples, 1 readable)"
+    assert "does not begin" in domain.report(text, {"given": "GAUGE SU(5)"}).summary[-1]
+    found = domain.summary([Artifact(text), Artifact(text + " nonsense")], title="two")
+    assert found.lines[0] == "1 distinct theories among 1 consistent ones (2 samples, 1 readable)"
     assert found.rows[0].cells[-1] == "is Standard Model"
 
 
@@ -106,42 +106,42 @@ def in_vocabulary(theory: Theory) -> Theory:
 
 
 def test_what_is_no_theory() -> None:
-    assert WORKSHOP.plain("nonsense") == ""
-    assert WORKSHOP.plain(" Standard Model ") == "Standard Model\n"
-    unread = WORKSHOP.report("nonsense")
+    assert THEORIES.to_text("nonsense") == ""
+    assert THEORIES.to_text(" Standard Model ") == "Standard Model\n"
+    unread = THEORIES.report("nonsense")
     assert (unread.good, unread.flaws) == (False, ("word 1: 'nonsense'",))
     charged = pyrate.write(standard_model()).replace("U1Y: 2/3", "U1Y: 5/3")
     assert canonical(pyrate_reader.read(charged)) != canonical(standard_model())
-    flawed = WORKSHOP.report(charged)
+    flawed = THEORIES.report(charged)
     assert "Q u† H: not gauge-invariant" in flawed.flaws[0]
     with pytest.raises(DataError, match="not gauge-invariant"):
-        WORKSHOP.leave(charged, "model")
+        THEORIES.export(charged, "model")
     with pytest.raises(DataError, match="no theory to draw"):
-        WORKSHOP.look([Made("nonsense", verdict=Verdict.rejected("no theory"))], "svg")
+        THEORIES.render([Artifact("nonsense", verdict=Verdict.rejected("no theory"))], "svg")
     for form in ("svg", "html"):
         with pytest.raises(DataError, match="second: word 1: 'nonsense'"):
-            WORKSHOP.look([Made("Standard Model", "first"), Made("nonsense", "second")], form)
+            THEORIES.render([Artifact("Standard Model", "first"), Artifact("nonsense", "second")], form)
     with pytest.raises(DataError, match=r"second: .*not gauge-invariant"):
-        WORKSHOP.look([Made("Standard Model", "first"), Made(charged, "second")], "svg")
+        THEORIES.render([Artifact("Standard Model", "first"), Artifact(charged, "second")], "svg")
     for form in ("tex", "txt"):
         with pytest.raises(ConfigError, match="shows one theory, not 2"):
-            WORKSHOP.look([Made("Standard Model"), Made("Pati-Salam")], form)
+            THEORIES.render([Artifact("Standard Model"), Artifact("Pati-Salam")], form)
     with pytest.raises(ConfigError, match="svg, html, tex, txt"):
-        WORKSHOP.look([Made("Standard Model")], "png")
-    with pytest.raises(ConfigError, match="judged in one way"):
-        WORKSHOP.judged_by("highs")
+        THEORIES.render([Artifact("Standard Model")], "png")
+    with pytest.raises(ConfigError, match=r"--method highs: theories .* leave it out"):
+        Theories().with_method("highs")
 
 
 def test_a_sarah_file_is_taken_too() -> None:
     text = sarah.write(standard_model())["Theory.m"]
-    assert WORKSHOP.report(text).good
-    assert not any("no value" in line for line in WORKSHOP.report(text).summary)
+    assert THEORIES.report(text).good
+    assert not any("no value" in line for line in THEORIES.report(text).summary)
 
 
 def test_a_sarah_file_alone_keeps_its_values() -> None:
     made = standard_model(left("x", "1 1 1"), left("y", "-1 1 1"), terms=("x y: 2e-5",))
     made = replace(made, vevs=tuple(replace(vev, value=200.0) for vev in made.vevs))
-    found = WORKSHOP.theory(sarah.write(made)["Theory.m"])
+    found = THEORIES.theory(sarah.write(made)["Theory.m"])
     assert found.vevs == made.vevs
     assert sorted(term.parameter for term in found.terms) == sorted(term.parameter for term in made.terms)
 
@@ -152,6 +152,6 @@ def test_a_report_says_what_has_no_value() -> None:
         "PyR@TE": re.sub(r"# v.*", "", pyrate.write(standard_model())),
     }
     for form, text in bare.items():
-        (line,) = [line for line in WORKSHOP.report(text).summary if "no value" in line]
+        (line,) = [line for line in THEORIES.report(text).summary if "no value" in line]
         assert line.startswith("no value is given for "), form
         assert line.count(",") == 6, line

@@ -1,4 +1,4 @@
-"""The atlas as a report: what many samples come to, as lines, a table and a page."""
+"""The atlas of many theories as lines, a table and a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 
-from steelyard.domains.base import Made, Row, Survey
+from steelyard.domains.artifacts import Artifact, Row, Summary
 from steelyard.domains.theories.anomalies import is_free
 from steelyard.domains.theories.atlas import LEVELS, Atlas, Entry, atlas, content, group_name
 from steelyard.domains.theories.invariance import flaws
@@ -22,45 +22,45 @@ SHOWN = 40
 """Theories that a page shows in full."""
 
 
-def survey(things: Sequence[Made], read: Callable[[str], Theory], *, title: str = "") -> Survey:
-    """Of all that succeeded, or of things that nobody judged, all that are well formed and free of anomalies.
+def summarise(artifacts: Sequence[Artifact], read: Callable[[str], Theory], *, title: str = "") -> Summary:
+    """Of all that succeeded, or of artifacts that nobody judged, all that are well formed and free of anomalies.
 
     What nobody judged is the text of a file: any number of theories, each from its ``GAUGE`` on.
     """
-    things = [one for thing in things for one in ([thing] if thing.verdict else _within(thing))]
-    theories = [_read(thing, read) for thing in things]
+    artifacts = [one for artifact in artifacts for one in ([artifact] if artifact.verdict else _within(artifact))]
+    theories = [_read(artifact, read) for artifact in artifacts]
     readable = [theory for theory in theories if theory is not None]
-    if not readable and not any(thing.verdict for thing in things):
-        raise DataError(_reason(things, read))
+    if not readable and not any(artifact.verdict for artifact in artifacts):
+        raise DataError(_reason(artifacts, read))
     good = [
         theory
-        for thing, theory in zip(things, theories, strict=True)
-        if theory is not None and (_consistent(theory) if thing.verdict is None else thing.verdict.success)
+        for artifact, theory in zip(artifacts, theories, strict=True)
+        if theory is not None and (_consistent(theory) if artifact.verdict is None else artifact.verdict.success)
     ]
     found = atlas(good)
-    summary = _summary(len(things), len(readable), len(good), found)
+    summary = _summary(len(artifacts), len(readable), len(good), found)
     rows = tuple(Row(_cells(entry), good=entry.kinship != "is") for entry in found.entries)
-    return Survey(summary, COLUMNS, rows, _page(found, summary, title))
+    return Summary(summary, COLUMNS, rows, _page(found, summary, title))
 
 
-def _read(thing: Made, read: Callable[[str], Theory]) -> Theory | None:
+def _read(artifact: Artifact, read: Callable[[str], Theory]) -> Theory | None:
     try:
-        return read(thing.text)
+        return read(artifact.text)
     except DataError:
         return None
 
 
-def _within(file: Made) -> list[Made]:
+def _within(file: Artifact) -> list[Artifact]:
     return [replace(file, text=text) for text in BEGIN.split(file.text) if text.strip()]
 
 
-def _reason(things: Sequence[Made], read: Callable[[str], Theory]) -> str:
+def _reason(artifacts: Sequence[Artifact], read: Callable[[str], Theory]) -> str:
     """Why the first cannot be read."""
-    for thing in things:
+    for artifact in artifacts:
         try:
-            read(thing.text)
+            read(artifact.text)
         except DataError as error:
-            return f"{thing.title}: there is no theory to report on: {error}"
+            return f"{artifact.title}: there is no theory to report on: {error}"
     return "there is no theory to report on: the files are empty"
 
 
@@ -68,9 +68,9 @@ def _consistent(theory: Theory) -> bool:
     return not flaws(theory) and is_free(theory)
 
 
-def _summary(things: int, readable: int, good: int, found: Atlas) -> tuple[str, ...]:
+def _summary(samples: int, readable: int, good: int, found: Atlas) -> tuple[str, ...]:
     lines = [
-        f"{len(found.entries)} distinct theories among {good} consistent ones ({things} samples, {readable} readable)",
+        f"{len(found.entries)} distinct theories among {good} consistent ones ({samples} samples, {readable} readable)",
         f"{found.chiral} if vector-like fermions do not count",
     ]
     counts = found.kinships

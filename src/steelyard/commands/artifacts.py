@@ -1,4 +1,4 @@
-"""Things in files, and the workshop that knows them: what `verify`, `render` and `export` share."""
+"""Artifacts in files, and the domain that reads them: what `verify`, `render`, `export` and `report` share."""
 
 from __future__ import annotations
 
@@ -8,59 +8,47 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from steelyard.commands.target import read_named_run
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
-from steelyard.domains.base import Domain, WithWorkshop, Workshop, workshop_of
-from steelyard.domains.registry import domain_paths, domains_with, make_domain
+from steelyard.domains.base import Domain
+from steelyard.domains.registry import domain_names, is_domain, make_domain
 from steelyard.errors import ConfigError, DataError
-from steelyard.folders import read_run, run_at
+from steelyard.folders import NAMED_BY, run_at
 from steelyard.suggest import did_you_mean
-from steelyard.trust import DOMAIN, require_trusted_run
+from steelyard.trust import DOMAIN
 
 WHERE = "DOMAIN|RUN"
-WHERE_HELP = "the domain of the file, or a run: its domain with its options"
+WHERE_HELP = "the domain of the file (a name or module:Class), or a run: its domain with its options"
 STDIN = "-"
 OPTIONS = "domain.options."
 
 
-def open_workshop(where: str, overrides: Sequence[str], *, trust: bool) -> Workshop:
-    """The workshop of a domain by name, or of a run's domain with the options it has there."""
-    if where in domain_paths():
-        return require_workshop(open_domain(where, overrides, trust=trust))
-    return require_workshop(domain_of_run(_config_of(where, overrides, trust=trust)))
-
-
 def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
-    """A domain by name, or a run's domain with the options it has there."""
-    if where in domain_paths():
+    """A domain by name or import path, or a run's domain with the options it has there."""
+    if is_domain(where):
         return make_domain(where, **_domain_options(overrides))
-    config = _config_of(where, overrides, trust=trust)
-    if config.domain is None:
-        raise ConfigError(f"{config.run.name} has no domain")
-    return make_domain(config.domain.name, **config.domain.options)
-
-
-def _config_of(where: str, overrides: Sequence[str], *, trust: bool) -> Config:
-    found = run_at(Path(where))
-    if found is None:
-        known = domain_paths()
-        hint = did_you_mean(where, known)
-        raise ConfigError(f"{where} is neither a domain ({', '.join(sorted(known))}) nor a run folder{hint}")
-    config = read_run(found[0], overrides)
-    require_trusted_run(found[0], config, parse_overrides(overrides), uses=DOMAIN, trust=trust)
-    return config
+    if (found := run_at(Path(where))) is None:
+        hint = did_you_mean(where, domain_names())
+        raise ConfigError(f"{where} is neither a domain ({', '.join(domain_names())}) nor a run folder{hint}")
+    others = [part for part in NAMED_BY if part != "domain"]
+    return domain_of_run(read_named_run(found[0], overrides, trust=trust, uses=DOMAIN, unused=others))
 
 
 def domain_of_run(config: Config) -> Domain:
     if config.domain is None:
         raise ConfigError(
-            f"{config.run.name} has no domain, so nothing draws its samples ({drawing_domains()}); `steelyard sample "
-            "RUN` shows them as text"
+            f"{config.run.name} has no domain, so nothing draws its samples or reports on them; `steelyard sample RUN` "
+            "shows them as text, `steelyard eval RUN` shows reward and success"
         )
     return make_domain(config.domain.name, **config.domain.options)
 
 
-def read_thing(path: str) -> str:
+def known_domains() -> str:
+    return f"domains: {', '.join(domain_names())}; your own as module:Class"
+
+
+def read_artifact(path: str) -> str:
     """The text of a file, or of stdin for ``-``."""
     if path == STDIN:
         return sys.stdin.read()
@@ -73,7 +61,7 @@ def read_thing(path: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """What to call the thing of a file."""
+    """What to call the artifact of a file."""
     return "stdin" if path == STDIN else Path(path).stem
 
 
@@ -105,20 +93,6 @@ def json_object(text: str, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{option} must be a JSON object, got {text}")
     return value
-
-
-def require_workshop(domain: Domain) -> Workshop:
-    workshop = workshop_of(domain)
-    if workshop is None:
-        raise ConfigError(
-            f"domain {domain.name} has no pictures and no exports ({drawing_domains()}); `steelyard sample RUN` shows "
-            "its samples as text"
-        )
-    return workshop
-
-
-def drawing_domains() -> str:
-    return f"domains with pictures and exports: {', '.join(domains_with(WithWorkshop))}"
 
 
 def _domain_options(overrides: Sequence[str]) -> Mapping[str, Any]:

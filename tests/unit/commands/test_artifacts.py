@@ -123,9 +123,9 @@ def test_export_by_its_ending(call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("verify", "sequences", "bridge.txt"), "domain sequences has no pictures"),
-        (("render", "sequences", "bridge.txt"), "steelyard sample"),
-        (("export", "sequences", "bridge.txt", "--out", "x.ldr"), "domain sequences has no pictures"),
+        (("verify", "sequences", "bridge.txt"), "--spec"),
+        (("verify", "sequences", "bridge.txt", "--method", "highs"), "leave it out"),
+        (("export", "sequences", "bridge.txt", "--out", "x.ldr"), "one of .txt"),
         (
             ("verify", "brics", "bridge.txt"),
             "nor a run folder; did you mean bricks?",

@@ -1,4 +1,4 @@
-"""The workshop of theories: pictures of spectra, typeset tables, model files for other programs, and reports.
+"""Theories as pictures of spectra, typeset tables, model files for other programs, and reports.
 
 A file may hold a theory in the words of the domain, as a PyR@TE model or as a SARAH model.
 """
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steelyard.domains.base import ColourBy, Made, Report, Row
+from steelyard.domains.artifacts import Artifact, Report, Row
+from steelyard.domains.defaults import require_format
 from steelyard.domains.theories import look, pyrate, pyrate_reader, sarah, sarah_reader
 from steelyard.domains.theories.invariance import flaws
 from steelyard.domains.theories.look.sheet import Sheet, mass_text, sheet
@@ -31,24 +32,13 @@ Judge = Callable[[str, Mapping[str, Any]], Verdict]
 
 
 @dataclass(frozen=True)
-class TheoryWorkshop:
+class TheoryArtifacts:
     """``read`` knows the words of the domain; ``judge`` says what the reward says of such a text for a task's spec."""
 
     read: Callable[[str], Theory]
     judge: Judge | None = None
 
-    @property
-    def pictures(self) -> tuple[str, ...]:
-        return PICTURES
-
-    @property
-    def exports(self) -> tuple[str, ...]:
-        return EXPORTS
-
-    def judged_by(self, method: str) -> TheoryWorkshop:
-        raise ConfigError(f"theories are judged in one way, by their conditions; leave --method {method} out")
-
-    def plain(self, text: str) -> str:
+    def to_text(self, text: str) -> str:
         try:
             self.theory(text)
         except DataError:
@@ -65,35 +55,33 @@ class TheoryWorkshop:
             return pyrate_reader.read_with_missing(text)
         return sarah_reader.read_with_missing(text) if SARAH.search(text) else (self.read(text), [])
 
-    def look(
-        self, things: Sequence[Made], form: str, *, by: ColourBy = "part", scale: float = 1.0, title: str = ""
-    ) -> bytes:
+    def render(self, artifacts: Sequence[Artifact], form: str, *, scale: float = 1.0, title: str = "") -> bytes:
         """``svg``: spectra, side by side; ``html``: everything of every theory; ``tex`` and ``txt``: of one.
 
         Samples that are no theory are left out; a file that holds none is refused.
         """
-        _require("picture", form, PICTURES)
-        if form in OF_ONE and len(things) > 1:
+        require_format("picture", "theories", form, PICTURES)
+        if form in OF_ONE and len(artifacts) > 1:
             raise ConfigError(
-                f".{form} shows one theory, not {len(things)}; write .html or .svg, or one file at a time"
+                f".{form} shows one theory, not {len(artifacts)}; write .html or .svg, or one file at a time"
             )
-        named = [(thing, self._readable(thing)) for thing in things]
-        readable = [(thing, theory) for thing, theory in named if theory is not None]
+        named = [(artifact, self._readable(artifact)) for artifact in artifacts]
+        readable = [(artifact, theory) for artifact, theory in named if theory is not None]
         if not readable:
             raise DataError("there is no theory to draw: give at least one that can be read")
         if form == "svg":
-            pictures = [(_caption(thing), spectrum(theory)) for thing, theory in readable]
+            pictures = [(_caption(artifact), spectrum(theory)) for artifact, theory in readable]
             return side_by_side(pictures, scale=scale, title=title).encode()
         if form == "html":
-            return look.page([(_caption(thing), theory) for thing, theory in readable], title=title).encode()
-        thing, theory = readable[0]
-        return (look.document if form == "tex" else look.text)(theory, title=title or thing.title).encode()
+            return look.page([(_caption(artifact), theory) for artifact, theory in readable], title=title).encode()
+        artifact, theory = readable[0]
+        return (look.document if form == "tex" else look.text)(theory, title=title or artifact.title).encode()
 
-    def leave(self, text: str, form: str, *, name: str = "theory") -> dict[str, bytes]:
-        """``model``: PyR@TE; ``m``: SARAH, three files; the rest as :meth:`look` has them."""
-        _require("export", form, EXPORTS)
+    def export(self, text: str, form: str, *, name: str = "theory") -> dict[str, bytes]:
+        """``model``: PyR@TE; ``m``: SARAH, three files; the rest as :meth:`render` has them."""
+        require_format("export", "theories", form, EXPORTS)
         if form not in ("model", "m"):
-            return {f"{name}.{form}": self.look([Made(text, name)], form)}
+            return {f"{name}.{form}": self.render([Artifact(text, name)], form)}
         theory = self.theory(text)
         if problems := flaws(theory):
             raise DataError(f"{name}: {problems[0]}; `steelyard verify` lists all flaws")
@@ -135,15 +123,15 @@ class TheoryWorkshop:
         said = "success" if verdict.success else "no success"
         return [(f"{said}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
-    def _readable(self, thing: Made) -> Theory | None:
+    def _readable(self, artifact: Artifact) -> Theory | None:
         """``None`` for a sample that is no theory; nobody has judged what comes from a file."""
         try:
-            theory = self.theory(thing.text)
+            theory = self.theory(artifact.text)
             problems = flaws(theory)
         except DataError as error:
             theory, problems = None, [str(error)]
-        if problems and thing.verdict is None:
-            raise DataError(f"{thing.title or 'theory'}: {problems[0]}; `steelyard verify` lists all flaws")
+        if problems and artifact.verdict is None:
+            raise DataError(f"{artifact.title or 'theory'}: {problems[0]}; `steelyard verify` lists all flaws")
         return None if problems else theory
 
 
@@ -175,15 +163,11 @@ def _exotics(found: Sheet) -> list[str]:
     ]
 
 
-def _caption(thing: Made) -> str:
-    if thing.verdict is None:
-        return thing.title
-    if not thing.verdict.counts:
-        return f"{thing.title} · unscored"
-    said = "success" if thing.verdict.success else "rejected" if thing.verdict.status == "rejected" else "no success"
-    return f"{thing.title} · reward {thing.verdict.reward:.3f}, {said}"
-
-
-def _require(what: str, form: str, known: Sequence[str]) -> None:
-    if form not in known:
-        raise ConfigError(f"no {what} of theories is called {form!r}; there are: {', '.join(known)}")
+def _caption(artifact: Artifact) -> str:
+    title, verdict = artifact.title, artifact.verdict
+    if verdict is None:
+        return title
+    if not verdict.counts:
+        return f"{title} · unscored"
+    result = "success" if verdict.success else "rejected" if verdict.status == "rejected" else "no success"
+    return f"{title} · reward {verdict.reward:.3f}, {result}"

@@ -1,0 +1,129 @@
+"""What the base class of domains does until a domain does better: a text as a picture, a report and a summary."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from statistics import fmean
+
+import numpy as np
+
+from steelyard.domains.artifacts import Artifact, Report, Row, Summary, verdict_lines
+from steelyard.drawing import Label, Scene, framed, png, svg
+from steelyard.drawing.scene import INK
+from steelyard.drawing.sheet import Card, contact_sheet
+from steelyard.errors import ConfigError, DataError
+from steelyard.text import printable
+from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
+from steelyard.verification import Item, Verifier, judge
+
+LETTERS, LINES = 48, 24
+"""Size of the picture of a text; what is longer is cut."""
+SIZE, MARGIN = 13.0, 10.0
+CAPTION = 33
+"""Characters of a caption line on a sheet."""
+LONGEST = 80
+"""Characters of a text in a table."""
+NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+def draw_text(text: str) -> Scene:
+    """The text itself, line by line."""
+    lines = [part for line in printable(text).split("\n") for part in textwrap.wrap(line, LETTERS) or [""]]
+    if len(lines) > LINES:
+        lines = [*lines[: LINES - 1], "…"]
+    shown = lines if any(lines) else ["(empty)"]
+    return framed((Label((0.0, 1.3 * SIZE * row), line, SIZE, INK) for row, line in enumerate(shown, 1)), MARGIN)
+
+
+def draw_sheet(artifacts: Sequence[Artifact], scenes: Sequence[Scene]) -> Scene:
+    """The pictures of artifacts next to each other, each with its title and verdict."""
+    cards = [
+        Card(scene, caption(one.title, [] if one.verdict is None else verdict_lines(one.verdict)), _good(one))
+        for one, scene in zip(artifacts, scenes, strict=True)
+    ]
+    return contact_sheet(cards)
+
+
+def caption(title: str, lines: Sequence[str]) -> str:
+    """The text under a picture on a sheet, cut to its width."""
+    wrapped = textwrap.wrap(title, CAPTION, max_lines=3, placeholder=" …")
+    wrapped += [part for line in lines for part in textwrap.wrap(line, CAPTION, max_lines=2, placeholder=" …")]
+    return "\n".join(wrapped)
+
+
+def picture_file(scene: Scene, form: str, scale: float) -> bytes:
+    """A scene as SVG or PNG. A picture that is too large is a mistake of the caller."""
+    if form == "svg":
+        return svg(scene if scale == 1.0 else scene.placed(scale, 0.0, 0.0)).encode()
+    try:
+        return png(scene, scale=scale)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def require_format(what: str, domain: str, form: str, known: Sequence[str]) -> None:
+    if form not in known:
+        raise ConfigError(f"no {what} of {domain} is called {form!r}; there are: {', '.join(known)}")
+
+
+def verify_text(verifier: Verifier, task: Task, text: str) -> Verdict:
+    """The verdict on a text that no policy sampled."""
+    sample = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, text, "stop", NO_DECISIONS)
+    (verdict,) = judge(verifier, [Item(task, sample, 1)])
+    return verdict
+
+
+def report_on(verdict: Verdict) -> Report:
+    """A verdict as a report, with a row for each of its parts."""
+    if verdict.status == "unscored":
+        raise DataError(
+            f"the verifier failed: {verdict.reason}\nIf it reads columns of the task, give them as JSON with --spec."
+        )
+    rows = tuple(Row((name, f"{value:.4g}"), good=True) for name, value in verdict.parts.items())
+    flaws = (verdict.reason,) if verdict.reason else ()
+    result = "success" if verdict.success else verdict.status if verdict.status == "rejected" else "no success"
+    return Report(("part", "value"), rows, flaws, (f"{result}: reward {verdict.reward:.4g}",), good=verdict.success)
+
+
+def summarise(artifacts: Sequence[Artifact], title: str) -> Summary:
+    """How many texts differ, and how often each occurs, the most frequent first."""
+    times = Counter(one.text for one in artifacts)
+    verdicts = {one.text: one.verdict for one in artifacts}
+    scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.counts]
+    lines = [f"{len(times)} distinct texts among {len(artifacts)}"]
+    if scored:
+        successes, reward = sum(verdict.success for verdict in scored), fmean(verdict.reward for verdict in scored)
+        lines.append(f"{successes} of {len(scored)} succeed, mean reward {reward:.4g}")
+    columns = ("text", "times", "reward")
+    rows = tuple(
+        Row((_short(text), str(count), _reward(verdicts[text])), good=_succeeds(verdicts[text]))
+        for text, count in times.most_common()
+    )
+    return Summary(tuple(lines), columns, rows, _page(title, lines, columns, rows))
+
+
+def _good(artifact: Artifact) -> bool | None:
+    return None if artifact.verdict is None else artifact.verdict.success
+
+
+def _succeeds(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.success
+
+
+def _reward(verdict: Verdict | None) -> str:
+    return "" if verdict is None or not verdict.counts else f"{verdict.reward:.4g}"
+
+
+def _short(text: str) -> str:
+    return textwrap.shorten(printable(text), LONGEST, placeholder=" …") or "(empty)"
+
+
+def _page(title: str, lines: Sequence[str], columns: Sequence[str], rows: Sequence[Row]) -> str:
+    cells = [list(columns), *(list(row.cells) for row in rows)]
+    table = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in cells)
+    body = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+    head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+    return f"{head}<h1>{escape(title)}</h1>\n{body}<table>\n{table}</table>\n</html>\n"

@@ -1,0 +1,154 @@
+"""What a domain can do that has only tasks and a verifier, and how it is found."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.domains import Artifact, Domain, TextSpan, make_domain, register, registry
+from steelyard.domains.base import examples_of
+from steelyard.errors import ConfigError, DataError, Invalid
+from steelyard.types import Task, Verdict
+
+
+def score(task: Task, text: str) -> Verdict:
+    if not text.strip().isdigit():
+        raise Invalid(f"{text!r} is not a number")
+    right = int(text) == task.spec["number"]
+    return Verdict.scored(float(right), success=right, parts={"length": len(text)})
+
+
+class Numbers(Domain):
+    def size(self, split: str) -> int:
+        return 3
+
+    def task(self, split: str, index: int) -> Task:
+        return Task(str(index), f"write {index}", {"number": index})
+
+    def verifier(self) -> Any:
+        return score
+
+
+class Shown(Numbers):
+    def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
+        return ((self.task("train", index), str(index)) for index in range(2))
+
+
+NUMBERS = Numbers()
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    yield
+    registry._registered.clear()
+
+
+def labels(picture: bytes) -> list[str]:
+    return [str(element.text) for element in ET.fromstring(picture) if element.tag.endswith("text")]
+
+
+def test_tasks_and_verifier_are_required() -> None:
+    assert Domain.__abstractmethods__ == {"size", "task", "verifier"}
+    assert (NUMBERS.name, NUMBERS.vocabulary(), NUMBERS.automaton()) == ("numbers", None, None)
+    assert NUMBERS.describe(NUMBERS.task("train", 2)) == "write 2"
+    assert (NUMBERS.to_text("a"), NUMBERS.highlights(NUMBERS.task("train", 0), "a")) == ("a", [TextSpan("a", "plain")])
+
+
+def test_a_text_is_drawn_as_it_is() -> None:
+    assert labels(NUMBERS.render([Artifact("one\ntwo <&\x1b")])) == ["one", "two <&␛"]
+    assert labels(NUMBERS.render([Artifact("", "a title")])) == ["a title", "(empty)"]
+    long = labels(NUMBERS.render([Artifact("word " * 2000)]))
+    assert len(long) == 24
+    assert long[-1] == "…"
+    verdict = Verdict.rejected("no number", floor=-1.0)
+    sheet = labels(NUMBERS.render([Artifact("7", "best", verdict=Verdict.scored(1.0)), Artifact("x", verdict=verdict)]))
+    assert sheet == ["7", "best", "reward 1.000 · no success", "x", "reward -1.000 · rejected", "no number"]
+
+
+def test_pictures_come_as_png_and_larger() -> None:
+    pytest.importorskip("PIL")
+    assert NUMBERS.render([Artifact("7")], "png").startswith(b"\x89PNG")
+    widths = [ET.fromstring(NUMBERS.render([Artifact("7")], scale=scale)).get("width") for scale in (1.0, 2.0)]
+    assert float(widths[1] or 0) == pytest.approx(2 * float(widths[0] or 0), abs=1)
+    for form, artifacts, error in (("gif", [Artifact("7")], ConfigError), ("svg", [], DataError)):
+        with pytest.raises(error):
+            NUMBERS.render(artifacts, form)
+    with pytest.raises(ConfigError, match="scale"):
+        NUMBERS.render([Artifact("7")], "png", scale=1000.0)
+
+
+def test_a_report_is_the_verdict() -> None:
+    good = NUMBERS.report("2", {"number": 2})
+    assert (good.good, good.summary) == (True, ("success: reward 1",))
+    assert [row.cells for row in good.rows] == [("length", "1")]
+    assert NUMBERS.report("3", {"number": 2}).summary == ("no success: reward 0",)
+    rejected = NUMBERS.report("x", {"number": 2})
+    assert (rejected.good, rejected.summary[0][:8], rejected.flaws) == (False, "rejected", ("'x' is not a number",))
+    with pytest.raises(DataError, match=r"KeyError: 'number'(.|\n)*--spec"):
+        NUMBERS.report("3")
+    with pytest.raises(ConfigError, match="--method exact"):
+        NUMBERS.with_method("exact")
+
+
+def test_a_summary_counts_what_differs() -> None:
+    scored = [
+        Artifact(text, verdict=Verdict.scored(float(text == "7"), success=text == "7")) for text in ("7", "8", "7")
+    ]
+    found = NUMBERS.summary([*scored, Artifact("<x>", verdict=Verdict.unscored("timeout"))], title="a <run>")
+    assert found.lines == ("3 distinct texts among 4", "2 of 3 succeed, mean reward 0.6667")
+    assert [row.cells for row in found.rows] == [("7", "2", "1"), ("8", "1", "0"), ("<x>", "1", "")]
+    assert "<h1>a &lt;run&gt;</h1>" in found.page
+    assert "&lt;x&gt;" in found.page
+    assert NUMBERS.summary([Artifact("7")]).lines == ("1 distinct texts among 1",)
+
+
+def test_an_export_is_the_text() -> None:
+    assert NUMBERS.export("7\n", "txt", name="seven") == {"seven.txt": b"7\n"}
+    with pytest.raises(ConfigError, match="there are: txt"):
+        NUMBERS.export("7", "obj", name="seven")
+
+
+def test_missing_examples_name_the_method_to_write() -> None:
+    with pytest.raises(
+        ConfigError, match=r"warmstart: the domain 'numbers' .*write Numbers\.examples\(self, \*, seed\)"
+    ):
+        examples_of(NUMBERS, "warmstart", seed=0)
+    with pytest.raises(ConfigError, match=r"judge: .*without a domain"):
+        examples_of(None, "judge", seed=0)
+    texts = [text for _, text in itertools.islice(examples_of(Shown(), "warmstart", seed=0), 5)]
+    assert texts == ["0", "1", "0", "1", "0"], "they are repeated"
+
+
+def test_a_class_goes_by_its_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    body = "    def size(self, split):\n        return 1\n"
+    (tmp_path / "half_a_domain.py").write_text(
+        f"from steelyard.domains import Domain\nclass Half(Domain):\n{body}\nclass Other:\n{body}", encoding="utf-8"
+    )
+    for path, said in (
+        ("half_a_domain:Half", "abstract methods? 'task'"),
+        ("half_a_domain:Other", r"not a subclass of steelyard\.domains\.Domain"),
+        ("half_a_domain:Hlaf", "did you mean 'Half'"),
+        ("not_there_at_all:Domain", "no module 'not_there_at_all'"),
+    ):
+        with pytest.raises(ConfigError, match=f"domain '{path}'.*{said}"):
+            make_domain(path)
+
+
+def test_a_class_goes_by_a_registered_name(registered: None) -> None:
+    register("mine", Numbers)
+    assert isinstance(make_domain("mine"), Numbers)
+    with pytest.raises(ConfigError, match="did you mean 'mine'"):
+        make_domain("mien")
+    for name in ("bricks", "module:Class"):
+        with pytest.raises(ConfigError, match="choose another"):
+            register(name, Numbers)
+    with pytest.raises(ConfigError, match="not a subclass"):
+        register("text", str)  # pyright: ignore[reportArgumentType]
