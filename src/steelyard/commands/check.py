@@ -102,7 +102,7 @@ def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
         made = _sample(config, CountedSampler(sampler, advance), drawn, samples)
     sampling = time.perf_counter() - start
-    pool = build_trial_pool(config, verifier)
+    pool = build_trial_pool(config, verifier, supplied)
     with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
         (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
     groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]

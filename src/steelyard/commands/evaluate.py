@@ -91,7 +91,7 @@ def _evaluate(
         tasks = tasks_of_split(config, split, count or config.evaluate.tasks, supplied)
         verifier, opened = build_verifier(config, supplied), open_policy(target, supplied)
         sampler = build_sampler(config, opened.policy)
-        pool = build_pool(config, verifier)
+        pool = build_pool(config, verifier, supplied)
     doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
     with closing(pool), doing as advance:
         counted = CountedSampler(sampler, advance)

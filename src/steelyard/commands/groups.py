@@ -64,7 +64,7 @@ def temperature_note(config: Config) -> str:
 def _pool(config: Config, supplied: Supplied) -> Pool:
     from steelyard.compose import build_trial_pool, build_verifier
 
-    return build_trial_pool(config, build_verifier(config, supplied))
+    return build_trial_pool(config, build_verifier(config, supplied), supplied)
 
 
 def _unscored() -> Pool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from steelyard import config as configs
 from steelyard.config import Config
@@ -19,9 +19,9 @@ from steelyard.data import (
     load_tasks,
 )
 from steelyard.domains.base import Domain
-from steelyard.errors import ConfigError, VerifierError
+from steelyard.errors import ConfigError
+from steelyard.import_paths import load_own
 from steelyard.types import Task
-from steelyard.verification import load_function
 
 METHODS = "draw, observe, state_dict and load_state_dict"
 
@@ -64,7 +64,7 @@ def _from_domain(domain: Domain | None) -> Callable[[int], Task]:
 
 
 def _from_function(path: str) -> Callable[[int], Task]:
-    function = _load("tasks.source.function", path)
+    function = load_own(path, what="tasks.source.function:")
 
     def make(index: int) -> Task:
         made = function(index)
@@ -103,23 +103,16 @@ def _part_tasks(tasks: configs.TasksConfig, part: configs.MixturePart, domain: D
 
 def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
     """A source of the user's own: it must have the methods of one before it is called."""
-    found = _load("tasks.source.kind", table.kind)
+    found = load_own(table.kind, what="tasks.source.kind:")
     if not (isinstance(found, type) and issubclass(found, Source)):
         raise ConfigError(
             f"tasks.source.kind = {table.kind!r} is not a class with the methods of steelyard.data.Source: {METHODS}; "
             "write them"
         )
     try:
-        return found(context, **table.options)
+        return cast("Callable[..., Source]", found)(context, **table.options)
     except TypeError as error:
         raise ConfigError(
             f"tasks.source.kind = {table.kind!r}: {error}; it is called with a steelyard.data.SourceContext and "
             "tasks.source.options as keywords"
         ) from error
-
-
-def _load(key: str, path: str) -> Callable[..., Any]:
-    try:
-        return load_function(path)
-    except VerifierError as error:
-        raise ConfigError(f"{key}: {error}") from error

@@ -17,7 +17,7 @@ from steelyard.drawing.sheet import Card, contact_sheet
 from steelyard.errors import ConfigError, DataError
 from steelyard.text import printable
 from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
-from steelyard.verification import Item, Verifier, judge
+from steelyard.verification import AnyVerifier, Blame, InlinePool, Item, pool_for
 
 LETTERS, LINES = 48, 24
 """Size of the picture of a text; what is longer is cut."""
@@ -69,10 +69,12 @@ def require_format(what: str, domain: str, form: str, known: Sequence[str]) -> N
         raise ConfigError(f"no {what} of {domain} is called {form!r}; there are: {', '.join(known)}")
 
 
-def verify_text(verifier: Verifier, task: Task, text: str) -> Verdict:
+def verify_text(verifier: AnyVerifier, task: Task, text: str) -> Verdict:
     """The verdict on a text that no policy sampled."""
     sample = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, text, "stop", NO_DECISIONS)
-    (verdict,) = judge(verifier, [Item(task, sample, 1)])
+    pool = pool_for(verifier, lambda one: InlinePool(one, Blame(tries=1)))
+    pool.submit([Item(task, sample, 1)])
+    ((_, verdict),) = pool.completed(wait=True)
     return verdict
 
 

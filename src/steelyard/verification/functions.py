@@ -133,7 +133,8 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
                 f"{path!r} is a class without verify(items) and without __call__(task, text), so its instances are no "
                 "verifiers; name a function f(task, text)"
             )
-        return as_verifier(found(**(arguments or {})), **settings)
+        made: object = found(**(arguments or {}))
+        return as_verifier(made, **settings)
     if arguments:
         raise VerifierError(f"{path!r} is no class, so it takes no arguments ({', '.join(arguments)})")
     return as_verifier(found, **settings)
