@@ -5,6 +5,7 @@ Read `advantages.py`, then `surrogates.py`, `aggregation.py`, `kl.py` and, where
 
 from steelyard.algorithms.advantages import Estimator, estimator
 from steelyard.algorithms.aggregation import decision_weights
+from steelyard.algorithms.facts import RewardParts, SampleFacts
 from steelyard.algorithms.kl import AdaptiveKL, kl_term
 from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveOutput, merge_metrics
 from steelyard.algorithms.passk import bootstrap_interval, pass_at_k_estimate, wilson_interval
@@ -19,6 +20,8 @@ __all__ = [
     "Objective",
     "ObjectiveInput",
     "ObjectiveOutput",
+    "RewardParts",
+    "SampleFacts",
     "Schedule",
     "Surrogate",
     "SurrogateInput",

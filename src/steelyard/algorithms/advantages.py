@@ -22,8 +22,8 @@ from steelyard.errors import ConfigError
 
 EPSILON = 1e-6
 
-Estimator = Callable[[Tensor, Tensor], Tensor]
-"""``(reward_M, group_M) -> advantage_M``."""
+Estimator = Callable[..., Tensor]
+"""``(reward_M, group_M) -> advantage_M``; what it names as further parameters is passed too, see `facts.py`."""
 
 
 def group_norm(reward_M: Tensor, group_M: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from steelyard import defaults
 from steelyard.algorithms.advantages import Estimator, group_norm
+from steelyard.algorithms.facts import RewardEstimator, RewardParts, SampleFacts, with_facts
 from steelyard.algorithms.returns import returns_to_go, span_advantages
 from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
 from steelyard.errors import TrainingError
@@ -79,7 +81,7 @@ class Credit:
                 for reward_S, span_N, (_, sample, _) in zip(rewards, spans, kept, strict=True)
             ]
         group_M = torch.tensor([number for number, _, _ in kept])
-        advantages = span_advantages(rewards, group_M, self.estimator, self.gamma)
+        advantages = span_advantages(rewards, group_M, self._estimator(groups, kept), self.gamma)
         return [
             Credited(sample, advantage_clip(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
             for (_, sample, _), span_N, advantage_S in zip(kept, spans, advantages, strict=True)
@@ -94,7 +96,7 @@ class Credit:
         if not kept:
             return True
         group_M = torch.zeros(len(kept), dtype=torch.int64)
-        advantages = span_advantages(self._rewards(kept), group_M, self.estimator, self.gamma)
+        advantages = span_advantages(self._rewards(kept), group_M, self._estimator([group], kept), self.gamma)
         return not any(bool((advantage_S.abs() > NO_ADVANTAGE).any()) for advantage_S in advantages)
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
@@ -103,6 +105,10 @@ class Credit:
         _, keep_M = self._after_truncation([sample for sample, _ in pairs])
         pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
         return pairs if len(pairs) >= self.min_scored else []
+
+    def _estimator(self, groups: Sequence[Group], kept: Sequence[Kept]) -> RewardEstimator:
+        """The estimator with the facts about these samples that it requests; they are the same in every span."""
+        return with_facts(self.estimator, partial(_facts, groups, kept))
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
         """Rewards of the spans of each sample, with what length and truncation add to the last one.
@@ -138,6 +144,17 @@ class Credit:
         truncated_M = torch.tensor([sample.truncated for sample in samples], dtype=torch.bool)
         unshaped_M = torch.zeros(len(samples), dtype=torch.float64)
         return handle_truncated(unshaped_M, truncated_M, self.truncated, self.truncation_penalty)
+
+
+def _facts(groups: Sequence[Group], kept: Sequence[Kept]) -> SampleFacts:
+    samples = [sample for _, sample, _ in kept]
+    return SampleFacts(
+        parts=RewardParts([verdict.parts for _, _, verdict in kept]),
+        lengths=torch.tensor([len(sample.completion_ids) for sample in samples]),
+        decisions=torch.tensor([len(sample.decisions) for sample in samples]),
+        truncated=torch.tensor([sample.truncated for sample in samples]),
+        tasks=tuple(groups[number].task for number, _, _ in kept),
+    )
 
 
 def _span_rewards(verdict: Verdict) -> list[float]:
