@@ -128,13 +128,14 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
     """The verifier that ``"module:name"`` names; a class is built with ``arguments`` first."""
     found = load_function(path)
     if isinstance(found, type):
-        if not _own_names(cast("type[Any]", found)) & {"verify", "__call__"}:
+        kind = cast("type[Any]", found)
+        if not _own_names(kind) & {"verify", "__call__"}:
             raise VerifierError(
                 f"{path!r} is a class without verify(items) and without __call__(task, text), so its instances are no "
                 "verifiers; name a function f(task, text)"
             )
-        made: object = found(**(arguments or {}))
-        return as_verifier(made, **settings)
+        built: object = kind(**(arguments or {}))
+        return as_verifier(built, **settings)
     if arguments:
         raise VerifierError(f"{path!r} is no class, so it takes no arguments ({', '.join(arguments)})")
     return as_verifier(found, **settings)
