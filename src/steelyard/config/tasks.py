@@ -72,8 +72,8 @@ class SourceConfig(Section):
 
     @property
     def brings_tasks(self) -> bool:
-        """Whether it needs no tasks from [tasks] or a domain."""
-        return self.kind == "mixture" or self.function is not None or is_import_path(self.kind)
+        """Whether it needs no list of tasks in [tasks]."""
+        return self.kind != "dataset"
 
 
 class TasksConfig(Section):

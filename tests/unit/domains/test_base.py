@@ -133,7 +133,7 @@ def test_a_class_goes_by_its_import_path(tmp_path: Path, monkeypatch: pytest.Mon
         f"from steelyard.domains import Domain\nclass Half(Domain):\n{body}\nclass Other:\n{body}", encoding="utf-8"
     )
     for path, said in (
-        ("half_a_domain:Half", "abstract methods? 'task'"),
+        ("half_a_domain:Half", "abstract methods? .?task"),
         ("half_a_domain:Other", r"not a subclass of steelyard\.domains\.Domain"),
         ("half_a_domain:Hlaf", "did you mean 'Half'"),
         ("not_there_at_all:Domain", "no module 'not_there_at_all'"),
