@@ -109,8 +109,9 @@ def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
             f"tasks.source.kind = {table.kind!r} is not a class with the methods of steelyard.data.Source: {METHODS}; "
             "write them"
         )
+    own: Callable[..., Source] = found
     try:
-        return found(context, **table.options)
+        return own(context, **table.options)
     except TypeError as error:
         raise ConfigError(
             f"tasks.source.kind = {table.kind!r}: {error}; it is called with a steelyard.data.SourceContext and "
