@@ -121,7 +121,10 @@ def test_an_object_is_handed_over_again(call: Call, walks: Any) -> None:
         assert rejected.code == 2, words
         assert "--domain.name" in rejected.err
         assert "domain=…" in rejected.err
-    assert call("export", "walks", "--out", "model").code == 2
+    rejected = call("export", "walks", "--out", "model")
+    assert rejected.code == 2
+    assert "domain.name = 'module:Class'" in rejected.err
+    assert call("export", "walks", "--out", "model", "--domain.name", "walks:Walks").code == 0
 
     assert steelyard.open_run("runs/walks", domain=walks.Walks()).resume(4).step == 4
     assert steelyard.train(domain=walks.Walks(), recipe="walks.toml", run={"steps": 4, "name": "whole"}).step == 4

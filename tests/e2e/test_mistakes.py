@@ -45,8 +45,8 @@ sys.exit(main())
         (["report", "nope"], "nope: no such run or model"),
         (["eval", "runs/nope"], "runs/nope: no such run or model"),
         (["verify", "bricks", "nowhere.txt"], "nowhere.txt: no such file"),
-        (["render", "sequences", "some.txt"], "domains with pictures and exports: bricks, theories"),
-        (["report", "sequences", "some.txt"], "domains with reports: theories"),
+        (["render", "nowhere:Domain", "some.txt"], "no module 'nowhere'"),
+        (["report", "sequence", "some.txt"], "did you mean sequences?"),
         (["export", "bricks", "some.txt", "--out", "some.stl"], "one of .ldr, .gltf, .obj"),
     ],
 )
@@ -69,8 +69,8 @@ def test_a_mistake_is_told_at_once(words: list[str], said: str, environment: dic
         (["--version"], "steelyard "),
         (["init", "mine"], "wrote mine/"),
         (["train", "--help"], "--loss.kl.coefficient"),
-        (["render", "--help"], "domains with pictures and exports: bricks, theories"),
-        (["report", "--help"], "domains with reports: theories"),
+        (["render", "--help"], "domains: bricks, infill, sequences, theories"),
+        (["report", "--help"], "domains: bricks, infill, sequences, theories"),
         (["eval", "--help"], "--checkpoint"),
     ],
 )

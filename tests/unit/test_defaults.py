@@ -35,8 +35,8 @@ from steelyard.tracking.wandb import WandbTracker
 from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import UpdateRule
-from steelyard.training.loop import Plan
 from steelyard.training.optimisers import build_optimiser
+from steelyard.training.rollouts import RolloutParts
 from steelyard.types import CutRule
 from steelyard.verification import Blame, Breaker, Limits, ProcessPool, Recycling
 from steelyard.verification.functions import FunctionVerifier
@@ -65,7 +65,7 @@ SAME: list[tuple[Callable[..., Any], dict[str, str]]] = [
     ),
     (PlannedRun, {"max_rows": "sampling.max_rows", "epochs": "optimiser.epochs"}),
     (Site, {"staleness": "sampling.staleness"}),
-    (Plan, {"refill_dead_groups": "credit.refill_dead_groups"}),
+    (RolloutParts, {"refill_dead_groups": "credit.refill_dead_groups"}),
     (
         Credit,
         {

@@ -24,7 +24,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "steelyard"
     ("pattern", "places"),
     [
         (r"difflib", {"suggest.py"}),
-        (r"import_module\((?!\")", {"cli.py", "import_paths.py", "verification/processes/transport.py"}),
+        (r"import_module\((?!\")", {"cli.py", "import_paths.py", "verification/transport.py"}),
         (r"\"<(?:pad|bos|eos|mask)>\"|\[UNK\]", {"special_tokens.py"}),
         (r"![rs]:\.\d", {"policies/template_process.py"}),  # a script that imports nothing of Steelyard
         (r"\] \+ \"(?:…|\.\.\.)\"|\"(?:…|\.\.\.)\" \+", set[str]()),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from steelyard import config as configs
 from steelyard import run as running
 from steelyard.compose import NOTHING
 from steelyard.errors import LostLearnerError
@@ -18,6 +19,7 @@ from steelyard.training.loop import Trainer
 from tests.tiny import tiny_trainer
 
 STEPS = 6
+CONFIG = configs.load("text", {"model.path": "unused", "tasks.file": "unused", "verify.verifier": "unused:score"})
 Trouble = Callable[[Trainer, int], None]
 """What happens in a step of the n-th trainer, before its update."""
 
@@ -55,7 +57,7 @@ class Run:
 
     def go(self) -> Trainer:
         with RunLock(self.folder / "run") as lock:
-            return running.run_holding(lock, None, NOTHING, resume=False)  # type: ignore[arg-type]
+            return running.run_holding(lock, CONFIG, NOTHING, resume=False)
 
 
 def lose_at(*steps: int) -> Trouble:

@@ -21,13 +21,12 @@ from steelyard.commands.artifacts import (
     write_file,
 )
 from steelyard.commands.screen import loading, tell
-from steelyard.commands.target import add_trust
+from steelyard.commands.target import add_trust, read_named_run
 from steelyard.config import Config
-from steelyard.config.overrides import parse_overrides
 from steelyard.defaults import CHECKPOINT
 from steelyard.errors import ConfigError, DataError, PolicyError
-from steelyard.folders import read_run, run_at
-from steelyard.trust import DOMAIN, require_trusted_run
+from steelyard.folders import NAMED_BY, run_at
+from steelyard.trust import DOMAIN
 
 if TYPE_CHECKING:
     from steelyard.policies.base import Policy
@@ -135,9 +134,7 @@ def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Pa
             "its FILE after the name of the domain"
         )
     run, step = found
-    named = parse_overrides(overrides)
-    config = read_run(run, named)
-    require_trusted_run(run, config, named, uses=DOMAIN | {"model"}, trust=arguments.trust)
+    config = read_named_run(run, overrides, trust=arguments.trust, uses=DOMAIN | {"model"}, unused=tuple(NAMED_BY))
     if "model" in config.run.supplied:
         raise ConfigError(f"{run} was started from Python with its own model: save it there with save_pretrained")
     return run, step or arguments.checkpoint, config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from steelyard import config as configs
 from steelyard.config import Config
@@ -109,8 +109,9 @@ def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
             f"tasks.source.kind = {table.kind!r} is not a class with the methods of steelyard.data.Source: {METHODS}; "
             "write them"
         )
+    own: Callable[..., Source] = found
     try:
-        return cast("Callable[..., Source]", found)(context, **table.options)
+        return own(context, **table.options)
     except TypeError as error:
         raise ConfigError(
             f"tasks.source.kind = {table.kind!r}: {error}; it is called with a steelyard.data.SourceContext and "

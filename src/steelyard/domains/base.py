@@ -20,7 +20,7 @@ from steelyard.domains import defaults
 from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary, TextSpan
 from steelyard.drawing import Scene
 from steelyard.drawing.sheet import with_title
-from steelyard.errors import ConfigError, DataError
+from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.text import printable
 from steelyard.types import Prompt, Task
 from steelyard.verification import Verifier, as_verifier
@@ -91,7 +91,9 @@ class Domain(ABC):
         return [TextSpan(text)]
 
     def draw(self, artifact: Artifact) -> Scene:
-        """The picture of one artifact, from the shapes of ``steelyard.drawing``."""
+        """The picture of one artifact, from the shapes of ``steelyard.drawing``. Raise ``Invalid`` if there is none: a
+        sample is then shown as text.
+        """
         return defaults.draw_text(artifact.text)
 
     def render(
@@ -109,11 +111,19 @@ class Domain(ABC):
         defaults.require_format("picture", self.name, form, self.picture_formats)
         if not artifacts:
             raise DataError("there is nothing to draw: give at least one artifact")
-        scenes = [self.draw(artifact) for artifact in artifacts]
+        scenes = [self._scene(artifact) for artifact in artifacts]
         alone = len(artifacts) == 1 and artifacts[0].verdict is None
         scene = scenes[0] if alone else defaults.draw_sheet(artifacts, scenes)
         title = title or (artifacts[0].title if alone else "")
         return defaults.picture_file(with_title(scene, title) if title else scene, form, scale)
+
+    def _scene(self, artifact: Artifact) -> Scene:
+        try:
+            return self.draw(artifact)
+        except Invalid as error:
+            if artifact.verdict is None:
+                raise DataError(f"{artifact.title or 'the text'} cannot be drawn: {error}") from None
+            return defaults.draw_text(artifact.text)
 
     def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
         """The files of an export by name, ``name`` plus an ending each; the requested one first."""

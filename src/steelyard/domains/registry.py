@@ -10,7 +10,7 @@ from typing import Any
 
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import is_import_path, load_own
+from steelyard.import_paths import is_import_path, load_object, load_own
 from steelyard.suggest import nearest_or_all
 from steelyard.text import shown
 
@@ -63,7 +63,8 @@ def find_domain(name: str) -> type[Domain]:
     if name not in paths and not is_import_path(name):
         hint = nearest_or_all(name, domain_names())
         raise ConfigError(f"no domain named {name!r}; {hint} A class of yours is named as 'module:Class'")
-    return _require_domain(load_own(paths.get(name, name), what=f"domain {name!r}:"), name)
+    what = f"domain {name!r}:"
+    return _require_domain(load_object(paths[name], what=what) if name in paths else load_own(name, what=what), name)
 
 
 def _installed() -> dict[str, str]:

@@ -13,6 +13,7 @@ import pytest
 
 from steelyard.domains import Artifact, Domain, TextSpan, make_domain, register, registry
 from steelyard.domains.base import examples_of
+from steelyard.drawing import Label, Scene, framed
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 
@@ -69,6 +70,21 @@ def test_a_text_is_drawn_as_it_is() -> None:
     verdict = Verdict.rejected("no number", floor=-1.0)
     sheet = labels(NUMBERS.render([Artifact("7", "best", verdict=Verdict.scored(1.0)), Artifact("x", verdict=verdict)]))
     assert sheet == ["7", "best", "reward 1.000 · no success", "x", "reward -1.000 · rejected", "no number"]
+
+
+class Drawn(Numbers):
+    def draw(self, artifact: Artifact) -> Scene:
+        if not artifact.text.isdigit():
+            raise Invalid(f"{artifact.text!r} is not a number")
+        return framed([Label((0, 0), f"number {artifact.text}", 12, (0, 0, 0))], 2)
+
+
+def test_a_picture_of_ones_own() -> None:
+    assert labels(Drawn().render([Artifact("7", "seven")])) == ["seven", "number 7"]
+    samples = [Artifact(text, verdict=Verdict.scored(0.0)) for text in ("7", "x")]
+    assert labels(Drawn().render(samples))[::2] == ["number 7", "x"], "an invalid sample is shown as text"
+    with pytest.raises(DataError, match="mine cannot be drawn: 'x' is not a number"):
+        Drawn().render([Artifact("x", "mine")])
 
 
 def test_pictures_come_as_png_and_larger() -> None:

@@ -20,6 +20,7 @@ from steelyard.algorithms.facts import FACTS, RewardParts, requested
 from steelyard.errors import ConfigError
 from steelyard.tracking import read_metrics
 from steelyard.training.credit import Credit
+from steelyard.training.phases import Stopwatch
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of
 
@@ -211,7 +212,7 @@ def test_a_run_configured_by_toml_credits_by_parts() -> None:
     config = configs.load("recipe.toml")
     trainer = compose.build_trainer(config)
     with closing(trainer):
-        groups, _ = trainer.rollout()
+        groups = trainer.rollouts.fetch(trainer.rollouts.take(0, Stopwatch()).groups)
         credited = {item.sample.key: item.advantage_N for item in trainer.credit.assign(groups)}
         for one in groups:
             scores = [sample.text.split().count("a") - 0.01 * len(sample.completion_ids) for sample in one.samples]
