@@ -146,7 +146,7 @@ def _domain(given: Any) -> Any:
     if isinstance(given, str | Mapping | Domain):
         return cast("Any", given)
     raise ConfigError(
-        f"domain = {given!r:.80} is not a domain: give an object or a subclass of steelyard.domains.Domain, a name or "
+        f"domain = {shown(given)} is not a domain: give an object or a subclass of steelyard.domains.Domain, a name or "
         "'module:Class'"
     )
 
