@@ -109,7 +109,7 @@ def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
             f"tasks.source.kind = {table.kind!r} is not a class with the methods of steelyard.data.Source: {METHODS}; "
             "write them"
         )
-    own: Callable[..., Source] = found
+    own = cast("Callable[..., Source]", found)
     try:
         return own(context, **table.options)
     except TypeError as error:
