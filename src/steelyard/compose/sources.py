@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from steelyard import config as configs
 from steelyard.config import Config
@@ -109,7 +109,7 @@ def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
             f"tasks.source.kind = {table.kind!r} is not a class with the methods of steelyard.data.Source: {METHODS}; "
             "write them"
         )
-    own: Callable[..., Source] = found
+    own = cast("Callable[..., Source]", found)
     try:
         return own(context, **table.options)
     except TypeError as error:
