@@ -98,4 +98,4 @@ def test_a_folder_that_is_not_there_is_named(call: Call) -> None:
 def test_a_domain_without_examples_says_so(call: Call) -> None:
     refused = call("warmstart", "sequences")
     assert refused.code == 2
-    assert "the domain 'sequences' has no examples to begin from" in refused.err
+    assert "write Sequences.examples(" in refused.err
