@@ -91,7 +91,7 @@ def test_reading_passes_over_what_cannot_be_placed() -> None:
 
 def test_a_flaw_says_what_and_where() -> None:
     flaws = read("2x4 (0,0,0)\n" + "x" * 99, WORLD).flaws
-    assert str(flaws[0]) == f"ill formatted: brick 2, '{'x' * 40}…' is not of the form hxw (x,y,z)"
+    assert str(flaws[0]) == f"ill formatted: brick 2, '{'x' * 39}…' is not of the form hxw (x,y,z)"
     assert flaws == (Flaw(Reason.ILL_FORMATTED, 2, flaws[0].what),)
 
 
