@@ -5,7 +5,10 @@ Each attack in ``benchmarks/attack_programs`` is a program that does the harm fo
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -24,11 +27,24 @@ def attacks() -> list[Attack]:
 
 def held(attack: Attack) -> str | None:
     """None, or how the system failed; an attack that raises has not been held."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, no_runs_trusted():
         try:
             return attack.run(Path(folder))
         except Exception as error:  # noqa: BLE001
             return f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def no_runs_trusted() -> Iterator[None]:
+    """A list of trusted runs of its own: that of the user may be long, and an attack must not depend on it."""
+    before = os.environ.get("XDG_STATE_HOME")
+    with tempfile.TemporaryDirectory() as state:
+        os.environ["XDG_STATE_HOME"] = state
+        try:
+            yield
+        finally:
+            del os.environ["XDG_STATE_HOME"]
+            os.environ.update({} if before is None else {"XDG_STATE_HOME": before})
 
 
 def measure(quick: bool, progress: Progress) -> Result:
