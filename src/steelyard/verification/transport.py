@@ -42,8 +42,9 @@ def pack(verifier: Verifier) -> bytes:
         ) from error
     if pickler.by_value:
         log.warning(
-            "%s: not importable by name, so its code is sent to the workers as it is now; what it changes there "
-            "is not seen here. Put it into a module to have it imported instead.",
+            "%s: not importable by name (defined in a notebook, script or function), so a copy of its code is sent to "
+            "the worker processes; global variables that it changes there do not change here. Define it in a module to "
+            "have it imported instead.",
             ", ".join(sorted(pickler.by_value)),
         )
     return buffer.getvalue()
