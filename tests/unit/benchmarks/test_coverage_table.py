@@ -11,7 +11,7 @@ from benchmarks import catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
+ROWS = re.findall(r"^\| `([a-z0-9-]+)` \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
 
 
 def test_every_benchmark_has_one_row() -> None:
