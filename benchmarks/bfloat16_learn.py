@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def outside(mean: float, low: float, high: float) -> float:
     return max(low - mean, mean - high, 0.0)
 
 
-def note(rewards: dict[str, Sequence[float]]) -> str:
+def note(rewards: Mapping[str, Sequence[float]]) -> str:
     shown = "; ".join(f"{name} {statistics.mean(values):.3f}" for name, values in rewards.items())
     low, high = interval(rewards["float32"])
     return (
