@@ -129,6 +129,10 @@ class Decisions:
         return len(self.position_N)
 
 
+NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
+"""Of a text that no policy sampled, or of a sample that travels without them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """What the policy made for a task, with all the learner needs to score it again."""

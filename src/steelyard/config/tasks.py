@@ -33,7 +33,7 @@ class MixturePart(Section):
     )
     prompt_column: str | None = Field(default=None, description="As tasks.prompt_column; empty: that.", min_length=1)
     template: str | None = Field(default=None, description="As tasks.template; empty: that.", min_length=1)
-    limit: int | None = Field(default=None, description="Use only the first so many tasks.", ge=1)
+    limit: int | None = Field(default=None, description="Use only this many tasks, the first ones.", ge=1)
 
     @property
     def origins(self) -> list[str]:
@@ -52,7 +52,7 @@ class SourceConfig(Section):
         default=None, description="Of generated: module:function of a running number; it returns a task."
     )
     limit: int | None = Field(
-        default=None, description="Of dataset: the first so many tasks of a domain without end.", ge=1
+        default=None, description="Of dataset: how many tasks of an endless domain to use, the first ones.", ge=1
     )
     parts: tuple[MixturePart, ...] = Field(default=(), strict=False, description="Of mixture: where tasks come from.")
     options: dict[str, Any] = Field(default={}, description="Keyword arguments of a class of yours.")
@@ -105,7 +105,7 @@ class TasksConfig(Section):
         "auto does if there is a template, and leaves the prompts of a domain as they are.",
     )
     shuffle: bool = Field(default=True, description="Draw in a new order every epoch.")
-    limit: int | None = Field(default=None, description="Use only the first so many tasks.", ge=1)
+    limit: int | None = Field(default=None, description="Use only this many tasks, the first ones.", ge=1)
     held_out: float = Field(
         default=0.0, description="Tasks kept back for evaluation: a number, or a fraction below 1.", ge=0
     )

@@ -66,7 +66,7 @@ class LimitsConfig(Section):
 class RecycleConfig(Section):
     """When a worker that did nothing wrong is replaced by a fresh one; 0: never."""
 
-    items: int = Field(default=defaults.RECYCLE_ITEMS, description="After so many items.", ge=0)
+    items: int = Field(default=defaults.RECYCLE_ITEMS, description="After this many items.", ge=0)
     memory_mb: int = Field(default=defaults.RECYCLE_MEMORY_MB, description="Above so much resident memory.", ge=0)
 
 
@@ -114,7 +114,7 @@ class VerifyConfig(Section):
         default="stop", description="What the run does when the breaker trips."
     )
     pause_seconds: float = Field(
-        default=defaults.PAUSE_SECONDS, description="How long it pauses before it goes on.", ge=0
+        default=defaults.PAUSE_SECONDS, description="How long it pauses before it continues.", ge=0
     )
     cache: str | None = Field(
         default=None,

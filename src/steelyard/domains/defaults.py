@@ -16,7 +16,7 @@ from steelyard.drawing.scene import INK
 from steelyard.drawing.sheet import Card, contact_sheet
 from steelyard.errors import ConfigError, DataError
 from steelyard.text import printable
-from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
+from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Verdict
 from steelyard.verification import AnyVerifier, Blame, InlinePool, Item, pool_for
 
 LETTERS, LINES = 48, 24
@@ -26,7 +26,6 @@ CAPTION = 33
 """Characters of a caption line on a sheet."""
 LONGEST = 80
 """Characters of a text in a table."""
-NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
 def draw_text(text: str) -> Scene:

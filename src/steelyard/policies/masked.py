@@ -123,7 +123,7 @@ class MaskedPolicy(Policy):
         masked = self.encode(task.prompt)
         if (whole := self._filled(masked, text)) is None:
             raise PolicyError(
-                f"task {task.id}: the example {shown(text, 60)} is no way to fill {shown(task.prompt, 60)}, in which "
+                f"task {task.id}: the example {shown(text, 60)} does not fill {shown(task.prompt, 60)}, in which "
                 f"each hole is one token of this model"
             )
         hole = masked == self.mask_id

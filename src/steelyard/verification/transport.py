@@ -18,10 +18,9 @@ from types import FunctionType
 from typing import Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
-import numpy as np
 
 from steelyard.errors import VerifierError
-from steelyard.types import Decisions, Sample
+from steelyard.types import NO_DECISIONS, Sample
 from steelyard.verification.base import Item, Mode, Outcome, Verifier
 from steelyard.verification.calling import UserFunction, name_of
 
@@ -73,13 +72,9 @@ def light(item: Item) -> Item:
     """The item without what only the learner reads."""
     of = item.sample
     sample = Sample(
-        of.key, of.token_ids, of.prompt_length, of.text, of.finish, _NO_DECISIONS, policy_version=of.policy_version
+        of.key, of.token_ids, of.prompt_length, of.text, of.finish, NO_DECISIONS, policy_version=of.policy_version
     )
     return Item(item.task, sample, item.group_size)
-
-
-_NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-"""What was drawn at each decision stays with the run."""
 
 
 class _Pickler(pickle.Pickler):

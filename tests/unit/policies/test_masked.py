@@ -64,7 +64,7 @@ def test_an_example_is_a_fill_of_all_holes_at_once(policy: MaskedPolicy) -> None
     assert policy.decode(sample.completion_ids) == "1 2 3 4"
     assert sample.decisions.position_N.tolist() == [5, 7]
     for wrong in ("1 2 4 4", "1 2 3", "1 2 3 4 5"):
-        with pytest.raises(PolicyError, match="no way to fill"):
+        with pytest.raises(PolicyError, match="does not fill"):
             policy.given(Task("t", f"1 {HOLE} 3 {HOLE}"), wrong, KEY)
     with pytest.raises(PolicyError, match="may not be filled in"):
         policy.given(Task("t", f"1 {HOLE}", {"forbidden": ["2"]}), "1 2", KEY)

@@ -43,6 +43,12 @@ def asynchronous_trainer(folder: Path, staleness: int, **settings: Any) -> Train
     return trainer
 
 
+def evaluator_of(trainer: Trainer) -> Evaluator:
+    """An evaluation that shares the sampler and the pool of the run."""
+    parts = trainer.parts
+    return Evaluator(parts.sampler, parts.pool, tasks(2), parts.decoding, samples=2)
+
+
 def wait_for_bound(trainer: Trainer) -> None:
     """Until everything that may be sampled ahead of the learner has been."""
     rollouts, count = trainer.rollouts, trainer.parts.tasks_per_step
@@ -201,13 +207,7 @@ def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
 
 def test_evaluation_and_sampling_do_not_meet(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=6, evaluate_every=2)
-    trainer.evaluator = Evaluator(
-        trainer.parts.sampler,
-        trainer.parts.pool,
-        tasks(2),
-        trainer.parts.decoding,
-        samples=2,
-    )
+    trainer.evaluator = evaluator_of(trainer)
     together = Counter[str]()
     sample, busy = trainer.parts.sampler.sample, threading.Lock()
 
@@ -281,13 +281,7 @@ def test_the_source_observes_replaced_groups_and_a_checkpoint_holds_all_observat
 
 def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=3, evaluate_every=3)
-    trainer.evaluator = Evaluator(
-        trainer.parts.sampler,
-        trainer.parts.pool,
-        tasks(2),
-        trainer.parts.decoding,
-        samples=2,
-    )
+    trainer.evaluator = evaluator_of(trainer)
     draw, drawn = trainer.parts.source.draw, list[int]()
 
     def counted(step: int, count: int) -> Any:

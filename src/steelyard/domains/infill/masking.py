@@ -93,7 +93,7 @@ def with_holes(pieces: Sequence[str], places: Places) -> str:
 
 
 def fills(masked: str, text: str) -> list[str] | None:
-    """What stands in each run of holes, the first ones as short as can be; None if the text is no way to fill them."""
+    """What stands in each run of holes, the first ones as short as can be; None if the text does not fit them."""
     first, *parts = re.split(f"{HOLE}+", masked)
     if not parts or not text.startswith(first):
         return [] if text == masked else None

@@ -54,7 +54,7 @@ def parses(text: str) -> bool:
 
 def recovered(masked: str, original: str, text: str) -> float:
     """The share of holes filled as in the original. Holes that are filled with more than a character count by runs, and
-    a text that is no way to fill them has 0.
+    a text that does not fit them has 0.
     """
     if len(masked) == len(original) == len(text):
         right = [given == true for hole, true, given in zip(masked, original, text, strict=True) if hole == HOLE]

@@ -1,6 +1,6 @@
 """The seam between the loop and whatever produces its data.
 
-Summaries cross it: who was sampled for which task, how long, with which weights, and the verdict. Token ids, text and
+Summaries cross it: for each task the keys, lengths, policy versions and verdicts of its samples. Token ids, text and
 supports stay where they were produced until somebody fetches the groups that need them, by the keys in the summaries.
 In one process fetching is a lookup.
 """
