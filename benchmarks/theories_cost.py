@@ -24,8 +24,8 @@ from benchmarks.constraints_parity import RULES, draw, restored
 from benchmarks.parity import gaps_of
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import UNATTENDED
-from steelyard.domains.theories.grammar import TheoryGrammar
-from steelyard.domains.theories.limits import Limits
+from steelyard.domains.theories.grammar.automaton import TheoryGrammar
+from steelyard.domains.theories.model.limits import Limits
 from steelyard.types import Sample, SampleKey, Task
 
 GROUP = 64

@@ -18,13 +18,13 @@ from rich.progress import Progress
 from benchmarks.abreast import Tell, abreast
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import Look, Watch, configured, watched_run
-from steelyard.domains.theories.atlas import distinct, group_name
-from steelyard.domains.theories.canonical import canonical
-from steelyard.domains.theories.known import standard_model
-from steelyard.domains.theories.masses import spectrum
-from steelyard.domains.theories.prompts import standard_model_text
-from steelyard.domains.theories.text import laid_out, read
-from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.comparison.canonical_form import canonical
+from steelyard.domains.theories.comparison.catalogue import distinct, group_name
+from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.text import laid_out, read
+from steelyard.domains.theories.model.known_models import standard_model
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.physics.mass_spectrum import spectrum
 from steelyard.training.evaluation import Evaluation
 from steelyard.types import Group
 

@@ -31,16 +31,16 @@ from benchmarks.theory_cases import (
     with_singlets,
     with_terms,
 )
-from steelyard.domains.theories import pyrate, pyrate_reader, sarah, sarah_reader
-from steelyard.domains.theories.anomalies import conditions
-from steelyard.domains.theories.canonical import canonical
+from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.groups import Representation, singlets
 from steelyard.domains.theories.groups.generators import hermitian
 from steelyard.domains.theories.groups.invariants import SpecialLeg, tensors
-from steelyard.domains.theories.known import models, standard_model
-from steelyard.domains.theories.masses import spectrum
-from steelyard.domains.theories.notation import label_of, right
-from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_reader, sarah_writer
+from steelyard.domains.theories.model.known_models import models, standard_model
+from steelyard.domains.theories.model.notation import label_of, right
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.physics.anomalies import conditions
+from steelyard.domains.theories.physics.mass_spectrum import spectrum
 
 THEORIES, REWRITTEN, TENSORS, EXPORTED, SPECTRA = 10_000, 1_000, 300, 300, 300
 Row = dict[str, Cell]
@@ -165,11 +165,11 @@ def _is_invariant(n: int, legs: tuple[SpecialLeg, ...], index_NL: np.ndarray, va
 
 def _comes_back(rng: random.Random) -> bool:
     theory = with_terms(random_theory(rng), rng, tries=30)
-    files = sarah.write(theory)
+    files = sarah_writer.write(theory)
     own = canonical(theory)
     return (
         own
-        == canonical(pyrate_reader.read(pyrate.write(theory)))
+        == canonical(pyrate_reader.read(pyrate_writer.write(theory)))
         == canonical(sarah_reader.read(files["Theory.m"], files["parameters.m"]))
     )
 

@@ -17,10 +17,10 @@ from benchmarks.result import Cell, Figure, Result
 from benchmarks.theory_texts import SMALL, changed, every_text, is_right
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import Walk, members
-from steelyard.domains.theories.grammar import TheoryGrammar
-from steelyard.domains.theories.known import models
-from steelyard.domains.theories.prompts import BEGINNINGS, Beginning
-from steelyard.domains.theories.text import rounded, write
+from steelyard.domains.theories.grammar.automaton import TheoryGrammar
+from steelyard.domains.theories.grammar.prompts import BEGINNINGS, Beginning
+from steelyard.domains.theories.grammar.text import rounded, write
+from steelyard.domains.theories.model.known_models import models
 from steelyard.types import Task
 
 WALKS = 100_000

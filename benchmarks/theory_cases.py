@@ -8,11 +8,22 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.invariance import term_structures
-from steelyard.domains.theories.known import FERMIONS, STANDARD, models, standard_model
-from steelyard.domains.theories.notation import label_of, left, right, theory
-from steelyard.domains.theories.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, singlet, term_kind
-from steelyard.domains.theories.vacuum import states
+from steelyard.domains.theories.model.known_models import FERMIONS, STANDARD, models, standard_model
+from steelyard.domains.theories.model.notation import label_of, left, right, theory
+from steelyard.domains.theories.model.theory import (
+    Field,
+    Gauge,
+    Kind,
+    Leg,
+    Special,
+    Term,
+    Theory,
+    Vev,
+    singlet,
+    term_kind,
+)
+from steelyard.domains.theories.physics.invariance import term_structures
+from steelyard.domains.theories.physics.vacuum import states
 
 TABLE: dict[int, str] = {
     2: "2: 1/2 0 · 3: 2 0 · 4: 5 0 · 5: 10 0 · 6: 35/2 0",

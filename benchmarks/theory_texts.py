@@ -7,10 +7,16 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from steelyard.domains.theories.invariance import flaws
-from steelyard.domains.theories.limits import Limits, excesses, labels_within
-from steelyard.domains.theories.text import read, write
-from steelyard.domains.theories.words import LEGS, charge_word, group_word, number_word, representation_word
+from steelyard.domains.theories.grammar.text import read, write
+from steelyard.domains.theories.grammar.vocabulary import (
+    LEGS,
+    charge_word,
+    group_word,
+    number_word,
+    representation_word,
+)
+from steelyard.domains.theories.model.limits import Limits, excesses, labels_within
+from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.errors import DataError
 
 SMALL = Limits(

@@ -8,12 +8,12 @@ import numpy as np
 
 from benchmarks.seam_checks import SeamCheck
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.examples import random_theory
-from steelyard.domains.theories.known import standard_model
-from steelyard.domains.theories.masses import spectrum
-from steelyard.domains.theories.notation import right
-from steelyard.domains.theories.prompts import standard_model_text
-from steelyard.domains.theories.reward import Judge
+from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.random_theories import random_theory
+from steelyard.domains.theories.model.known_models import standard_model
+from steelyard.domains.theories.model.notation import right
+from steelyard.domains.theories.physics.mass_spectrum import spectrum
+from steelyard.domains.theories.reward.reward import Judge
 from steelyard.types import Task
 
 UNSEEN = ("1 1 +1", "1 1 +2", "1 3 +2/3", "1 8 0", "2 3 +1/6")

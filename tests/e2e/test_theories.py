@@ -8,10 +8,10 @@ import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from steelyard.domains.theories import pyrate_reader
-from steelyard.domains.theories.invariance import flaws
-from steelyard.domains.theories.prompts import standard_model_text
-from steelyard.domains.theories.text import laid_out
+from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.text import laid_out
+from steelyard.domains.theories.interchange import pyrate_reader
+from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.tracking import read_metrics
 
 from .conftest import Call

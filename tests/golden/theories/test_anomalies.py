@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 
 from benchmarks.theory_cases import Case, cases
-from steelyard.domains.theories.anomalies import conditions, is_free
-from steelyard.domains.theories.invariance import flaws
-from steelyard.domains.theories.known import models, standard_model
-from steelyard.domains.theories.notation import left, right, theory
+from steelyard.domains.theories.model.known_models import models, standard_model
+from steelyard.domains.theories.model.notation import left, right, theory
+from steelyard.domains.theories.physics.anomalies import conditions, is_free
+from steelyard.domains.theories.physics.invariance import flaws
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)

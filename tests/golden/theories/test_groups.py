@@ -11,7 +11,7 @@ from benchmarks.theory_cases import table
 from steelyard.domains.theories.groups import Representation, decompose, representation, singlets
 from steelyard.domains.theories.groups.generators import cartan, hermitian, module
 from steelyard.domains.theories.groups.invariants import SpecialLeg, exact, tensors
-from steelyard.domains.theories.notation import label_of, text_of
+from steelyard.domains.theories.model.notation import label_of, text_of
 
 
 @pytest.mark.parametrize(("n", "label", "index", "anomaly"), table())

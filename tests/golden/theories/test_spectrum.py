@@ -9,13 +9,13 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from steelyard.domains.theories.breaking import broken_forces, electric_charges, unbroken
-from steelyard.domains.theories.known import FERMIONS, MODELS, VACUUM, models, standard_model
-from steelyard.domains.theories.mass_matrices import component_count, scalar_matrix
-from steelyard.domains.theories.masses import State, light_exotics, spectrum
-from steelyard.domains.theories.notation import left, right, scalar, theory
-from steelyard.domains.theories.text import read
-from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.grammar.text import read
+from steelyard.domains.theories.model.known_models import FERMIONS, MODELS, VACUUM, models, standard_model
+from steelyard.domains.theories.model.notation import left, right, scalar, theory
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.physics.breaking import broken_forces, electric_charges, unbroken
+from steelyard.domains.theories.physics.mass_matrices import component_count, scalar_matrix
+from steelyard.domains.theories.physics.mass_spectrum import State, light_exotics, spectrum
 
 THIRD = Fraction(1, 3)
 ONE, TWO = (("S", 0, 1e3),), (("T", 0, 1e3),)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.theory_cases import random_field, random_theory, rebased, renamed, reordered, split, with_singlets
-from steelyard.domains.theories.canonical import canonical, chiral_content
-from steelyard.domains.theories.known import MODELS, models, standard_model
-from steelyard.domains.theories.notation import left, right, scalar, theory
-from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.comparison.canonical_form import canonical, chiral_content
+from steelyard.domains.theories.model.known_models import MODELS, models, standard_model
+from steelyard.domains.theories.model.notation import left, right, scalar, theory
+from steelyard.domains.theories.model.theory import Theory
 
 QUICK = settings(max_examples=60)
 seeds = st.integers(0, 2**32)

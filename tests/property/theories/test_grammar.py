@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from benchmarks.theories_walks import accepts, constraint_of
 from benchmarks.theory_texts import changed, is_right
-from steelyard.domains.theories.grammar import TheoryGrammar
-from steelyard.domains.theories.limits import Limits
-from steelyard.domains.theories.prompts import BEGINNINGS
+from steelyard.domains.theories.grammar.automaton import TheoryGrammar
+from steelyard.domains.theories.grammar.prompts import BEGINNINGS
+from steelyard.domains.theories.model.limits import Limits
 from steelyard.errors import ConstraintError
 from steelyard.types import Task
 from tests.automata import ramble

@@ -23,17 +23,17 @@ from benchmarks.theory_cases import (
     vector_like_pair,
     with_terms,
 )
-from steelyard.domains.theories.anomalies import conditions
-from steelyard.domains.theories.couplings import term_tensors
 from steelyard.domains.theories.domain import Theories
+from steelyard.domains.theories.grammar.prompts import BEGINNINGS
+from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.groups import Representation, decompose, singlets
-from steelyard.domains.theories.invariance import invariants, term_structures
-from steelyard.domains.theories.mass_matrices import component_count, goldstones, scalar_matrix
-from steelyard.domains.theories.masses import State, spectrum
-from steelyard.domains.theories.notation import label_of, left, right, theory
-from steelyard.domains.theories.prompts import BEGINNINGS
-from steelyard.domains.theories.text import read
-from steelyard.domains.theories.theory import Charges, Gauge, Leg, Special, Term, Theory
+from steelyard.domains.theories.model.notation import label_of, left, right, theory
+from steelyard.domains.theories.model.theory import Charges, Gauge, Leg, Special, Term, Theory
+from steelyard.domains.theories.physics.anomalies import conditions
+from steelyard.domains.theories.physics.couplings import term_tensors
+from steelyard.domains.theories.physics.invariance import invariants, term_structures
+from steelyard.domains.theories.physics.mass_matrices import component_count, goldstones, scalar_matrix
+from steelyard.domains.theories.physics.mass_spectrum import State, spectrum
 
 QUICK = settings(max_examples=50)
 seeds = st.integers(0, 2**32)

@@ -1,13 +1,13 @@
 """Gauge theories: what they are, whether they are consistent, and what is left of them after symmetry breaking."""
 
-from steelyard.domains.theories.anomalies import Anomaly, conditions, is_free
-from steelyard.domains.theories.atlas import Atlas, atlas, distinct, kinship
-from steelyard.domains.theories.breaking import broken_forces, electric_charges, unbroken
-from steelyard.domains.theories.canonical import Canonical, canonical, chiral_content
-from steelyard.domains.theories.invariance import flaws, invariants, term_structures
-from steelyard.domains.theories.known import models, standard_model
-from steelyard.domains.theories.masses import Spectrum, State, light_exotics, spectrum
-from steelyard.domains.theories.theory import Field, Gauge, Leg, Special, Term, Theory, Vev
+from steelyard.domains.theories.comparison.canonical_form import Canonical, canonical, chiral_content
+from steelyard.domains.theories.comparison.catalogue import Atlas, atlas, distinct, kinship
+from steelyard.domains.theories.model.known_models import models, standard_model
+from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Special, Term, Theory, Vev
+from steelyard.domains.theories.physics.anomalies import Anomaly, conditions, is_free
+from steelyard.domains.theories.physics.breaking import broken_forces, electric_charges, unbroken
+from steelyard.domains.theories.physics.invariance import flaws, invariants, term_structures
+from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, light_exotics, spectrum
 
 __all__ = [
     "Anomaly",

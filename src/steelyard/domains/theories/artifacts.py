@@ -12,14 +12,15 @@ from typing import Any
 
 from steelyard.domains.artifacts import Artifact, Report, Row
 from steelyard.domains.defaults import require_format
-from steelyard.domains.theories import look, pyrate, pyrate_reader, sarah, sarah_reader
-from steelyard.domains.theories.invariance import flaws
-from steelyard.domains.theories.look.sheet import Sheet, mass_text, sheet
-from steelyard.domains.theories.look.spectrum import side_by_side
-from steelyard.domains.theories.look.words import gauge_text, number
-from steelyard.domains.theories.masses import spectrum
-from steelyard.domains.theories.theory import Theory
-from steelyard.domains.theories.values import NUMBERLESS
+from steelyard.domains.theories import rendering
+from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_reader, sarah_writer
+from steelyard.domains.theories.interchange.parameter_values import NUMBERLESS
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.physics.invariance import flaws
+from steelyard.domains.theories.physics.mass_spectrum import spectrum
+from steelyard.domains.theories.rendering.data_sheet import Sheet, mass_text, sheet
+from steelyard.domains.theories.rendering.spectrum_chart import side_by_side
+from steelyard.domains.theories.rendering.symbols import gauge_text, number
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Verdict
 
@@ -73,9 +74,9 @@ class TheoryArtifacts:
             pictures = [(_caption(artifact), spectrum(theory)) for artifact, theory in readable]
             return side_by_side(pictures, scale=scale, title=title).encode()
         if form == "html":
-            return look.page([(_caption(artifact), theory) for artifact, theory in readable], title=title).encode()
+            return rendering.page([(_caption(artifact), theory) for artifact, theory in readable], title=title).encode()
         artifact, theory = readable[0]
-        return (look.document if form == "tex" else look.text)(theory, title=title or artifact.title).encode()
+        return (rendering.document if form == "tex" else rendering.text)(theory, title=title or artifact.title).encode()
 
     def export(self, text: str, form: str, *, name: str = "theory") -> dict[str, bytes]:
         """``model``: PyR@TE; ``m``: SARAH, three files; the rest as :meth:`render` has them."""
@@ -86,8 +87,8 @@ class TheoryArtifacts:
         if problems := flaws(theory):
             raise DataError(f"{name}: {problems[0]}; `steelyard verify` lists all flaws")
         if form == "model":
-            return {f"{name}.model": pyrate.write(theory, name=name).encode()}
-        model, *others = sarah.write(theory, name=name).items()
+            return {f"{name}.model": pyrate_writer.write(theory, name=name).encode()}
+        model, *others = sarah_writer.write(theory, name=name).items()
         return {f"{name}.m": model[1].encode()} | {file: content.encode() for file, content in others}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:

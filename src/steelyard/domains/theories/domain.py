@@ -13,14 +13,14 @@ import numpy as np
 from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary
 from steelyard.domains.base import Domain, Split
 from steelyard.domains.theories.artifacts import EXPORTS, PICTURES, TheoryArtifacts
-from steelyard.domains.theories.examples import random_theory
-from steelyard.domains.theories.grammar import TheoryGrammar
-from steelyard.domains.theories.limits import Limits, limits_of
-from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS, Beginning, catalogue, describe
-from steelyard.domains.theories.reward import Judge, reward_of
-from steelyard.domains.theories.summary import summarise
-from steelyard.domains.theories.text import read
-from steelyard.domains.theories.words import group_word
+from steelyard.domains.theories.grammar.automaton import TheoryGrammar
+from steelyard.domains.theories.grammar.prompts import BEGINNINGS, SPLITS, Beginning, catalogue, describe
+from steelyard.domains.theories.grammar.random_theories import random_theory
+from steelyard.domains.theories.grammar.text import read
+from steelyard.domains.theories.grammar.vocabulary import group_word
+from steelyard.domains.theories.model.limits import Limits, limits_of
+from steelyard.domains.theories.rendering.summary import summarise
+from steelyard.domains.theories.reward.reward import Judge, reward_of
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task
@@ -39,9 +39,9 @@ class Theories(Domain):
     containing: tuple[str, ...] = ()
     """Factors of every gauge group that is given, as ``SU(2)``; one that is named twice has to be there twice."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The most of everything, see :class:`~steelyard.domains.theories.limits.Limits`."""
+    """The most of everything, see :class:`~steelyard.domains.theories.model.limits.Limits`."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """See :class:`~steelyard.domains.theories.reward.Reward`."""
+    """See :class:`~steelyard.domains.theories.reward.reward.Reward`."""
     constrained: bool = True
     """Let through only theories within the limits. If not, what is none is rejected."""
     longest_example: int = 120

@@ -11,14 +11,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from steelyard.domains.artifacts import Artifact
-from steelyard.domains.theories import pyrate, pyrate_reader, sarah
 from steelyard.domains.theories.artifacts import EXPORTS, TheoryArtifacts
-from steelyard.domains.theories.canonical import canonical
+from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.known import models, standard_model
-from steelyard.domains.theories.notation import left
-from steelyard.domains.theories.text import write
-from steelyard.domains.theories.theory import Theory
+from steelyard.domains.theories.grammar.text import write
+from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_writer
+from steelyard.domains.theories.model.known_models import models, standard_model
+from steelyard.domains.theories.model.notation import left
+from steelyard.domains.theories.model.theory import Theory
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Verdict
 
@@ -31,7 +31,7 @@ def read(text: str) -> Theory:
 
 
 THEORIES = TheoryArtifacts(read)
-BROKEN = pyrate.write(standard_model(left("h", "1/2 2 1")))
+BROKEN = pyrate_writer.write(standard_model(left("h", "1/2 2 1")))
 
 
 @pytest.mark.parametrize("form", EXPORTS)
@@ -85,7 +85,7 @@ def test_a_report_asks_the_judge() -> None:
     assert not judged.report("Standard Model").good
     assert judged.report("Standard Model", {"given": ""}).good
     assert judged.report("Standard Model", {"given": "another"}).summary[-1] == "rejected: it does not begin so"
-    assert judged.report(pyrate.write(standard_model())).good
+    assert judged.report(pyrate_writer.write(standard_model())).good
 
 
 def test_the_domain_reports_and_summarises() -> None:
@@ -110,7 +110,7 @@ def test_what_is_no_theory() -> None:
     assert THEORIES.to_text(" Standard Model ") == "Standard Model\n"
     unread = THEORIES.report("nonsense")
     assert (unread.good, unread.flaws) == (False, ("word 1: 'nonsense'",))
-    charged = pyrate.write(standard_model()).replace("U1Y: 2/3", "U1Y: 5/3")
+    charged = pyrate_writer.write(standard_model()).replace("U1Y: 2/3", "U1Y: 5/3")
     assert canonical(pyrate_reader.read(charged)) != canonical(standard_model())
     flawed = THEORIES.report(charged)
     assert "Q u† H: not gauge-invariant" in flawed.flaws[0]
@@ -133,7 +133,7 @@ def test_what_is_no_theory() -> None:
 
 
 def test_a_sarah_file_is_taken_too() -> None:
-    text = sarah.write(standard_model())["Theory.m"]
+    text = sarah_writer.write(standard_model())["Theory.m"]
     assert THEORIES.report(text).good
     assert not any("no value" in line for line in THEORIES.report(text).summary)
 
@@ -141,15 +141,15 @@ def test_a_sarah_file_is_taken_too() -> None:
 def test_a_sarah_file_alone_keeps_its_values() -> None:
     made = standard_model(left("x", "1 1 1"), left("y", "-1 1 1"), terms=("x y: 2e-5",))
     made = replace(made, vevs=tuple(replace(vev, value=200.0) for vev in made.vevs))
-    found = THEORIES.theory(sarah.write(made)["Theory.m"])
+    found = THEORIES.theory(sarah_writer.write(made)["Theory.m"])
     assert found.vevs == made.vevs
     assert sorted(term.parameter for term in found.terms) == sorted(term.parameter for term in made.terms)
 
 
 def test_a_report_says_what_has_no_value() -> None:
     bare = {
-        "SARAH": re.sub(r"\(\* value .*? \*\)", "", sarah.write(standard_model())["Theory.m"]),
-        "PyR@TE": re.sub(r"# v.*", "", pyrate.write(standard_model())),
+        "SARAH": re.sub(r"\(\* value .*? \*\)", "", sarah_writer.write(standard_model())["Theory.m"]),
+        "PyR@TE": re.sub(r"# v.*", "", pyrate_writer.write(standard_model())),
     }
     for form, text in bare.items():
         (line,) = [line for line in THEORIES.report(text).summary if "no value" in line]

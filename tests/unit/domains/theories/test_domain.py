@@ -9,12 +9,12 @@ import pytest
 
 from benchmarks.theories_walks import accepts
 from steelyard.domains.registry import make_domain
-from steelyard.domains.theories.anomalies import is_free
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.prompts import BEGINNINGS, SPLITS
-from steelyard.domains.theories.reward import admitted
-from steelyard.domains.theories.success import Findings
-from steelyard.domains.theories.text import read
+from steelyard.domains.theories.grammar.prompts import BEGINNINGS, SPLITS
+from steelyard.domains.theories.grammar.text import read
+from steelyard.domains.theories.physics.anomalies import is_free
+from steelyard.domains.theories.reward.reward import admitted
+from steelyard.domains.theories.reward.success import Findings
 from steelyard.errors import ConfigError
 from steelyard.types import Task
 

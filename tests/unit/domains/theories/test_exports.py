@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.theory_cases import random_theory, with_terms
-from steelyard.domains.theories import pyrate, pyrate_reader, sarah, sarah_reader
-from steelyard.domains.theories.canonical import canonical
-from steelyard.domains.theories.contractions import contractions
-from steelyard.domains.theories.couplings import term_tensors
-from steelyard.domains.theories.known import MODELS, models, standard_model
-from steelyard.domains.theories.model_file import block, entries, items, names, without_comments
-from steelyard.domains.theories.notation import left, right, scalar, theory
-from steelyard.domains.theories.theory import Theory, term_kind
+from steelyard.domains.theories.comparison.canonical_form import canonical
+from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_reader, sarah_writer
+from steelyard.domains.theories.interchange.pyrate_syntax import block, entries, items, names, without_comments
+from steelyard.domains.theories.model.known_models import MODELS, models, standard_model
+from steelyard.domains.theories.model.notation import left, right, scalar, theory
+from steelyard.domains.theories.model.theory import Theory, term_kind
+from steelyard.domains.theories.physics.contractions import contractions
+from steelyard.domains.theories.physics.couplings import term_tensors
 from steelyard.errors import DataError
 
 PUBLISHED_PYRATE = """
@@ -124,10 +124,10 @@ def assert_schema(text: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_known_models_come_back(name: str) -> None:
     model = models()[name]
-    text = pyrate.write(model, name="model")
+    text = pyrate_writer.write(model, name="model")
     assert_schema(text)
     assert unordered(pyrate_reader.read(text)) == unordered(model)
-    files = sarah.write(model)
+    files = sarah_writer.write(model)
     assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(model)
 
 
@@ -136,10 +136,10 @@ def test_known_models_come_back(name: str) -> None:
 def test_random_theories_come_back(seed: int) -> None:
     rng = random.Random(seed)
     made = with_terms(random_theory(rng), rng)
-    text = pyrate.write(made)
+    text = pyrate_writer.write(made)
     assert_schema(text)
     assert canonical(pyrate_reader.read(text)) == canonical(made)
-    files = sarah.write(made)
+    files = sarah_writer.write(made)
     assert canonical(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == canonical(made)
 
 
@@ -151,7 +151,9 @@ def test_the_published_pyrate_model_is_the_standard_model() -> None:
 
 
 def test_our_pyrate_model_says_what_the_published_one_says() -> None:
-    ours, theirs = (entries(without_comments(text)) for text in (pyrate.write(standard_model()), PUBLISHED_PYRATE))
+    ours, theirs = (
+        entries(without_comments(text)) for text in (pyrate_writer.write(standard_model()), PUBLISHED_PYRATE)
+    )
     assert block(ours["Groups"]) == block(theirs["Groups"])
     mine, published = block(ours["Fermions"]), block(theirs["Fermions"])
     assert set(mine) == set(published) == {"Q", "L", "uR", "dR", "eR"}
@@ -172,7 +174,7 @@ def test_our_sarah_model_has_the_rows_of_the_published_one() -> None:
     def rows(text: str, kind: str) -> set[str]:
         return {re.sub(r"\s", "", row).lower() for row in re.findall(rf"{kind}\[\[\d+\]\]\s*=(.*);", text)}
 
-    model = sarah.write(standard_model(), name="SM")["SM.m"]
+    model = sarah_writer.write(standard_model(), name="SM")["SM.m"]
     for kind in ("Gauge", "FermionFields", "ScalarFields"):
         assert rows(model, kind) == rows(PUBLISHED_SARAH, kind)
     assert "LagHC = -(Ye L.e.conj[H] + Yu Q.u.H + Yd Q.d.conj[H]);" in model
@@ -188,20 +190,20 @@ def test_names_that_mean_something_elsewhere() -> None:
         (left("aR", "1 3"), right("i", "1 3"), left("D", "2 1"), left("N", "-2 1"), scalar("j", "0 8")),
         terms=("aR i: 5", "aR i j: 1", "D N: 2"),
     )
-    text = pyrate.write(made)
+    text = pyrate_writer.write(made)
     assert_schema(text)
     assert unordered(pyrate_reader.read(text)) == unordered(made)
-    files = sarah.write(made)
+    files = sarah_writer.write(made)
     assert "{Df, 1," in files["Theory.m"]
     assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(made)
 
 
 def test_representations_that_a_dimension_does_not_name() -> None:
     made = theory("c:3 g:4", (left("a", "15 1"), left("b", "15' 20"), right("s", "-6 20'"), left("t", "10 -20")))
-    assert "SU3c: [4,0], SU4g: [1,1,0]" in pyrate.write(made)
-    assert pyrate_reader.read(pyrate.write(made)) == made
-    assert "{15, {2, 1}}" in sarah.write(made)["Theory.m"]
-    assert sarah_reader.read(sarah.write(made)["Theory.m"]) == made
+    assert "SU3c: [4,0], SU4g: [1,1,0]" in pyrate_writer.write(made)
+    assert pyrate_reader.read(pyrate_writer.write(made)) == made
+    assert "{15, {2, 1}}" in sarah_writer.write(made)["Theory.m"]
+    assert sarah_reader.read(sarah_writer.write(made)["Theory.m"]) == made
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_matrices_of_like_fermions_are_symmetric_where_the_contraction_is() -> N
     made = standard_model(
         scalar("D", "1 3 1"), scalar("h", "1 1 1"), right("N", "0 1 1", 3), terms=("L L D: 1", "L L h: 1", "N N: 1000")
     )
-    potential = block(entries(without_comments(pyrate.write(made)))["Potential"])
+    potential = block(entries(without_comments(pyrate_writer.write(made)))["Potential"])
     yukawas, masses = block(potential["Yukawas"]), block(potential["FermionMasses"])
     assert items(yukawas["Y6"])[1:] == ["symmetric"]
     assert items(yukawas["Y7"]) == ["Eps[i,j]*L[i]*L[j]*h"]
@@ -289,6 +291,6 @@ def test_couplings_are_not_called_like_fields() -> None:
     made = theory(
         "X", (left("M", "1"), left("Y3", "-1"), scalar("s", "2")), terms=("M Y3: 5", "M M s†: 1", "Y3 Y3 s: 1")
     )
-    files = sarah.write(made)
-    assert sarah.couplings(made) == ["M1", "Y2", "Y3x"]
+    files = sarah_writer.write(made)
+    assert sarah_writer.couplings(made) == ["M1", "Y2", "Y3x"]
     assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(made)

@@ -12,13 +12,13 @@ from benchmarks.theories_walks import accepts, constraint_of, walk
 from benchmarks.theory_texts import SMALL, every_text, is_right, products
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
-from steelyard.domains.theories.grammar import TheoryGrammar
-from steelyard.domains.theories.known import models
-from steelyard.domains.theories.limits import Limits
-from steelyard.domains.theories.prompts import model, standard_model_text
-from steelyard.domains.theories.terms import Node, possible_terms
-from steelyard.domains.theories.text import rounded, write
-from steelyard.domains.theories.words import INTERACTIONS
+from steelyard.domains.theories.grammar.allowed_terms import Node, possible_terms
+from steelyard.domains.theories.grammar.automaton import TheoryGrammar
+from steelyard.domains.theories.grammar.prompts import model, standard_model_text
+from steelyard.domains.theories.grammar.text import rounded, write
+from steelyard.domains.theories.grammar.vocabulary import INTERACTIONS
+from steelyard.domains.theories.model.known_models import models
+from steelyard.domains.theories.model.limits import Limits
 from steelyard.errors import ConstraintError
 from steelyard.types import Task
 from tests.automata import samples

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from steelyard.domains.theories.invariance import flaws, structures, term_structures
-from steelyard.domains.theories.known import STANDARD, standard_model
-from steelyard.domains.theories.notation import left, right, scalar, theory
-from steelyard.domains.theories.theory import Charges, Field, Leg, Term, Vev, singlet, term_kind
+from steelyard.domains.theories.model.known_models import STANDARD, standard_model
+from steelyard.domains.theories.model.notation import left, right, scalar, theory
+from steelyard.domains.theories.model.theory import Charges, Field, Leg, Term, Vev, singlet, term_kind
+from steelyard.domains.theories.physics.invariance import flaws, structures, term_structures
 
 MODEL = standard_model(scalar("A", "1/2 2 1"), scalar("T", "0 3 1"), right("N", "0 1 1", 3))
 

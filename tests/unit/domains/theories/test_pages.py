@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from steelyard.domains.theories.anomalies import is_free
-from steelyard.domains.theories.known import models
+from steelyard.domains.theories.model.known_models import models
+from steelyard.domains.theories.physics.anomalies import is_free
 
 PAGE = Path(__file__).parents[4] / "docs" / "theories.md"
 TEXT = PAGE.read_text(encoding="utf-8")

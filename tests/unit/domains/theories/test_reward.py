@@ -13,14 +13,14 @@ import torch
 from steelyard.algorithms.advantages import group_norm
 from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.examples import random_theory
-from steelyard.domains.theories.limits import Limits
-from steelyard.domains.theories.masses import light_exotics
-from steelyard.domains.theories.parts import EXTRA
-from steelyard.domains.theories.prompts import model, standard_model_text
-from steelyard.domains.theories.reward import FLOOR, Judge, bounded, reward_of
-from steelyard.domains.theories.success import LIGHT, Findings, succeeds
-from steelyard.domains.theories.text import read
+from steelyard.domains.theories.grammar.prompts import model, standard_model_text
+from steelyard.domains.theories.grammar.random_theories import random_theory
+from steelyard.domains.theories.grammar.text import read
+from steelyard.domains.theories.model.limits import Limits
+from steelyard.domains.theories.physics.mass_spectrum import light_exotics
+from steelyard.domains.theories.reward.parts import EXTRA
+from steelyard.domains.theories.reward.reward import FLOOR, Judge, bounded, reward_of
+from steelyard.domains.theories.reward.success import LIGHT, Findings, succeeds
 from steelyard.errors import ConfigError, Invalid
 from steelyard.types import Task, Verdict
 

@@ -8,7 +8,7 @@ from math import prod, sqrt
 import numpy as np
 import pytest
 
-from steelyard.domains.theories.singular_values import Array, singular_values
+from steelyard.domains.theories.physics.singular_values import Array, singular_values
 
 
 def determinant(matrix_RC: Array) -> Fraction:

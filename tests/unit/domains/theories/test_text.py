@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from steelyard.domains.theories.known import models, standard_model
-from steelyard.domains.theories.limits import Limits, excesses, labels_within, limits_of
-from steelyard.domains.theories.notation import left, scalar, theory
-from steelyard.domains.theories.prompts import standard_model_text
-from steelyard.domains.theories.text import laid_out, read, rounded, write
-from steelyard.domains.theories.theory import Leg, Vev
-from steelyard.domains.theories.words import Wording, gauge_of, ordered_legs
+from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.text import laid_out, read, rounded, write
+from steelyard.domains.theories.grammar.vocabulary import Wording, gauge_of, ordered_legs
+from steelyard.domains.theories.model.known_models import models, standard_model
+from steelyard.domains.theories.model.limits import Limits, excesses, labels_within, limits_of
+from steelyard.domains.theories.model.notation import left, scalar, theory
+from steelyard.domains.theories.model.theory import Leg, Vev
 from steelyard.errors import ConfigError, DataError
 
 SM = """GAUGE U(1) SU(2) SU(3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steelyard.domains.registry import make_domain
-from steelyard.domains.theories.reward import FLOOR, Judge, reward_of
-from steelyard.domains.theories.variety import Varied
+from steelyard.domains.theories.reward.reward import FLOOR, Judge, reward_of
+from steelyard.domains.theories.reward.variety import Varied
 from steelyard.errors import ConfigError
 from steelyard.types import Task
 from steelyard.verification.base import One, WholeGroup

@@ -1,0 +1,1 @@
+"""Compare theories up to how they are written, and with well-known models."""

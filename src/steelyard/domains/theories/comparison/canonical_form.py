@@ -1,0 +1,210 @@
+"""When two theories are the same: a form that does not depend on how a theory happens to be written.
+
+It forgets names and the order of everything, the values of parameters, fields that no gauge group acts on, the basis
+and scale of the U(1)s (charges change by any invertible matrix), which of two equal SU(n) comes first, and which of R
+and R̄ of an SU(n) is called R; conjugating all fields at once is the last two together. Fields that transform alike are
+one with more generations. A U(1) that acts on nothing, or like others together, is not there. Of a vacuum it keeps
+which scalars have an expectation value, not in which component: vacua in different directions are not told apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby, permutations, product
+
+from steelyard.domains.theories.groups.rational import reduced
+from steelyard.domains.theories.model.theory import Charges, Label, Theory, term_kind
+from steelyard.domains.theories.physics.invariance import structures
+
+Turn = tuple[tuple[int, ...], tuple[bool, ...]]
+"""Which SU(n) comes where, and which of them are conjugated."""
+Sort = tuple[tuple[Label, ...], tuple[Fraction, ...]]
+_Described = tuple[int, tuple[Label, ...], int, tuple[Fraction, ...]]
+"""A field: fermion 0 or scalar 1, its labels, how often it comes; and its charges."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Canonical:
+    """A theory up to how it is written and the direction of its vacuum. Equal for two theories if and only if they are
+    the same up to these.
+    """
+
+    special: tuple[int, ...]
+    abelian: int
+    """How many independent U(1)s."""
+    fermions: tuple[tuple[Sort, int], ...]
+    """Left-handed, with the number of generations of each."""
+    scalars: tuple[tuple[Sort, int], ...]
+    """Each as it or its conjugate is first in order."""
+    vacuum: tuple[int, ...]
+    """Which of the scalars have a vacuum expectation value."""
+    terms: tuple[tuple[tuple[int, bool], ...], ...]
+    """The legs of every term: number of the sort (fermions, then scalars) and whether conjugated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The parts of a theory that count: fields by number, all alike in one."""
+
+    fermions: tuple[tuple[Charges, int], ...]
+    scalars: tuple[tuple[Charges, int], ...]
+    vacuum: frozenset[Charges]
+    terms: frozenset[tuple[tuple[bool, Charges], ...]]
+    """Of each leg whether it is a fermion, and how it transforms."""
+
+
+def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True, terms: bool = True) -> Canonical:
+    """The canonical form; without vector-like fermions, without scalars or without terms if so asked."""
+    content = _content(theory, vector_like=vector_like, scalars=scalars, terms=terms and scalars and vector_like)
+    sizes = tuple(factor.n for factor in theory.gauge.special)
+    return min(
+        _written(sizes, content, turn, basis)
+        for turn in _turns(sizes, content)
+        for basis in _bases(content, turn, len(theory.gauge.abelian))
+    )
+
+
+def chiral_content(theory: Theory) -> Counter[Charges]:
+    """The left-handed multiplets that are left, and how often, when all that could take a mass without breaking the
+    gauge group is struck out: R with R̄, a real R with itself, two of a pseudoreal R.
+    """
+    every = _fermions(theory)
+    left: Counter[Charges] = Counter()
+    for acts, count in every.items():
+        if not acts.is_real:
+            net = count - every[acts.conjugate]
+        elif structures(theory.gauge, (acts, acts), (0, 0), (1, 1)):
+            net = 0
+        else:
+            net = count % 2
+        if net > 0:
+            left[acts] = net
+    return left
+
+
+def _fermions(theory: Theory) -> Counter[Charges]:
+    left: Counter[Charges] = Counter()
+    for field in theory.fermions:
+        if not field.acts.is_neutral:
+            left[field.left_handed] += field.generations
+    return left
+
+
+def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -> _Content:
+    fermions = _fermions(theory) if vector_like else chiral_content(theory)
+    bosons: Counter[Charges] = Counter()
+    for field in theory.scalars if scalars else ():
+        if not field.acts.is_neutral:
+            bosons[field.acts.conjugate if field.acts.conjugate in bosons else field.acts] += 1
+    vacuum = frozenset(theory.by_name[vev.field].acts for vev in theory.vevs) if scalars else frozenset[Charges]()
+    kept: set[tuple[tuple[bool, Charges], ...]] = set()
+    for term in theory.terms if terms else ():
+        legs = tuple((theory.by_name[leg.field].fermion, theory.leg(leg)) for leg in term.legs)
+        if term_kind(theory, term) and not any(acts.is_neutral for _, acts in legs):
+            kept.add(legs)
+    return _Content(
+        tuple(fermions.items()),
+        tuple(bosons.items()),
+        frozenset(acts for acts in vacuum if not acts.is_neutral),
+        frozenset(kept),
+    )
+
+
+def _turns(sizes: tuple[int, ...], content: _Content) -> Iterator[Turn]:
+    """All orders of equal SU(n), the sizes rising, each SU(n) conjugated or not where that makes a difference."""
+    rising = sorted(range(len(sizes)), key=lambda a: sizes[a])
+    groups = [list(group) for _, group in groupby(rising, key=lambda a: sizes[a])]
+    every = [acts for acts, _ in (*content.fermions, *content.scalars)]
+    complex_ = [any(acts.labels[a] != acts.labels[a][::-1] for acts in every) for a in range(len(sizes))]
+    flips = list(product(*((False, True) if own else (False,) for own in complex_)))
+    for chosen in product(*(permutations(group) for group in groups)):
+        order = tuple(a for group in chosen for a in group)
+        for flip in flips:
+            yield order, flip
+
+
+def _turned(labels: tuple[Label, ...], turn: Turn) -> tuple[Label, ...]:
+    order, flip = turn
+    return tuple(labels[a][::-1] if flip[a] else labels[a] for a in order)
+
+
+def _bases(content: _Content, turn: Turn, abelian: int) -> Iterator[tuple[tuple[Fraction, ...], ...]]:
+    """New charges as combinations of the old ones, as rows: those in which some fields have the charges (1, 0, …),
+    (0, 1, …), …; among all choices of such fields those that are first by everything but their charges.
+    """
+    described: list[_Described] = [
+        (0, _turned(acts.labels, turn), count, acts.charges) for acts, count in content.fermions if any(acts.charges)
+    ]
+    for acts, count in content.scalars:
+        both = {acts, acts.conjugate}
+        described += [(1, _turned(own.labels, turn), count, own.charges) for own in both if any(own.charges)]
+    described.sort(key=lambda own: own[:3])
+    first: list[_Described] = []
+    for own in described:
+        if _are_independent([*first, own]):
+            first.append(own)
+    alike = [[own for own in described if own[:3] == wanted[:3]] for wanted in first]
+    for chosen in product(*alike):
+        if _are_independent(chosen):
+            yield _dual([own[3] for own in chosen], abelian)
+
+
+def _are_independent(described: Sequence[_Described]) -> bool:
+    return len(reduced(_row(charges) for *_, charges in described)) == len(described)
+
+
+def _row(charges: Sequence[Fraction]) -> dict[int, Fraction]:
+    return {i: charge for i, charge in enumerate(charges) if charge}
+
+
+def _dual(chosen: Sequence[tuple[Fraction, ...]], abelian: int) -> tuple[tuple[Fraction, ...], ...]:
+    """The combinations that are 1 on one of these charges and 0 on the others; all charges lie in their span."""
+    rank = len(chosen)
+    rows = [_row([own[a] for own in chosen]) | {rank + a: Fraction(1)} for a in range(abelian)]
+    found = reduced(rows)[:rank]
+    return tuple(tuple(row.get(rank + a, Fraction(0)) for a in range(abelian)) for row in found)
+
+
+def _written(
+    sizes: tuple[int, ...], content: _Content, turn: Turn, basis: tuple[tuple[Fraction, ...], ...]
+) -> Canonical:
+    def sort(acts: Charges) -> Sort:
+        charges = tuple(sum((a * q for a, q in zip(row, acts.charges, strict=True)), Fraction(0)) for row in basis)
+        return _turned(acts.labels, turn), charges
+
+    def scalar_sort(acts: Charges) -> tuple[Sort, bool]:
+        own, other = sort(acts), sort(acts.conjugate)
+        return (other, True) if other < own else (own, False)
+
+    fermions = sorted((sort(acts), count) for acts, count in content.fermions)
+    scalars = sorted((scalar_sort(acts)[0], count) for acts, count in content.scalars)
+    place = {own: i for i, (own, _) in enumerate(fermions)}
+    scalar_place = {own: i for i, (own, _) in enumerate(scalars)}
+    vacuum = sorted({scalar_place[scalar_sort(acts)[0]] for acts in content.vacuum})
+
+    def leg(fermion: bool, acts: Charges) -> tuple[int, bool]:
+        if fermion:
+            return place[sort(acts)], False
+        own, turned = scalar_sort(acts)
+        return len(fermions) + scalar_place[own], turned
+
+    terms = {_term([leg(*own) for own in legs], len(fermions)) for legs in content.terms}
+    return Canonical(
+        tuple(sizes[a] for a in turn[0]),
+        len(basis),
+        tuple(fermions),
+        tuple(scalars),
+        tuple(vacuum),
+        tuple(sorted(terms)),
+    )
+
+
+def _term(legs: Iterable[tuple[int, bool]], fermions: int) -> tuple[tuple[int, bool], ...]:
+    """In order; of scalars alone, it or its conjugate, which is added in any case."""
+    own = sorted(legs)
+    if own and own[0][0] < fermions:
+        return tuple(own)
+    return min(tuple(own), tuple(sorted((place, not turned) for place, turned in own)))

@@ -1,0 +1,1 @@
+"""The text form of theories: vocabulary, reader, writer, grammar, prompts and random examples."""

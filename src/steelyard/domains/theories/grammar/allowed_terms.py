@@ -1,0 +1,182 @@
+"""Every term that some fields allow, as a tree of words.
+
+All products of fields are tried at once: first whether charges and n-alities add up to nothing, then how many
+independent singlets are left. What a product of representations of one SU(n) holds is remembered, so that after a while
+a theory takes a look at a table for each product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import combinations_with_replacement
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.domains.theories.grammar.vocabulary import FERMION, LEGS, SCALAR, leg_word
+from steelyard.domains.theories.groups.products import singlets
+from steelyard.domains.theories.groups.representation import cached
+from steelyard.domains.theories.model.theory import Kind, Label
+from steelyard.domains.theories.physics.invariance import cycles_of, like_permutations
+
+Combinations = NDArray[np.intp]
+"""``[C, k]``: which k legs each of C products has, in rising order."""
+
+
+class Multiplet(NamedTuple):
+    """A field while a theory is being said."""
+
+    kind: Kind
+    labels: tuple[Label, ...]
+    sixths: tuple[int, ...]
+    """Its charges."""
+    generations: int = 1
+
+
+class Leg(NamedTuple):
+    """A field in a term: a scalar, its conjugate, or a fermion as a left-handed one."""
+
+    word: str
+    labels: tuple[Label, ...]
+    sixths: tuple[int, ...]
+    generations: int = 1
+
+
+@dataclass(slots=True)
+class Node:
+    """Where a term is, after its kind and some of its legs: how many terms go on, and where each next leg leads."""
+
+    count: int = 0
+    after: dict[str, Node] = field(default_factory=dict[str, "Node"])
+
+    def add(self, words: Sequence[str]) -> None:
+        node = self
+        node.count += 1
+        for word in words:
+            node = node.after.setdefault(word, Node())
+            node.count += 1
+
+
+def possible_terms(factors: tuple[int, ...], fields: Sequence[Multiplet]) -> Node:
+    """The tree of all terms: a kind, then its legs in the one order in which they are written."""
+    sizes = tuple(n for n in factors if n > 1)
+    fermions, scalars = fermion_legs(fields), scalar_legs(fields)
+    legs, pairs, root = fermions + scalars, _fermion_pairs(len(fermions)), Node()
+    ways = {"mass": pairs, "yukawa": _with_scalar(len(fermions), len(scalars))}
+    for kind in ("phi2", "phi3", "phi4"):
+        ways[kind] = _scalar_products(len(scalars), LEGS[kind]) + len(fermions)
+    adds_up = _Sums(sizes, legs)
+    for kind, combination_Ck in ways.items():
+        for places in adds_up(combination_Ck):
+            product = [legs[place] for place in places]
+            if _remains(sizes, product):
+                root.add((kind, *(leg.word for leg in product)))
+    return root
+
+
+def fermion_legs(fields: Sequence[Multiplet]) -> list[Leg]:
+    legs: list[Leg] = []
+    for one in fields:
+        if one.kind != "scalar":
+            leg = Leg(f"{FERMION}{len(legs) + 1}", one.labels, one.sixths, one.generations)
+            legs.append(_conjugate(leg) if one.kind == "right" else leg)
+    return legs
+
+
+def scalar_legs(fields: Sequence[Multiplet]) -> list[Leg]:
+    """Every scalar, its conjugate next to it."""
+    scalars = [one for one in fields if one.kind == "scalar"]
+    legs = [Leg(f"{SCALAR}{number}", one.labels, one.sixths) for number, one in enumerate(scalars, 1)]
+    return [either for leg in legs for either in (leg, _conjugate(leg))]
+
+
+def _conjugate(leg: Leg) -> Leg:
+    labels = tuple(label[::-1] for label in leg.labels)
+    return Leg(leg_word(leg.word, True), labels, tuple(-charge for charge in leg.sixths), leg.generations)
+
+
+class _Sums:
+    """Picks the products whose charges add up to 0 and whose n-alities to a multiple of n."""
+
+    def __init__(self, sizes: tuple[int, ...], legs: Sequence[Leg]) -> None:
+        self.modulus_A = np.asarray(sizes, np.int64)
+        self.n_ality_LA = np.asarray(
+            [[_n_ality(n, label) for n, label in zip(sizes, leg.labels, strict=True)] for leg in legs], np.int64
+        ).reshape(len(legs), len(sizes))
+        self.charge_LU = np.asarray([leg.sixths for leg in legs], np.int64).reshape(len(legs), -1 if legs else 0)
+
+    def __call__(self, combination_Ck: Combinations) -> Iterator[list[int]]:
+        if not combination_Ck.size:
+            return iter(())
+        neutral_C = ~self.charge_LU[combination_Ck].sum(1).any(1)
+        neutral_C &= ~(self.n_ality_LA[combination_Ck].sum(1) % self.modulus_A).any(1)
+        return iter(combination_Ck[neutral_C].tolist())
+
+
+@lru_cache(maxsize=4096)
+def _n_ality(n: int, label: Label) -> int:
+    return cached(n, label).n_ality
+
+
+@lru_cache(maxsize=64)
+def _fermion_pairs(fermions: int) -> Combinations:
+    return _products(fermions, 2)
+
+
+@lru_cache(maxsize=1024)
+def _with_scalar(fermions: int, scalars: int) -> Combinations:
+    pairs = _fermion_pairs(fermions)
+    scalar = np.arange(fermions, fermions + scalars)
+    return np.column_stack([pairs.repeat(scalars, 0), np.tile(scalar, len(pairs))])
+
+
+@lru_cache(maxsize=256)
+def _scalar_products(legs: int, k: int) -> Combinations:
+    """Of a product and its conjugate the one that comes first; the conjugate of a leg is the other of its pair."""
+    every = _products(legs, k)
+    kept = [list(one) <= sorted(place ^ 1 for place in one) for one in every.tolist()]
+    return every[kept] if kept else every
+
+
+def _products(legs: int, k: int) -> Combinations:
+    return np.asarray(list(combinations_with_replacement(range(legs), k)), np.intp).reshape(-1, k)
+
+
+def _remains(sizes: tuple[int, ...], legs: Sequence[Leg]) -> bool:
+    """Whether a singlet is left if like legs, which are next to each other, are exchanged at will.
+
+    Its number is the mean over the permutations of like legs of the trace on the singlets and the generations.
+    """
+    alike = tuple(place > 0 and legs[place - 1].word == leg.word for place, leg in enumerate(legs))
+    trace_of = [_traces(n, tuple([leg.labels[a] for leg in legs]), alike) for a, n in enumerate(sizes)]
+    if not any(alike):
+        return all(traces[0] for traces in trace_of)
+    total = 0
+    for number, permutation in enumerate(_permutations(alike)):
+        trace = 1
+        for traces in trace_of:
+            trace *= traces[number]
+        for cycle in permutation:
+            trace *= legs[cycle[0]].generations
+        total += trace
+    return total > 0
+
+
+@lru_cache(maxsize=64)
+def _permutations(alike: tuple[bool, ...]) -> list[tuple[tuple[int, ...], ...]]:
+    """The permutations of like legs, by their cycles; the first leaves every leg in its place."""
+    numbers: list[int] = []
+    for same in alike:
+        numbers.append(numbers[-1] if same else len(numbers))
+    return [cycles_of(permutation) for permutation in like_permutations(tuple(numbers))]
+
+
+@lru_cache(maxsize=1 << 17)
+def _traces(n: int, labels: tuple[Label, ...], alike: tuple[bool, ...]) -> tuple[int, ...]:
+    return tuple(
+        singlets(n, [labels[cycle[0]] for cycle in permutation], [len(cycle) for cycle in permutation])
+        for permutation in _permutations(alike)
+    )

@@ -1,0 +1,159 @@
+"""Theories as text and back: every theory has one text for each order of its pieces.
+
+Fields are renamed by kind and place (``F1``, ``S1``). The legs of a term are in the order of their fields, a field
+before its conjugate; since the Hermitian conjugate is added, of a product of scalars and its conjugate the one that
+comes first in that order is written.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from steelyard.domains.theories.grammar.reader import Reader
+from steelyard.domains.theories.grammar.vocabulary import (
+    BLOCKS,
+    FERMION,
+    GAUGE,
+    INTERACTIONS,
+    LEGS,
+    MANTISSAS,
+    MULTIPLETS,
+    SCALAR,
+    SIXTHS,
+    SSB,
+    charge_word,
+    factors_of,
+    gauge_of,
+    group_word,
+    leg_word,
+    number_word,
+    ordered_legs,
+    representation_word,
+)
+from steelyard.domains.theories.groups.representation import cached
+from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Term, Theory, Vev, term_kind
+from steelyard.errors import DataError
+
+_NAME = re.compile(r"[FS][1-9]\d*")
+
+
+def write(theory: Theory) -> str:
+    """The text of a theory, a ``DataError`` if it cannot be said: a charge that is no sixth, a number that is not 1, 2
+    or 5 times a power of ten, or two expectation values of one scalar.
+    """
+    theory = renamed(in_order(theory))
+    said = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
+    vevs = {vev.field: vev for vev in theory.vevs}
+    pieces = {field.name: _field_words(theory.gauge, field) for field in theory.fields}
+    said[SSB] = [
+        word for vev in theory.vevs for word in (*pieces[vev.field], f"c{vev.component + 1}", _number(vev.value))
+    ]
+    said[MULTIPLETS] = [word for field in theory.fields if field.name not in vevs for word in pieces[field.name]]
+    said[INTERACTIONS] = [word for term in theory.terms for word in _term_words(theory, term)]
+    return " ".join(word for block in BLOCKS for word in (block, *said[block]))
+
+
+def read(text: str) -> Theory:
+    """The theory of a text; a ``DataError`` names the first word that is out of place."""
+    return Reader(text.split()).theory()
+
+
+def in_order(theory: Theory) -> Theory:
+    """With the SU(n) factors from the smallest on, as texts have them."""
+    gauge = theory.gauge
+    order = sorted(range(len(gauge.special)), key=lambda place: gauge.special[place].n)
+    fields = tuple(replace(field, labels=tuple(field.labels[a] for a in order)) for field in theory.fields)
+    vevs = tuple(replace(vev, component=_moved(theory, vev, order)) for vev in theory.vevs)
+    special = tuple(gauge.special[a] for a in order)
+    return replace(theory, gauge=replace(gauge, special=special), fields=fields, vevs=vevs)
+
+
+def renamed(theory: Theory) -> Theory:
+    """With the names that texts have; scalars with an expectation value come first. ``gauge`` is renamed too."""
+    with_vev = [vev.field for vev in theory.vevs]
+    if len(set(with_vev)) < len(with_vev):
+        raise DataError(f"two expectation values of one scalar cannot be said: {', '.join(with_vev)}")
+    first = [theory.by_name[name] for name in with_vev]
+    others = [field for field in theory.fields if field.name not in with_vev]
+    names: dict[str, str] = {}
+    for field in (*first, *others):
+        letter = FERMION if field.fermion else SCALAR
+        names[field.name] = f"{letter}{1 + sum(name[0] == letter for name in names.values())}"
+    terms = tuple(
+        replace(term, legs=tuple(Leg(names[leg.field], leg.conjugate) for leg in term.legs)) for term in theory.terms
+    )
+    named = Theory(
+        gauge_of(factors_of(theory.gauge)),
+        tuple(replace(field, name=names[field.name]) for field in (*first, *others)),
+        tuple(replace(vev, field=names[vev.field]) for vev in theory.vevs),
+    )
+    return replace(named, terms=tuple(replace(term, legs=ordered_legs(term.legs)) for term in terms))
+
+
+def rounded(theory: Theory) -> Theory:
+    """With numbers that can be said: the size of each, rounded, and of each scalar its first expectation value."""
+    vevs = {vev.field: vev for vev in reversed(theory.vevs)}
+    return replace(
+        theory,
+        vevs=tuple(replace(vev, value=_nearest(vev.value)) for vev in theory.vevs if vevs[vev.field] is vev),
+        terms=tuple(replace(term, parameter=_nearest(term.parameter)) for term in theory.terms),
+    )
+
+
+def laid_out(text: str) -> str:
+    """A text with a line for each block, each multiplet and each term, as files hold it."""
+    lines: list[str] = []
+    for word in text.split():
+        begins = word in BLOCKS or word in LEGS or (not lines[-1].startswith(tuple(LEGS)) and _NAME.fullmatch(word))
+        if begins or not lines:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _field_words(gauge: Gauge, field: Field) -> list[str]:
+    sixths = [charge * SIXTHS for charge in field.charges]
+    if odd := [charge for charge in sixths if charge.denominator > 1]:
+        raise DataError(f"{field.name} has the charge {odd[0] / SIXTHS}; charges are said in sixths")
+    labels = zip(gauge.special, field.labels, strict=True)
+    words = [representation_word(factor.n, label) for factor, label in labels]
+    words += [charge_word(int(charge)) for charge in sixths]
+    return [field.name, field.kind, *words, f"x{field.generations}"] if field.fermion else [field.name, *words]
+
+
+def _term_words(theory: Theory, term: Term) -> list[str]:
+    kind = term_kind(theory, term)
+    if kind is None:
+        raise DataError(f"a product of {len(term.legs)} legs that is no term cannot be said")
+    return [kind, *(leg_word(*leg) for leg in term.legs), _number(term.parameter)]
+
+
+def _number(value: float) -> str:
+    power = math.floor(math.log10(value) + 1e-9) if value > 0 else 0
+    mantissa = value / 10.0**power
+    if round(mantissa) not in MANTISSAS or abs(mantissa - round(mantissa)) > 1e-9:
+        raise DataError(f"{value:g} cannot be said: numbers are 1, 2 or 5 times a power of ten")
+    return number_word(round(mantissa), power)
+
+
+def _nearest(value: float) -> float:
+    """1, 2 or 5 times a power of ten, nearest on a logarithmic scale."""
+    power = math.floor(math.log10(abs(value)))
+    candidates = [float(number_word(mantissa, p)) for p in (power, power + 1) for mantissa in MANTISSAS]
+    return min(candidates, key=lambda candidate: abs(math.log(candidate / abs(value))))
+
+
+def _moved(theory: Theory, vev: Vev, order: Sequence[int]) -> int:
+    """A component, counted over the factors in another order."""
+    labels = zip(theory.gauge.special, theory.by_name[vev.field].labels, strict=True)
+    sizes = [cached(factor.n, label).dimension for factor, label in labels]
+    if not sizes:
+        return vev.component
+    places = np.unravel_index(vev.component, sizes)
+    return int(np.ravel_multi_index([places[a] for a in order], [sizes[a] for a in order]))

@@ -1,0 +1,1 @@
+"""Read and write model files of SARAH and PyR@TE."""

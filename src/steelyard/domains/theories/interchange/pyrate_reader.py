@@ -1,0 +1,219 @@
+"""PyR@TE 3 model files read as theories: what they say of groups, fields, terms and vacuum."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from steelyard.domains.theories.groups.representation import Label, representation
+from steelyard.domains.theories.interchange.parameter_values import Values, decimal, fraction, integer
+from steelyard.domains.theories.interchange.pyrate_syntax import block, entries, items, names, without_comments
+from steelyard.domains.theories.interchange.pyrate_writer import BAR, LEFT, RIGHT, SECTIONS
+from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.physics.couplings import dimensions
+from steelyard.errors import DataError
+
+TENSORS = ("Eps", "kd", "KD", "t", "cgc", "sqrt", "Sqrt")
+VALUE = re.compile(r"^# value (\w+) = (\S+)$", re.MULTILINE)
+VEV = re.compile(r"^# vev (\w+) = (\w+) (\d+) (\S+)$", re.MULTILINE)
+
+
+def read(text: str) -> Theory:
+    """The theory of a model file. Couplings without a value have 1, vacuum expectation values 246 GeV.
+
+    Terms are read by their fields; how those are contracted is not: a theory has every contraction with one parameter.
+    """
+    return read_with_missing(text)[0]
+
+
+def read_with_missing(text: str) -> tuple[Theory, list[str]]:
+    """The theory, and the names of what has no value."""
+    file = entries(without_comments(text))
+    if "Groups" not in file:
+        raise DataError("model file: there are no Groups")
+    gauge, keys = _gauge(block(file["Groups"]))
+    if block(file.get("RealScalars", "")):
+        raise DataError("model file: RealScalars; theories have complex scalars only, write each as a complex one")
+    scalars = block(file.get("ComplexScalars", file.get("CplxScalars", "")))
+    fermions = block(file.get("Fermions", ""))
+    fields = {name: _field(name, said, keys) for name, said in fermions.items()}
+    fields |= {name: _field(name, said, keys, scalar=True) for name, said in scalars.items()}
+    fields = _called(fields)
+    bare = Theory(gauge, tuple(fields.values()))
+    potential = block(file.get("Potential", ""))
+    said = VALUE.findall(text)
+    values = Values({name: decimal(value, f"model file: the value of {name}") for name, value in said})
+    terms = tuple(_terms(bare, fields, potential, values))
+    vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars, values))
+    return Theory(gauge, bare.fields, vevs, terms), values.missing
+
+
+def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
+    """The gauge group, and the kind of each factor by its key."""
+    abelian: list[str] = []
+    special: list[Special] = []
+    for key, kind in groups.items():
+        name = key.removeprefix(kind) or key
+        if kind == "U1":
+            abelian.append(name)
+        elif re.fullmatch(r"SU\d+", kind):
+            special.append(Special(name, int(kind[2:])))
+        else:
+            raise DataError(f"model file: group {key}: {kind}; theories have U1 and SUn")
+    return Gauge(tuple(abelian), tuple(special)), dict(groups)
+
+
+def _field(name: str, said: str, keys: Mapping[str, str], *, scalar: bool = False) -> Field:
+    if said.startswith("{"):
+        own = block(said)
+        numbers = block(own.get("Qnb", "{}"))
+        generations = integer(own.get("Gen", "1"), f"model file: Gen of {name}")
+    else:
+        values = items(said)
+        generations = 1 if scalar else integer(values[0], f"model file: generations of {name}")
+        own = values[3 if scalar else 1 :]
+        if len(own) != len(keys):
+            raise DataError(f"model file: {name} has {len(own)} quantum numbers for {len(keys)} groups: {said}")
+        numbers = dict(zip(keys, own, strict=True))
+    unknown = [key for key in numbers if key not in keys]
+    if unknown:
+        raise DataError(f"model file: {name} has a number for {unknown[0]}, which is no group")
+    where = {key: f"model file: {key} of {name}" for key in keys}
+    charges = tuple(fraction(numbers.get(key, "0"), where[key]) for key, kind in keys.items() if kind == "U1")
+    labels = tuple(
+        _label(int(kind[2:]), numbers.get(key, "1"), where[key]) for key, kind in keys.items() if kind != "U1"
+    )
+    kind: Kind = "scalar" if scalar else "right" if name.endswith(RIGHT) else "left"
+    return Field(name, kind, labels, charges, generations)
+
+
+def _label(n: int, said: str, where: str) -> Label:
+    if said.startswith(("[", "(")):
+        label = tuple(integer(value, where) for value in said[1:-1].split(","))
+        if len(label) != n - 1:
+            raise DataError(f"{where} is {said}, which is no label of SU{n}")
+        return label
+    dimension = integer(said, where)
+    try:
+        found = representation(n, abs(dimension), bar=dimension < 0)
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from None
+    return found.label
+
+
+def _called(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Without the R of right-handed fields and the L of left-handed ones that would look so, unless names collide."""
+    short: dict[str, str] = {}
+    for name, field in fields.items():
+        if field.kind == "right":
+            short[name] = name.removesuffix(RIGHT)
+        else:
+            short[name] = name.removesuffix(LEFT) if re.search(f"{RIGHT}{LEFT}+$", name) and field.fermion else name
+    taken = list(short.values())
+    called: dict[str, Field] = {}
+    for name, field in fields.items():
+        own = short[name] if short[name] and taken.count(short[name]) == 1 else name
+        called[name] = Field(own, field.kind, field.labels, field.charges, field.generations)
+    return called
+
+
+def _terms(bare: Theory, fields: Mapping[str, Field], potential: Mapping[str, str], values: Values) -> Iterator[Term]:
+    definitions = block(potential.get("Definitions", ""))
+    known: dict[str, list[str]] = {}
+    for key, formula in definitions.items():
+        name = key.partition("[")[0].strip()
+        known[name] = [] if re.match(r"(cgc|t)\(", formula) else _first_product(formula, known)
+    read_so_far: set[str] = set()
+    found: list[tuple[str, Term]] = []
+    for section, _ in SECTIONS.values():
+        for coupling, formula in block(potential.get(section, "")).items():
+            if coupling.rpartition("_")[0] in read_so_far:
+                continue  # another contraction of the same term
+            read_so_far.add(coupling)
+            legs = [_leg(name, fields) for name in _first_product(items(formula)[0], known)]
+            found.append((coupling, _left_handed(bare, coupling, legs, values.coupling(coupling))))
+    for _, term in sorted(found, key=lambda pair: [int(n) for n in re.findall(r"\d+", pair[0])[:1]] or [0]):
+        yield term
+
+
+def _first_product(formula: str, known: Mapping[str, list[str]]) -> list[str]:
+    """The fields of the first product of a sum, definitions put in."""
+    first = re.split(r"(?<=[\w\])])\s*[+]", formula)[0] if "(" not in formula else formula
+    found: list[str] = []
+    for name in names(first):
+        base = name.removesuffix(BAR)
+        if name in known:
+            found += known[name]
+        elif base in known:
+            found += [_flipped(own) for own in known[base]]
+        elif name not in TENSORS:
+            found.append(name)
+    return found
+
+
+def _flipped(name: str) -> str:
+    return name.removesuffix(BAR) if name.endswith(BAR) else name + BAR
+
+
+def _leg(name: str, fields: Mapping[str, Field]) -> Leg:
+    if name in fields:
+        return Leg(fields[name].name)
+    base = name.removesuffix(BAR)
+    if base in fields:
+        return Leg(fields[base].name, conjugate=True)
+    raise DataError(f"model file: {name} in the potential is neither a field nor defined")
+
+
+def _left_handed(bare: Theory, coupling: str, legs: list[Leg], value: float) -> Term:
+    """A term, or its Hermitian conjugate: that of the two with left-handed spinors."""
+    for chosen in (legs, [Leg(leg.field, not leg.conjugate) for leg in legs]):
+        term = Term(tuple(chosen), value)
+        if term_kind(bare, term):
+            return term
+    shown = " ".join(leg.field + "†" * leg.conjugate for leg in legs)
+    raise DataError(f"model file: {coupling}: {shown} is no term; right-handed fermions have a name that ends in R")
+
+
+def _vevs(
+    bare: Theory,
+    fields: Mapping[str, Field],
+    text: str,
+    vevs: Mapping[str, str],
+    scalars: Mapping[str, str],
+    values: Values,
+) -> Iterator[Vev]:
+    noted = VEV.findall(text)
+    for vev, name, component, value in noted:
+        if name not in fields:
+            raise DataError(f"model file: the vev {vev} is of {name}, which is no field")
+        yield Vev(fields[name].name, int(component), decimal(value, f"model file: the vev {vev}"))
+    names_noted = {own[0] for own in noted}
+    parts = {name: block(said) for name, said in scalars.items() if said.startswith("{")}
+    real = {items(own["RealFields"])[0]: name for name, own in parts.items() if "RealFields" in own}
+    for vev, place in vevs.items():
+        if vev in names_noted:
+            continue
+        name, _, index = place.partition("[")
+        if name.strip() not in real:
+            raise DataError(
+                f"model file: the vev {vev} is of {name.strip()}, which is no real part of a complex scalar"
+            )
+        field = fields[real[name.strip()]]
+        component = _component(bare, field, [int(i) for i in re.findall(r"\d+", index)])
+        yield Vev(field.name, component, values.vev(vev))
+
+
+def _component(bare: Theory, field: Field, place: list[int]) -> int:
+    sizes = dimensions(bare.gauge, field.labels)
+    most = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
+    if len(place) != len(most) or not all(1 <= own <= size for own, size in zip(place, most, strict=True)):
+        raise DataError(f"model file: a vev of {field.name} is in component {place}; it has components up to {most}")
+    component, left = 0, list(place)
+    for factor, label in enumerate(field.labels):
+        if any(label):
+            own = left.pop(0) - 1
+            if label != (1, *(0,) * (len(label) - 1)) and label[-1] == 1 and sum(label) == 1:
+                own = sizes[factor] - 1 - own
+            component += own * prod(sizes[factor + 1 :])
+    return component

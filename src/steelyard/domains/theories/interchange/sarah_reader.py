@@ -1,0 +1,194 @@
+"""SARAH model files read as theories: groups, fields, Lagrangian and vacuum; values come from ``parameters.m``, or from
+the comments in which our own files repeat them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from steelyard.domains.theories.groups.representation import Label, representation
+from steelyard.domains.theories.interchange.parameter_values import Values, decimal, fraction, integer
+from steelyard.domains.theories.interchange.sarah_names import ROLES, own_name
+from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.physics.couplings import dimensions
+from steelyard.errors import DataError
+
+ROOT = "/Sqrt[2]"
+NAMES = {group: name for name, (_, group, _) in ROLES.items()}
+TERM = re.compile(r"((?:[\w/\\\[\]]+\s+)*)((?:conj\[\w+\]|\w+)(?:\.(?:conj\[\w+\]|\w+))+)")
+VALUE = re.compile(r"\{\s*(\\\[\w+\]|\w+)\s*,\s*\{[^{}]*\bValue\s*->\s*([-+.\d]+(?:\*\^[-+]?\d+)?)")
+NOTED = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
+
+
+def read(text: str, parameters: str = "") -> Theory:
+    """The theory of a model file. Couplings without a value have 1, vacuum expectation values 246 GeV."""
+    return read_with_missing(text, parameters)[0]
+
+
+def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str]]:
+    """The theory, and the names of what has no value."""
+    said = [*NOTED.findall(text), *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters))]
+    values = Values({name: decimal(value, f"SARAH: the value of {name}") for name, value in said})
+    text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
+    rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
+    if not rows["Gauge"]:
+        raise DataError("SARAH: there is no Gauge[[1]]; give the model file, Name.m")
+    if short := [row for row in rows["Gauge"] if len(row) < 3]:
+        raise DataError(f"SARAH: a gauge group is {short[0]}; it has a boson, a group and a name")
+    sizes = [_size(row[1]) for row in rows["Gauge"]]
+    called = [NAMES.get(row[2], own_name(row[2])) for row in rows["Gauge"]]
+    gauge = Gauge(
+        tuple(name for name, n in zip(called, sizes, strict=True) if n == 1),
+        tuple(Special(name, n) for name, n in zip(called, sizes, strict=True) if n > 1),
+    )
+    fields = [_field(row, sizes, "left") for row in rows["FermionFields"]]
+    fields += [_field(row, sizes, "scalar") for row in rows["ScalarFields"]]
+    bare = Theory(gauge, tuple(fields))
+    places = _places([*rows["FermionFields"], *rows["ScalarFields"]])
+    vevs, terms = tuple(_vevs(bare, text, places, values)), tuple(_terms(bare, text, values))
+    return Theory(gauge, bare.fields, vevs, terms), values.missing
+
+
+def _rows(text: str, kind: str) -> list[list[str]]:
+    """The lists that ``kind[[1]]``, ``kind[[2]]``, … are set to, by number."""
+    found: dict[int, list[str]] = {}
+    for match in re.finditer(rf"\b{kind}\[\[(\d+)\]\]\s*=\s*", text):
+        found[int(match[1])] = _list(_braced(text, match.end()))
+    return [found[number] for number in sorted(found)]
+
+
+def _braced(text: str, start: int) -> str:
+    """From an opening brace to the one that closes it."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return text[start : place + 1]
+    raise DataError(f"SARAH: a brace is never closed after {text[start : start + 40]!r}")
+
+
+def _list(text: str) -> list[str]:
+    """The entries of a list in braces."""
+    depth, entry, found = 0, "", list[str]()
+    for sign in text.strip()[1:-1]:
+        depth += (sign in "{[(") - (sign in "}])")
+        if sign == "," and depth == 0:
+            found.append(entry.strip())
+            entry = ""
+        else:
+            entry += sign
+    return [*found, entry.strip()] if entry.strip() else found
+
+
+def _size(kind: str) -> int:
+    match = re.fullmatch(r"(U|SU)\[(\d+)\]", kind.replace(" ", ""))
+    if not match or (match[1] == "U" and match[2] != "1"):
+        raise DataError(f"SARAH: gauge group {kind}; theories have U[1] and SU[n]")
+    return int(match[2]) if match[1] == "SU" else 1
+
+
+def _field(row: list[str], sizes: list[int], kind: Kind) -> Field:
+    if len(row) < 3:
+        raise DataError(f"SARAH: a field is {row}; it has a name, generations, components and quantum numbers")
+    name, said, parts, *numbers = row
+    generations = integer(said, f"SARAH: generations of {name}")
+    if len(numbers) < len(sizes):
+        raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers for {len(sizes)} groups")
+    pairs = list(zip(sizes, numbers, strict=False))
+    charges = tuple(fraction(number, f"SARAH: a charge of {name}") for n, number in pairs if n == 1)
+    labels = tuple(_label(n, number, f"SARAH: a representation of {name}") for n, number in pairs if n > 1)
+    if kind == "left" and "conj[" in parts:
+        labels = tuple(label[::-1] for label in labels)
+        return Field(own_name(name), "right", labels, tuple(-charge for charge in charges), generations)
+    return Field(own_name(name), kind, labels, charges, generations)
+
+
+def _label(n: int, said: str, where: str) -> Label:
+    if said.startswith("{"):
+        label = tuple(integer(value, where) for value in _list(_list(said)[-1]))
+        if len(label) != n - 1:
+            raise DataError(f"{where} is {said}, which is none of SU({n})")
+        return label
+    dimension = integer(said, where)
+    try:
+        return representation(n, abs(dimension), bar=dimension < 0).label
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from None
+
+
+def _terms(bare: Theory, text: str, values: Values) -> Iterator[Term]:
+    definition = re.search(r"DEFINITION\[GaugeES\]\[(?:LagrangianInput|Additional)\]\s*=\s*", text)
+    if not definition:
+        return
+    symbols = {field.name: field for field in bare.fields}
+    for entry in _list(_braced(text, definition.end())):
+        lagrangian = _list(entry)[0]
+        match = re.search(rf"\b{lagrangian}\s*=(?!=)(.*?);", text, flags=re.DOTALL)
+        for coefficient, product in TERM.findall(match[1] if match else ""):
+            legs = [_leg(part, symbols) for part in product.split(".")]
+            coupling = [word for word in coefficient.split() if not word[0].isdigit()]
+            value = values.coupling(coupling[0]) if coupling else 1.0
+            yield _left_handed(bare, legs, value, product)
+
+
+def _leg(said: str, symbols: Mapping[str, Field]) -> Leg:
+    """A right-handed field stands for its conjugate."""
+    name = said.removeprefix("conj[").removesuffix("]")
+    field = symbols.get(own_name(name))
+    if field is None:
+        raise DataError(f"SARAH: {name} in the Lagrangian is no field")
+    return Leg(field.name, said.startswith("conj[") != (field.kind == "right"))
+
+
+def _left_handed(bare: Theory, legs: list[Leg], value: float, said: str) -> Term:
+    for chosen in (legs, [Leg(leg.field, not leg.conjugate) for leg in legs]):
+        term = Term(tuple(chosen), value)
+        if term_kind(bare, term):
+            return term
+    raise DataError(f"SARAH: {said} is no term of scalars, and none of two left-handed spinors")
+
+
+def _places(rows: list[list[str]]) -> dict[str, tuple[str, int, int]]:
+    """Where each component stands: the field, its place in our order, and how many there are."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for name, _, parts, *_ in rows:
+        names = _flat(parts)
+        for place, part in enumerate(names):
+            found[part] = own_name(name), place, len(names)
+    return found
+
+
+def _flat(parts: str) -> list[str]:
+    """The components of a field in our order: highest weight first, of a triplet as a matrix too."""
+    parts = parts.lstrip("-").removesuffix(ROOT)
+    if not parts.startswith("{"):
+        return [parts.removeprefix("conj[").removesuffix("]")]
+    inner = _list(parts)
+    if _is_triplet(inner):
+        (zero, up), (down, _) = (_list(own) for own in inner)
+        return [name for own in (up, zero, down) for name in _flat(own)]
+    return [name for own in inner for name in _flat(own)]
+
+
+def _is_triplet(inner: list[str]) -> bool:
+    """Whether it is the matrix {{T0/√2, T+}, {T-, -T0/√2}}."""
+    if len(inner) != 2 or not all(own.startswith("{") and own.endswith("}") for own in inner):
+        return False
+    zero, *others = _list(inner[0])
+    return len(others) == 1 and zero.endswith(ROOT)
+
+
+def _vevs(bare: Theory, text: str, places: Mapping[str, tuple[str, int, int]], values: Values) -> Iterator[Vev]:
+    for match in re.finditer(r"DEFINITION\[\w+\]\[VEVs\]\s*=\s*", text):
+        for entry in _list(_braced(text, match.end())):
+            part, *others = _list(entry) or [""]
+            symbol = next(iter(_list(others[0])), "") if others else ""
+            if symbol == "0":
+                continue
+            if part not in places or not symbol:
+                raise DataError(f"SARAH: the vev {symbol or entry} is of {part}, which is no component of a field")
+            name, place, count = places[part]
+            size = prod(dimensions(bare.gauge, bare.by_name[name].labels))
+            yield Vev(name, place * (size // count), values.vev(symbol))

@@ -1,0 +1,67 @@
+"""What mixes with what after symmetry breaking, as SARAH wants it said."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from steelyard.domains.theories.groups.representation import Label
+from steelyard.domains.theories.interchange.sarah_names import Component, groups
+from steelyard.domains.theories.model.theory import Theory
+
+
+def gauge_sector(theory: Theory) -> str:
+    """Photon, Z and W where one SU(2) breaks; else it has to be written by hand."""
+    own = groups(theory)
+    broken = [group for group in own if group.expanded]
+    if len(broken) != 1 or broken[0].kind != "SU[2]" or not theory.gauge.abelian:
+        return ""
+    w = f"V{broken[0].boson}"
+    neutral = [f"V{group.boson}" for group in own if group.kind == "U[1]"]
+    massive = ["VP", "VZ", *(f"VZ{'p' * k}" for k in range(1, len(neutral)))]
+    return (
+        f"\n{{\n  {{{{{', '.join([*neutral, f'{w}[3]'])}}}, {{{', '.join(massive)}}}, ZZ}},\n"
+        f"  {{{{{w}[1], {w}[2]}}, {{VWp, conj[VWp]}}, ZW}}\n}}"
+    )
+
+
+def matter_sector(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) -> tuple[list[str], list[str]]:
+    """Which fermions mix, by electric charge and colour, and the spinors that they make."""
+    sectors: dict[tuple[Fraction, Label | None], list[str]] = defaultdict(list)
+    for field in theory.fermions:
+        for part in parts[field.name]:
+            turned = field.kind == "right"
+            key = (-part.charge, part.colour and part.colour[::-1]) if turned else (part.charge, part.colour)
+            sectors[key].append(f"conj[{part.name}]" if turned else part.name)
+    matter: list[str] = []
+    spinors: list[str] = []
+    for number, (key, own) in enumerate(sectors.items(), 1):
+        other = (-key[0], key[1] and key[1][::-1])
+        letter = own[0].removesuffix("L").removeprefix("conj[").rstrip("]R") or f"x{number}"
+        if key == other:
+            spinors.append(
+                f"F{letter} -> {{{own[0]}, 0}}"
+                if len(own) == 1
+                else f"F{letter} -> {{{letter.upper()}0, conj[{letter.upper()}0]}}"
+            )
+            matter += [f"{{{{{', '.join(own)}}}, {{{letter.upper()}0, Z{letter}}}}}"] if len(own) > 1 else []
+        elif other not in sectors:
+            spinors.append(f"F{letter} -> {{{own[0]}, 0}}")
+        elif own[0] == min(own[0], sectors[other][0], key=lambda text: text.startswith("conj")):
+            up = letter.upper()
+            left, right = ", ".join(own), ", ".join(sectors[other])
+            matter.append(f"{{{{{{{left}}}, {{{right}}}}}, {{{{{up}L, V{letter}}}, {{{up}R, U{letter}}}}}}}")
+            spinors.append(f"F{letter} -> {{{up}L, conj[{up}R]}}")
+    return matter, spinors
+
+
+def gauge_spinors(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) -> Iterator[str]:
+    """Every component as a spinor of its own."""
+    for field in theory.fermions:
+        for part in parts[field.name]:
+            yield (
+                f"F{part.name} -> {{0, {part.name}}}"
+                if field.kind == "right"
+                else f"F{part.name} -> {{{part.name}, 0}}"
+            )

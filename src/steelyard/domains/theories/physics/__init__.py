@@ -1,0 +1,1 @@
+"""Gauge invariance, anomalies, symmetry breaking, mass matrices and the mass spectrum."""

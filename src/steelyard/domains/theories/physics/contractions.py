@@ -1,0 +1,128 @@
+"""Terms with indices, as programs want them that sum over repeated indices: δ, ε, and numbered invariants beyond.
+
+Fundamental representations contract by δ (with a conjugate one) and by ε; whatever else there is has a tensor of its
+own, which the program that reads the term is asked for by its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations, product
+
+from steelyard.domains.theories.groups.products import singlets
+from steelyard.domains.theories.model.theory import Label, Term, Theory
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One way to contract the legs of a term under one SU(n).
+
+    Each leg of ``legs`` has an index. ``pairs`` of legs share one (``delta``) or are joined by ε; if there are none,
+    all legs go into one tensor: ε if ``epsilon``, else invariant number ``number`` of ``count``.
+    """
+
+    factor: int
+    legs: tuple[int, ...]
+    pairs: Pairs = ()
+    epsilon: bool = False
+    number: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A part for every SU(n) that acts on the term."""
+
+    parts: tuple[Part, ...]
+
+
+def contractions(theory: Theory, term: Term) -> list[Contraction]:
+    """All ways to contract a term; those that a swap of like legs turns into each other are one."""
+    parts = [list(_parts(theory, term, factor)) for factor in range(len(theory.gauge.special))]
+    acting = [ways for ways in parts if ways]
+    found: dict[tuple[Part, ...], Contraction] = {}
+    for chosen in product(*acting):
+        found.setdefault(_least(term, chosen), Contraction(chosen))
+    return list(found.values())
+
+
+def is_delta(theory: Theory, term: Term, part: Part, pair: tuple[int, int]) -> bool:
+    """Whether two legs share an index: one transforms like the other conjugated, written in the dual basis."""
+    one, other = (_form(theory, term, part.factor, leg) for leg in pair)
+    if theory.gauge.special[part.factor].n == 2 or one[0] == one[0][::-1]:
+        return one[0] == other[0] and one[1] != other[1]
+    return one == (other[0], not other[1]) or (one[0] == other[0][::-1] and one[1] == other[1])
+
+
+def _form(theory: Theory, term: Term, factor: int, leg: int) -> tuple[Label, bool]:
+    own = term.legs[leg]
+    return theory.by_name[own.field].labels[factor], own.conjugate
+
+
+def _parts(theory: Theory, term: Term, factor: int) -> Iterator[Part]:
+    n = theory.gauge.special[factor].n
+    forms = [_form(theory, term, factor, leg) for leg in range(len(term.legs))]
+    legs = tuple(leg for leg, (label, _) in enumerate(forms) if any(label))
+    if not legs:
+        return
+    up = [leg for leg in legs if _kind(n, forms[leg]) == 1]
+    down = [leg for leg in legs if _kind(n, forms[leg]) == -1]
+    if len(up) + len(down) == len(legs):
+        if n == 2:
+            for pairs in list(_matchings(legs, set(up)))[: len(legs) // 2]:
+                yield Part(factor, legs, pairs)
+            return
+        if len(up) == len(down):
+            for order in permutations(down):
+                yield Part(factor, legs, tuple(sorted(zip(up, order, strict=True))))
+            return
+        if {len(up), len(down)} == {0, n}:
+            yield Part(factor, legs, epsilon=True)
+            return
+    if len(legs) == 2 and is_delta(theory, term, Part(factor, legs), (legs[0], legs[1])):
+        yield Part(factor, legs, ((legs[0], legs[1]),))
+        return
+    count = singlets(n, [label[::-1] if conjugate else label for label, conjugate in (forms[leg] for leg in legs)])
+    for number in range(count):
+        yield Part(factor, legs, number=number, count=count)
+
+
+def _kind(n: int, form: tuple[Label, bool]) -> int:
+    """1 for what transforms like the fundamental, -1 for its conjugate, else 0."""
+    label, conjugate = form
+    fundamental = (1, *(0,) * (n - 2))
+    if label not in (fundamental, fundamental[::-1]):
+        return 0
+    if n == 2:
+        return -1 if conjugate else 1
+    return -1 if (label == fundamental) == conjugate else 1
+
+
+def _matchings(legs: tuple[int, ...], up: set[int]) -> list[Pairs]:
+    """All ways to pair legs, those first that pair a doublet with a conjugate one."""
+    if not legs:
+        return [()]
+    first, rest = legs[0], legs[1:]
+    found: list[Pairs] = []
+    for other in rest:
+        left = tuple(leg for leg in rest if leg != other)
+        found += [((first, other), *pairs) for pairs in _matchings(left, up)]
+    return sorted(found, key=lambda pairs: sum((a in up) == (b in up) for a, b in pairs))
+
+
+def _least(term: Term, chosen: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The first in order of what swaps of like legs make of it."""
+    legs = range(len(term.legs))
+    orders = [order for order in permutations(legs) if all(term.legs[i] == term.legs[j] for i, j in enumerate(order))]
+    return min(
+        (tuple(_moved(part, order) for part in chosen) for order in orders),
+        key=lambda parts: [(part.factor, part.pairs, part.number) for part in parts],
+    )
+
+
+def _moved(part: Part, order: tuple[int, ...]) -> Part:
+    pairs = tuple(sorted(tuple(sorted((order[a], order[b]))) for a, b in part.pairs))
+    return Part(part.factor, part.legs, pairs, part.epsilon, part.number, part.count)  # pyright: ignore[reportArgumentType]

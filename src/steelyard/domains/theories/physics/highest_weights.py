@@ -1,0 +1,164 @@
+"""The highest weights of the unbroken group among the states of a theory.
+
+One of them stands for each of its multiplets, and an invariant matrix is known by what it is between them (Schur).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from steelyard.domains.theories.groups.representation import Label
+from steelyard.domains.theories.model.theory import Gauge, Theory
+from steelyard.domains.theories.physics.mass_matrices import Array, Slot
+from steelyard.domains.theories.physics.vacuum import Unbroken, Weights, root, rotations, states
+
+ANNIHILATED = 1e-9
+"""Raising operators have entries of order 1; below this they are 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """What tells unbroken multiplets apart: charges, and the highest weight under every unbroken SU(k)."""
+
+    charges: tuple[Fraction, ...]
+    labels: tuple[Label, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Key) and self._sides == other._sides)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def conjugate(self) -> Key:
+        return Key(tuple(-q for q in self.charges), tuple(label[::-1] for label in self.labels))
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Fraction, ...], tuple[Label, ...]]:
+        return self.charges, self.labels
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._sides)
+
+
+class Tops(NamedTuple):
+    """The highest weights of one key: orthonormal columns over the states that they are made of."""
+
+    places: list[int]
+    part_PT: Array
+    fields: list[int]
+    """The number of the field that each belongs to."""
+
+    def made_of(self, chosen: Sequence[int]) -> list[int]:
+        """The states that some of them are made of."""
+        return [self.places[place] for place in np.flatnonzero(self.part_PT[:, chosen].any(axis=1)).tolist()]
+
+    def shares(self, theory: Theory, chosen: Sequence[int], vector_T: Array) -> dict[str, float]:
+        """What each field has of a combination of some of them."""
+        found: dict[str, float] = defaultdict(float)
+        for top, part in zip(chosen, (vector_T**2).tolist(), strict=True):
+            found[theory.fields[self.fields[top]].name] += part
+        return found
+
+
+NONE = Tops([], np.zeros((0, 0)), [])
+_Found = dict[Key, tuple[list[int], Array]]
+"""By key the components of a field, and columns over them."""
+
+
+def tops(theory: Theory, left: Unbroken, slots: Sequence[Slot], *, conjugate: bool = False) -> dict[Key, Tops]:
+    """All highest weights by key; with ``conjugate`` those of the conjugate states, which are lowest weights."""
+    found: dict[Key, list[tuple[int, int, list[int], Array]]] = defaultdict(list)
+    by_field = [_field_tops(theory.gauge, field.labels, field.charges, left) for field in theory.fields]
+    for start, slot in enumerate(slots):
+        if slot.component == 0:
+            for key, own in by_field[slot.field][slot.conjugate != conjugate].items():
+                found[key].append((slot.field, start, *own))
+    return {key: _stacked(own) for key, own in found.items()}
+
+
+def _stacked(every: list[tuple[int, int, list[int], Array]]) -> Tops:
+    shape_NX = np.array([part_PT.shape for *_, part_PT in every])
+    whole_PT = np.zeros(shape_NX.sum(axis=0))
+    places, fields = list[int](), list[int]()
+    for number, start, components, part_PT in every:
+        size, count = part_PT.shape
+        whole_PT[len(places) : len(places) + size, len(fields) : len(fields) + count] = part_PT
+        places += [start + component for component in components]
+        fields += [number] * count
+    return Tops(places, whole_PT, fields)
+
+
+@lru_cache(maxsize=4096)
+def _field_tops(
+    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], left: Unbroken
+) -> tuple[_Found, _Found]:
+    """Of a field and of its conjugate, on which E_ij acts as -E_ji."""
+    every = states(gauge, labels)
+    by_weight: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[int]] = defaultdict(list)
+    for component, weights in enumerate(every):
+        own = tuple(charge.of(charges, weights) for charge in left.charges)
+        by_weight[own, tuple(block.weight(weights) for block in left.blocks)].append(component)
+    steps = [(block.factor, *pair) for block in left.blocks for pair in pairwise(block.indices)]
+    both: tuple[_Found, _Found] = ({}, {})
+    for (own, weights), components in by_weight.items():
+        for found, sign in zip(both, (1, -1), strict=True):
+            signed = tuple(tuple(sign * w for w in weight) for weight in weights)
+            if all(w >= 0 for weight in signed for w in weight):
+                part_PT = _highest(gauge, labels, components, steps if sign > 0 else [(a, j, i) for a, i, j in steps])
+                if part_PT.shape[1]:
+                    found[Key(tuple(sign * q for q in own), signed)] = components, part_PT
+    return both
+
+
+def _highest(
+    gauge: Gauge, labels: tuple[Label, ...], components: Sequence[int], steps: Sequence[tuple[int, int, int]]
+) -> Array:
+    """Columns over components that no step E_ij of a factor leads on from. Where a dominant weight and the one that a
+    step leads to are both there, each once, that step is not 0; only among several of one weight it has to be asked.
+    """
+    every = states(gauge, labels)
+    there = _counted(every)
+    after_PX = [[there[_moved(gauge, every[component], step)] for step in steps] for component in components]
+    if not any(map(any, after_PX)):
+        return np.eye(len(components))
+    if max(there.values()) == 1:
+        return np.eye(len(components))[:, [not any(after) for after in after_PX]]
+    operators = [rotations(gauge, factor, labels)[i, j][:, components] for factor, i, j in steps]
+    return _annihilated(np.array(operators).reshape(-1, len(components)))
+
+
+@lru_cache(maxsize=1024)
+def _counted(every: tuple[Weights, ...]) -> Counter[Weights]:
+    return Counter(every)
+
+
+def _moved(gauge: Gauge, weights: Weights, step: tuple[int, int, int]) -> Weights:
+    """The weights that E_ij of a factor leads to."""
+    factor, i, j = step
+    added = root(gauge.special[factor].n, i, j)
+    own = tuple(w + a for w, a in zip(weights[factor], added, strict=True))
+    return (*weights[:factor], own, *weights[factor + 1 :])
+
+
+def _annihilated(matrix_XP: Array) -> Array:
+    """Orthonormal columns that a matrix takes to 0: single states where there are such."""
+    moved_P = (np.abs(matrix_XP) > ANNIHILATED).any(axis=0)
+    still_PT = np.eye(matrix_XP.shape[1])[:, ~moved_P]
+    if not moved_P.any():
+        return still_PT
+    _, size_K, turned_KP = np.linalg.svd(matrix_XP[:, moved_P])
+    rank = int((size_K > ANNIHILATED).sum())
+    mixed_PT = np.zeros((matrix_XP.shape[1], len(turned_KP) - rank))
+    mixed_PT[moved_P] = turned_KP[rank:].T
+    mixed_PT[np.abs(mixed_PT) < ANNIHILATED] = 0.0
+    return np.hstack([still_PT, mixed_PT])

@@ -1,0 +1,155 @@
+"""Mass eigenstates, multiplet by multiplet: those of the same unbroken charges and representation mix, and no others.
+
+A multiplet and its conjugate have their masses from one matrix, so that these agree to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.physics.highest_weights import NONE, Key, Tops, tops
+from steelyard.domains.theories.physics.mass_matrices import NOISE, Array, Matrix, fermion_matrix, goldstones
+from steelyard.domains.theories.physics.singular_values import singular_values
+from steelyard.domains.theories.physics.vacuum import Unbroken
+
+RANK = 1e-6
+"""Lengths below this part of the largest are 0."""
+
+
+class Mode(NamedTuple):
+    """One multiplet of mass eigenstates."""
+
+    key: Key
+    mass: float
+    shares: dict[str, float]
+    origin: int = 0
+    """The terms that the mass comes from, a bit for each."""
+
+
+def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
+    """Left-handed multiplets: in the mass matrix highest weights meet the lowest weights of their conjugates."""
+    slots, matrix_SS, origin_SS = fermion_matrix(theory)
+    lowest = tops(theory, left, slots, conjugate=True)
+    for key, rows in _one_of_two(tops(theory, left, slots)):
+        columns = lowest.get(key, NONE)
+        matrix_RC = _between(rows, matrix_SS, columns)
+        sides = [(key, rows), (key.conjugate, columns)][: 1 + (key != key.conjugate)]
+        for own, others in _joined(matrix_RC):
+            if not (own and others):
+                for (side, every), chosen in zip(sides, (own, others), strict=False):
+                    yield from _massless(theory, side, every, chosen)
+                continue
+            vector_OO, mass_K, vector_XX = singular_values(matrix_RC[np.ix_(own, others)])
+            at = np.ix_(rows.made_of(own), columns.made_of(others))
+            origin = int(np.bitwise_or.reduce(origin_SS[at], axis=None))
+            found = (own, vector_OO.T), (others, vector_XX)
+            for (side, every), (chosen, vectors) in zip(sides, found, strict=False):
+                masses = [*mass_K.tolist(), *[0.0] * len(chosen)]
+                for mass, vector_T in zip(masses, vectors, strict=False):
+                    yield Mode(side, mass, every.shares(theory, chosen, vector_T), origin if mass else 0)
+
+
+def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mode]:
+    """Scalars and their conjugates, without Goldstone modes."""
+    slots, matrix_SS, origin_SS = matrix
+    gauge_SG = goldstones(theory, slots) if theory.vevs else np.zeros((len(slots), 0))
+    for key, every in _one_of_two(tops(theory, left, slots)):
+        matrix_TT = _between(every, matrix_SS, every)
+        gauge_TG = _product(every.part_PT.T, gauge_SG[every.places])
+        mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
+        mixing_TT += np.diag(mixing_TT.any(axis=1))  # rows and columns of a part are the same states
+        sides = dict.fromkeys((key, key.conjugate))
+        for own, others in _joined(mixing_TT):
+            if not (own and others):
+                for side in sides:
+                    yield from _massless(theory, side, every, own)
+                continue
+            block_TT = matrix_TT[np.ix_(own, own)]
+            places = every.made_of(own)
+            origin = int(np.bitwise_or.reduce(origin_SS[np.ix_(places, places)], axis=None))
+            free_TF = _physical(gauge_TG[own], [every.fields[top] for top in own])
+            squared_F, vector_FF = np.linalg.eigh(free_TF.T @ block_TT @ free_TF)
+            noise = NOISE * np.abs(block_TT).max(initial=0.0)
+            for squared, vector_T in zip(squared_F.tolist(), (free_TF @ vector_FF).T, strict=True):
+                mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
+                shares = every.shares(theory, own, vector_T)
+                for side in sides:
+                    yield Mode(side, mass, shares, origin if mass else 0)
+
+
+def _massless(theory: Theory, key: Key, every: Tops, chosen: Sequence[int]) -> Iterator[Mode]:
+    for top in chosen:
+        yield Mode(key, 0.0, {theory.fields[every.fields[top]].name: 1.0})
+
+
+def _one_of_two(found: Mapping[Key, Tops]) -> Iterator[tuple[Key, Tops]]:
+    """Of each key and its conjugate the one that comes first."""
+    seen: set[Key] = set()
+    for key, own in found.items():
+        if key.conjugate not in seen:
+            seen.add(key)
+            yield key, own
+
+
+def _between(rows: Tops, matrix_SS: Array, columns: Tops) -> Array:
+    """What an invariant matrix is between highest weights."""
+    return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.places, columns.places)]), columns.part_PT)
+
+
+def _product(one_AB: Array, two_BC: Array) -> Array:
+    """A product of matrices in which terms that cancel leave nothing."""
+    product_AC = one_AB @ two_BC
+    product_AC[np.abs(product_AC) <= NOISE * (np.abs(one_AB) @ np.abs(two_BC))] = 0.0
+    return product_AC
+
+
+def _joined(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]:
+    """The rows and columns that entries connect: what does not mix is kept apart, however large. Rows of zeros come
+    together, without columns, and so do columns of zeros.
+    """
+    row_E, column_E = (place.tolist() for place in matrix_RC.nonzero())
+    by_row: dict[int, set[int]] = defaultdict(set)
+    by_column: dict[int, set[int]] = defaultdict(set)
+    for row, column in zip(row_E, column_E, strict=True):
+        by_row[row].add(column)
+        by_column[column].add(row)
+    if len(by_row) < matrix_RC.shape[0]:
+        yield [row for row in range(matrix_RC.shape[0]) if row not in by_row], []
+    if len(by_column) < matrix_RC.shape[1]:
+        yield [], [column for column in range(matrix_RC.shape[1]) if column not in by_column]
+    while by_row:
+        reached, own_rows, own_columns = {next(iter(by_row))}, set[int](), set[int]()
+        while reached:
+            own_rows |= reached
+            found = {column for row in reached for column in by_row[row]}
+            own_columns |= found
+            reached = {row for column in found for row in by_column[column]} - own_rows
+        for row in own_rows:
+            del by_row[row]
+        yield sorted(own_rows), sorted(own_columns)
+
+
+def _physical(gauge_RG: Array, fields: Sequence[int]) -> Array:
+    """The directions orthogonal to all Goldstone modes, as columns.
+
+    Fields break the symmetry one after the other, that with the largest vacuum expectation value first, so that a
+    small one is not lost beside a large one.
+    """
+    place = np.array(fields)
+    eaten_RE = np.zeros((len(fields), 0))
+    free_GK = np.eye(gauge_RG.shape[1])
+    size = {field: np.abs(gauge_RG[place == field]).max(initial=0.0) for field in dict.fromkeys(fields)}
+    for field in sorted(size, key=lambda field: -size[field]):
+        if size[field] == 0:
+            break
+        _, size_K, v_KK = np.linalg.svd(gauge_RG[place == field] @ free_GK)
+        rank = int((size_K > RANK * size[field]).sum())
+        turned_RE = gauge_RG @ free_GK @ v_KK[:rank].T
+        eaten_RE = np.hstack([eaten_RE, np.linalg.qr(turned_RE)[0]])
+        free_GK = free_GK @ v_KK[rank:].T
+    return np.linalg.svd(eaten_RE)[0][:, eaten_RE.shape[1] :]

@@ -1,0 +1,208 @@
+"""The mass matrices of fermions and scalars in the vacuum, in components, and their eigenvalues charge by charge.
+
+Fermions: L = -½ ψᵀ M ψ over all left-handed Weyl states; masses are the singular values of M. One parameter stands for
+a unit matrix in generations (for the entries ±1 of an antisymmetric matrix where the contraction is antisymmetric).
+
+Scalars: with Φ = (φ, φ*), V = ½ Φ† H Φ + …, masses squared are the eigenvalues of H off the Goldstone directions. In
+fields with a vacuum expectation value v the mass parameter of φ†φ is what makes v an extremum along itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.domains.theories.groups.invariants import Tensor
+from steelyard.domains.theories.model.theory import Field, Leg, Term, Theory
+from steelyard.domains.theories.physics.couplings import dimensions, term_tensors
+from steelyard.domains.theories.physics.vacuum import rotations, states, vacuum_of, vacuum_vector
+
+Array = NDArray[np.float64]
+MOST_BITS = 63
+"""Of an integer; more terms than that take Python's own."""
+NOISE = 1e-14
+"""Squared masses of scalars below this part of the largest that they mix with are 0, and so are sums whose terms cancel
+to this part: it is rounding.
+"""
+
+
+class Slot(NamedTuple):
+    """One state of a basis: a component of a field, or of its conjugate."""
+
+    field: int
+    component: int
+    conjugate: bool
+
+
+class Matrix(NamedTuple):
+    """A mass matrix with the states it is written in, and the terms that each entry comes from, a bit for each."""
+
+    slots: list[Slot]
+    matrix_SS: Array
+    origin_SS: NDArray[Any]
+
+
+def component_count(theory: Theory, field: Field) -> int:
+    """How many states one generation of a field has."""
+    return prod(dimensions(theory.gauge, field.labels))
+
+
+def vacuum(theory: Theory) -> dict[str, Array]:
+    """⟨φ⟩ of every scalar that has one."""
+    found: dict[str, Array] = {}
+    names = list(dict.fromkeys(vev.field for vev in theory.vevs))
+    for name, (acts, values) in zip(names, vacuum_of(theory), strict=True):
+        found[name] = vacuum_vector(theory.gauge, acts.labels, values)
+    return found
+
+
+def fermion_matrix(theory: Theory) -> Matrix:
+    """M over the left-handed states of all fermions: field by field, generation by generation."""
+    slots: list[Slot] = []
+    first: dict[str, int] = {}
+    for number, field in enumerate(theory.fields):
+        if field.fermion:
+            first[field.name] = len(slots)
+            size = component_count(theory, field)
+            slots += [Slot(number, i, field.kind == "right") for _ in range(field.generations) for i in range(size)]
+    matrix_SS, origin_SS = _empty(theory, len(slots))
+    values = vacuum(theory)
+    for number, term in enumerate(theory.terms):
+        spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
+        if len(spinors) == 2 and _in_vacuum(term, values) >= len(term.legs) - 2:
+            for tensor in term_tensors(theory, term):
+                added = _fermion_block(theory, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
+                a, b = (first[term.legs[i].field] for i in spinors)
+                for own, rows, columns in ((added, a, b), (added.T, b, a)):
+                    at = slice(rows, rows + own.shape[0]), slice(columns, columns + own.shape[1])
+                    matrix_SS[at] += own
+                    origin_SS[at] |= (own != 0).astype(origin_SS.dtype) * (1 << number)
+    return Matrix(slots, matrix_SS, origin_SS)
+
+
+def _empty(theory: Theory, size: int) -> tuple[Array, NDArray[Any]]:
+    """A matrix of zeros, and one of no origins."""
+    return np.zeros((size, size)), np.zeros((size, size), np.int64 if len(theory.terms) < MOST_BITS else object)
+
+
+def _fermion_block(theory: Theory, term: Term, spinors: list[int], tensor: Tensor) -> Array:
+    """What a term adds to M between its two fermions; half of it where they are the same, since it is added twice."""
+    one, two = (term.legs[i] for i in spinors)
+    fields = [theory.by_name[leg.field] for leg in (one, two)]
+    mass_RC = np.zeros([component_count(theory, field) for field in fields])
+    np.add.at(mass_RC, tuple(tensor.index_NL[:, spinors].T), tensor.value_N * term.parameter)
+    flavour_GG = np.eye(fields[0].generations, fields[1].generations)
+    if one != two:
+        return np.kron(flavour_GG, mass_RC).astype(np.float64)
+    antisymmetric_GG = np.triu(np.ones_like(flavour_GG), 1)
+    antisymmetric_GG -= antisymmetric_GG.T
+    full = np.kron(flavour_GG, mass_RC + mass_RC.T) + np.kron(antisymmetric_GG, mass_RC - mass_RC.T)
+    return (full / 4).astype(np.float64)
+
+
+def _at_vacuum(tensor: Tensor, legs: Sequence[Leg], free: Sequence[int], values: dict[str, Array]) -> Tensor:
+    """A tensor with every leg but the free ones in the vacuum; the indices of those no longer matter."""
+    value_N = tensor.value_N
+    for i, leg in enumerate(legs):
+        if i not in free:
+            if leg.field not in values:
+                return Tensor(tensor.index_NL[:0], value_N[:0])
+            value_N = value_N * values[leg.field][tensor.index_NL[:, i]]
+    kept_N = value_N != 0
+    return Tensor(tensor.index_NL[kept_N], value_N[kept_N])
+
+
+def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
+    """H over Φ = (φ, φ*), and what is left of ∂V/∂φ in the vacuum, 0 where that is an extremum."""
+    scalars = [(number, field) for number, field in enumerate(theory.fields) if not field.fermion]
+    first: dict[str, int] = {}
+    slots: list[Slot] = []
+    for number, field in scalars:
+        first[field.name] = len(slots)
+        slots += [Slot(number, i, conjugate=False) for i in range(component_count(theory, field))]
+    half = len(slots)
+    slots += [Slot(slot.field, slot.component, conjugate=True) for slot in slots]
+    values = vacuum(theory)
+    (second_SS, origin_SS), first_S = _empty(theory, 2 * half), np.zeros(2 * half)
+    for number, term in enumerate(theory.terms):
+        if not _sets_vacuum(theory, term, values) and _in_vacuum(term, values) >= len(term.legs) - 2:
+            for legs, tensor, parameter in _potential(theory, term):
+                place = [first[leg.field] + half * leg.conjugate for leg in legs]
+                for p in range(len(legs)):
+                    rest = _at_vacuum(tensor, legs, [p], values)
+                    np.add.at(first_S, place[p] + rest.index_NL[:, p], rest.value_N * parameter)
+                for p, q in permutations(range(len(legs)), 2):
+                    rest = _at_vacuum(tensor, legs, [p, q], values)
+                    at = place[p] + rest.index_NL[:, p], place[q] + rest.index_NL[:, q]
+                    np.add.at(second_SS, at, rest.value_N * parameter)
+                    origin_SS[at] |= 1 << number
+    for name, value_D in values.items():
+        own = np.arange(first[name], first[name] + len(value_D))
+        squared = -(value_D @ first_S[own]) / (value_D @ value_D)
+        second_SS[own, own + half] += squared
+        second_SS[own + half, own] += squared
+        first_S[own] += squared * value_D
+        first_S[own + half] += squared * value_D
+    return Matrix(slots, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
+
+
+def _in_vacuum(term: Term, values: dict[str, Array]) -> int:
+    """How many legs may stand for a vacuum expectation value: all but two must, for a term to give masses."""
+    return sum(leg.field in values for leg in term.legs)
+
+
+def _sets_vacuum(theory: Theory, term: Term, values: dict[str, Array]) -> bool:
+    """Whether it is φ†φ of a field whose vacuum expectation value is given, or has fermions."""
+    if any(theory.by_name[leg.field].fermion for leg in term.legs):
+        return True
+    return len(term.legs) == 2 and term.legs[0].field in values and term.legs[0] == _conjugate(term.legs[1])
+
+
+def _potential(theory: Theory, term: Term) -> Iterator[tuple[tuple[Leg, ...], Tensor, float]]:
+    """A term and its Hermitian conjugate, half of each if they are the same."""
+    mirrored = tuple(map(_conjugate, term.legs))
+    parameter = term.parameter / (2 if Counter(mirrored) == Counter(term.legs) else 1)
+    for tensor in term_tensors(theory, term):
+        yield term.legs, tensor, parameter
+        yield mirrored, tensor, parameter
+
+
+def _conjugate(leg: Leg) -> Leg:
+    return Leg(leg.field, not leg.conjugate)
+
+
+def goldstones(theory: Theory, slots: Sequence[Slot]) -> Array:
+    """The directions of Φ that gauge transformations turn the vacuum into, as columns: (X v, -Xᵀ v)."""
+    values = vacuum(theory)
+    half = len(slots) // 2
+    columns: list[Array] = []
+    numbers = {field.name: number for number, field in enumerate(theory.fields)}
+    start = {slot.field: i for i, slot in reversed(list(enumerate(slots[:half])))}
+    turned: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(2 * half))
+    for name, value_D in values.items():
+        field = theory.by_name[name]
+        own = np.arange(start[numbers[name]], start[numbers[name]] + len(value_D))
+        for factor, label in enumerate(field.labels):
+            if any(label):
+                for (i, j), unit_DD in rotations(theory.gauge, factor, field.labels).items():
+                    turned[factor, i, j][own] = unit_DD @ value_D
+                    turned[factor, i, j][own + half] = -unit_DD.T @ value_D
+        for row, scale_D in enumerate(_diagonal(theory, field)):
+            turned[-1, row, row][own] = scale_D * value_D
+            turned[-1, row, row][own + half] = -scale_D * value_D
+    columns = [column for column in turned.values() if column.any()]
+    return np.array(columns).reshape(len(columns), 2 * half).T
+
+
+def _diagonal(theory: Theory, field: Field) -> Array:
+    """Every U(1) charge and every weight of the components of a field, as rows."""
+    size = component_count(theory, field)
+    rows = [[float(charge)] * size for charge in field.charges]
+    weights = [[w for weight in state for w in weight] for state in states(theory.gauge, field.labels)]
+    return np.array([*rows, *zip(*weights, strict=True)], np.float64).reshape(-1, size)

@@ -1,0 +1,189 @@
+"""What a vacuum leaves of a gauge group: unbroken SU(k) and unbroken charges.
+
+Vacuum expectation values stand in weight states, so that the generators that annihilate them are found among the roots
+E_ij of every SU(n) (they part the n indices into blocks, each an unbroken SU(k)) and, exactly, among the combinations
+of U(1) charges and diagonal generators. An unbroken SU(k) that lies across two factors is seen by its charges only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise, product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steelyard.domains.theories.groups.generators import matrix_units
+from steelyard.domains.theories.groups.rational import null_space, reduced
+from steelyard.domains.theories.groups.representation import Label, cached
+from steelyard.domains.theories.model.theory import Charges, Gauge, Theory
+from steelyard.domains.theories.physics.couplings import dimensions
+
+Weights = tuple[Label, ...]
+"""The weight of a state under every SU(n)."""
+Vacuum = tuple[tuple[Charges, tuple[tuple[int, float], ...]], ...]
+"""Every scalar with a vacuum expectation value: how it transforms, its components and their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An unbroken SU(k): k of the indices 0 … n - 1 of the factor with this number."""
+
+    factor: int
+    indices: tuple[int, ...]
+
+    def weight(self, weights: Weights) -> Label:
+        """The weight under it of a state with these weights."""
+        own = weights[self.factor]
+        return tuple(sum(own[i:j]) for i, j in pairwise(self.indices))
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """A charge: coefficients of the U(1) charges and of the weights under every SU(n)."""
+
+    abelian: tuple[Fraction, ...]
+    special: tuple[tuple[Fraction, ...], ...]
+
+    def of(self, charges: Iterable[Fraction], weights: Weights) -> Fraction:
+        total = sum((a * q for a, q in zip(self.abelian, charges, strict=True)), Fraction(0))
+        for coefficients, weight in zip(self.special, weights, strict=True):
+            total += sum((b * w for b, w in zip(coefficients, weight, strict=True)), Fraction(0))
+        return total
+
+    def times(self, factor: Fraction) -> Combination:
+        special = tuple(tuple(factor * b for b in coefficients) for coefficients in self.special)
+        return Combination(tuple(factor * a for a in self.abelian), special)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbroken:
+    """The unbroken SU(k), that of colour first, and the unbroken charges, the electric one first."""
+
+    blocks: tuple[Block, ...]
+    charges: tuple[Combination, ...]
+
+    @property
+    def colour(self) -> bool:
+        """Whether there is an unbroken SU(3), which is then the first block."""
+        return bool(self.blocks) and len(self.blocks[0].indices) == 3
+
+
+def states(gauge: Gauge, labels: tuple[Label, ...]) -> tuple[Weights, ...]:
+    """The weights of every component of a field, the last factor running fastest."""
+    return _states(tuple(factor.n for factor in gauge.special), labels)
+
+
+@lru_cache(maxsize=4096)
+def _states(sizes: tuple[int, ...], labels: tuple[Label, ...]) -> tuple[Weights, ...]:
+    return tuple(product(*(cached(n, label).weights for n, label in zip(sizes, labels, strict=True))))
+
+
+def vacuum_vector(gauge: Gauge, labels: tuple[Label, ...], values: Iterable[tuple[int, float]]) -> NDArray[np.float64]:
+    """⟨φ⟩ of a field by its components: value / √2 each."""
+    vector_D = np.zeros(prod(dimensions(gauge, labels)))
+    for component, value in values:
+        vector_D[component] += value / np.sqrt(2)
+    return vector_D
+
+
+def rotations(gauge: Gauge, factor: int, labels: tuple[Label, ...]) -> dict[tuple[int, int], NDArray[np.float64]]:
+    """E_ij of one SU(n) on the components of a field."""
+    return _rotations(tuple(f.n for f in gauge.special), factor, labels)
+
+
+@lru_cache(maxsize=1024)
+def _rotations(
+    sizes: tuple[int, ...], factor: int, labels: tuple[Label, ...]
+) -> dict[tuple[int, int], NDArray[np.float64]]:
+    size = [cached(n, label).dimension for n, label in zip(sizes, labels, strict=True)]
+    before, after = np.eye(prod(size[:factor])), np.eye(prod(size[factor + 1 :]))
+    units = matrix_units(sizes[factor], labels[factor])
+    return {pair: np.kron(np.kron(before, unit), after).astype(np.float64) for pair, unit in units.items()}
+
+
+def vacuum_of(theory: Theory) -> Vacuum:
+    """The vacuum expectation values by field."""
+    by_field: dict[str, list[tuple[int, float]]] = {}
+    for vev in theory.vevs:
+        by_field.setdefault(vev.field, []).append((vev.component, vev.value))
+    return tuple((theory.by_name[name].acts, tuple(values)) for name, values in by_field.items())
+
+
+@lru_cache(maxsize=4096)
+def unbroken_group(gauge: Gauge, vacuum: Vacuum) -> Unbroken:
+    """What these vacuum expectation values leave, the charges in units of their leading coefficient."""
+    blocks = [block for factor in range(len(gauge.special)) for block in _blocks(gauge, vacuum, factor)]
+    colour = next((block for block in blocks if len(block.indices) == 3), None)
+    blocks.sort(key=lambda block: block != colour)
+    return Unbroken(tuple(blocks), _charges(gauge, vacuum, blocks))
+
+
+def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[Block]:
+    n = gauge.special[factor].n
+    joined = list(range(n))
+    vectors = [(acts.labels, vacuum_vector(gauge, acts.labels, values)) for acts, values in vacuum]
+    turned = [(rotations(gauge, factor, labels), vector_D) for labels, vector_D in vectors if any(labels[factor])]
+    for i in range(n):
+        for j in range(i + 1, n):
+            pairs = ((units[pair], vector_D) for units, vector_D in turned for pair in ((i, j), (j, i)))
+            if all(np.abs(unit_DD @ vector_D).max() <= 1e-9 * np.abs(vector_D).max() for unit_DD, vector_D in pairs):
+                joined = [joined[i] if k == joined[j] else k for k in joined]
+    groups = [tuple(i for i in range(n) if joined[i] == k) for k in dict.fromkeys(joined)]
+    return [Block(factor, group) for group in groups if len(group) > 1]
+
+
+def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[Block]) -> tuple[Combination, ...]:
+    """The combinations that vanish on the vacuum and commute with the unbroken SU(k), in reduced form: each has a
+    leading 1 that the others lack, looked for in the first SU(2), then in the U(1)s, then in the other SU(n).
+    """
+    columns = _columns(gauge)
+    place = {column: position for position, column in enumerate(columns)}
+    rows: list[dict[int, Fraction]] = []
+    for acts, values in vacuum:
+        every = states(gauge, acts.labels)
+        abelian = {place[-1, i]: charge for i, charge in enumerate(acts.charges) if charge}
+        for component, _ in values:
+            weights = [(a, k, w) for a, weight in enumerate(every[component]) for k, w in enumerate(weight) if w]
+            rows.append(abelian | {place[a, k]: Fraction(w) for a, k, w in weights})
+    for block in blocks:
+        for i, j in pairwise(block.indices):
+            step = root(gauge.special[block.factor].n, i, j)
+            rows.append({place[block.factor, k]: Fraction(w) for k, w in enumerate(step) if w})
+    free = reduced(null_space(rows, len(columns)))
+    return tuple(_combination(gauge, {columns[c]: x for c, x in row.items()}) for row in free)
+
+
+def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> Combination:
+    weak = first_weak(gauge)
+    scale = Fraction(1, 2) if weak is not None and (weak, 0) in row else Fraction(1)
+    abelian = tuple(scale * row.get((-1, i), Fraction(0)) for i in range(len(gauge.abelian)))
+    special = tuple(
+        tuple(scale * row.get((a, k), Fraction(0)) for k in range(factor.n - 1))
+        for a, factor in enumerate(gauge.special)
+    )
+    return Combination(abelian, special)
+
+
+def _columns(gauge: Gauge) -> list[tuple[int, int]]:
+    """The unknowns in the order a leading one is looked for: (factor, position), factor -1 for the U(1)s."""
+    abelian = [(-1, i) for i in range(len(gauge.abelian))]
+    special = [(a, k) for a, factor in enumerate(gauge.special) for k in range(factor.n - 1)]
+    weak = first_weak(gauge)
+    first = [] if weak is None else [(weak, 0)]
+    return [*first, *abelian, *(column for column in special if column not in first)]
+
+
+def first_weak(gauge: Gauge) -> int | None:
+    """Which factor is the first SU(2)."""
+    return next((a for a, factor in enumerate(gauge.special) if factor.n == 2), None)
+
+
+def root(n: int, i: int, j: int) -> list[int]:
+    """The weight of E_ij in the basis of the Dynkin labels."""
+    content = [(k == i) - (k == j) for k in range(n)]
+    return [a - b for a, b in pairwise(content)]

@@ -1,0 +1,127 @@
+"""A theory in LaTeX: a document that compiles with the packages amsmath and booktabs, or the parts to put into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.rendering import symbols
+from steelyard.domains.theories.rendering.data_sheet import Sheet, representation_names, sheet
+
+SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"})
+
+
+def document(theory: Theory, *, title: str = "") -> str:
+    """A whole document."""
+    return "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage[utf8]{inputenc}",
+            r"\usepackage{amsmath,booktabs}",
+            r"\begin{document}",
+            body(theory, title=title),
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def body(theory: Theory, *, title: str = "") -> str:
+    """Fields, Lagrangian, anomalies and spectrum."""
+    found = sheet(theory)
+    parts = [
+        rf"\section*{{{escaped(title)}}}" if title else "",
+        rf"\[ {symbols.gauge_latex(theory.gauge)} \]" if theory.gauge.names else "",
+        fields(found),
+        lagrangian(found) if found.terms else "",
+        anomalies(found),
+        states(found),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def fields(found: Sheet) -> str:
+    """The table of fields."""
+    gauge = found.theory.gauge
+    every = [f"${symbols.factor_latex(factor)}$" for factor in symbols.factors(gauge)]
+    groups = [*every[len(gauge.abelian) :], *every[: len(gauge.abelian)]]
+    rows = [
+        [
+            f"${symbols.name_latex(row.name)}$",
+            row.kind,
+            *(f"${symbols.representation_latex(irrep)}$" for irrep in row.representations),
+            *(f"${symbols.number_latex(charge)}$" for charge in row.charges),
+            str(row.generations),
+        ]
+        for row in found.fields
+    ]
+    return _tabular(["field", "", *groups, "generations"], rows)
+
+
+def lagrangian(found: Sheet) -> str:
+    """Minus the potential and the mass and Yukawa terms, with their parameters below."""
+    lines = [rf"  &{'' if i == 0 else '+ '}{symbols.term_latex(row)} \\" for i, row in enumerate(found.terms)]
+    lines[-1] = lines[-1].removesuffix(r" \\")
+    values = r" \quad ".join(
+        f"{symbols.coupling_latex(row)} = {symbols.parameter_latex(row.parameter)}" for row in found.terms
+    )
+    return "\n".join(
+        [
+            r"\begin{align*}",
+            r"  -\mathcal{L} \supset",
+            *lines,
+            r"\end{align*}",
+            rf"Parameters (GeV where they have a unit): \( {values} \).",
+        ]
+    )
+
+
+def anomalies(found: Sheet) -> str:
+    """The sums with the contribution of every field."""
+    rows = [
+        [
+            f"${symbols.condition_latex(row.name)}$",
+            *(f"${symbols.number_latex(value)}$" if value else "" for value in row.by_field),
+            f"${symbols.number_latex(row.total)}$",
+        ]
+        for row in found.anomalies
+    ]
+    return _tabular(["", *(f"${symbols.name_latex(name)}$" for name in found.fermions), "sum"], rows)
+
+
+def states(found: Sheet) -> str:
+    """The spectrum."""
+    rows = [
+        [
+            symbols.mass_latex(state.mass),
+            symbols.state_text(state),
+            f"${symbols.number_latex(state.charge)}$",
+            " ".join(f"${symbols.representation_latex(irrep)}$" for irrep in representation_names(state)),
+            str(state.count),
+            " ".join(f"${symbols.name_latex(name)}$" for name in state.fields),
+            " ".join(f"${symbols.coupling_latex(found.terms[number])}$" for number in state.terms),
+            "exotic" if state.exotic else "",
+        ]
+        for state in found.spectrum.states
+    ]
+    return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "times", "of", "by", ""], rows)
+
+
+def escaped(text: str) -> str:
+    """Plain text with what LaTeX would take for its own."""
+    return text.translate(SPECIAL)
+
+
+def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" & ".join(row) + r" \\" for row in rows]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{'l' * len(head)}}}",
+            r"\toprule",
+            " & ".join(head) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )

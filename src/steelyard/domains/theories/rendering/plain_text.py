@@ -1,0 +1,114 @@
+"""A theory as text for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.rendering import symbols
+from steelyard.domains.theories.rendering.data_sheet import Sheet, mass_text, representation_names, sheet
+
+GAP = "  "
+
+
+def text(theory: Theory, *, title: str = "") -> str:
+    """Fields, Lagrangian, anomalies and spectrum, one below the other."""
+    found = sheet(theory)
+    blocks = [
+        _head(found, title),
+        columns(field_rows(found)),
+        _section("Lagrangian", columns(term_rows(found))) if found.terms else "",
+        _section("Vacuum", "\n".join(vacuum_lines(found))) if theory.vevs else "",
+        _section("Anomalies", columns(anomaly_rows(found))),
+        _section("Spectrum", columns(state_rows(found))),
+        found.verdict,
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def field_rows(found: Sheet) -> list[list[str]]:
+    """The table of fields, its head first."""
+    gauge = found.theory.gauge
+    head = ["field", "", *(name for name, _ in gauge.special), *gauge.abelian, "gen.", "Q"]
+    rows = [
+        [
+            row.name,
+            row.kind,
+            *(irrep.name for irrep in row.representations),
+            *map(symbols.number, row.charges),
+            str(row.generations),
+            ", ".join(map(symbols.number, row.electric)),
+        ]
+        for row in found.fields
+    ]
+    return [head, *rows]
+
+
+def term_rows(found: Sheet) -> list[list[str]]:
+    """Every term with its parameter."""
+    return [
+        [
+            symbols.term_text(row),
+            f"{symbols.coupling_text(row)} = {symbols.parameter_text(row.parameter)}{symbols.unit_text(row)}",
+        ]
+        for row in found.terms
+    ]
+
+
+def vacuum_lines(found: Sheet) -> Iterator[str]:
+    for vev in found.theory.vevs:
+        yield f"⟨{vev.field}⟩ component {vev.component}: {mass_text(vev.value)} / √2"
+
+
+def anomaly_rows(found: Sheet) -> list[list[str]]:
+    """A condition a row, a fermion a column, the sum last."""
+    rows = [["", *found.fermions, "sum", ""]]
+    for row in found.anomalies:
+        each = [symbols.number(value) if value else "·" for value in row.by_field]
+        rows.append([row.name, *each, symbols.number(row.total), "✗" if row.total else "✓"])
+    return rows
+
+
+def state_rows(found: Sheet) -> list[list[str]]:
+    """The spectrum, the lightest first."""
+    left = found.spectrum.unbroken
+    groups = [f"SU({len(block.indices)})" for block in left.blocks]
+    if left.colour:
+        groups[0] = "colour"
+    rows = [
+        [
+            mass_text(state.mass),
+            symbols.state_text(state),
+            symbols.number(state.charge),
+            *(irrep.name for irrep in representation_names(state)),
+            str(state.count),
+            " ".join(state.fields),
+            " ".join(symbols.coupling_text(found.terms[number]) for number in state.terms),
+            "exotic" if state.exotic else "",
+        ]
+        for state in found.spectrum.states
+    ]
+    return [["mass", "", "Q", *groups, "times", "of", "by", ""], *rows]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows set in columns; an overline takes no room."""
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        GAP.join(cell + " " * (room - width(cell)) for cell, room in zip(row, widths, strict=True)) for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def width(cell: str) -> int:
+    """How many places a text takes in a terminal."""
+    return sum(not unicodedata.combining(letter) for letter in cell)
+
+
+def _head(found: Sheet, title: str) -> str:
+    return "\n".join(filter(None, (title, symbols.gauge_text(found.theory.gauge))))
+
+
+def _section(name: str, body: str) -> str:
+    return f"{name}\n{body}"

@@ -1,0 +1,112 @@
+"""The atlas of many theories as lines, a table and a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import escape
+
+from steelyard.domains.artifacts import Artifact, Row, Summary
+from steelyard.domains.theories.comparison.catalogue import LEVELS, Atlas, Entry, atlas, content, group_name
+from steelyard.domains.theories.grammar.vocabulary import GAUGE
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.physics.anomalies import is_free
+from steelyard.domains.theories.physics.invariance import flaws
+from steelyard.domains.theories.rendering import html
+from steelyard.errors import DataError
+
+COLUMNS = ("gauge group", "fields", "terms", "times", "fermions | scalars", "novelty")
+BEGIN = re.compile(rf"(?=(?<!\S){GAUGE}(?!\S))")
+SHOWN = 40
+"""Theories that a page shows in full."""
+
+
+def summarise(artifacts: Sequence[Artifact], read: Callable[[str], Theory], *, title: str = "") -> Summary:
+    """Of all that succeeded, or of artifacts that nobody judged, all that are well formed and free of anomalies.
+
+    What nobody judged is the text of a file: any number of theories, each from its ``GAUGE`` on.
+    """
+    artifacts = [one for artifact in artifacts for one in ([artifact] if artifact.verdict else _within(artifact))]
+    theories = [_read(artifact, read) for artifact in artifacts]
+    readable = [theory for theory in theories if theory is not None]
+    if not readable and not any(artifact.verdict for artifact in artifacts):
+        raise DataError(_reason(artifacts, read))
+    good = [
+        theory
+        for artifact, theory in zip(artifacts, theories, strict=True)
+        if theory is not None and (_consistent(theory) if artifact.verdict is None else artifact.verdict.success)
+    ]
+    found = atlas(good)
+    summary = _summary(len(artifacts), len(readable), len(good), found)
+    rows = tuple(Row(_cells(entry), good=entry.kinship != "is") for entry in found.entries)
+    return Summary(summary, COLUMNS, rows, _page(found, summary, title))
+
+
+def _read(artifact: Artifact, read: Callable[[str], Theory]) -> Theory | None:
+    try:
+        return read(artifact.text)
+    except DataError:
+        return None
+
+
+def _within(file: Artifact) -> list[Artifact]:
+    return [replace(file, text=text) for text in BEGIN.split(file.text) if text.strip()]
+
+
+def _reason(artifacts: Sequence[Artifact], read: Callable[[str], Theory]) -> str:
+    """Why the first cannot be read."""
+    for artifact in artifacts:
+        try:
+            read(artifact.text)
+        except DataError as error:
+            return f"{artifact.title}: there is no theory to report on: {error}"
+    return "there is no theory to report on: the files are empty"
+
+
+def _consistent(theory: Theory) -> bool:
+    return not flaws(theory) and is_free(theory)
+
+
+def _summary(samples: int, readable: int, good: int, found: Atlas) -> tuple[str, ...]:
+    lines = [
+        f"{len(found.entries)} distinct theories among {good} consistent ones ({samples} samples, {readable} readable)",
+        f"{found.chiral} if vector-like fermions do not count",
+    ]
+    counts = found.kinships
+    known = [f"{counts[relation]} {relation} a known model" for relation, _ in LEVELS if counts[relation]]
+    return (*lines, "; ".join([*known, f"{counts['new']} new"]))
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    theory = entry.theory
+    return (
+        group_name(entry.form),
+        str(len(theory.fields)),
+        str(len(theory.terms)),
+        str(entry.count),
+        content(theory),
+        entry.novelty,
+    )
+
+
+def _page(found: Atlas, summary: tuple[str, ...], title: str) -> str:
+    groups = [["gauge group", "distinct", "new"]]
+    for name, entries in found.by_group.items():
+        groups.append([name, str(len(entries)), str(sum(entry.kinship == "new" for entry in entries))])
+    shown = found.entries[:SHOWN]
+    sections = [
+        html.section(entry.theory, title=f"{number}. {group_name(entry.form)}: {entry.novelty}")
+        for number, entry in enumerate(shown, 1)
+    ]
+    left_out = len(found.entries) - len(shown)
+    body = [
+        f"<h1>{escape(title or 'Atlas of theories')}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in summary),
+        html.table(groups),
+        "<h2>All of them</h2>",
+        html.table([list(COLUMNS), *(list(_cells(entry)) for entry in found.entries)]),
+        *sections,
+        f"<p>{left_out} more are in the table only.</p>" if left_out else "",
+    ]
+    return html.whole_page("\n".join(part for part in body if part), title=title or "Atlas of theories")

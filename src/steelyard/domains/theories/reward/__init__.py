@@ -1,0 +1,1 @@
+"""The reward of a theory and the criterion of success."""

@@ -1,0 +1,82 @@
+"""Many theories together: which are the same, what they are related to, and the report on them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from benchmarks.theory_cases import rebased, renamed, reordered
+from steelyard.domains.artifacts import Artifact
+from steelyard.domains.theories.comparison.canonical_form import canonical
+from steelyard.domains.theories.comparison.catalogue import atlas, content, distinct, group_name, kinship
+from steelyard.domains.theories.model.known_models import models, standard_model
+from steelyard.domains.theories.model.notation import left, right, scalar, theory
+from steelyard.domains.theories.model.theory import Theory
+from steelyard.domains.theories.rendering.summary import summarise
+from steelyard.errors import DataError
+from steelyard.types import Verdict
+
+NEW = theory("X c:3", (left("a", "1 3"), right("b", "4 3"), left("e", "9 1"), scalar("s", "3 1")))
+
+
+def test_the_same_theory_is_one_entry() -> None:
+    rng = random.Random(1)
+    model = models()["U(1) of B - L"]
+    written = [model, renamed(model, rng), rebased(model, rng), reordered(model, rng)]
+    found = atlas([*written, standard_model()])
+    assert [entry.count for entry in found.entries] == [1, 4]
+    assert [entry.known for entry in found.entries] == ["Standard Model", "U(1) of B - L"]
+    assert list(found.by_group) == ["U(1) × SU(2) × SU(3)", "U(1)² × SU(2) × SU(3)"]
+    assert distinct([*written, standard_model()]) == 2
+
+
+def test_vector_like_pairs_are_counted_apart() -> None:
+    pairs = [standard_model(left("x", f"{q} 1 1"), left("y", f"-{q} 1 1")) for q in (1, 2, 3)]
+    assert distinct(pairs) == 3
+    assert distinct(pairs, vector_like=False) == 1
+    assert (len(atlas(pairs).entries), atlas(pairs).chiral) == (3, 1)
+
+
+def test_kinship_is_the_nearest_there_is() -> None:
+    model = standard_model()
+    assert kinship(model) == ("is", "Standard Model")
+    assert kinship(replace(model, terms=())) == ("has the fields of", "Standard Model")
+    more = standard_model(scalar("A", "5 1 1"))
+    assert kinship(more) == ("has the fermions of", "Standard Model")
+    pair = standard_model(scalar("A", "5 1 1"), left("x", "5 1 1"), left("y", "-5 1 1"))
+    assert kinship(pair) == ("has the chiral fermions of", "Standard Model")
+    assert kinship(NEW) == ("new", "")
+
+
+def test_an_empty_theory_is_no_relation_of_vector_like_ones() -> None:
+    assert kinship(theory("X", (left("a", "1"), left("b", "-1"))))[0] == "new"
+
+
+def test_words() -> None:
+    assert content(NEW) == "(3)_1 + (3̅)_-4 + (1)_9 | (1)_3"
+    assert content(theory("c:3", ())) == "– | –"
+    assert group_name(canonical(theory("c:3 L:3 R:3", (left("Q", "3 3 1"),)))) == "SU(3)³"
+
+
+def test_a_report_counts_what_succeeded() -> None:
+    texts = {"sm": standard_model(), "again": renamed(standard_model(), random.Random(2)), "new": NEW}
+
+    def read(text: str) -> Theory:
+        if text not in texts:
+            raise DataError("no theory")
+        return texts[text]
+
+    judged = [Artifact(text, verdict=Verdict.scored(1.0, success=True)) for text in ("sm", "again", "new", "nonsense")]
+    judged.append(Artifact("new", verdict=Verdict.scored(0.0, success=False)))
+    found = summarise(judged, read, title="<run>")
+    assert found.lines == (
+        "2 distinct theories among 3 consistent ones (5 samples, 4 readable)",
+        "2 if vector-like fermions do not count",
+        "1 is a known model; 1 new",
+    )
+    assert [row.cells[0] for row in found.rows] == ["U(1) × SU(3)", "U(1) × SU(2) × SU(3)"]
+    assert [row.good for row in found.rows] == [True, False]
+    assert "&lt;run&gt;" in found.page
+    assert found.page.count("<svg") == 2
+    unjudged = summarise([Artifact("sm"), Artifact("new")], read)
+    assert unjudged.lines[0].startswith("1 distinct theories among 1 consistent")
