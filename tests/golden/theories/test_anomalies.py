@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from benchmarks.theory_cases import Case, cases
+from benchmarks.theories.theory_cases import Case, cases
 from steelyard.domains.theories.anomalies import conditions, is_free
 from steelyard.domains.theories.invariance import flaws
 from steelyard.domains.theories.known import models, standard_model

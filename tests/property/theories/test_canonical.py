@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_field, random_theory, rebased, renamed, reordered, split, with_singlets
+from benchmarks.theories.theory_cases import (
+    random_field,
+    random_theory,
+    rebased,
+    renamed,
+    reordered,
+    split,
+    with_singlets,
+)
 from steelyard.domains.theories.canonical import canonical, chiral_content
 from steelyard.domains.theories.known import MODELS, models, standard_model
 from steelyard.domains.theories.notation import left, right, scalar, theory

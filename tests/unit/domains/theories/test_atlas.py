@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from benchmarks.theory_cases import rebased, renamed, reordered
+from benchmarks.theories.theory_cases import rebased, renamed, reordered
 from steelyard.domains.artifacts import Artifact
 from steelyard.domains.theories.atlas import atlas, content, distinct, group_name, kinship
 from steelyard.domains.theories.canonical import canonical

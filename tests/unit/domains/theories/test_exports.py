@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_theory, with_terms
+from benchmarks.theories.theory_cases import random_theory, with_terms
 from steelyard.domains.theories import pyrate, pyrate_reader, sarah, sarah_reader
 from steelyard.domains.theories.canonical import canonical
 from steelyard.domains.theories.contractions import contractions

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_theory, with_terms
+from benchmarks.theories.theory_cases import random_theory, with_terms
 from steelyard.domains.theories import look
 from steelyard.domains.theories.known import MODELS, models, standard_model
 from steelyard.domains.theories.look.sheet import mass_text
