@@ -36,6 +36,6 @@ mutation:
 	mutmut run
 
 benchmarks:
-	for name in $$(python -c 'from benchmarks import catalogue; print(*catalogue.names())'); do \
+	for name in $$(python -c 'from benchmarks.framework import catalogue; print(*catalogue.names())'); do \
 	    python -m benchmarks $$name --quick || exit 1; \
 	done

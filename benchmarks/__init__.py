@@ -1,0 +1,1 @@
+"""Benchmarks: each measures one claim about Steelyard. ``python -m benchmarks --list`` lists them."""

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import catalogue, report
-from benchmarks.catalogue import Measure
-from benchmarks.process import pass_on_signals
-from benchmarks.result import Result, record
+from benchmarks.framework import catalogue, report
+from benchmarks.framework.catalogue import Measure
+from benchmarks.framework.process import pass_on_signals
+from benchmarks.framework.result import Result, record
 
 SHORT = 3
 """Not that of a crash, which is 1: a short figure may be measured again."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from benchmarks.process import pass_on_signals
+from benchmarks.framework.process import pass_on_signals
 from tests.time_budgets import TimeBudgets
 
 STATE = tempfile.TemporaryDirectory(prefix="steelyard-tests-")

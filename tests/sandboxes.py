@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from benchmarks.escapes import REQUIRE
+from benchmarks.verification.escapes import REQUIRE
 from steelyard.verification.sandbox import describe_level, level_in_force
 
 NEEDS_BUBBLEWRAP = pytest.mark.skipif(

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
 
-from benchmarks.cluster_faults import logged, processes
+from benchmarks.scale.cluster_faults import logged, processes
 from steelyard import config as configs
 from steelyard.compose import NOTHING
 from steelyard.run import run

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attack_programs import Attack
-from benchmarks.attacks import attacks
+from benchmarks.robustness.attack_programs import Attack
+from benchmarks.robustness.attacks import attacks
 
 QUICK = [attack for attack in attacks() if attack.quick]
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import steelyard
-from benchmarks.cache import readable
+from benchmarks.verification.cache import readable
 from steelyard.verification.cache import VerdictCache
 
 WRITER = """

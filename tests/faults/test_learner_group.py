@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import learner_ranks
-from benchmarks.learner_ranks import Case
+from benchmarks.scale import learner_ranks
+from benchmarks.scale.learner_ranks import Case
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.cluster.connection import Connection

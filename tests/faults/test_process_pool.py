@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 import steelyard
-from benchmarks import misbehaving
-from benchmarks.attack_programs import worker_protocol
-from benchmarks.faults import judged
-from benchmarks.left_behind import marked, settle_down, zombies
-from benchmarks.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
+from benchmarks.framework.orphans import marked, settle_down, zombies
+from benchmarks.robustness.attack_programs import worker_protocol
+from benchmarks.verification import misbehaving
+from benchmarks.verification.faults import judged
+from benchmarks.verification.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
 from steelyard.verification import Limits, ProcessPool, Recycling, as_verifier
@@ -221,9 +221,9 @@ def test_a_killed_process_of_the_pool_costs_nothing(victim: str, tmp_path: Path)
 
 PROGRAM = """
 import sys, time
-from benchmarks import misbehaving
+from benchmarks.verification import misbehaving
 from steelyard.verification import ProcessPool, as_verifier
-from benchmarks.faults import judged
+from benchmarks.verification.faults import judged
 pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=2)
 judged(pool, ["fine"] * 10)
 pool.submit([misbehaving.item(0, "session"), misbehaving.item(1, "sleep"), misbehaving.item(2, "deaf")])
@@ -262,7 +262,7 @@ def test_importable_functions_are_imported_and_nothing_is_said(caplog: pytest.Lo
 
 SCRIPT = """
 from steelyard.verification import ProcessPool, as_verifier
-from benchmarks import misbehaving
+from benchmarks.verification import misbehaving
 
 def score(task, text):
     import sys

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks import misbehaving
-from benchmarks.attack_programs import ray_cluster
-from benchmarks.faults import judged
-from benchmarks.left_behind import settle_down
-from benchmarks.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
-from benchmarks.worker_kills import unhurried
+from benchmarks.framework.orphans import settle_down
+from benchmarks.robustness.attack_programs import ray_cluster
+from benchmarks.verification import misbehaving
+from benchmarks.verification.faults import judged
+from benchmarks.verification.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
+from benchmarks.verification.worker_kills import unhurried
 from steelyard.cluster.connection import SET_FOR_LOCAL, Connection
 from steelyard.cluster.pool import RayPool
 from steelyard.errors import VerifierError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.escapes import MARK, Attempt, Escape, escapes, tried
+from benchmarks.verification.escapes import MARK, Attempt, Escape, escapes, tried
 from steelyard.verification.sandbox import Level
 from tests.sandboxes import LEVELS, NEEDS_BUBBLEWRAP
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.constraints_exact import Case, build, deviation, sequence_values, sums, true_gradient
+from benchmarks.constraints.constraints_exact import Case, build, deviation, sequence_values, sums, true_gradient
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.infill_exact import STEPS, Case, build, row
+from benchmarks.infill.infill_exact import STEPS, Case, build, row
 
 
 @pytest.fixture(scope="module", params=[*STEPS[:-1], pytest.param(STEPS[-1], marks=pytest.mark.slow)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.first_use_trials import readme_blocks as blocks
+from benchmarks.experience.first_use_trials import readme_blocks as blocks
 from steelyard import config as configs
 from steelyard.compose import NOTHING
 from steelyard.run import run

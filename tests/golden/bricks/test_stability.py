@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.brick_cases import Case, column, golden
+from benchmarks.bricks.brick_cases import Case, column, golden
 from steelyard.domains.bricks import STANDARD, Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.images import turned
 from steelyard.domains.bricks.stability import assess_weighted

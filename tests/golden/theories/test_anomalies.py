@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from benchmarks.theory_cases import Case, cases
+from benchmarks.theories.theory_cases import Case, cases
 from steelyard.domains.theories.model.known_models import models, standard_model
 from steelyard.domains.theories.model.notation import left, right, theory
 from steelyard.domains.theories.physics.anomalies import conditions, is_free

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.constraints_exact import Case, deviation, sequence_values, sums, true_gradient
-from benchmarks.theories_cost import TINY, tiny_case
-from benchmarks.theory_texts import every_text
+from benchmarks.constraints.constraints_exact import Case, deviation, sequence_values, sums, true_gradient
+from benchmarks.theories.theories_cost import TINY, tiny_case
+from benchmarks.theories.theory_texts import every_text
 
 
 @pytest.fixture(scope="module")

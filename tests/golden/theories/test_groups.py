@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.theory_cases import table
+from benchmarks.theories.theory_cases import table
 from steelyard.domains.theories.groups import Representation, decompose, representation, singlets
 from steelyard.domains.theories.groups.generators import cartan, hermitian, module
 from steelyard.domains.theories.groups.invariants import SpecialLeg, exact, tensors

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.heaps import heap
+from benchmarks.bricks.random_structures import heap
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.bricks import Reason, Structure, World, floating, is_connected, parse, write
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order

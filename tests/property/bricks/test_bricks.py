@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import brick_reference
-from benchmarks.heaps import heap, loads
+from benchmarks.bricks import brick_reference
+from benchmarks.bricks.random_structures import heap, loads
 from steelyard.domains.bricks import (
     STANDARD,
     InvalidStructureError,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.heaps import heap
+from benchmarks.bricks.random_structures import heap
 from steelyard.domains.bricks import Structure, World
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief

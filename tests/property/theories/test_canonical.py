@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_field, random_theory, rebased, renamed, reordered, split, with_singlets
+from benchmarks.theories.theory_cases import (
+    random_field,
+    random_theory,
+    rebased,
+    renamed,
+    reordered,
+    split,
+    with_singlets,
+)
 from steelyard.domains.theories.comparison.canonical_form import canonical, chiral_content
 from steelyard.domains.theories.model.known_models import MODELS, models, standard_model
 from steelyard.domains.theories.model.notation import left, right, scalar, theory

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theories_walks import accepts, constraint_of
-from benchmarks.theory_texts import changed, is_right
+from benchmarks.theories.theories_walks import accepts, constraint_of
+from benchmarks.theories.theory_texts import changed, is_right
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
 from steelyard.domains.theories.grammar.prompts import BEGINNINGS
 from steelyard.domains.theories.model.limits import Limits

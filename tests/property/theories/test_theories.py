@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import (
+from benchmarks.theories.theory_cases import (
     SPECIAL,
     conjugated,
     random_field,

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from benchmarks import brick_reference, bricks_fuzz, bricks_golden
-from benchmarks.heaps import heap, loads, mutated_text, texts
+from benchmarks.bricks import brick_reference, bricks_fuzz, bricks_golden
+from benchmarks.bricks.random_structures import heap, loads, mutated_text, texts
 from steelyard.domains.bricks import Brick, Physics, Structure, World, floating, parse
 
 

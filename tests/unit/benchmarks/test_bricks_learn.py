@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.bricks_learn import Learnt, by_kind, form
+from benchmarks.bricks.bricks_learn import Learnt, by_kind, form
 from steelyard.domains.bricks import World
 from steelyard.domains.bricks.actions import Absolute
 from steelyard.training.evaluation import summarise

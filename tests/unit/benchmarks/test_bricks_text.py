@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bricks_text
-from benchmarks.brick_decoders import CONSTRAINT, FREE, REJECTION, ROLLBACK, Bench, Contest, Look, Seen, seen
-from benchmarks.bricks_text import BASE, TRAINED, WARM, Study
-from benchmarks.token_budget import Try
+from benchmarks.bricks import bricks_text
+from benchmarks.bricks.brick_decoders import CONSTRAINT, FREE, REJECTION, ROLLBACK, Bench, Contest, Look, Seen, seen
+from benchmarks.bricks.bricks_text import BASE, TRAINED, WARM, Study
+from benchmarks.bricks.token_budget import Try
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import Tower
 from steelyard.domains.bricks.structure import World

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import learn_scratch, overhead, reference, resume, vs_trl
-from benchmarks.people import check, tasks
-from benchmarks.workloads import ROWS, prompts, reward_letters
+from benchmarks.correctness import reference
+from benchmarks.learning import learn_scratch
+from benchmarks.learning.person_records import check, tasks
+from benchmarks.robustness import resume
+from benchmarks.speed import overhead, vs_trl
+from benchmarks.speed.workloads import ROWS, prompts, reward_letters
 
 
 def side(seconds: list[float], rss: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import catalogue
+from benchmarks.framework import catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import catalogue
-from benchmarks.result import Figure, Record, Result, machine, record, versions
+from benchmarks.framework import catalogue
+from benchmarks.framework.result import Figure, Record, Result, machine, record, versions
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.panel import Seen, look, panel_of
-from benchmarks.terminal import Screen, Terminal
+from benchmarks.experience.panel import Seen, look, panel_of
+from benchmarks.experience.terminal import Screen, Terminal
 
 
 def test_lines_are_erased_overwritten_and_wrapped() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.plan import (
+from benchmarks.scale.plan import (
     CALIBRATION,
     LEARNING,
     MEMORY,
@@ -22,7 +22,7 @@ from benchmarks.plan import (
     shape_of,
     time_row,
 )
-from benchmarks.plan_side import TINY, Case, tables
+from benchmarks.scale.plan_measurements import TINY, Case, tables
 from steelyard import config as configs
 from steelyard.commands.plan import training_of
 from steelyard.planning.rates import Rates

@@ -4,11 +4,11 @@ import signal
 import subprocess
 import sys
 
-from benchmarks.process import ROOT
+from benchmarks.framework.process import ROOT
 
 STARTED = """
 import os, signal, subprocess, sys
-from benchmarks.process import pass_on_signals
+from benchmarks.framework.process import pass_on_signals
 pass_on_signals()
 os.kill(os.getpid(), signal.SIGHUP)
 child = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_DFL)"

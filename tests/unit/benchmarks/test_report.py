@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.report import PAGE, PICTURES, generate, pages_with_results, pictures
-from benchmarks.result import Figure, Result, record
+from benchmarks.framework.report import PAGE, PICTURES, generate, pages_with_results, pictures
+from benchmarks.framework.result import Figure, Result, record
 
 
 def test_the_committed_page_is_the_generated_one():

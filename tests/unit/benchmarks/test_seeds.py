@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from benchmarks.seeds import T_95, distance, interval
+from benchmarks.framework.seeds import T_95, distance, interval
 
 
 @pytest.mark.parametrize("freedoms", T_95)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import smollm
+from benchmarks.framework import smollm
 
 
 def test_a_folder_named_by_the_environment_is_used_as_it_is(tmp_path, monkeypatch):

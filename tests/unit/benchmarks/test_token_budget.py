@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.token_budget import (
+from benchmarks.bricks.token_budget import (
     Try,
     Written,
     counted,

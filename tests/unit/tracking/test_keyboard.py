@@ -8,7 +8,7 @@ import termios
 from pathlib import Path
 
 import steelyard
-from benchmarks.terminal import Terminal
+from benchmarks.experience.terminal import Terminal
 from steelyard.tracking.keyboard import hide_control_keys
 
 PROGRAM = """

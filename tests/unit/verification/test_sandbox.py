@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.attack_programs import sandbox as sandbox_attacks
-from benchmarks.escapes import MARK, Attempt
+from benchmarks.robustness.attack_programs import sandbox as sandbox_attacks
+from benchmarks.verification.escapes import MARK, Attempt
 from steelyard.errors import SandboxError
 from steelyard.types import Task
 from steelyard.verification.sandbox import (

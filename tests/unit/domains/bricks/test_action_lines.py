@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from benchmarks.heaps import texts
+from benchmarks.bricks.random_structures import texts
 from steelyard.constraints.base import Walk, members
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.domains.bricks import Brick, Library, Part, World, parse

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from benchmarks.heaps import heap
+from benchmarks.bricks.random_structures import heap
 from steelyard.domains.bricks import Brick, Library, Part, Structure, World
 from steelyard.domains.bricks.export import gltf, ldraw, obj
 from steelyard.domains.bricks.export.mesh import LAYER, PITCH, SIDES, STUD_HEIGHT, STUD_RADIUS, brick_mesh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.brick_cases import golden
+from benchmarks.bricks.brick_cases import golden
 from steelyard.domains.bricks import Brick, Load, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.images import at_origin, images, mirrored, turned
 from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric, mirrored_in_y, representatives

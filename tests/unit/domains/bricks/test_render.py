@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from benchmarks.heaps import heap
+from benchmarks.bricks.random_structures import heap
 from steelyard.domains.bricks import Brick, Stability, Structure, World, render
 from steelyard.domains.bricks.export import ldraw
 from steelyard.domains.bricks.parts import STANDARD, Part

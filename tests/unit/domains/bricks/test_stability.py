@@ -11,8 +11,8 @@ import threading
 import numpy as np
 import pytest
 
-from benchmarks.brick_cases import golden
-from benchmarks.heaps import heap
+from benchmarks.bricks.brick_cases import golden
+from benchmarks.bricks.random_structures import heap
 from steelyard.domains.bricks import Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.contacts import contacts

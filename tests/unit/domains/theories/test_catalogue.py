@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from benchmarks.theory_cases import rebased, renamed, reordered
+from benchmarks.theories.theory_cases import rebased, renamed, reordered
 from steelyard.domains.artifacts import Artifact
 from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.comparison.catalogue import atlas, content, distinct, group_name, kinship

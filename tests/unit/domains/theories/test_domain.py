@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.theories_walks import accepts
+from benchmarks.theories.theories_walks import accepts
 from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.domain import Theories
 from steelyard.domains.theories.grammar.prompts import BEGINNINGS, SPLITS

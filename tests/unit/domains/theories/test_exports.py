@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_theory, with_terms
+from benchmarks.theories.theory_cases import random_theory, with_terms
 from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_reader, sarah_writer
 from steelyard.domains.theories.interchange.pyrate_syntax import block, entries, items, names, without_comments

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.theories_walks import accepts, constraint_of, walk
-from benchmarks.theory_texts import SMALL, every_text, is_right, products
+from benchmarks.theories.theories_walks import accepts, constraint_of, walk
+from benchmarks.theories.theory_texts import SMALL, every_text, is_right, products
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
 from steelyard.domains.theories.grammar.allowed_terms import Node, possible_terms

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.theory_cases import random_theory, with_terms
+from benchmarks.theories.theory_cases import random_theory, with_terms
 from steelyard.domains.theories import rendering
 from steelyard.domains.theories.model.known_models import MODELS, models, standard_model
 from steelyard.domains.theories.model.notation import left, scalar, theory

@@ -1,0 +1,1 @@
+"""Brick structures: stability, parsing, learning and decoding."""

@@ -1,0 +1,1 @@
+"""Constrained sampling: exactness, validity, cost, and the grammar engines compared."""

@@ -1,0 +1,111 @@
+"""Under a constraint sampler and learner give every decision the same log-prob, stored supports or replayed ones.
+
+Float32, ragged prompts and lengths in one batch; automata, JSON schema, regular expression, Lark grammar and choices,
+each alone and with temperature and top-p, on a closed vocabulary of characters and on SmolLM2's 49,152 tokens. As a
+control the learner is made to forget the supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from benchmarks.constraints.constrained_policies import (
+    CONSTRAINTS,
+    characters_model,
+    sharpen,
+    trainer_of,
+    without_supports,
+)
+from benchmarks.correctness.parity import TEXT_PROMPTS, gaps_of
+from benchmarks.framework.result import Cell, Figure, Result
+from steelyard.types import CutRule, Sample
+
+RULES = (CutRule(), CutRule(0.7), CutRule(1.3, top_p=0.9), CutRule(1.0, top_k=20, top_p=0.95, min_p=0.01))
+PROMPTS = ("a", "Now write.", "The quick brown fox jumps.")
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: the small policy alone."""
+    models = ["characters"] if quick else ["characters", "SmolLM2-135M"]
+    bar = progress.add_task("constraints", total=len(models) * len(CONSTRAINTS) * len(RULES))
+    details: list[dict[str, Cell]] = []
+    figures: list[Figure] = []
+    for model in models:
+        gaps: list[np.ndarray] = []
+        for name, constraint in CONSTRAINTS.items():
+            trainer = _trainer(model, constraint)
+            for rule in RULES:
+                progress.update(bar, description=f"{model}, {name}")
+                gaps += [_row(model, name, rule, trainer, details)]
+                progress.advance(bar)
+        together = np.concatenate(gaps)
+        figures.append(_worst(model, together, "max", 1e-5 if model == "characters" else 1e-4))
+        if model != "characters":
+            figures.append(_worst(model, together, "mean", 1e-5))
+    forgotten = [float(row["support forgotten"]) for row in details]
+    figures.append(Figure("control: supports forgotten, smallest of the maxima", min(forgotten), ">=", 1e-2, "nat"))
+    return Result("constraints-parity", tuple(figures), details)
+
+
+def _worst(model: str, gap_N: np.ndarray, which: str, bar: float) -> Figure:
+    value = float(gap_N.max() if which == "max" else gap_N.mean())
+    return Figure(f"{model} {which} |Δ log-prob|", value, "<=", bar, "nat")
+
+
+def _trainer(model: str, constraint: dict[str, Any]) -> Any:
+    from benchmarks.framework.smollm import model_folder
+
+    if model == "characters":
+        trainer = trainer_of(characters_model(), PROMPTS, constraint, new_tokens=96)
+        sharpen(trainer.policy, 2.0)
+        return trainer
+    prompts = [({"role": "user", "content": prompt},) for prompt in TEXT_PROMPTS]
+    return trainer_of({"path": str(model_folder())}, prompts, constraint, new_tokens=64)
+
+
+def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[str, Cell]]) -> np.ndarray:
+    """Gaps with stored supports and with replayed ones; what a forgotten support would cost beside them."""
+    count = 8 if model == "characters" else 2
+    stored = draw(trainer, rule, count, "stored")
+    replayed = restored(trainer, draw(trainer, rule, count, "replayed"))
+    gap_N, again_N = gaps_of(trainer, stored), gaps_of(trainer, replayed)
+    lengths = [len(sample.completion_ids) for sample in stored]
+    details.append(
+        {
+            "model": model,
+            "constraint": name,
+            "temperature": rule.temperature,
+            "top-k": rule.top_k,
+            "top-p": rule.top_p,
+            "min-p": rule.min_p,
+            "lengths": f"{min(lengths)}–{max(lengths)}",
+            "decisions": len(gap_N),
+            "mean |Δ|": float(gap_N.mean()),
+            "max |Δ|": float(gap_N.max()),
+            "max |Δ| replayed": float(again_N.max()),
+            "support forgotten": float(gaps_of(trainer, [without_supports(sample) for sample in stored]).max()),
+        }
+    )
+    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a cut made anew may fall otherwise at its edge
+
+
+def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]:
+    """``count`` samples of every task in one batch; those without a decision are left out."""
+    from steelyard.sampling.base import Decoding
+    from steelyard.training.phases import requests_for, sample
+
+    tasks = trainer.parts.source.draw(0, trainer.parts.tasks_per_step)
+    decoding = Decoding(rule, trainer.parts.decoding.max_new_tokens, supports)
+    made = sample(trainer.parts.sampler, requests_for(tasks, 0, count), decoding)
+    return [one for one in made if len(one.decisions)]
+
+
+def restored(trainer: Any, samples: Sequence[Sample]) -> list[Sample]:
+    """With the supports found again."""
+    from steelyard.training.supports import find_supports
+
+    return find_supports(trainer.policy, samples, trainer.learner.rule.microbatch_tokens)

@@ -1,0 +1,1 @@
+"""Log-probabilities and updates equal an independent computation."""

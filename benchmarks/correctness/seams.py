@@ -1,0 +1,45 @@
+"""Where parts meet, the numbers are right: every check states the figure before its fix, the figure now and the bar.
+
+The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix undone.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from rich.progress import Progress
+
+from benchmarks.correctness import seam_checks
+from benchmarks.correctness.seam_checks import SeamCheck
+from benchmarks.framework.result import Cell, Figure, Result
+
+
+def checks() -> list[SeamCheck]:
+    """All checks, in the order of their modules' names."""
+    names = sorted(path.stem for path in Path(seam_checks.__path__[0]).glob("*.py") if path.stem != "__init__")
+    return [check for name in names for check in import_module(f"{seam_checks.__name__}.{name}").CHECKS]
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: smaller samples, same bars."""
+    found = checks()
+    task = progress.add_task("seams", total=len(found))
+    figures: list[Figure] = []
+    details: list[dict[str, Cell]] = []
+    for check in found:
+        progress.update(task, description=check.item)
+        figure = Figure(f"{check.item}: {check.figure}", check.measure(quick), check.comparison, check.bar, check.unit)
+        figures.append(figure)
+        details.append(
+            {
+                "item": check.item,
+                "figure": check.figure,
+                "before": check.before,
+                "now": figure.value,
+                "bar": f"{check.comparison} {check.bar:g}",
+                "reached": "ok" if figure.ok else "short",
+            }
+        )
+        progress.advance(task)
+    return Result("seams", tuple(figures), details)

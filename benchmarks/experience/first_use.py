@@ -1,0 +1,57 @@
+"""A new user's first hour, from the README in a fresh virtualenv: every trial works, and how long it takes.
+
+Each trial is a program that types what a person would type and looks at what comes back. The virtualenv gets the newest
+releases that the project's requirements allow, not those of the lock file.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.progress import Progress
+
+from benchmarks.experience.first_use_trials import TRIALS, Desk
+from benchmarks.framework.process import ROOT
+from benchmarks.framework.result import Cell, Figure, Result
+
+QUICK = ("a script of one's own", "a verifier that always fails")
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: a few trials with the packages that are installed here."""
+    trials = [trial for trial in TRIALS if not quick or trial.name in QUICK]
+    task = progress.add_task("first-use", total=len(trials) + (not quick))
+    rows: list[dict[str, Cell]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        programs = Path(sys.executable).parent
+        if not quick:
+            progress.update(task, description="installing into a fresh virtualenv")
+            seconds = install(Path(scratch) / "venv")
+            rows.append({"trial": "install", "item": "", "seconds": round(seconds), "problem": ""})
+            programs = Path(scratch) / "venv" / "bin"
+            progress.advance(task)
+        desk = Desk(programs, Path(scratch) / "work")
+        for trial in trials:
+            progress.update(task, description=trial.name)
+            start = time.monotonic()
+            problem = trial.attempt(desk)
+            seconds = round(time.monotonic() - start, 1)
+            rows.append({"trial": trial.name, "item": trial.item, "seconds": seconds, "problem": problem or ""})
+            progress.advance(task)
+    failed = sum(bool(row["problem"]) for row in rows)
+    return Result(
+        "first-use", (Figure("trials that failed", failed, "<=", 0), Figure("trials", len(rows), ">=", 1)), rows
+    )
+
+
+def install(venv: Path) -> float:
+    """Seconds until the package is installed. torch comes first: other packages would ask for a CUDA build of it."""
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    for packages in (["torch==2.13.0"], [f"{ROOT}[grammars,gguf,pictures]"], ["nbclient", "ipykernel", "pandas"]):
+        subprocess.run([str(venv / "bin" / "pip"), "install", "-q", *packages], check=True, capture_output=True)
+    return time.monotonic() - start

@@ -1,0 +1,47 @@
+"""Memory of this process, and one measured piece of work in a fresh process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pass_on_signals() -> None:
+    """A program started by nohup ignores SIGHUP, one in the background of a script SIGINT, and so does every command
+    that it starts. From here on the commands do not; this process still survives the end of its terminal.
+    """
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def resident_memory() -> int:
+    """Bytes of this process that are in memory now."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_memory() -> int:
+    """The most bytes this process ever had in memory (``ru_maxrss`` would include the parent that started it)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+def measured(module: str, *arguments: str) -> dict[str, Any]:
+    """Run ``python -m module`` afresh and read the JSON on its last line of output."""
+    paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(f"{module} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])

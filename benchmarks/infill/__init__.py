@@ -1,0 +1,1 @@
+"""Masked (fill-in) policies: exactness and learning."""

@@ -1,0 +1,1 @@
+"""Small and pretrained models learn from a verifiable reward."""

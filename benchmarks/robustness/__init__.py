@@ -1,0 +1,1 @@
+"""Runs survive kills and attacks."""

@@ -1,0 +1,110 @@
+"""Resuming what cannot be resumed, and checkpoints in which somebody has put something else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks.robustness.attack_programs import Attack
+from benchmarks.robustness.tiny_runs import RUN, SCORE, TRAIN, steelyard, write_run
+
+RESUME = ("train", "--resume", str(RUN), "--run.steps", "8")
+
+
+def trained(folder: Path) -> None:
+    """A run of four steps with checkpoints of steps 2 and 4."""
+    write_run(folder)
+    code, command = steelyard(folder, *TRAIN)
+    if code != 0:
+        raise RuntimeError(f"the run ended with {code}: {command.error[-300:]}")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def rejected(words: tuple[str, ...], said: str, folder: Path) -> str | None:
+    """Another configuration: a message that names what differs, and not a byte is written."""
+    trained(folder)
+    before = contents(folder / RUN)
+    code, command = steelyard(folder, *RESUME, *words)
+    if code != 2 or said not in command.error or "Traceback" in command.error:
+        return f"exit code {code}: {command.error[-300:]}"
+    return None if contents(folder / RUN) == before else "the run folder was written to"
+
+
+def changed_verifier(folder: Path) -> str | None:
+    """The resumed run says that its verifier is another one, once; a helper module next to it counts too."""
+    (folder / "rules.py").write_text("LETTER = 'a'\n")
+    write_run(folder, score="import rules\n" + SCORE.replace("'a'", "rules.LETTER"))
+    steelyard(folder, *TRAIN)
+    code, command = steelyard(folder, *RESUME)
+    if code != 0 or "code of the verifier" in command.error:
+        return f"unchanged: exit code {code}: {command.error[-300:]}"
+    (folder / "rules.py").write_text("LETTER = 'b'\n")
+    code, command = steelyard(folder, "train", "--resume", str(RUN), "--run.steps", "10")
+    if code != 0 or "code of the verifier has changed" not in command.error or "rules" not in command.error:
+        return f"changed: exit code {code}: {command.error[-300:]}"
+    return None
+
+
+def pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def link_to_pipe(path: Path) -> None:
+    os.mkfifo(path.parent / "pipe")
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.parent / "pipe")
+
+
+def link(path: Path) -> None:
+    """A link to a file with the same content, which may change later."""
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def tampered(harm: Callable[[Path], None], name: str, folder: Path) -> str | None:
+    """The newest checkpoint is passed over: resume, eval and sample take the one before, and nothing hangs."""
+    trained(folder)
+    harm(folder / RUN / "checkpoints/step-00000004" / name)
+    code, command = steelyard(folder, "sample", str(RUN), "--checkpoint", "4", "--split", "train")
+    if code != 2 or "not a whole checkpoint" not in command.error:
+        return f"sample of the checkpoint ended with {code}: {command.error[-300:]}"
+    code, command = steelyard(folder, *RESUME)
+    if code != 0 or "passed over" not in command.error:
+        return f"resume ended with {code}: {command.error[-300:]}"
+    return None
+
+
+def link_as_checkpoint(folder: Path) -> str | None:
+    """A link where an old checkpoint was: pruning removes the link and not what it points at."""
+    trained(folder)
+    old = folder / RUN / "checkpoints/step-00000002"
+    old.rename(folder / "kept")
+    old.symlink_to(folder / "kept")
+    code, command = steelyard(folder, *RESUME, "--trust")
+    if code != 0:
+        return f"resume ended with {code}: {command.error[-300:]}"
+    return None if (folder / "kept/manifest.json").is_file() else "the checkpoint behind the link was deleted"
+
+
+ATTACKS = (
+    Attack("resume", "another optimiser", partial(rejected, ("--optimiser.name", "adamw_8bit"), "optimiser")),
+    Attack(
+        "resume",
+        "a reordered vocabulary",
+        partial(rejected, ("--model.scratch.vocabulary", '["b", "a"]'), "vocabulary"),
+    ),
+    Attack("resume", "a wider model", partial(rejected, ("--model.scratch.width", "32"), "does not fit")),
+    Attack("resume", "other tasks", partial(rejected, ("--tasks.prompts", '["b"]'), "tasks changed"), quick=False),
+    Attack("resume", "changed code of the verifier", changed_verifier),
+    Attack("checkpoint", "the manifest is a pipe", partial(tampered, pipe, "manifest.json")),
+    Attack("checkpoint", "the state is a link to a pipe", partial(tampered, link_to_pipe, "state.json"), quick=False),
+    Attack("checkpoint", "an unlisted pipe in model/", partial(tampered, pipe, "model/adapter_config.json")),
+    Attack("checkpoint", "the weights are a link", partial(tampered, link, "model/model.safetensors"), quick=False),
+    Attack("checkpoint", "an old checkpoint is a link", link_as_checkpoint),
+)

@@ -1,0 +1,205 @@
+"""A run killed by SIGKILL 25 times and resumed each time ends bitwise equal to the run that nobody disturbed.
+
+For full fine-tuning and LoRA with every kind of reference. Each life of the run is a real process. It is killed at a
+random instant after it began, after it logged a step, or while it writes a checkpoint; at the end the newest checkpoint
+(weights, optimiser, reference, source, counters) is compared byte by byte and the metrics row by row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.framework.result import Cell, Figure, Result
+
+KILLS = 25
+STEPS = 80
+SAVE_EVERY = 2
+PATIENCE = 120.0
+LORA: dict[str, Any] = {"lora": {"rank": 4, "alpha": 8}}
+MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "full, static copy": ({}, {}),
+    "full, EMA copy": ({}, {"mode": "ema", "ema_decay": 0.9}),
+    "full, periodic copy": ({}, {"mode": "periodic", "every": 3}),
+    "LoRA, adapter off": (LORA, {"carrier": "adapter_off"}),
+    "LoRA, EMA adapter": (LORA, {"mode": "ema", "ema_decay": 0.9, "carrier": "adapter"}),
+    "LoRA, periodic adapter": (LORA, {"mode": "periodic", "every": 3, "carrier": "adapter"}),
+    "masked in two steps, EMA copy": ({"kind": "masked"}, {"mode": "ema", "ema_decay": 0.9}),
+}
+PRELOAD = ["torch", "transformers", "peft", "steelyard.run", "transformers.models.llama.modeling_llama"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one disturbed run."""
+
+    kills: int
+    in_writes: int
+    differences: tuple[str, ...]
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: two of the modes, four kills each."""
+    modes = ["full, static copy", "LoRA, EMA adapter"] if quick else list(MODES)
+    kills = 4 if quick else KILLS
+    task = progress.add_task("resume", total=len(modes) * kills)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    outcomes: dict[str, Outcome] = {}
+    for number, mode in enumerate(modes):
+        with tempfile.TemporaryDirectory() as scratch:
+            progress.update(task, description=mode)
+            steps = 16 if quick else STEPS
+            outcomes[mode] = disturb(context, mode, Path(scratch), kills, steps, number, lambda: progress.advance(task))
+    return Result("resume", figures(outcomes, kills), [_detail(mode, outcome) for mode, outcome in outcomes.items()])
+
+
+def figures(outcomes: Mapping[str, Outcome], kills: int) -> tuple[Figure, ...]:
+    """Kills of runs that ended bitwise equal, and how many of all kills hit a checkpoint being written."""
+    survived = sum(outcome.kills for outcome in outcomes.values() if not outcome.differences)
+    in_writes = min(outcome.in_writes for outcome in outcomes.values())
+    return (
+        Figure("kills survived bit for bit", survived, ">=", kills * len(outcomes), "kills"),
+        Figure("fewest kills inside a checkpoint write", in_writes, ">=", 1, "kills"),
+    )
+
+
+def _detail(mode: str, outcome: Outcome) -> dict[str, Cell]:
+    return {
+        "mode": mode,
+        "kills": outcome.kills,
+        "during a checkpoint write": outcome.in_writes,
+        "differences": "; ".join(outcome.differences[:3]) or "none",
+    }
+
+
+def disturb(
+    context: Any, mode: str, scratch: Path, kills: int, steps: int, seed: int, killed: Any = lambda: None
+) -> Outcome:
+    """One run in peace, one killed ``kills`` times; compare them at their end."""
+    peace = _live(context, mode, scratch, "peace", steps)
+    peace.join()
+    if peace.exitcode != 0:
+        raise RuntimeError(f"{mode}: the undisturbed run ended with {peace.exitcode}")
+    chance = random.Random(seed)
+    folder = scratch / "war"
+    done = in_writes = 0
+    while done < kills:
+        process = _live(context, mode, scratch, "war", steps)
+        wanted = ("start", "step", "write")[done % 3]
+        if not _wait(process, folder, wanted, chance):
+            break
+        writing = _writing(folder)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
+            break
+        done += 1
+        in_writes += writing
+        killed()
+    last = _live(context, mode, scratch, "war", steps)
+    last.join()
+    wrong = () if last.exitcode == 0 else (f"the last life ended with {last.exitcode}",)
+    return Outcome(done, in_writes, (*wrong, *differences(scratch / "peace", folder)))
+
+
+def _live(context: Any, mode: str, scratch: Path, name: str, steps: int) -> Any:
+    process = context.Process(target=live, args=(tables(mode, scratch, name, steps),))
+    process.start()
+    return process
+
+
+def live(data: dict[str, Any]) -> None:
+    """One life of the run, in a process of its own: start it, or resume it if it has begun."""
+    from steelyard import config as configs
+    from steelyard.compose import Supplied
+    from steelyard.run import run
+
+    config = configs.build(data, source="resume")
+    begun = (Path(config.run.folder) / config.run.name / "config.toml").exists()
+    run(config, Supplied(), resume=begun)
+
+
+def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
+    """A tiny policy on the sequences domain, or if it is masked on fill-in, with everything on that has a state."""
+    model, reference = MODES[mode]
+    small: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
+    masked = model.get("kind") == "masked"
+    domain: dict[str, Any] = {"name": "sequences"}
+    if masked:
+        small |= {"max_length": 64, "spaced": False}
+        domain = {"name": "infill", "options": {"longest": 60, "most": 6}}
+    return {
+        "run": {"folder": str(scratch), "name": name, "steps": steps},
+        "model": {"scratch": small, "device": "cpu", "threads": 1, **model},
+        "domain": domain,
+        "sampling": {"tasks_per_step": 4, "group_size": 4, "max_new_tokens": 8, "fill_steps": 2 if masked else 1},
+        "credit": {"refill_dead_groups": 1},
+        "loss": {"kl": {"coefficient": 0.05, "adaptive": {"target": 0.01, "horizon": 100}}},
+        "reference": reference,
+        "optimiser": {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 5, "minibatches": 2},
+        "evaluate": {"every": 5, "tasks": 4},
+        "checkpoint": {"every": SAVE_EVERY},
+        "tracking": {"console": False, "samples_every": 7},
+    }
+
+
+def _wait(process: Any, folder: Path, wanted: str, chance: random.Random) -> bool:
+    """Wait for the instant to kill; False when the process ended by itself before."""
+    rows, deadline = _rows(folder), time.monotonic() + PATIENCE
+    if wanted == "start":
+        time.sleep(chance.uniform(0.0, 1.5))
+        return process.is_alive()
+    while time.monotonic() < deadline and process.is_alive():
+        if wanted == "write" and _writing(folder):
+            time.sleep(chance.uniform(0.0, 0.01))
+            return process.is_alive()
+        if wanted == "step" and _rows(folder) > rows:
+            time.sleep(chance.uniform(0.0, 0.3))
+            return process.is_alive()
+        time.sleep(0.0005)
+    return process.is_alive()
+
+
+def _rows(folder: Path) -> int:
+    path = folder / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _writing(folder: Path) -> bool:
+    return any((folder / "checkpoints").glob(".writing-*"))
+
+
+def differences(peace: Path, war: Path) -> tuple[str, ...]:
+    """Names of what is not bitwise the same in the newest checkpoints and the metrics of two runs."""
+    ours, theirs = _contents(peace), _contents(war)
+    wrong = [name for name in sorted(ours | theirs) if ours.get(name) != theirs.get(name)]
+    if _metrics(peace) != _metrics(war):
+        wrong.append("metrics.jsonl")
+    return tuple(wrong) if ours else ("the undisturbed run left no checkpoint",)
+
+
+def _contents(run: Path) -> dict[str, str]:
+    """File → hash of the newest checkpoint."""
+    steps = sorted((run / "checkpoints").glob("step-*"))
+    files = [path for path in steps[-1].rglob("*") if path.is_file()] if steps else []
+    named = {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {name: digest for name, digest in named.items() if not name.endswith("manifest.json")}
+
+
+def _metrics(run: Path) -> list[dict[str, Any]]:
+    from steelyard.tracking.jsonl import read_metrics
+
+    rows = read_metrics(run / "metrics.jsonl")
+    return [{key: repr(value) for key, value in row.items() if not key.startswith(("time/", "cache/"))} for row in rows]

@@ -1,0 +1,1 @@
+"""Clusters, vLLM, several learner ranks, asynchronous steps, and capacity planning."""

@@ -1,0 +1,123 @@
+"""On a Ray cluster, with two learner ranks, a vLLM replica and a Ray pool, a model learns as it does in one process.
+
+The task of ``learn-smol``: SmolLM2-135M-Instruct with LoRA 64 answers in JSON. The same seeds, steps and held-out tasks
+on both sides; what differs is a few lines of the configuration.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.framework.result import Cell, Figure, Result
+from benchmarks.framework.seeds import distance, interval
+from benchmarks.learning import learn_smol
+from benchmarks.scale.vllm_parity import APART, MOST
+
+IN_PROCESS, CLUSTER = "in process", "on a cluster"
+ON_CLUSTER: dict[str, dict[str, Any]] = {
+    "sampling": {"engine": "vllm", "vllm": {"max_length": 256, "cache_gib": 0.5}},
+    "cluster": {"samplers": {"replicas": 1, "cpus": 0.5}, "learners": {"ranks": 2}},
+    "verify": {"pool": "ray", "workers": 1},
+}
+SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON_CLUSTER}
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: two small steps, too few to be sure of a rise; in float32, where sampler and learner agree closely if
+    every update reached the sampler.
+    """
+    size = (2, 16, 2) if quick else (learn_smol.STEPS, 100, 4)
+    asked = [(seed, name) for seed in learn_smol.SEEDS for name in SIDES]
+    bar = progress.add_task("cluster-learn", total=size[0] * (1 if quick else len(asked)))
+
+    def advance(text: str) -> None:
+        progress.update(bar, advance=1, description=text)
+
+    if quick:
+        row = agree(size, advance)
+        return Result("cluster-learn", quick_figures(row), [row])
+    rows = [learn(name, seed, SIDES[name], size, advance) for seed, name in asked]
+    return Result("cluster-learn", figures(rows), rows, note(rows))
+
+
+def agree(size: tuple[int, int, int], advance: Callable[[str], None]) -> dict[str, Cell]:
+    """A few steps on the cluster: how much the updates change log-probs, and how far the sampler's lie from them."""
+    exact = {**ON_CLUSTER, **learn_smol.IN_FLOAT32, "optimiser": {"minibatches": 2}}
+    apart, moved = list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(0, *size, scratch, exact)) as opened:
+        trainer: Any = opened
+        for step in range(size[0]):
+            metrics = trainer.train_step()
+            apart.append(metrics["importance/log_abs_max"])
+            moved.append(metrics["ratio/log_abs_max"])
+            advance(f"step {step + 1}, log-probs {apart[-1]:.1e} apart")
+    return {
+        "steps": len(apart),
+        "largest |log ratio| to the sampler": max(apart),
+        "largest of an update": max(moved[:-1]),
+    }
+
+
+def learn(
+    name: str,
+    seed: int,
+    tables: Mapping[str, Mapping[str, Any]],
+    size: tuple[int, int, int],
+    advance: Callable[[str], None],
+) -> dict[str, Cell]:
+    """One seed on one side: held-out reward before and after, with 95% bootstrap intervals over tasks."""
+    with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(seed, *size, scratch, tables)) as opened:
+        trainer: Any = opened
+        before = trainer.evaluator.run()
+        start, log_ratio = time.perf_counter(), 0.0
+        for step in range(size[0]):
+            metrics = trainer.train_step()
+            log_ratio = max(log_ratio, metrics.get("importance/log_abs_max", 0.0))
+            advance(f"{name}, seed {seed}, step {step + 1}, reward {metrics['reward/mean']:.2f}")
+        minutes = (time.perf_counter() - start) / 60
+        after = trainer.evaluator.run()
+    return {
+        "side": name,
+        "seed": seed,
+        "before": before.reward.mean,
+        "before, 95%": f"{before.reward.low:.2f}–{before.reward.high:.2f}",
+        "after": after.reward.mean,
+        "after, 95%": f"{after.reward.low:.2f}–{after.reward.high:.2f}",
+        "success after": after.success.mean,
+        "sure rise": after.reward.low - before.reward.high,
+        "largest |log ratio|": log_ratio,
+        "minutes": minutes,
+    }
+
+
+def quick_figures(row: Mapping[str, Cell]) -> tuple[Figure, ...]:
+    """By the bars of ``vllm-parity``; weights that never arrived would lie as far off as an update takes them."""
+    return (
+        Figure("|log ratio| of learner and sampler", float(row["largest |log ratio| to the sampler"]), "<=", MOST),
+        Figure("that of an update", float(row["largest of an update"]), ">=", APART * MOST),
+    )
+
+
+def figures(rows: Sequence[Mapping[str, Cell]]) -> tuple[Figure, ...]:
+    on_cluster = [row for row in rows if row["side"] == CLUSTER]
+    rise = min(float(row["sure rise"]) for row in on_cluster)
+    return (
+        Figure("on the cluster, lowest 95% bound after - highest before", rise, ">=", 0.0),
+        Figure("distance of the two 95% intervals of the reward at the end", distance(*ends(rows).values()), "<=", 0.0),
+    )
+
+
+def ends(rows: Sequence[Mapping[str, Cell]]) -> dict[str, list[float]]:
+    """Held-out rewards at the end of each side, a figure a seed."""
+    return {name: [float(row["after"]) for row in rows if row["side"] == name] for name in SIDES}
+
+
+def note(rows: Sequence[Mapping[str, Cell]]) -> str:
+    shown = [f"{name} {low:.2f}–{high:.2f}" for name, (low, high) in ((n, interval(v)) for n, v in ends(rows).items())]
+    return f"Held-out reward at the end, 95% of the mean over seeds: {', '.join(shown)}."

@@ -1,0 +1,1 @@
+"""Gauge theories: group theory, grammar, cost and learning."""

@@ -1,0 +1,155 @@
+"""A second identical run verifies nothing, and a cache file shared by runs that are killed at random stays whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.progress import Progress
+
+from benchmarks.framework.process import ROOT
+from benchmarks.framework.result import Figure, Result
+from steelyard.types import Task, Verdict
+from steelyard.verification import VerdictCache, verifier
+
+KILLS, QUICK_KILLS = 25, 4
+STEPS, LONG = 6, 1000
+
+
+@verifier(version="1", deterministic=True)
+def counted(_task: Task, text: str) -> Verdict:
+    """Grades by length, and leaves a line in a file for each time it is asked."""
+    with Path(os.environ["STEELYARD_COUNTED"]).open("a", encoding="utf-8") as file:
+        file.write("asked\n")
+    return Verdict.scored(len(text) / 16, success=len(text) > 8)
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: 4 kills instead of 25."""
+    kills = QUICK_KILLS if quick else KILLS
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        asked, agree = twice(folder, progress)
+        unreadable, rows = killed(folder, kills, progress)
+    figures = (
+        Figure("items verified by a second identical run", asked, "<=", 0),
+        Figure("metrics that differ between the runs", agree, "<=", 0),
+        Figure("times the file was unreadable after two writers were killed", unreadable, "<=", 0),
+        Figure("verdicts kept through the kills", rows, ">=", 16 * kills),
+    )
+    return Result("cache", figures)
+
+
+def twice(folder: Path, progress: Progress) -> tuple[int, int]:
+    """How often the second run asked the verifier, and how many of its metrics differ from the first's."""
+    task = progress.add_task("the same run twice", total=2)
+    asked: list[int] = []
+    metrics: list[list[dict[str, object]]] = []
+    for name in ("first", "second"):
+        count = folder / f"{name}.asked"
+        count.touch()
+        start(folder, name, folder / "verdicts.sqlite", count, seed=0).wait()
+        asked.append(len(count.read_text().splitlines()))
+        lines = (folder / name / "metrics.jsonl").read_text().splitlines()
+        metrics.append([_timeless(json.loads(line)) for line in lines])
+        progress.advance(task)
+    if not asked[0]:
+        raise RuntimeError("the first run verified nothing, so the second proves nothing")
+    differing = sum(one != other for one, other in zip(*metrics, strict=True))
+    return asked[1], differing
+
+
+def killed(folder: Path, kills: int, progress: Progress) -> tuple[int, int]:
+    """Two runs write to one file and are killed at a random moment, again and again."""
+    task = progress.add_task("killed", total=kills)
+    path, dice, unreadable = folder / "shared.sqlite", random.Random(0), 0
+    for number in range(kills):
+        counts = [folder / f"{number}-{writer}.asked" for writer in "ab"]
+        runs = [
+            start(folder, count.stem, path, count, seed=2 * number + place, steps=LONG)
+            for place, count in enumerate(counts)
+        ]
+        wait_for(counts)
+        time.sleep(dice.uniform(0.0, 0.5))
+        for run in runs:
+            run.send_signal(signal.SIGKILL)
+            run.wait()
+        unreadable += not readable(path)
+        progress.advance(task)
+    return unreadable, len(VerdictCache(path))
+
+
+def wait_for(counts: list[Path]) -> None:
+    """Until both runs have verified something, so that the kill falls among their writes."""
+    deadline = time.monotonic() + 120
+    while not all(count.exists() and count.stat().st_size for count in counts):
+        if time.monotonic() > deadline:
+            raise RuntimeError("a run did not begin to verify within two minutes")
+        time.sleep(0.01)
+
+
+def readable(path: Path) -> bool:
+    """Whether SQLite finds the file whole and every verdict in it can be read."""
+    connection = sqlite3.connect(path)
+    try:
+        whole = connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        verdicts = connection.execute("SELECT verdict FROM verdicts").fetchall()
+        return whole and all(Verdict.from_json(json.loads(text)).status == "scored" for (text,) in verdicts)
+    except (sqlite3.DatabaseError, ValueError):
+        return False
+    finally:
+        connection.close()
+
+
+def start(folder: Path, name: str, cache: Path, count: Path, seed: int, steps: int = STEPS) -> subprocess.Popen[bytes]:
+    """A short training run in a process of its own."""
+    recipe = folder / "recipe.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "run.steps": steps, "verify.cache": cache}
+    # A recipe in another folder must not name code, so the verifier is an override.
+    settings["verify.verifier"] = "benchmarks.verification.cache:counted"
+    options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths, "STEELYARD_COUNTED": str(count), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "steelyard.cli", "train", str(recipe), *options]
+    return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _timeless(row: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if not name.startswith(("time/", "cache/"))}
+
+
+RECIPE = f"""
+[run]
+steps = {STEPS}
+[model]
+device = "cpu"
+[model.scratch]
+layers = 2
+width = 32
+heads = 2
+max_length = 64
+spaced = false
+vocabulary = ["a", "b", "c", "d"]
+[tasks]
+prompts = ["a", "b", "c", "d"]
+[verify]
+pool = "processes"
+workers = 1
+[sampling]
+tasks_per_step = 4
+group_size = 8
+max_new_tokens = 16
+[checkpoint]
+every = 0
+[tracking]
+console = false
+"""

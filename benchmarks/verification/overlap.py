@@ -1,0 +1,116 @@
+"""A verifier that waits as long as sampling takes hides behind it: a step takes the longer of both, not their sum."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.framework.result import Cell, Figure, Result
+from benchmarks.verification import misbehaving
+from steelyard.types import Task
+
+BAR, QUICK_BAR = 1.15, 1.3
+"""The quick form has short waves and two steps, and the noise of both."""
+WAVES = 24
+ROWS, QUICK_ROWS = 32, 8
+TOKENS = 64
+WORKERS = 8
+STEPS, QUICK_STEPS = 7, 2
+WORDS = tuple(f"w{number}" for number in range(200))
+
+
+def wait(task: Task, text: str) -> float:
+    """Takes no processor time; how long, the task says."""
+    time.sleep(float(task.spec["seconds"]))
+    return float(len(text) % 7)
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """A step whose verifier waits stands between two whose verifier does not, which give the time of sampling alone."""
+    rows, steps = (QUICK_ROWS, QUICK_STEPS) if quick else (ROWS, STEPS)
+    waves = WAVES
+    task = progress.add_task("overlap", total=2 * steps + 1)
+    found: list[dict[str, Cell]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build(folder, waves, rows)
+        try:
+            step_with(trainer, 0.0)
+            before = step_with(trainer, 0.0)
+            progress.advance(task)
+            for _ in range(steps):
+                seconds = before["sample"] * WORKERS / (waves * rows)
+                verifying = alone(trainer, seconds, waves * rows)
+                together = step_with(trainer, seconds)
+                after = step_with(trainer, 0.0)
+                progress.advance(task, 2)
+                found.append(_row((before["sample"] + after["sample"]) / 2, verifying, together))
+                before = after
+        finally:
+            trainer.parts.pool.close()
+    ratios = [float(row["ratio"]) for row in found]
+    in_turn = [float(row["one after the other"]) for row in found]
+    figure = Figure(
+        "sampling and verifying together, over the longer of the two",
+        statistics.median(ratios),
+        "<=",
+        QUICK_BAR if quick else BAR,
+        spread=max(ratios) - min(ratios),
+    )
+    note = f"One after the other they would take {statistics.median(in_turn):.2f} of the longer one; {waves} waves."
+    return Result("overlap", (figure,), found, note)
+
+
+def _row(sampling: float, verifying: float, together: dict[str, float]) -> dict[str, Cell]:
+    longer = max(sampling, verifying)
+    both = together["step"] - together["score"] - together["update"]
+    return {
+        "sampling s": round(sampling, 3),
+        "verifying s": round(verifying, 3),
+        "both s": round(both, 3),
+        "update s": round(together["update"], 3),
+        "ratio": both / longer,
+        "one after the other": (sampling + verifying) / longer,
+    }
+
+
+def build(folder: str, waves: int, rows: int) -> Any:
+    """A small policy whose samples come in so many waves."""
+    from steelyard import config as configs
+    from steelyard.compose import Supplied, build_trainer
+
+    tables = {
+        "run": {"folder": folder, "supplied": ["tasks", "verifier"]},
+        "model": {"device": "cpu", "scratch": {"vocabulary": list(WORDS), "max_length": 128}},
+        "sampling": {"tasks_per_step": waves, "group_size": rows, "max_new_tokens": TOKENS, "max_rows": rows},
+        "loss": {"kl": {"coefficient": 0.0}},
+        "verify": {"pool": "processes", "workers": WORKERS},
+        "checkpoint": {"every": 0},
+        "tracking": {"console": False},
+    }
+    tasks = [{"prompt": word, "seconds": 0.0} for word in WORDS]
+    return build_trainer(configs.build(tables, source="benchmark"), Supplied(tasks=tasks, verifier=wait))
+
+
+def step_with(trainer: Any, seconds: float) -> dict[str, float]:
+    """One step whose tasks make the verifier wait so long; the seconds of its phases."""
+    from steelyard.data import as_source
+
+    trainer.parts.source = as_source([{"prompt": word, "seconds": seconds} for word in WORDS], shuffle=False)
+    metrics = trainer.train_step()
+    return {name.removeprefix("time/"): value for name, value in metrics.items() if name.startswith("time/")}
+
+
+def alone(trainer: Any, seconds: float, count: int) -> float:
+    """What verifying takes by itself."""
+    base = misbehaving.item(0, "text")
+    task = Task("t", "p", {"seconds": seconds})
+    items = [type(base)(task, misbehaving.item(number, "text").sample, 1) for number in range(count)]
+    began = time.perf_counter()
+    trainer.parts.pool.submit(items)
+    for _ in trainer.parts.pool.completed(wait=True):
+        pass
+    return time.perf_counter() - began

@@ -1,0 +1,174 @@
+"""Workers killed at random while they verify: nothing is lost, nothing counted twice, nobody is blamed.
+
+SIGKILL to workers and keepers of the process pool, to actors on Ray, and to a whole Ray node.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.framework.orphans import marked, parent_of, settle_down
+from benchmarks.framework.result import Figure, Result
+from benchmarks.verification import misbehaving
+from steelyard.types import Task
+from steelyard.verification import Pool, ProcessPool, as_verifier
+
+KILLS, QUICK_KILLS = 50, 10
+ACTOR_KILLS, QUICK_ACTOR_KILLS = 50, 2
+EVERY = 0.25
+"""Seconds between kills, on average."""
+WORKERS = 2
+KEEPERS = 0.2
+"""Share of the kills that hit a keeper; these are not counted."""
+
+
+def unhurried(_task: Task, text: str) -> float:
+    """A verifier that takes a few milliseconds and whose verdict tells whether the right item came back."""
+    time.sleep(0.004)
+    return float(text)
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Quick: 10 workers and 2 actors."""
+    figures = [
+        *in_processes(QUICK_KILLS if quick else KILLS, progress),
+        *on_ray(QUICK_ACTOR_KILLS if quick else ACTOR_KILLS, progress),
+        *node(progress),
+    ]
+    return Result("worker-kills", tuple(figures))
+
+
+def in_processes(kills: int, progress: Progress) -> list[Figure]:
+    """As many workers as asked, and a keeper every fifth time besides."""
+    task = progress.add_task("processes", total=kills)
+    pool = ProcessPool(as_verifier(unhurried), workers=WORKERS)
+    dice = random.Random(0)
+
+    def kill() -> bool:
+        keepers = [pid for pid in marked() if parent_of(pid) == os.getpid()]
+        workers = [pid for pid in marked() if parent_of(pid) in keepers]
+        with suppress(ProcessLookupError, IndexError):
+            if dice.random() < KEEPERS:
+                os.kill(dice.choice(keepers), signal.SIGKILL)
+                return False  # besides
+            os.kill(dice.choice(workers), signal.SIGKILL)
+            progress.advance(task)
+            return True
+        return False
+
+    try:
+        count = until_killed(pool, kills, kill)
+    finally:
+        pool.close()
+    return [*_figures("", kills, count), Figure("processes left after closing", settle_down(0), "<=", 0)]
+
+
+def on_ray(kills: int, progress: Progress) -> list[Figure]:
+    from steelyard.cluster.pool import RayPool
+
+    task = progress.add_task("Ray actors", total=kills)
+    pool = RayPool(as_verifier(unhurried), workers=WORKERS, workers_per_actor=1)
+    dice = random.Random(1)
+
+    def kill() -> bool:
+        with suppress(ProcessLookupError, IndexError, pool.ray.exceptions.RayError):
+            os.kill(dice.choice(pool.actor_processes()), signal.SIGKILL)
+            progress.advance(task)
+            return True
+        return False
+
+    try:
+        count = until_killed(pool, kills, kill, pause=2.0)
+    finally:
+        pool.close()
+    return [
+        *_figures("on Ray: ", kills, count),
+        Figure("on Ray: processes left after closing", settle_down(0), "<=", 0),
+    ]
+
+
+def node(progress: Progress) -> list[Figure]:
+    """Half of the workers are on a second node, which is killed; another one comes."""
+    from steelyard.cluster.pool import RayPool
+
+    task = progress.add_task("Ray node", total=1)
+    with two_nodes() as (cluster, address):
+        second = cluster.add_node(num_cpus=1)
+        pool = RayPool(as_verifier(unhurried), address=address, workers=2, workers_per_actor=1)
+
+        def kill() -> bool:
+            cluster.remove_node(second, allow_graceful=False)
+            cluster.add_node(num_cpus=1)
+            progress.advance(task)
+            return True
+
+        try:
+            count = until_killed(pool, 1, kill, pause=4.0)
+            lost = pool.metrics().get("pool/actors_lost", 0.0)
+        finally:
+            pool.close()
+    return [*_figures("node killed: ", 1, count), Figure("node killed: actors that went with it", lost, ">=", 1)]
+
+
+def until_killed(pool: Pool, kills: int, kill: Callable[[], bool], pause: float = EVERY) -> Counter[str]:
+    """Keep the pool busy until all kills are done and all items are back; what happened to the items."""
+    dice = random.Random(2)
+    seen: Counter[int] = Counter()
+    count: Counter[str] = Counter()
+    submitted, done, next_kill = 0, 0, time.monotonic() + 2 * pause
+    while done < kills:
+        if submitted - len(seen) < 2000:
+            pool.submit([misbehaving.item(number, str(number)) for number in range(submitted, submitted + 200)])
+            submitted += 200
+        _take(pool, wait=False, seen=seen, count=count)
+        if time.monotonic() >= next_kill:
+            done += kill()
+            next_kill = time.monotonic() + pause * (0.5 + dice.random())
+        time.sleep(0.01)
+    _take(pool, wait=True, seen=seen, count=count)
+    count["items"], count["kills"] = submitted, done
+    count["lost"] = submitted - len(seen)
+    count["twice"] = sum(times - 1 for times in seen.values())
+    return count
+
+
+def _take(pool: Pool, *, wait: bool, seen: Counter[int], count: Counter[str]) -> None:
+    for key, verdict in pool.completed(wait=wait):
+        seen[key.slot] += 1
+        if verdict.status != "scored":
+            count["blamed"] += 1
+        elif verdict.reward != key.slot:
+            count["mixed up"] += 1
+
+
+def _figures(where: str, kills: int, count: Counter[str]) -> list[Figure]:
+    share = count["blamed"] / max(count["items"], 1)
+    return [
+        Figure(f"{where}kills", count["kills"], ">=", kills),
+        Figure(f"{where}items", count["items"], ">=", 1),
+        Figure(f"{where}lost", count["lost"], "<=", 0),
+        Figure(f"{where}counted twice", count["twice"], "<=", 0),
+        Figure(f"{where}verdicts of another item", count["mixed up"], "<=", 0),
+        Figure(f"{where}share not scored after two kills", share, "<=", 0.001),
+    ]
+
+
+@contextmanager
+def two_nodes() -> Iterator[tuple[Any, str]]:
+    """A real cluster on this machine: a head with one core, to which nodes can be added."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        yield cluster, str(cluster.address)
+    finally:
+        cluster.shutdown()
