@@ -19,10 +19,10 @@ from rich.progress import Progress
 from benchmarks.framework.process import measured
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.scale.plan_measurements import Case, cores
-from steelyard.planning.memory import Batch, Training, footprint
+from steelyard.memory.footprint import Batch, Training, footprint
+from steelyard.memory.model_shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width
 from steelyard.planning.plan import Run, learner_seconds, learner_work
 from steelyard.planning.rates import Rates, fit
-from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width
 from steelyard.planning.simulation import Pipeline, Spread, simulate
 from steelyard.planning.work import Work, decode, prefill
 

@@ -20,10 +20,10 @@ from rich.progress import Progress
 
 from benchmarks.framework import report
 from benchmarks.framework.result import Cell, Figure, Result
+from steelyard.memory.footprint import Training
+from steelyard.memory.model_shape import KNOWN
 from steelyard.planning.hardware import ACCELERATORS, Machines
-from steelyard.planning.memory import Training
 from steelyard.planning.plan import SAMPLER_SHARE, Prediction, Run, Site, predict
-from steelyard.planning.shape import KNOWN
 from steelyard.planning.simulation import Spread
 from steelyard.types import Decisions, Sample, SampleKey, Task
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steelyard.cli import COMMANDS, parser_of, split_overrides
-from steelyard.policies import templates
+from steelyard.policies.tokens import chat_template
 from steelyard.pretrained.catalogue import MODELS
 from steelyard.tracking import read_metrics
 
@@ -55,4 +55,4 @@ def test_the_example_trains_the_real_model(call: Call) -> None:
     said = call("sample", "smollm2", "--prompt", "What is the capital of France?", *SHORT)
     assert said.code == 0, said.err
     assert "Paris" in said.out
-    templates._renderer.close()
+    chat_template._renderer.close()

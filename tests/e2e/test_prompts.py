@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import steelyard
-from steelyard.policies import templates
-from steelyard.policies.codec import Codec
+from steelyard.policies.tokens import chat_template
+from steelyard.policies.tokens.codec import Codec
 from tests.tiny import tiny_policy
 
 from .conftest import Call
@@ -50,7 +50,7 @@ ROWS = [{"a": a, "b": b, "answer": a + b} for a in range(3) for b in range(2)]
 @pytest.fixture(scope="module", autouse=True)
 def end_the_renderer() -> Iterator[None]:
     yield
-    templates._renderer.close()
+    chat_template._renderer.close()
 
 
 @pytest.fixture(autouse=True)

@@ -38,8 +38,8 @@ from steelyard.errors import (
     PolicyError,
 )
 from steelyard.folders import read_run, run_folder
-from steelyard.policies.codec import Codec
 from steelyard.policies.reference import AdapterOffReference, AdapterReference, CopyReference, Ema, Periodic, static
+from steelyard.policies.tokens.codec import Codec
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.vllm import engine
 from steelyard.tracking import read_metrics

@@ -21,8 +21,8 @@ from steelyard.config import Config, LengthPenaltyConfig, LoraConfig, LossConfig
 from steelyard.config.cluster import LearnersConfig, SamplersConfig
 from steelyard.config.tasks import TasksConfig
 from steelyard.data import as_tasks, load_tasks
+from steelyard.memory.footprint import needs
 from steelyard.opened_run import Run
-from steelyard.planning.memory import needs
 from steelyard.planning.plan import Run as PlannedRun
 from steelyard.planning.plan import Site
 from steelyard.policies.adapters import Lora

@@ -22,7 +22,9 @@ for module in pkgutil.walk_packages(getattr(package, "__path__", []), package.__
 """
 
 
-@pytest.mark.parametrize("package", ["types", "errors", "config", "planning", "drawing", "domains", "verification"])
+@pytest.mark.parametrize(
+    "package", ["types", "errors", "config", "memory", "planning", "drawing", "domains", "verification"]
+)
 def test_every_module_imports_with_torch_blocked(package: str) -> None:
     command = [sys.executable, "-c", PROGRAM, f"steelyard.{package}"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "steelyard"
         (r"difflib", {"suggest.py"}),
         (r"import_module\((?!\")", {"cli.py", "import_paths.py", "verification/transport.py"}),
         (r"\"<(?:pad|bos|eos|mask)>\"|\[UNK\]", {"special_tokens.py"}),
-        (r"![rs]:\.\d", {"policies/template_process.py"}),  # a script that imports nothing of Steelyard
+        (r"![rs]:\.\d", {"policies/tokens/chat_template_process.py"}),  # a script that imports nothing of Steelyard
         (r"\] \+ \"(?:…|\.\.\.)\"|\"(?:…|\.\.\.)\" \+", set[str]()),
         (r"finish == \"length\"|finish [!=]= \"stop\"", {"types.py"}),
     ],

@@ -12,7 +12,7 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.compose.warmstart import made_with
 from steelyard.errors import PolicyError
-from steelyard.policies import templates
+from steelyard.policies.tokens import chat_template
 from steelyard.types import SampleKey, Task
 from tests.tiny import tiny_policy
 
@@ -23,7 +23,7 @@ TASK = Task("t", "copy 1 2 =")
 @pytest.fixture(scope="module", autouse=True)
 def end_the_renderer() -> Iterator[None]:
     yield
-    templates._renderer.close()
+    chat_template._renderer.close()
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ TEMPLATES = {
 ENCODE = """
 import sys
 from steelyard.errors import PolicyError
-from steelyard.policies.codec import Codec
+from steelyard.policies.tokens.codec import Codec
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
 tokenizer = closed_vocabulary_tokenizer(["1"])
 codec = Codec(tokenizer, (tokenizer.eos_token_id,), len(tokenizer))

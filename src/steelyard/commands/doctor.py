@@ -16,8 +16,8 @@ from steelyard.commands.screen import amount, loading, positive, stdout
 from steelyard.defaults import LORA_RANK
 from steelyard.domains import domain_names
 from steelyard.errors import ConfigError
-from steelyard.planning.memory import ROOM, needs
-from steelyard.planning.shape import Shape, find_shape
+from steelyard.memory.footprint import ROOM, needs
+from steelyard.memory.model_shape import Shape, find_shape
 from steelyard.verification import describe_level
 
 

@@ -18,8 +18,9 @@ from steelyard.commands.target import add_trust
 from steelyard.config import Config
 from steelyard.domains import make_domain
 from steelyard.errors import ConfigError
+from steelyard.memory.footprint import Training, footprint
+from steelyard.memory.model_shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
 from steelyard.planning.hardware import ACCELERATORS, GIGA, Machines, parse_machines, read_accelerators
-from steelyard.planning.memory import Training, footprint
 from steelyard.planning.plan import (
     SAMPLER_SHARE,
     Prediction,
@@ -31,7 +32,6 @@ from steelyard.planning.plan import (
     predict,
 )
 from steelyard.planning.rates import Efficiency
-from steelyard.planning.shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
 from steelyard.planning.simulation import Spread
 from steelyard.trust import DOMAIN, load_recipe
 

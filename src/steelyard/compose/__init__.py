@@ -6,7 +6,6 @@ from steelyard.compose.checking import build_pool, build_trial_pool, build_verif
 from steelyard.compose.checkpoints import Opened, find_checkpoint, open_policy
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.learning import (
-    build_any_learner,
     build_credit,
     build_learner,
     build_objective,
@@ -16,6 +15,7 @@ from steelyard.compose.learning import (
 from steelyard.compose.policy import build_model, build_policy, build_reference_of
 from steelyard.compose.runs import (
     begun,
+    build_any_learner,
     build_evaluator,
     build_trackers,
     build_trainer,

@@ -16,7 +16,7 @@ from steelyard.config.loss import AdaptiveKlConfig
 from steelyard.policies.base import Policy
 from steelyard.policies.reference import Reference
 from steelyard.training.credit import Credit, LengthPenalty
-from steelyard.training.learner import AnyLearner, Coefficients, Learner, UpdateRule
+from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.ranks import ALONE, Ranks
 
@@ -116,12 +116,3 @@ def build_learner(config: Config, policy: Policy, quarantine: Path | None = None
         quarantine=quarantine,
         ranks=ranks,
     )
-
-
-def build_any_learner(config: Config, policy: Policy, quarantine: Path) -> AnyLearner:
-    """The learner in this process, or with [cluster.learners] a group of ranks whose weights ``policy`` mirrors."""
-    if config.cluster.learners is None:
-        return build_learner(config, policy, quarantine)
-    from steelyard.compose.ranks import build_learner_group
-
-    return build_learner_group(config, policy, quarantine)

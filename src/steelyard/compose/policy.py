@@ -15,10 +15,10 @@ from steelyard.errors import ConfigError
 from steelyard.policies.adapters import Lora
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
-from steelyard.policies.excluded import describe_excluded
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy, pretrained_policy
 from steelyard.policies.reference import Ema, Periodic, Reference, Renewal, build_reference, static
 from steelyard.policies.scratch import Architecture
+from steelyard.policies.tokens.excluded import describe_excluded
 
 log = logging.getLogger("steelyard.policies")
 

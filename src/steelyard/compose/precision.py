@@ -8,8 +8,8 @@ import torch
 
 from steelyard.config import Config
 from steelyard.errors import PolicyError
-from steelyard.planning.memory import ROOM, Training, footprint
-from steelyard.planning.shape import find_shape
+from steelyard.memory.footprint import ROOM, Training, footprint
+from steelyard.memory.model_shape import find_shape
 from steelyard.policies.device import choose_device, main_memory
 
 log = logging.getLogger("steelyard.policies")

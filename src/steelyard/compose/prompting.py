@@ -10,7 +10,7 @@ from steelyard.config import Config
 from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
-from steelyard.policies.codec import Prompting
+from steelyard.policies.tokens.codec import Prompting
 from steelyard.text import shown
 from steelyard.tracking.console import Screen
 from steelyard.types import Task

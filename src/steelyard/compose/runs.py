@@ -15,7 +15,7 @@ from steelyard.checkpoint import Store
 from steelyard.compose.checking import build_pool, build_verifier
 from steelyard.compose.code import verifier_code
 from steelyard.compose.judge import make_judge, named_judge, own_judge
-from steelyard.compose.learning import build_any_learner, build_credit
+from steelyard.compose.learning import build_credit, build_learner
 from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy, never_sampled
@@ -42,6 +42,7 @@ from steelyard.sampling.base import Closeable, Sampler
 from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
 from steelyard.tracking.bars import stages
 from steelyard.training.evaluation import Evaluator
+from steelyard.training.learner import AnyLearner
 from steelyard.training.loop import LoopSettings, Trainer
 from steelyard.training.rollouts import AsynchronousRollouts, RolloutParts, Rollouts, SynchronousRollouts
 from steelyard.types import Task
@@ -83,6 +84,15 @@ def _after_warm_start(config: Config, supplied: Supplied) -> Config:
         make_warm_start(config, warmstart, _loaded(config, supplied), own, supplied)
     check_folder(own, "warmstart.folder", "steelyard warmstart")
     return beginning_with(config, own)
+
+
+def build_any_learner(config: Config, policy: Policy, quarantine: Path) -> AnyLearner:
+    """Build the learner in this process, or as a group of ranks ([cluster.learners]) mirrored by ``policy``."""
+    if config.cluster.learners is None:
+        return build_learner(config, policy, quarantine)
+    from steelyard.compose.ranks import build_learner_group
+
+    return build_learner_group(config, policy, quarantine)
 
 
 def build_evaluator(

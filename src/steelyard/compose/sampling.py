@@ -22,8 +22,8 @@ from steelyard.errors import ConfigError
 from steelyard.policies import adapters
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
-from steelyard.policies.codec import Codec
 from steelyard.policies.masked import MaskedPolicy
+from steelyard.policies.tokens.codec import Codec
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.sampling.fill import FillSampler
 from steelyard.sampling.local import LocalSampler

@@ -1,6 +1,6 @@
-"""What a run will need and how long a step will take, worked out before anything is bought or waited for.
+"""Capacity planning for ``steelyard plan``: predicts memory and step time of a run before it starts.
 
-``shape`` and ``hardware`` are what there is; ``memory`` and ``work`` count bytes and operations; ``rates`` turn them
-into seconds; ``simulation`` lets the parts run against each other; ``plan`` puts all of it together. Plain arithmetic:
-torch is imported only to read the shape of a model that is not in the table.
+``hardware`` describes accelerators, ``work`` counts operations and bytes, ``rates`` converts them to seconds,
+``simulation`` runs sampling, verification and learning against each other, and ``plan`` combines all of it. Nothing at
+run time imports this package; the memory arithmetic that training needs is in ``steelyard.memory``.
 """

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from steelyard import defaults
-from steelyard.planning.hardware import GIGA, Machines
-from steelyard.planning.memory import (
+from steelyard.memory.footprint import (
     Batch,
     Footprint,
     Training,
@@ -16,8 +15,9 @@ from steelyard.planning.memory import (
     comfortable_tokens,
     footprint,
 )
+from steelyard.memory.model_shape import Shape
+from steelyard.planning.hardware import GIGA, Machines
 from steelyard.planning.rates import Efficiency, Rates, learning_rates, sampling_rates
-from steelyard.planning.shape import Shape
 from steelyard.planning.simulation import Outcome, Pipeline, Spread, simulate
 from steelyard.planning.work import Work, decode, prefill, score, update
 

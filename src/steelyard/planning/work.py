@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from steelyard.planning.memory import Training, base_bytes, layer_activations
-from steelyard.planning.shape import Shape
+from steelyard.memory.footprint import Training, base_bytes, layer_activations
+from steelyard.memory.model_shape import Shape
 
 CALLS = 40
 """Kernels that a layer of a gated decoder starts, forward."""

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
-from steelyard.planning.memory import comfortable_chunk, comfortable_tokens
+from steelyard.memory.footprint import comfortable_chunk, comfortable_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
-from steelyard.policies.excluded import excluded_ids
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
 from steelyard.policies.positions import positions
+from steelyard.policies.tokens.excluded import excluded_ids
 from steelyard.types import CutRule, Prompt, Sample, SampleKey, Task
 
 Pass = Callable[..., Any]

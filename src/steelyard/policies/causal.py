@@ -12,7 +12,7 @@ from torch import Tensor
 from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch, collate_causal
-from steelyard.policies.codec import Codec, Prompting
+from steelyard.policies.tokens.codec import Codec, Prompting
 from steelyard.text import shown
 from steelyard.types import Decisions, Prompt, Sample, SampleKey, Task
 

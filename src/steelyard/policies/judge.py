@@ -19,7 +19,7 @@ from steelyard.errors import PolicyError
 from steelyard.policies.device import choose_device, choose_dtype
 from steelyard.policies.kernels import refuse_hub_kernels
 from steelyard.policies.positions import positions
-from steelyard.policies.templates import template_ids
+from steelyard.policies.tokens.chat_template import template_ids
 from steelyard.pretrained.catalogue import resolve
 from steelyard.types import Verdict
 from steelyard.verification import Batch, Item, Verifier

@@ -19,7 +19,7 @@ from transformers import (
 
 from steelyard import defaults
 from steelyard.errors import PolicyError
-from steelyard.planning.shape import feed_forward_width
+from steelyard.memory.model_shape import feed_forward_width
 from steelyard.special_tokens import BOS, EOS, MASK, PAD, SPECIAL_TOKENS
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from steelyard.policies.codec import Codec
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
+from steelyard.policies.tokens.codec import Codec
 from steelyard.pretrained.catalogue import MODELS
 from steelyard.sampling.offsets import TextOffsets
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from steelyard.memory.footprint import Training
+from steelyard.memory.model_shape import KNOWN
 from steelyard.planning.hardware import ACCELERATORS, Machines
-from steelyard.planning.memory import Training
 from steelyard.planning.plan import (
     Run,
     Site,
@@ -20,7 +21,6 @@ from steelyard.planning.plan import (
     publication,
     published_bytes,
 )
-from steelyard.planning.shape import KNOWN
 from steelyard.planning.simulation import Spread
 
 H100 = ACCELERATORS["h100"]

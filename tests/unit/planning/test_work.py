@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from steelyard.memory.footprint import Training
+from steelyard.memory.model_shape import KNOWN, decoder
 from steelyard.planning.hardware import ACCELERATORS
-from steelyard.planning.memory import Training
 from steelyard.planning.rates import Efficiency, Rates, fit, learning_rates, sampling_rates
-from steelyard.planning.shape import KNOWN, decoder
 from steelyard.planning.work import CALLS, Work, decode, prefill, score, update
 
 SHAPE = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)

@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from steelyard.errors import PolicyError
 from steelyard.policies.causal import CausalPolicy
-from steelyard.policies.excluded import describe_excluded, excluded_ids
 from steelyard.policies.masked import MaskedPolicy
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
+from steelyard.policies.tokens.excluded import describe_excluded, excluded_ids
 from steelyard.types import CutRule, SampleKey, Task
 from tests.tiny import KINDS, WORDS, rollout, support_sets, tiny_policy
 

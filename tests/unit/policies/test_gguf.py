@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from steelyard.errors import PolicyError
-from steelyard.planning.shape import read_shape
+from steelyard.memory.model_shape import read_shape
 from steelyard.policies.adapters import Lora
 from steelyard.policies.loading import PolicyOptions, pretrained_policy
 from tests.gguf_files import write_gguf

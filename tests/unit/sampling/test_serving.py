@@ -19,7 +19,7 @@ from steelyard.cli import main
 from steelyard.constraints.base import members
 from steelyard.constraints.grammar import GrammarConstraint
 from steelyard.constraints.grammar.sources import free_text, parsed
-from steelyard.policies import templates
+from steelyard.policies.tokens import chat_template
 from tests.gguf_files import write_gguf
 from tests.grammars import TASK, grammar, small_table
 
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert main(command.split()[1:]) == 0
     yield place
     os.chdir(before)
-    templates._renderer.close()
+    chat_template._renderer.close()
 
 
 def test_transformers_opens_what_was_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from steelyard.config.problems import Problem
 from steelyard.config.rules import constraint, credit, engines, filling, inputs, learning
 
 if TYPE_CHECKING:
-    from steelyard.config.root import Config
+    from steelyard.config.sections import Sections as Config
 
 RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     inputs.model_source,

@@ -10,7 +10,7 @@ from steelyard.import_paths import is_import_path
 
 if TYPE_CHECKING:
     from steelyard.config.constraint import ConstraintConfig
-    from steelyard.config.root import Config
+    from steelyard.config.sections import Sections as Config
 
 FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of texts")}
 """What the source of a kind is, if it is not a text."""

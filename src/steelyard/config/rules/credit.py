@@ -10,7 +10,7 @@ from steelyard.config.sampling import ADVANTAGES
 from steelyard.defaults import SMALLEST_K
 
 if TYPE_CHECKING:
-    from steelyard.config.root import Config
+    from steelyard.config.sections import Sections as Config
 
 
 def groups(config: Config) -> Iterator[Problem]:

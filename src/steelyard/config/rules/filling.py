@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from steelyard.config.problems import Problem
 
 if TYPE_CHECKING:
-    from steelyard.config.root import Config
+    from steelyard.config.sections import Sections as Config
 
 
 def judge(config: Config) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from steelyard.config.problems import Problem
 from steelyard.config.tasks import SOURCES, SourceConfig
 
 if TYPE_CHECKING:
-    from steelyard.config.root import Config
+    from steelyard.config.sections import Sections as Config
 
 
 def model_source(config: Config) -> Iterator[Problem]:

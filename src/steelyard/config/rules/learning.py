@@ -9,7 +9,7 @@ from steelyard.config.problems import Problem
 from steelyard.defaults import CLIP_RANGES
 
 if TYPE_CHECKING:
-    from steelyard.config.root import Config
+    from steelyard.config.sections import Sections as Config
 
 
 def surrogate(config: Config) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from steelyard.constraints.base import Constraint
 from steelyard.errors import PolicyError
-from steelyard.policies.codec import Codec
+from steelyard.policies.tokens.codec import Codec
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.randomness import stream

@@ -19,9 +19,9 @@ from steelyard.domains.bricks.contacts import contacts
 from steelyard.domains.bricks.stability import assess_weighted, assessment, highs
 from steelyard.domains.bricks.stability.assessment import _fallen  # pyright: ignore[reportPrivateUsage]
 from steelyard.domains.bricks.stability.physics import PUBLISHED
-from steelyard.domains.bricks.stability.program import Program, pull_program
+from steelyard.domains.bricks.stability.program import Program, Solution, pull_program
 from steelyard.domains.bricks.stability.residuals import residuals
-from steelyard.domains.bricks.stability.solvers import Solution, solver
+from steelyard.domains.bricks.stability.solvers import solver
 from steelyard.domains.bricks.stability.statics import Statics, statics
 from steelyard.domains.bricks.structure import place
 from steelyard.errors import MissingExtraError, VerifierError

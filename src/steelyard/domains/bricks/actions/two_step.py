@@ -52,7 +52,7 @@ class TwoStep(Bounds):
         return GROUND, *pivots, *self._place_words(), *part_words(self.world.library)
 
     def automaton(self) -> TwoStepAutomaton:
-        return TwoStepAutomaton(self)
+        return TwoStepAutomaton(self, self.wording, self.reach)
 
     def write(self, structure: Structure) -> str:
         """On the ground from the last brick there, or from the ground itself if that is far. Higher up from the

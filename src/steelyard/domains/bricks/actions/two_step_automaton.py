@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.constraints.automaton import Automaton, Memo
-from steelyard.domains.bricks.actions.base import Corners, Saying, along
-from steelyard.domains.bricks.actions.places import ALL, Bricks, Places
+from steelyard.constraints.automaton import Memo
+from steelyard.domains.bricks.actions.base import ActionSpace, Corners, Saying, WordAutomaton, along
+from steelyard.domains.bricks.actions.places import ALL, Bricks
 from steelyard.domains.bricks.structure import Brick
-from steelyard.types import Task
-
-if TYPE_CHECKING:
-    from steelyard.domains.bricks.actions.two_step import TwoStep
 
 GROUND = "ground"
 ON_GROUND = -1
@@ -38,23 +33,17 @@ class Wording:
         return f"{x:+d}{y:+d}{z:+d}" if self.joint else f"x{x:+d} y{y:+d} z{z:+d}"
 
 
-class TwoStepAutomaton(Automaton[Saying]):
+class TwoStepAutomaton(WordAutomaton):
     """A word may come if at least one brick that begins with it can be placed.
 
     ``said`` is empty, or the pivot's number and as much of x, y, z as is known; on the ground z is, once y is.
     """
 
-    def __init__(self, space: TwoStep) -> None:
-        self.space, self.joint, self.wording = space, space.joint, space.wording
-        self.places = Places(space.world, may_float=space.may_float)
+    def __init__(self, space: ActionSpace, wording: Wording, reach: tuple[int, int, int]) -> None:
+        super().__init__(space)
+        self.wording, self.joint, self.reach = wording, wording.joint, reach
         self._windows: Memo[Brick, Window] = Memo(20_000)
         self.stretch = space.tokens_per_brick - 1
-
-    def alphabet(self) -> tuple[str, ...]:
-        return self.space.vocabulary()
-
-    def start(self, task: Task) -> Saying:
-        return Saying(())
 
     def moves(self, state: Saying) -> Mapping[str, Saying]:
         bricks, said = state
@@ -63,9 +52,6 @@ class TwoStepAutomaton(Automaton[Saying]):
         if len(said) == 4:
             return dict(self._parts(bricks, said[1:]))
         return self._whole_places(bricks, said[0]) if self.joint else dict(self._axis(bricks, said))
-
-    def may_end(self, state: Saying) -> bool:
-        return bool(state.bricks) and not state.said
 
     def shortest_end(self, state: Saying) -> int:
         """Every brick that was begun can be finished; the first one is begun from the ground."""
@@ -107,7 +93,7 @@ class TwoStepAutomaton(Automaton[Saying]):
         if pivot == ON_GROUND:
             words_XYZ = self._ground_words
         else:
-            firsts = [at - reach for at, reach in zip(bricks[pivot][2:], self.space.reach, strict=True)]
+            firsts = [at - reach for at, reach in zip(bricks[pivot][2:], self.reach, strict=True)]
             x, y, z = (slice(side.start - at, side.stop - at) for side, at in zip(window, firsts, strict=True))
             words_XYZ = self._offset_words[x, y, z]
         corners = (np.argwhere(open_XYZ) + [side.start for side in window]).tolist()
@@ -123,7 +109,7 @@ class TwoStepAutomaton(Automaton[Saying]):
     @cached_property
     def _offset_words(self) -> NDArray[np.object_]:
         """What says each offset, the smallest along all axes first."""
-        along_x, along_y, along_z = (range(-reach, reach + 1) for reach in self.space.reach)
+        along_x, along_y, along_z = (range(-reach, reach + 1) for reach in self.reach)
         words = [[[self.wording.offset(x, y, z) for z in along_z] for y in along_y] for x in along_x]
         return np.array(words, np.object_)
 
@@ -143,6 +129,6 @@ class TwoStepAutomaton(Automaton[Saying]):
     def _around(self, brick: Brick) -> Window:
         x, y, z = (
             slice(max(centre - reach, 0), min(centre + reach + 1, size))
-            for centre, reach, size in zip(brick[2:], self.space.reach, self.space.world.size, strict=True)
+            for centre, reach, size in zip(brick[2:], self.reach, self.space.world.size, strict=True)
         )
         return x, y, z

@@ -1,8 +1,9 @@
 """Does it stand? Forces at every contact that hold every brick still, with the largest pull as small as can be."""
 
-from steelyard.domains.bricks.stability.assessment import Method, Stability, assess, largest_pull
+from steelyard.domains.bricks.stability.assessment import Method, Stability, largest_pull
 from steelyard.domains.bricks.stability.forces import Forces
 from steelyard.domains.bricks.stability.physics import Load, Physics
+from steelyard.domains.bricks.stability.symmetry import assess
 from steelyard.domains.bricks.stability.weighted import assess_weighted
 
 __all__ = ["Forces", "Load", "Method", "Physics", "Stability", "assess", "assess_weighted", "largest_pull"]

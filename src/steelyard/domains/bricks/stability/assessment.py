@@ -61,19 +61,10 @@ def largest_pull(
     return math.inf if best is None else best.cost * physics.capacity
 
 
-def assess(
-    structure: Structure,
-    loads: Sequence[Load] = (),
-    *,
-    physics: Physics = PUBLISHED,
-    method: Method = "highs",
-    symmetric: bool = False,
+def assess_as_given(
+    structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Method = "highs"
 ) -> Stability:
-    """Class, largest pull, scores, failing bricks and forces. ``symmetric``: the worst of all turns and mirrors."""
-    if symmetric and method != "connectivity":
-        from steelyard.domains.bricks.stability.symmetry import assess_symmetric
-
-        return assess_symmetric(structure, loads, physics=physics, method=method)
+    """Assess a structure in its own orientation only; ``symmetry.assess`` can also check its mirror images."""
     touching = contacts(structure)
     grounded_B = grounded_bricks(touching, len(structure))
     if method == "connectivity":
@@ -117,7 +108,7 @@ def _with_floating(
     score_B = np.ones(len(structure))
     kept = tuple(structure.bricks[place] for place in np.flatnonzero(grounded_B))
     kept_loads = [load for load in loads if grounded_B[brick_at(structure, load)]]
-    rest = assess(Structure(kept, structure.world), kept_loads, physics=physics, method=method)
+    rest = assess_as_given(Structure(kept, structure.world), kept_loads, physics=physics, method=method)
     score_B[grounded_B] = rest.score_B
     return _verdict(math.inf, score_B, None)
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.domains.bricks.stability.program import Program
-from steelyard.domains.bricks.stability.solvers import Solution
+from steelyard.domains.bricks.stability.program import Program, Solution
 from steelyard.errors import MissingExtraError, VerifierError
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steelyard.domains.bricks.stability.program import Program
-from steelyard.domains.bricks.stability.solvers import Solution
+from steelyard.domains.bricks.stability.program import Program, Solution
 from steelyard.errors import MissingExtraError, VerifierError
 
 if TYPE_CHECKING:

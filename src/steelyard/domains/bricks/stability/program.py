@@ -46,6 +46,14 @@ class Program:
         return len(self.row_lower)
 
 
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The smallest cost of a program and the point where it is reached."""
+
+    cost: float
+    x: Floats
+
+
 def pull_program(rest: Statics) -> Program:
     """The smallest largest pull, in capacities: its objective, and the last unknown."""
     points, bounds = _forces(rest)

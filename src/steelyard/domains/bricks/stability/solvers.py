@@ -1,24 +1,13 @@
-"""What a solver of linear programs gives back, and the two there are."""
+"""The two solvers of linear programs, HiGHS and Gurobi, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
-from steelyard.domains.bricks.stability.program import Program
-from steelyard.domains.bricks.stability.statics import Floats
+from steelyard.domains.bricks.stability.program import Program, Solution
 
 Backend = Literal["highs", "gurobi"]
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """The smallest cost and where it is reached."""
-
-    cost: float
-    x: Floats
-
 
 Solver = Callable[[Program], Solution | None]
 """``None``: nothing satisfies the program. Any other failure raises :class:`steelyard.errors.VerifierError`."""

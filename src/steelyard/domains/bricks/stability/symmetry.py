@@ -12,13 +12,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from steelyard.domains.bricks.images import Loaded, at_origin, images, mirrored, turned
-from steelyard.domains.bricks.stability.assessment import Stability, assess, largest_pull
+from steelyard.domains.bricks.stability.assessment import Method, Stability, assess_as_given, largest_pull
 from steelyard.domains.bricks.stability.physics import PUBLISHED, Load, Physics
 from steelyard.domains.bricks.stability.solvers import Backend
 from steelyard.domains.bricks.stability.statics import Floats
 from steelyard.domains.bricks.structure import Brick, Structure
 
 Ordered = tuple[tuple[Brick, ...], tuple[Load, ...]]
+
+
+def assess(
+    structure: Structure,
+    loads: Sequence[Load] = (),
+    *,
+    physics: Physics = PUBLISHED,
+    method: Method = "highs",
+    symmetric: bool = False,
+) -> Stability:
+    """Find class, largest pull, scores, failing bricks and forces. ``symmetric``: of the worst mirror image or turn."""
+    if symmetric and method != "connectivity":
+        return assess_symmetric(structure, loads, physics=physics, method=method)
+    return assess_as_given(structure, loads, physics=physics, method=method)
 
 
 def largest_pull_symmetric(
@@ -37,12 +51,12 @@ def assess_symmetric(
 ) -> Stability:
     """The verdict on the image with the largest t. Its forces are left out: they act on that image."""
     if not structure.bricks:
-        return assess(structure, loads, physics=physics, method=method)
+        return assess_as_given(structure, loads, physics=physics, method=method)
     found = representatives(structure, loads)
     pulls = [largest_pull(Structure(b, structure.world), i, physics=physics, backend=method) for b, i in found]
     worst = int(np.argmax(pulls))
     bricks, image_loads = found[worst]
-    verdict = assess(Structure(bricks, structure.world), image_loads, physics=physics, method=method)
+    verdict = assess_as_given(Structure(bricks, structure.world), image_loads, physics=physics, method=method)
     score_B = _scores_back(structure, loads, found[worst], verdict.score_B)
     failing = tuple(np.flatnonzero(score_B >= 1.0).tolist())
     return Stability(verdict.stands, verdict.pull, score_B, failing)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from steelyard.errors import PolicyError
-from steelyard.policies import templates
-from steelyard.policies.codec import Codec
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
-from steelyard.policies.templates import template_ids
+from steelyard.policies.tokens import chat_template
+from steelyard.policies.tokens.chat_template import template_ids
+from steelyard.policies.tokens.codec import Codec
 
 CHAT = ({"role": "user", "content": "1 2"}, {"role": "assistant", "content": "3"}, {"role": "user", "content": "4"})
 SOUND = (
@@ -23,10 +23,10 @@ HUGE = "{{ '1' * 9000000000 }}"
 @pytest.fixture(autouse=True, scope="module")
 def little_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(templates, "SECONDS", 0.5)
-        templates._renderer.close()
+        patch.setattr(chat_template, "SECONDS", 0.5)
+        chat_template._renderer.close()
         yield
-    templates._renderer.close()
+    chat_template._renderer.close()
 
 
 def ids(template: str, *, answer_next: bool = True) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3MoeConfig
 
 from steelyard.errors import PolicyError
-from steelyard.planning.shape import KNOWN, SPECIAL, decoder, find_shape, read_shape
+from steelyard.memory.model_shape import KNOWN, SPECIAL, decoder, find_shape, read_shape
 from steelyard.policies.scratch import SPECIAL_TOKENS
 
 SMALL: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}

@@ -111,7 +111,7 @@ def _ending(code: int) -> dict[str, str]:
 
 
 def _started() -> Any:
-    script = Path(__file__).with_name("template_process.py")
+    script = Path(__file__).with_name("chat_template_process.py")
     return subprocess.Popen(  # noqa: S603 - our own script
         [sys.executable, "-P", str(script), str(SECONDS), str(MEMORY)],
         stdin=subprocess.PIPE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steelyard import defaults
-from steelyard.planning.shape import Shape
+from steelyard.memory.model_shape import Shape
 
 ROOM = 0.8
 """Share of the memory that weights may take where activations and the KV cache are not counted."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.errors import PolicyError
-from steelyard.policies.templates import template_ids
+from steelyard.policies.tokens.chat_template import template_ids
 from steelyard.special_tokens import UNKNOWN
 from steelyard.text import shown
 from steelyard.types import Message, Prompt

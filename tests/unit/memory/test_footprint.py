@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.planning.memory import (
+from steelyard.memory.footprint import (
     Batch,
     Footprint,
     Need,
@@ -16,7 +16,7 @@ from steelyard.planning.memory import (
     layer_activations,
     needs,
 )
-from steelyard.planning.shape import Shape, decoder
+from steelyard.memory.model_shape import Shape, decoder
 
 SHAPE = Shape(1, 1, 1, 1, 1, 1, 1, parameters=1000, linear=800, borders=10)
 DECODER = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)

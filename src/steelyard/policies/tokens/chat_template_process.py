@@ -1,8 +1,8 @@
-"""Renders chat templates in a process of its own, with little memory and little CPU time per prompt.
+"""Renders chat templates in a separate process, with limits on memory and on CPU time per prompt.
 
-Run as a script by ``steelyard.policies.templates``. One JSON line in (the arguments of transformers' renderer and the
-most characters that may come out), one JSON line out. A prompt that takes too long ends the process by SIGPROF: the
-kernel delivers it even inside one long operation such as ``10 ** 10 ** 10``.
+``steelyard.policies.tokens.chat_template`` runs this file as a script. It reads one JSON line per prompt (arguments for
+the transformers renderer and the maximum length of the output) and answers with one JSON line. A prompt that takes too
+long ends the process by SIGPROF: the kernel delivers it even inside one long operation such as ``10 ** 10 ** 10``.
 """
 
 from __future__ import annotations
