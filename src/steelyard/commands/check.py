@@ -16,8 +16,8 @@ from rich.text import Text
 
 from steelyard import config as configs
 from steelyard.commands import FAILED
-from steelyard.commands.screen import CountedSampler, loading, positive, stdout
-from steelyard.commands.target import add_trust
+from steelyard.commands.inputs.target import add_trust
+from steelyard.commands.output.screen import CountedSampler, loading, positive, stdout
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.text import printable

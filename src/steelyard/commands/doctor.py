@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from steelyard import config as configs
-from steelyard.commands.machine import CORE, EXTRAS, Device, devices, installed, missing, product_rates
-from steelyard.commands.screen import amount, loading, positive, stdout
+from steelyard.commands.inputs.machine import CORE, EXTRAS, Device, devices, installed, missing, product_rates
+from steelyard.commands.output.screen import amount, loading, positive, stdout
 from steelyard.defaults import LORA_RANK
 from steelyard.domains import domain_names
 from steelyard.errors import ConfigError

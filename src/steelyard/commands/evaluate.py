@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from rich.table import Table
 
 from steelyard.commands import FAILED
-from steelyard.commands.groups import temperature_note, temperature_of
-from steelyard.commands.screen import CountedSampler, loading, positive, stdout
-from steelyard.commands.target import Target, add_target, open_policy, resolve
+from steelyard.commands.inputs.groups import temperature_note, temperature_of
+from steelyard.commands.inputs.target import Target, add_target, open_policy, resolve
+from steelyard.commands.output.screen import CountedSampler, loading, positive, stdout
 from steelyard.defaults import REPORTED_KS
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError

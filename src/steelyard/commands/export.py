@@ -11,17 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steelyard.commands.artifacts import (
-    WHERE,
-    WHERE_HELP,
-    form_of,
-    known_domains,
-    open_domain,
-    read_artifact,
-    write_file,
-)
-from steelyard.commands.screen import loading, tell
-from steelyard.commands.target import add_trust, read_named_run
+from steelyard.commands.inputs.artifact_files import WHERE, WHERE_HELP, known_domains, open_domain, read_artifact
+from steelyard.commands.inputs.target import add_trust, read_named_run
+from steelyard.commands.output.files import form_of, write_file
+from steelyard.commands.output.screen import loading, tell
 from steelyard.config import Config
 from steelyard.defaults import CHECKPOINT
 from steelyard.errors import ConfigError, DataError, PolicyError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from steelyard.commands.screen import loading, stderr, stdout
+from steelyard.commands.output.screen import loading, stderr, stdout
 from steelyard.errors import ConfigError
 from steelyard.pretrained.catalogue import MODELS, PretrainedModel
 from steelyard.suggest import did_you_mean

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from steelyard.commands.screen import stdout
+from steelyard.commands.output.screen import stdout
 from steelyard.errors import ConfigError
 from steelyard.templates import write_template
 

@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from steelyard.commands.keys import keys_help
-from steelyard.commands.screen import loading, stdout
-from steelyard.commands.target import add_trust
+from steelyard.commands.inputs.target import add_trust
+from steelyard.commands.output.keys import keys_help
+from steelyard.commands.output.screen import loading, stdout
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.errors import ConfigError
 from steelyard.trust import load_recipe

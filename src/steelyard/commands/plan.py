@@ -13,8 +13,8 @@ from rich.table import Table
 
 from steelyard import config as configs
 from steelyard import defaults
-from steelyard.commands.screen import amount, positive, stdout
-from steelyard.commands.target import add_trust
+from steelyard.commands.inputs.target import add_trust
+from steelyard.commands.output.screen import amount, positive, stdout
 from steelyard.config import Config
 from steelyard.domains import make_domain
 from steelyard.errors import ConfigError

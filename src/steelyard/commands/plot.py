@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steelyard.commands.artifacts import form_of, write_file
-from steelyard.commands.screen import stderr, tell
+from steelyard.commands.output.files import form_of, write_file
+from steelyard.commands.output.screen import stderr, tell
 from steelyard.drawing import Scene, png, svg
 from steelyard.errors import ConfigError, DataError, MissingExtraError
 from steelyard.folders import run_at

@@ -13,21 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from steelyard.commands.artifacts import (
+from steelyard.commands.inputs.artifact_files import (
     STDIN,
     WHERE,
     domain_of_run,
-    form_of,
     known_domains,
     name_of,
     open_domain,
     read_artifact,
-    write_file,
 )
-from steelyard.commands.gallery import TaskGallery, folder_names, write_gallery
-from steelyard.commands.groups import sample_groups, temperature_note
-from steelyard.commands.screen import positive, stderr, tell
-from steelyard.commands.target import Target, add_target, resolve
+from steelyard.commands.inputs.groups import sample_groups, temperature_note
+from steelyard.commands.inputs.target import Target, add_target, resolve
+from steelyard.commands.output.files import form_of, write_file
+from steelyard.commands.output.gallery import TaskGallery, folder_names, write_gallery
+from steelyard.commands.output.screen import positive, stderr, tell
 from steelyard.domains.artifacts import Artifact, ColourBy
 from steelyard.domains.base import Domain, Split, title_of
 from steelyard.domains.registry import is_domain

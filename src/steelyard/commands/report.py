@@ -13,18 +13,18 @@ from typing import get_args
 from rich.table import Table
 from rich.text import Text
 
-from steelyard.commands.artifacts import (
+from steelyard.commands.inputs.artifact_files import (
     WHERE,
     domain_of_run,
     known_domains,
     name_of,
     open_domain,
     read_artifact,
-    write_file,
 )
-from steelyard.commands.groups import sample_groups, temperature_note
-from steelyard.commands.screen import positive, stdout, tell
-from steelyard.commands.target import add_target, resolve
+from steelyard.commands.inputs.groups import sample_groups, temperature_note
+from steelyard.commands.inputs.target import add_target, resolve
+from steelyard.commands.output.files import write_file
+from steelyard.commands.output.screen import positive, stdout, tell
 from steelyard.domains.artifacts import Artifact, Summary
 from steelyard.domains.base import Split, title_of
 from steelyard.domains.registry import is_domain

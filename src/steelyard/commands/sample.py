@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from steelyard.commands.artifacts import json_object, write_file
-from steelyard.commands.groups import NOT_SCORED, sample_groups, temperature_note
-from steelyard.commands.screen import positive, stdout, tell
-from steelyard.commands.target import Target, add_target, resolve
+from steelyard.commands.inputs.artifact_files import json_object
+from steelyard.commands.inputs.groups import NOT_SCORED, sample_groups, temperature_note
+from steelyard.commands.inputs.target import Target, add_target, resolve
+from steelyard.commands.output.files import write_file
+from steelyard.commands.output.screen import positive, stdout, tell
 from steelyard.config import Config
 from steelyard.data.tasks import filled
 from steelyard.defaults import SHOWN_SAMPLES, SHOWN_TASKS
@@ -126,7 +127,7 @@ def _columns(config: Config, domain: Domain | None) -> Iterable[str]:
 
 
 def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
-    from steelyard.commands.page import page, read_shown
+    from steelyard.commands.output.page import page, read_shown
 
     if target.run is None or domain is None:
         raise ConfigError(f"--page {path} shows the samples that a run showed while it trained: give a run of a domain")

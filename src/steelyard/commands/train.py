@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from steelyard import config as configs
 from steelyard.commands import INTERRUPTED
-from steelyard.commands.keys import keys_help
-from steelyard.commands.screen import loading, stdout
-from steelyard.commands.target import add_trust, read_named_run
+from steelyard.commands.inputs.target import add_trust, read_named_run
+from steelyard.commands.output.keys import keys_help
+from steelyard.commands.output.screen import loading, stdout
 from steelyard.config import Config
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.folders import RunLock, require_free, resume_command, run_folder

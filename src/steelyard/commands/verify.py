@@ -14,20 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from steelyard.commands import FAILED
-from steelyard.commands.artifacts import (
+from steelyard.commands.inputs.artifact_files import (
     STDIN,
     WHERE,
     WHERE_HELP,
-    form_of,
     json_object,
     known_domains,
     name_of,
     open_domain,
     read_artifact,
-    write_file,
 )
-from steelyard.commands.screen import stdout, tell
-from steelyard.commands.target import add_trust
+from steelyard.commands.inputs.target import add_trust
+from steelyard.commands.output.files import form_of, write_file
+from steelyard.commands.output.screen import stdout, tell
 from steelyard.domains.artifacts import Artifact, Report
 from steelyard.text import printable
 

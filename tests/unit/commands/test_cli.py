@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.cli import COMMANDS, explain, options_of, overview, parser_of, split_overrides
 from steelyard.commands import evaluate
-from steelyard.commands.keys import keys_help
+from steelyard.commands.output.keys import keys_help
 from steelyard.config import describe
 from steelyard.config.schema import known_keys
 from steelyard.errors import PolicyError

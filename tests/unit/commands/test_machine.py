@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from steelyard.commands.machine import CORE, EXTRAS, available_memory, missing
+from steelyard.commands.inputs.machine import CORE, EXTRAS, available_memory, missing
 
 
 def test_the_table_of_extras_is_that_of_the_package() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steelyard.commands.artifacts import write_file
+from steelyard.commands.output.files import write_file
 from steelyard.domains.artifacts import Artifact, ColourBy
 from steelyard.domains.base import Domain
 from steelyard.errors import MissingExtraError

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steelyard.commands.target import read_named_run
+from steelyard.commands.inputs.target import read_named_run
 from steelyard.config import Config
 from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.domains.base import Domain
@@ -63,23 +63,6 @@ def read_artifact(path: str) -> str:
 def name_of(path: str) -> str:
     """What to call the artifact of a file."""
     return "stdin" if path == STDIN else Path(path).stem
-
-
-def form_of(path: Path, known: Sequence[str], option: str) -> str:
-    """The form that a file's name asks for by its ending."""
-    form = path.suffix.removeprefix(".").lower()
-    if form not in known:
-        endings = ", ".join(f".{name}" for name in known)
-        raise ConfigError(f"{option} {path}: the ending says what to write, one of {endings}")
-    return form
-
-
-def write_file(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place") from None
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from steelyard.commands.screen import CountedSampler, loading
-from steelyard.commands.target import Target, open_policy
+from steelyard.commands.inputs.target import Target, open_policy
+from steelyard.commands.output.screen import CountedSampler, loading
 from steelyard.config import Config
 from steelyard.domains.base import Domain, Split
 from steelyard.tracking.bars import counting

@@ -1,0 +1,1 @@
+"""Inputs that several commands share: runs and models, artifact files, sampled groups, and the machine itself."""
