@@ -17,11 +17,11 @@ from rich.progress import Progress
 
 from benchmarks import brick_reference
 from benchmarks.brick_cases import column, golden
+from benchmarks.bricks_weighted_program import assess_weighted
 from benchmarks.heaps import heap, loads
 from benchmarks.result import Cell, Figure, Result
 from steelyard.domains.bricks import STANDARD, Library, Physics, Structure, World, assess, floating, largest_pull
 from steelyard.domains.bricks.images import Loaded, images, moved
-from steelyard.domains.bricks.stability import assess_weighted
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric
 

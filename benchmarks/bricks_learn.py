@@ -17,13 +17,13 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.abreast import Tell, abreast
+from benchmarks.bricks_examples import success_by_kind
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.watched import Watch, configured, watched_run
 from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.artifacts import verdict_lines
 from steelyard.domains.bricks.briefs import brief_of
-from steelyard.domains.bricks.examples import success_by_kind
 from steelyard.training.evaluation import Evaluation
 from steelyard.types import Group
 

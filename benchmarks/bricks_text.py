@@ -22,11 +22,11 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.brick_decoders import CONSTRAINT, REJECTION, Bench, Contest, Look, Seen
+from benchmarks.bricks_rejection import BRICKGPT
 from benchmarks.result import Cell, Figure, Result
 from benchmarks.smollm import model_folder
 from benchmarks.token_budget import per_thousand, won_within
 from benchmarks.watched import UNATTENDED
-from steelyard.domains.bricks.rejection import BRICKGPT
 
 GAIN = 0.05
 BASE, WARM, TRAINED = "base model", "warm start", "trained"
