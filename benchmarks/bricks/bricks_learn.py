@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.progress import Progress
 
+from benchmarks.bricks_examples import success_by_kind
 from benchmarks.framework.parallel_runs import Tell, abreast
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.training_runs import Watch, configured, watched_run
@@ -23,7 +24,6 @@ from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.artifacts import verdict_lines
 from steelyard.domains.bricks.briefs import brief_of
-from steelyard.domains.bricks.examples import success_by_kind
 from steelyard.training.evaluation import Evaluation
 from steelyard.types import Group
 

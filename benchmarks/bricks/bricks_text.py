@@ -23,10 +23,10 @@ from rich.progress import Progress
 
 from benchmarks.bricks.brick_decoders import CONSTRAINT, REJECTION, Bench, Contest, Look, Seen
 from benchmarks.bricks.token_budget import per_thousand, won_within
+from benchmarks.bricks_rejection import BRICKGPT
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.smollm import model_folder
 from benchmarks.framework.training_runs import UNATTENDED
-from steelyard.domains.bricks.rejection import BRICKGPT
 
 GAIN = 0.05
 BASE, WARM, TRAINED = "base model", "warm start", "trained"

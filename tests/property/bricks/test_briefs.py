@@ -15,7 +15,7 @@ from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief
 from steelyard.domains.bricks.briefs.solid import Bools, height_iou, iou, largest_piece, middle, ratio, solid
 from steelyard.domains.bricks.images import moved
-from steelyard.domains.bricks.reward import Judge, Reward
+from steelyard.domains.bricks.reward import Reward, Scorer
 from steelyard.types import Task
 
 WORLD = World((40, 40, 20))
@@ -131,10 +131,10 @@ def _touch(structure: Structure, one: int, other: int) -> bool:
 @given(structures(most=8), st.sampled_from(ALL))
 def test_rewards_lie_between_the_floor_and_the_whole(structure: Structure, brief: Brief) -> None:
     pytest.importorskip("highspy")
-    judge = Judge(Lines(WORLD, 40), Reward(steps=True))
-    text = judge.action.write(structure)
-    verdict = judge(Task("t", "p", brief.spec), text)
-    assert judge.reward.floor <= verdict.reward <= 1.0 + 1e-9
+    scorer = Scorer(Lines(WORLD, 40), Reward(steps=True))
+    text = scorer.action.write(structure)
+    verdict = scorer(Task("t", "p", brief.spec), text)
+    assert scorer.reward.floor <= verdict.reward <= 1.0 + 1e-9
     assert sum(gain for _, gain in verdict.steps) == pytest.approx(verdict.reward)
     assert [text[:end].count("\n") for end, _ in verdict.steps] == list(range(len(structure)))
     assert verdict.success is (verdict.parts["success"] == 1.0)

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from benchmarks.bricks.token_budget import (
+from benchmarks.bricks_rejection import BRICKGPT, Asked, Patience, building
     Try,
     Written,
     counted,
@@ -20,7 +21,6 @@ from benchmarks.bricks.token_budget import (
     won_within,
 )
 from steelyard.domains.bricks import Structure, World
-from steelyard.domains.bricks.rejection import BRICKGPT, Asked, Patience, building
 
 WORLD = World()
 LINE = 11

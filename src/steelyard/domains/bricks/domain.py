@@ -27,7 +27,7 @@ from steelyard.domains.bricks.briefs import (
     read_captions,
 )
 from steelyard.domains.bricks.builder import IMPERFECTION, build
-from steelyard.domains.bricks.reward import Judge, reward_of
+from steelyard.domains.bricks.reward import Scorer, reward_of
 from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.errors import ConfigError, ConstraintError
@@ -156,14 +156,14 @@ class Bricks(Domain):
     def describe(self, task: Task) -> str:
         return brief_of(task.spec).title()
 
-    def judge(self) -> Judge:
-        return Judge(self.action_space, reward_of(self.reward))
+    def scorer(self) -> Scorer:
+        return Scorer(self.action_space, reward_of(self.reward))
 
     def verifier(self) -> FunctionVerifier:
-        judge = self.judge()
-        if judge.reward.method == "highs":
+        scorer = self.scorer()
+        if scorer.reward.method == "highs":
             highs.require()
-        return judge.verifier()
+        return scorer.verifier()
 
     def automaton(self) -> Automaton[Any] | None:
         return self.action_space.automaton() if self.constrained else None

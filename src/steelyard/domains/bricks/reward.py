@@ -149,7 +149,7 @@ def step_rewards(structure: Structure, brief: Brief, weight: float, reward: floa
 
 
 @dataclass(frozen=True)
-class Judge:
+class Scorer:
     """The function behind the verifier: reads a text, judges the structure, adds up its reward."""
 
     action: ActionSpace

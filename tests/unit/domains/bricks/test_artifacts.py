@@ -106,9 +106,9 @@ def test_a_film_is_of_one_thing() -> None:
 
 
 def test_a_sheet_says_what_the_judge_said() -> None:
-    task, judge = Task("bridge", "", BRIEF), Bricks(action="text").judge()
+    task, scorer = Task("bridge", "", BRIEF), Bricks(action="text").scorer()
     artifacts = [
-        Artifact(text, str(number), BRIEF, judge(task, text)) for number, text in enumerate((BRIDGE, FLOATS), 1)
+        Artifact(text, str(number), BRIEF, scorer(task, text)) for number, text in enumerate((BRIDGE, FLOATS), 1)
     ]
     sheet = bricks().render(
         [*artifacts, Artifact("", "3", BRIEF, Verdict.rejected("there is no brick"))], "svg", title="T"

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from benchmarks.bricks_examples import success_by_kind
 from steelyard.config import load
 from steelyard.domains.bricks import Brick, Structure, World, floating, parse, write
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, Shape, Tower, brief_of, catalogue
@@ -19,7 +20,6 @@ from steelyard.domains.bricks.builder import (
 )
 from steelyard.domains.bricks.designs import DESIGNS, design
 from steelyard.domains.bricks.domain import Bricks
-from steelyard.domains.bricks.examples import success_by_kind
 from steelyard.domains.bricks.outcome import outcome
 from steelyard.domains.bricks.structure import Site, place
 from steelyard.errors import ConfigError

@@ -12,7 +12,7 @@ from steelyard.domains.bricks import InvalidStructureError, Reason, World, large
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import Brief, Cantilever, Tower
 from steelyard.domains.bricks.outcome import outcome
-from steelyard.domains.bricks.reward import Judge, Penalties, Reward, Weights, reward_of, step_rewards
+from steelyard.domains.bricks.reward import Penalties, Reward, Scorer, Weights, reward_of, step_rewards
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.errors import ConfigError
 from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
@@ -29,7 +29,7 @@ def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
     """By the guarded path, as in a run."""
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
-    verifier = Judge(Lines(WORLD, 40), reward_of(settings)).verifier()
+    verifier = Scorer(Lines(WORLD, 40), reward_of(settings)).verifier()
     return judge(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
 
 
@@ -128,7 +128,7 @@ def test_strictness_rejects_all_but_floating() -> None:
     assert found.reason.startswith("collision: brick 4")
     assert verdict(FLOATING, strict=True).status == "scored"
     with pytest.raises(InvalidStructureError) as caught:
-        Judge(Lines(WORLD, 40), Reward(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
+        Scorer(Lines(WORLD, 40), Reward(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
     assert caught.value.flaw.reason is Reason.OUT_OF_BOUNDS
 
 
@@ -137,7 +137,7 @@ def test_a_task_that_is_no_brief_is_not_the_samples_fault() -> None:
     sample = Sample(
         SampleKey(0, 0, 0, 0), none, 0, "2x4 (0,0,0)", "stop", Decisions(none, none, np.zeros(0, np.float32))
     )
-    found = judge(Judge(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)])[0]
+    found = judge(Scorer(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)])[0]
     assert found.status == "unscored"
     assert "castle" in found.reason
 
@@ -164,20 +164,20 @@ def test_step_rewards_add_up_to_the_reward() -> None:
 
 
 def test_settings_are_part_of_the_version() -> None:
-    plain = Judge(Lines(WORLD, 40)).verifier()
+    plain = Scorer(Lines(WORLD, 40)).verifier()
     assert plain.deterministic
-    assert plain.version == Judge(Lines(World(), 40)).verifier().version
+    assert plain.version == Scorer(Lines(World(), 40)).verifier().version
     others = [
-        Judge(Lines(WORLD, 40), Reward(strict=True)),
-        Judge(Lines(WORLD, 40), Reward(weights=Weights(purpose=0.5))),
-        Judge(Lines(World((20, 20, 21)), 40)),
+        Scorer(Lines(WORLD, 40), Reward(strict=True)),
+        Scorer(Lines(WORLD, 40), Reward(weights=Weights(purpose=0.5))),
+        Scorer(Lines(World((20, 20, 21)), 40)),
     ]
     assert len({plain.version, *(other.verifier().version for other in others)}) == 4
 
 
 def test_the_judge_travels_to_workers() -> None:
-    again = pickle.loads(pickle.dumps(Judge(Lines(WORLD, 40), Reward(steps=True))))
-    assert again == Judge(Lines(WORLD, 40), Reward(steps=True))
+    again = pickle.loads(pickle.dumps(Scorer(Lines(WORLD, 40), Reward(steps=True))))
+    assert again == Scorer(Lines(WORLD, 40), Reward(steps=True))
     assert again(Task("t", "p", TOWER.spec), STANDING).success
 
 

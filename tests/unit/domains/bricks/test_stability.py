@@ -13,10 +13,11 @@ import pytest
 
 from benchmarks.bricks.brick_cases import golden
 from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks_weighted_program import assess_weighted
 from steelyard.domains.bricks import Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.contacts import contacts
-from steelyard.domains.bricks.stability import assess_weighted, assessment, highs
+from steelyard.domains.bricks.stability import assessment, highs
 from steelyard.domains.bricks.stability.assessment import _fallen  # pyright: ignore[reportPrivateUsage]
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.program import Program, Solution, pull_program

@@ -4,6 +4,5 @@ from steelyard.domains.bricks.stability.assessment import Method, Stability, lar
 from steelyard.domains.bricks.stability.forces import Forces
 from steelyard.domains.bricks.stability.physics import Load, Physics
 from steelyard.domains.bricks.stability.symmetry import assess
-from steelyard.domains.bricks.stability.weighted import assess_weighted
 
-__all__ = ["Forces", "Load", "Method", "Physics", "Stability", "assess", "assess_weighted", "largest_pull"]
+__all__ = ["Forces", "Load", "Method", "Physics", "Stability", "assess", "largest_pull"]

@@ -118,10 +118,10 @@ def assemble(
     row_upper: Floats,
     *,
     last: tuple[Index, Index, Floats] | None = None,
-    ground: int | None = None,
 ) -> Program:
-    """One matrix of all blocks, side by side, then of the columns ``last`` (start, row, value). Rows from ``ground`` to
-    ``ground + 4`` are dropped: where there are no other rows than the residuals, those after the last.
+    """Concatenate the columns of all blocks, followed by the columns ``last`` (start, row, value).
+
+    Rows beyond ``row_lower`` are dropped: they belong to the ground, which cannot move.
     """
     rows = [block.row_NK.ravel() for block in blocks]
     values = [block.value_NK.ravel() for block in blocks]
@@ -130,8 +130,8 @@ def assemble(
         rows.append(last[1])
         values.append(last[2])
         widths.append(np.diff(last[0]))
-    row, ground = np.concatenate(rows), len(row_lower) if ground is None else ground
-    kept = row < ground if ground == len(row_lower) else (row < ground) | (row >= ground + 5)
+    row = np.concatenate(rows)
+    kept = row < len(row_lower)
     kept_before, entries_before = np.zeros(len(row) + 1, np.int32), np.zeros(len(cost) + 1, np.int32)
     np.cumsum(kept, out=kept_before[1:])
     np.cumsum(np.concatenate(widths), out=entries_before[1:])

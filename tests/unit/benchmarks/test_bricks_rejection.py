@@ -1,4 +1,4 @@
-"""Rejection sampling and rollback, with proposers that read from a script."""
+"""Rejection sampling and rollback, with scripted proposers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.bricks_rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
 from steelyard.domains.bricks import Brick, Structure, World, floating, write
-from steelyard.domains.bricks.rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
 
 WORLD = World()
 

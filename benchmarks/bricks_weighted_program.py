@@ -1,10 +1,12 @@
-"""The published form of the analysis, kept for comparison (StableLego, Liu et al., IEEE RA-L 2024; BrickGPT, Pun et
-al., 2025)::
+"""The published stability program, for comparison (StableLego, Liu et al., IEEE RA-L 2024; BrickGPT, Pun et al., 2025).
+
+It solves::
 
     minimise Σ |residuals| + α Σ_b M_b + β Σ f,   M_b ≥ every pull f below brick b
 
-Published with products n·f = 0 and maxima for Gurobi; both hold at the optimum of this linear program by themselves. It
-can trade a residual for pulls, and so calls some columns collapsed that stand: ``assess`` does not.
+The papers add the products n·f = 0 and maxima and solve with Gurobi; the optimum of this linear program satisfies both
+without them. The weighted sum can trade a residual for pulls, so it reports some columns as collapsed that stand. The
+product's ``assess`` does not.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ def assess_weighted(
     alpha: float = ALPHA,
     beta: float = BETA,
 ) -> Stability:
-    """Score 1 for a brick with a residual or with M_b at the capacity, else M_b over the capacity."""
+    """Score each brick: 1 if it has a residual or M_b reaches the capacity, otherwise M_b over the capacity."""
     touching = contacts(structure)
     rest = statics(structure, touching, loads, physics)
     best = solver(backend)(weighted_program(rest, physics, alpha, beta))
     if best is None:
-        raise VerifierError("the weighted program has no solution, though any forces satisfy it")
+        raise VerifierError("the weighted program has no solution, although any set of forces is feasible")
     points, bricks = len(rest.points), rest.bricks
     pull_B = best.x[-bricks:]
     residual_R = best.x[2 * points + len(rest.shears) + len(rest.presses) : -bricks].reshape(2, -1).sum(axis=0)
@@ -61,8 +63,10 @@ def assess_weighted(
 
 
 def weighted_program(rest: Statics, physics: Physics, alpha: float, beta: float) -> Program:
-    """Unknowns: pushes n, pulls f, horizontal forces, presses, residuals (positive and negative parts), and M_b. Rows:
-    the residuals, then M_b − f ≥ 0 for every point. Costs are in newtons and newton metres.
+    """Build the weighted program, with costs in newtons and newton metres.
+
+    Unknowns: pushes n, pulls f, horizontal forces, presses, residuals (positive and negative parts), and M_b. Rows: the
+    residuals, five free rows for the ground, then M_b − f ≥ 0 for every contact point.
     """
     points, rows, bricks = len(rest.points), rest.rows, rest.bricks
     limit_P1 = (rows + 5 + np.arange(points, dtype=np.int32))[:, None]
@@ -90,4 +94,4 @@ def weighted_program(rest: Statics, physics: Physics, alpha: float, beta: float)
     lower[2 * points : 2 * points + len(rest.shears)] = -np.inf
     row_lower = np.concatenate([rest.weight_R, np.full(5, -np.inf), np.zeros(points)])
     row_upper = np.concatenate([rest.weight_R, np.full(5 + points, np.inf)])
-    return assemble(blocks, cost, lower, np.full(len(cost), np.inf), row_lower, row_upper, last=last, ground=rows)
+    return assemble(blocks, cost, lower, np.full(len(cost), np.inf), row_lower, row_upper, last=last)

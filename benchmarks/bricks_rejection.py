@@ -1,8 +1,10 @@
-"""Decoding without a constraint, as BrickGPT does (Pun et al., 2025): bricks that cannot be placed are drawn again, and
-what does not stand is cut back and drawn anew. For comparison at inference: what it draws is not what the policy says.
+"""BrickGPT's decoding (Pun et al., 2025): rejection sampling and rollback instead of a constraint.
 
-A *building* is a generator that asks for lines and is sent them, so that many can be followed side by side and a model
-can write the lines of all of them at once; ``build`` and ``build_standing`` follow one of them with one proposer.
+A brick that cannot be placed is sampled again. A structure that collapses is cut back and continued. It serves only for
+comparison at inference: the bricks it returns do not follow the policy's distribution.
+
+A *building* is a generator that yields requests for lines and receives the lines. A model can therefore write the lines
+of many buildings in one batch. ``build`` and ``build_standing`` run a single building with one proposer.
 """
 
 from __future__ import annotations
@@ -19,29 +21,29 @@ from steelyard.domains.bricks.text import brick_of, write
 
 
 class Asked(NamedTuple):
-    """The line that comes next is asked for, given the text so far and a temperature."""
+    """A request for the next line, given the text so far and a temperature."""
 
     text: str
     temperature: float
 
 
 Propose = Callable[[str, float], str]
-"""The line that comes next, given the text so far and a temperature; white space alone is the end."""
+"""Returns the next line, given the text so far and a temperature; a blank line ends the structure."""
 Failing = Callable[[Structure], Sequence[int]]
-"""The places of the bricks that do not stand; none if all do."""
+"""Returns the indices of the bricks that fail; empty if the structure stands."""
 ALREADY_REJECTED = "already rejected"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to go on; the defaults are those of BrickGPT."""
+    """Limits on rejections and rollbacks, and the temperature; the defaults are BrickGPT's."""
 
     rejections: int = 500
-    """The most for one brick; after one more the structure ends there."""
+    """Maximum number of rejections per brick; one more ends the structure."""
     rollbacks: int = 100
     temperature: float = 0.6
     warmer: float = 0.01
-    """Added whenever a brick is proposed that was rejected before in the same place."""
+    """Added to the temperature when a line is proposed that was already rejected at this position."""
 
 
 BRICKGPT = Patience()
@@ -49,32 +51,32 @@ BRICKGPT = Patience()
 
 @dataclass(frozen=True)
 class Built:
-    """A structure without collisions and the like, and what it took."""
+    """A structure whose bricks can all be placed, and the cost of building it."""
 
     structure: Structure
     stands: bool | None
-    """``None``: nobody asked."""
+    """``None`` if stability was not checked."""
     proposals: int
-    """All lines that were asked for, the end among them."""
+    """Number of lines requested, including the end."""
     rejected: Counter[str]
-    """How many of them were rejected, by reason."""
+    """Number of rejected lines by reason."""
     rollbacks: int
     gave_up: bool
-    """Whether patience, and not the proposer or ``most``, made the end."""
+    """Whether the limit on rejections ended the structure, rather than the proposer or ``most``."""
 
 
 Building = Generator[Asked, str | None, Built]
-"""Yields what is asked for, is sent the line, and returns what was built."""
+"""Yields requests, receives lines, and returns the result."""
 
 
 def failing_bricks(structure: Structure) -> tuple[int, ...]:
-    """The bricks that do not stand by their own weight, by the solver."""
+    """Return the bricks that fail under the structure's own weight, according to the solver."""
     return assess(structure).failing
 
 
 def build(propose: Propose, world: World, *, most: int, patience: Patience = BRICKGPT) -> Built:
-    """Rejection sampling alone."""
-    return _followed(building(world, most=most, patience=patience), propose)
+    """Build by rejection sampling alone."""
+    return _run(building(world, most=most, patience=patience), propose)
 
 
 def build_standing(
@@ -85,31 +87,31 @@ def build_standing(
     patience: Patience = BRICKGPT,
     failing: Failing = failing_bricks,
 ) -> Built:
-    """Rejection sampling, then rollback: while the structure does not stand, cut it back and go on from there."""
-    return _followed(building_standing(world, most=most, patience=patience, failing=failing), propose)
+    """Build by rejection sampling with rollback: while the structure collapses, cut it back and continue."""
+    return _run(building_standing(world, most=most, patience=patience, failing=failing), propose)
 
 
 def building(world: World, *, most: int, patience: Patience = BRICKGPT) -> Building:
-    """``build``, asking for lines."""
+    """Run ``build`` as a generator that requests lines."""
     builder = _Builder(most, patience)
-    structure = yield from builder.go_on(Structure((), world))
+    structure = yield from builder.extend(Structure((), world))
     return builder.built(structure, None, 0)
 
 
 def building_standing(
     world: World, *, most: int, patience: Patience = BRICKGPT, failing: Failing = failing_bricks
 ) -> Building:
-    """``build_standing``, asking for lines."""
+    """Run ``build_standing`` as a generator that requests lines."""
     builder = _Builder(most, patience)
-    structure, rollbacks = (yield from builder.go_on(Structure((), world))), 0
+    structure, rollbacks = (yield from builder.extend(Structure((), world))), 0
     while (fails := failing(structure)) and rollbacks < patience.rollbacks:
-        structure = yield from builder.go_on(cut_back(structure, failing, fails))
+        structure = yield from builder.extend(cut_back(structure, failing, fails))
         rollbacks += 1
     return builder.built(structure, bool(structure.bricks) and not fails, rollbacks)
 
 
 def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> Structure:
-    """The longest beginning that stands among those cut before the first brick that fails, again and again."""
+    """Cut the structure before its first failing brick, repeatedly, until the rest stands."""
     while fails:
         structure = Structure(structure.bricks[: min(fails)], structure.world)
         fails = failing(structure)
@@ -117,14 +119,14 @@ def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> St
 
 
 class _Builder:
-    """Asks for bricks and keeps count."""
+    """Requests bricks and counts proposals and rejections."""
 
     def __init__(self, most: int, patience: Patience) -> None:
         self.most, self.patience = most, patience
         self.proposals, self.rejected, self.gave_up = 0, Counter[str](), False
 
-    def go_on(self, structure: Structure) -> Generator[Asked, str | None, Structure]:
-        """Bricks more, until the proposer ends, or the most bricks or the end of patience is reached."""
+    def extend(self, structure: Structure) -> Generator[Asked, str | None, Structure]:
+        """Add bricks until the proposer ends, ``most`` is reached or a brick exceeds the limit on rejections."""
         site = Site(structure.world)
         for brick in structure.bricks:
             site.add(brick)
@@ -137,14 +139,14 @@ class _Builder:
         return Built(structure, stands, self.proposals, self.rejected, rollbacks, self.gave_up)
 
     def _next(self, site: Site) -> Generator[Asked, str | None, Brick | None]:
-        """The first proposal that can be placed; ``None``: the end."""
-        text, temperature, before = write(site.bricks), self.patience.temperature, set[str]()
+        """Return the first proposal that can be placed; ``None`` ends the structure."""
+        text, temperature, tried = write(site.bricks), self.patience.temperature, set[str]()
         for _ in range(self.patience.rejections + 1):
             line = ((yield Asked(text, temperature)) or "").strip()
             self.proposals += 1
             if not line:
                 return None
-            if line in before:
+            if line in tried:
                 self.rejected[ALREADY_REJECTED] += 1
                 temperature += self.patience.warmer
                 continue
@@ -153,12 +155,12 @@ class _Builder:
             if problem is None:
                 return brick
             self.rejected[str(problem)] += 1
-            before.add(line)
+            tried.add(line)
         self.gave_up = True
         return None
 
 
-def _followed(building: Building, propose: Propose) -> Built:
+def _run(building: Building, propose: Propose) -> Built:
     line: str | None = None
     while True:
         try:
