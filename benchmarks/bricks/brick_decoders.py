@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from benchmarks.bricks.rejection import BRICKGPT, Building, building, building_standing
 from benchmarks.bricks.token_budget import Try, counted, side_by_side, trying, used_up, won_within
-from benchmarks.bricks_rejection import BRICKGPT, Building, building, building_standing
 from steelyard.domains.bricks.briefs import Brief, brief_of
 from steelyard.domains.bricks.flaws import Reason
 from steelyard.domains.bricks.outcome import outcome

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from benchmarks.bricks import brick_reference
 from benchmarks.bricks.brick_cases import column, golden
 from benchmarks.bricks.random_structures import heap, loads
-from benchmarks.bricks_weighted_program import assess_weighted
+from benchmarks.bricks.weighted_program import assess_weighted
 from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.domains.bricks import STANDARD, Library, Physics, Structure, World, assess, floating, largest_pull
 from steelyard.domains.bricks.images import Loaded, images, moved

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks_examples import success_by_kind
+from benchmarks.bricks.examples import success_by_kind
 from benchmarks.framework.parallel_runs import Tell, abreast
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.training_runs import Watch, configured, watched_run

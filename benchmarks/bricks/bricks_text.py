@@ -22,8 +22,8 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.bricks.brick_decoders import CONSTRAINT, REJECTION, Bench, Contest, Look, Seen
+from benchmarks.bricks.rejection import BRICKGPT
 from benchmarks.bricks.token_budget import per_thousand, won_within
-from benchmarks.bricks_rejection import BRICKGPT
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.smollm import model_folder
 from benchmarks.framework.training_runs import UNATTENDED

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
+from benchmarks.bricks.rejection import Asked
 from benchmarks.bricks.token_budget import Written
-from benchmarks.bricks_rejection import Asked
 from steelyard.policies.batch import pad_rows
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.cache import spread_prompts

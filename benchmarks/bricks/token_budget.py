@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from benchmarks.bricks_rejection import Asked, Building, Built
+from benchmarks.bricks.rejection import Asked, Building, Built
 from steelyard.domains.bricks.structure import Structure
 
 Found = TypeVar("Found")

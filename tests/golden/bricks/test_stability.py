@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bricks.brick_cases import Case, column, golden
-from benchmarks.bricks_weighted_program import assess_weighted
+from benchmarks.bricks.weighted_program import assess_weighted
 from steelyard.domains.bricks import STANDARD, Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.images import turned
 from steelyard.domains.bricks.structure import place

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.bricks_rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
+from benchmarks.bricks.rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
 from steelyard.domains.bricks import Brick, Structure, World, floating, write
 
 WORLD = World()

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.bricks import line_writer  # noqa: E402
 from benchmarks.bricks.line_writer import LONGEST, LineWriter, common  # noqa: E402
-from benchmarks.bricks_rejection import Asked  # noqa: E402
+from benchmarks.bricks.rejection import Asked  # noqa: E402
 from steelyard.policies.causal import CausalPolicy  # noqa: E402
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy  # noqa: E402
 from steelyard.policies.scratch import Architecture  # noqa: E402

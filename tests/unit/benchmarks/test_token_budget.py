@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from benchmarks.bricks.rejection import BRICKGPT, Asked, Patience, building
 from benchmarks.bricks.token_budget import (
-from benchmarks.bricks_rejection import BRICKGPT, Asked, Patience, building
     Try,
     Written,
     counted,

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.bricks_examples import success_by_kind
+from benchmarks.bricks.examples import success_by_kind
 from steelyard.config import load
 from steelyard.domains.bricks import Brick, Structure, World, floating, parse, write
 from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief, Caption, Shape, Tower, brief_of, catalogue

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.bricks.brick_cases import golden
 from benchmarks.bricks.random_structures import heap
-from benchmarks.bricks_weighted_program import assess_weighted
+from benchmarks.bricks.weighted_program import assess_weighted
 from steelyard.domains.bricks import Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.contacts import contacts
