@@ -1,0 +1,166 @@
+"""Run an environment in a verification pool: an item is an episode so far, the answer is a reply or its verdict."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from steelyard.environments.base import (
+    Answer,
+    Environment,
+    Session,
+    SessionEnvironment,
+    Turns,
+    name_of,
+)
+from steelyard.types import Message, Reply, SampleKey, Task, Verdict
+from steelyard.verification.base import Cause, Item, Verifier
+from steelyard.verification.returns import BadReturn, as_number, verdict_of
+
+LONGEST_REPLY = 1_000_000
+"""Characters of a reply; a longer one is a failure of the environment."""
+REPLY_ROLES = ("user", "tool", "system")
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """A session and the turns that it has seen, its own replies included."""
+
+    session: Session
+    turns: Turns
+
+
+class NotReproducibleError(Exception):
+    """A session that was given the same turns again replied differently."""
+
+
+class EnvironmentVerifier(Verifier):
+    """An environment as a verifier of episodes: ``verify`` returns ``Verdict.continues(reply)`` or the final verdict.
+
+    Sessions stay open in the worker until their episode ends. Every item carries the whole episode, so a worker that
+    does not have the session (its worker died, or it was closed to make room) opens it and replays the turns.
+    """
+
+    def __init__(self, environment: Environment, *, seed: int = 0, max_sessions: int = 1024) -> None:
+        self.environment, self.seed, self.max_sessions = environment, seed, max_sessions
+        self.name, self.floor, self.blame = name_of(environment), environment.floor, environment.blame
+        self.isolate = environment.isolate
+        self._sessions: OrderedDict[SampleKey, OpenSession] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sessions": OrderedDict[SampleKey, OpenSession]()}
+
+    def verify(self, items: Sequence[Item]) -> list[Verdict]:
+        return [self._verify(item) for item in items]
+
+    def _verify(self, item: Item) -> Verdict:
+        task, sample = item.task, item.sample
+        turns = sample.messages
+        try:
+            if not turns:
+                return Verdict.continues(as_reply(self.environment.start(task)))
+            if isinstance(self.environment, SessionEnvironment):
+                answer = self._session_answer(self.environment, item, turns)
+            elif sample.finish == "stop":
+                answer = self.environment.reply(task, turns)
+            else:
+                answer = self.environment.cut_off(task, turns, sample.finish)
+        except NotReproducibleError as error:
+            return Verdict.unscored(Cause.NOT_REPRODUCIBLE, str(error))
+        if is_reply(answer):
+            return Verdict.continues(as_reply(answer))
+        return verdict_of(answer, sample.text, floor=self.floor, success_at=self.environment.success_at)
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    def _session_answer(self, environment: SessionEnvironment, item: Item, turns: Turns) -> Answer:
+        key, sample = item.sample.key, item.sample
+        opened = self._sessions.pop(key, None)
+        if opened is not None and opened.turns != turns[:-1]:
+            _close(opened.session)
+            opened = None
+        if opened is None:
+            opened = self._replayed(environment, item.task, key, turns[:-1])
+        try:
+            answer = (
+                opened.session.reply(turns[-1]["content"])
+                if sample.finish == "stop"
+                else opened.session.cut_off(sample.finish)
+            )
+        except BaseException:
+            _close(opened.session)
+            raise
+        if is_reply(answer):
+            opened.turns = (*turns, *as_reply(answer).messages)
+            self._keep(key, opened)
+        else:
+            _close(opened.session)
+        return answer
+
+    def _replayed(self, environment: SessionEnvironment, task: Task, key: SampleKey, turns: Turns) -> OpenSession:
+        """Open a session and give it the turns of an episode under way; its replies must be the same."""
+        session = environment.open(task, sample_seed(self.seed, key))
+        seen: Turns = ()
+        try:
+            while len(seen) < len(turns):
+                written = turns[len(seen)]
+                answer = session.reply(written["content"])
+                replied = as_reply(answer).messages if is_reply(answer) else ()
+                seen = (*seen, written, *replied)
+                if not replied or turns[: len(seen)] != seen:
+                    raise NotReproducibleError(
+                        f"turn {len(seen)}: the session was opened again on another worker and answered {answer!r}; "
+                        "derive every random choice from the seed that `open` gets"
+                    )
+        except BaseException:
+            _close(session)
+            raise
+        return OpenSession(session, seen)
+
+    def _keep(self, key: SampleKey, opened: OpenSession) -> None:
+        self._sessions[key] = opened
+        while len(self._sessions) > self.max_sessions:
+            _, oldest = self._sessions.popitem(last=False)
+            _close(oldest.session)
+
+
+def sample_seed(seed: int, key: SampleKey) -> int:
+    """Return a seed below 2**31 that belongs to one sample of one run."""
+    digest = hashlib.blake2b(repr((seed, *key)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest) >> 1
+
+
+def is_reply(answer: object) -> bool:
+    """Return whether the answer continues the episode."""
+    return isinstance(answer, Reply | str) or (isinstance(answer, list | tuple) and as_number(answer) is None)
+
+
+def as_reply(answer: object) -> Reply:
+    """Return a text, messages or a reply as a reply of plain data; raise :class:`BadReturn` if it is not one."""
+    reply = answer if isinstance(answer, Reply) else Reply(cast("Any", answer))
+    reward = None if reply.reward is None else as_number(reply.reward)
+    if reply.reward is not None and (reward is None or reward != reward or abs(reward) == float("inf")):
+        raise BadReturn(f"the reply's reward is {reply.reward!r}; it must be a finite number")
+    messages = tuple(_message(message) for message in reply.messages)
+    return Reply(messages, None if reward is None else float(reward), dict(reply.spec))
+
+
+def _message(raw: object) -> Message:
+    if not isinstance(raw, Mapping) or not {"role", "content"} <= set(cast("Mapping[str, Any]", raw)):
+        raise BadReturn(f"a reply consists of messages with role and content, got {raw!r:.200}")
+    message = cast("Mapping[str, Any]", raw)
+    role, content = str(message["role"]), str(message["content"])
+    if role not in REPLY_ROLES:
+        raise BadReturn(f"role {role!r} of a reply must be one of {', '.join(REPLY_ROLES)}; the policy writes the others")
+    if len(content) > LONGEST_REPLY:
+        raise BadReturn(f"a reply of {len(content)} characters; at most {LONGEST_REPLY} are accepted")
+    return {"role": role, "content": content.encode("utf-8", "replace").decode("utf-8")}
+
+
+def _close(session: Session) -> None:
+    with suppress(Exception):
+        session.close()
