@@ -31,8 +31,8 @@ def load_tasks(
 ) -> list[Task]:
     """Load tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet`` or a hub data set.
 
-    ``"hf:owner/name"`` names a Hugging Face data set, with its ``subset`` and ``split``. A row without an ``id`` gets its
-    line or row number as id. ``template`` builds prompts from columns, as ``tasks.template`` does.
+    ``"hf:owner/name"`` names a Hugging Face data set, with its ``subset`` and ``split``. A row without an ``id`` gets
+    its line or row number as id. ``template`` builds prompts from columns, as ``tasks.template`` does.
     """
     rows = (
         _hub_rows(str(path).removeprefix(HUB), subset, split) if str(path).startswith(HUB) else _file_rows(Path(path))
@@ -67,8 +67,8 @@ def _file_rows(path: Path) -> Iterable[Row]:
     readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
     if path.suffix not in readers:
         raise DataError(
-            f"{path}: cannot read tasks from {path.suffix!r} files; use {', '.join(readers)}, or '{HUB}owner/name' for a "
-            "hub data set"
+            f"{path}: cannot read tasks from {path.suffix!r} files; use {', '.join(readers)}, or '{HUB}owner/name' for "
+            "a hub data set"
         )
     if not path.is_file():
         raise DataError(f"{path}: no such file (working directory: {Path.cwd()})")
