@@ -39,7 +39,7 @@ ACTORS = {"sampler": "SamplerStation", "verification actor": "Station", "learner
 LOSSES = {
     "sampler": "a sampler was lost",
     "verification actor": "a verification actor was lost",
-    "learner rank": "the learner group is over",
+    "learner rank": "the learner group has stopped",
 }
 SMALL = {
     **ON_CLUSTER,

@@ -72,10 +72,10 @@ def tampered(harm: Callable[[Path], None], name: str, folder: Path) -> str | Non
     trained(folder)
     harm(folder / RUN / "checkpoints/step-00000004" / name)
     code, command = steelyard(folder, "sample", str(RUN), "--checkpoint", "4", "--split", "train")
-    if code != 2 or "not a whole checkpoint" not in command.error:
+    if code != 2 or "is damaged" not in command.error:
         return f"sample of the checkpoint ended with {code}: {command.error[-300:]}"
     code, command = steelyard(folder, *RESUME)
-    if code != 0 or "passed over" not in command.error:
+    if code != 0 or "skipped" not in command.error:
         return f"resume ended with {code}: {command.error[-300:]}"
     return None
 
