@@ -16,7 +16,7 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms import estimator
 from steelyard.algorithms.advantages import group_mean
-from steelyard.algorithms.facts import FACTS, RewardParts, requested
+from steelyard.algorithms.facts import FACTS, RewardParts, requested_facts
 from steelyard.errors import ConfigError
 from steelyard.tracking import read_metrics
 from steelyard.training.credit import Credit
@@ -120,7 +120,7 @@ def group(*verdicts: Verdict, lengths: tuple[int, ...] = (2, 3, 4), slot: int = 
 
 def test_two_arguments_are_called_as_ever(outside: str) -> None:
     for name in ("two", "with_own_option"):
-        assert requested(estimator(f"{outside}:{name}")) == ()
+        assert requested_facts(estimator(f"{outside}:{name}")) == ()
     credit = Credit(estimator(f"{outside}:two"))
     rows = credit.assign([group(Verdict.scored(0.0), Verdict.scored(1.0), Verdict.scored(5.0))])
     assert [row.advantage_N[0] for row in rows] == [-2.0, -1.0, 3.0]
@@ -181,7 +181,7 @@ def test_dead_groups_and_step_rewards(outside: str) -> None:
 
 def test_facts_with_k(outside: str) -> None:
     own = estimator(f"{outside}:everything", 3)
-    assert set(requested(own)) == set(FACTS)
+    assert set(requested_facts(own)) == set(FACTS)
     rows = Credit(own).assign([group(*[Verdict.scored(1.0)] * 3)])
     assert [row.advantage_N[0] for row in rows] == [6.0, 9.0, 12.0]
 
