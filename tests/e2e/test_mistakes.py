@@ -34,7 +34,7 @@ sys.exit(main())
         (["train"], "say what to train"),
         (["train", "sequences", "--resume", "runs/x"], "say what to train"),
         (["train", "sequences", "text"], "cannot read 'text'"),
-        (["train", "--resume", "nowhere"], "nowhere is no run folder"),
+        (["train", "--resume", "nowhere"], "nowhere is not a run folder"),
         (["trian"], "there is no command 'trian'; did you mean train?"),
         (["check", "sequences", "--samples", "1"], "at least two samples"),
         (["eval", "runs/x", "--k", "1,few"], "--k 1,few"),

@@ -48,15 +48,15 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
             note = f"The run is in {folder}; resume with: {resume_command(folder)}"
             error.add_note(note)
             if isinstance(error, KeyboardInterrupt):
-                stdout().print(f"stopped now. {note}", markup=False, soft_wrap=True)
+                stdout().print(f"stopped immediately. {note}", markup=False, soft_wrap=True)
         raise
     return _farewell(trainer, folder)
 
 
 def _train(lock: RunLock, config: Config, *, resume: bool) -> Trainer:
     with loading("torch and transformers"):
-        from steelyard.run import run_holding
-    return run_holding(lock, config, _nothing(), resume=resume)
+        from steelyard.run import run_locked
+    return run_locked(lock, config, _nothing(), resume=resume)
 
 
 def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Config, Path]:
