@@ -36,7 +36,7 @@ from steelyard.compose.warmstart import (
 from steelyard.config import Config
 from steelyard.data import Source
 from steelyard.errors import CheckpointError, StoppedError
-from steelyard.folders import keep_files, read_run_info, require_free, run_folder, write_run_info, write_config
+from steelyard.folders import keep_files, read_run_info, require_free, run_folder, write_config, write_run_info
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Closeable, Sampler
 from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers

@@ -12,7 +12,7 @@ from steelyard.cli import explain, main
 from steelyard.config.nesting import DEEPEST, too_deep
 from steelyard.data import load_tasks
 from steelyard.errors import CheckpointError, ConfigError, DataError
-from steelyard.folders import RunLock, read_run_info, read_run, write_run_info, write_config
+from steelyard.folders import RunLock, read_run, read_run_info, write_config, write_run_info
 
 DEEP = "[" * 100_000 + "]" * 100_000
 
