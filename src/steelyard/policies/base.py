@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
-from steelyard.memory.footprint import comfortable_chunk, comfortable_tokens
+from steelyard.memory.footprint import default_chunk, comfortable_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
@@ -74,7 +74,7 @@ class Policy:
         self.excluded = excluded_ids(tokenizer, self.vocabulary, self.end_ids, excluded)
         """Tokens that are never sampled: ``excluded`` by name, or those that a text cannot show; and unused ids."""
         self._excluded_X = torch.tensor(self.excluded, dtype=torch.int64)
-        self.chunk = chunk or self._comfortable_chunk()
+        self.chunk = chunk or self._default_chunk()
         silence_dropout(model)
 
     # --- what a kind of policy says -------------------------------------------------------------------------------
@@ -201,8 +201,8 @@ class Policy:
         self._excluded_X = self._excluded_X.to(device)
         return self._excluded_X
 
-    def _comfortable_chunk(self) -> int:
-        return comfortable_chunk(self.vocabulary, cpu=self.device.type == "cpu")
+    def _default_chunk(self) -> int:
+        return default_chunk(self.vocabulary, cpu=self.device.type == "cpu")
 
     def comfortable_tokens(self) -> int:
         """How many tokens to run forward and backward at once."""
