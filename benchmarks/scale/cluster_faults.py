@@ -106,7 +106,7 @@ def sabotaged(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         changes = {**tables, "cluster": {**tables["cluster"], "address": address}}
-        config, supplied = learn_smol.configured(0, steps, 8, TASKS, scratch, changes)
+        config, supplied = learn_smol.run_settings(0, steps, 8, TASKS, scratch, changes)
         folder = run_folder(config)
         saboteur = threading.Thread(target=_sabotage, args=(folder, kills, kill, killed, tell), daemon=True)
         saboteur.start()
