@@ -1,4 +1,4 @@
-"""Fill-in traces of one, two or three steps: the learner's values equal those from enumerating all traces."""
+"""For fill-in with one to three steps, the learner agrees with an enumeration of all traces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return build(request.param)
 
 
-def test_log_probs_entropy_kl_and_the_expected_update_match_the_enumeration(case: Case) -> None:
+def test_log_probs_entropy_kl_and_expected_update_agree_with_enumeration(case: Case) -> None:
     found = row(case)
     for name in ("sampler", "learner", "entropy", "KL", "update"):
         assert float(found[name]) < 1e-6, name

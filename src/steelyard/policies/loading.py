@@ -65,7 +65,7 @@ def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
     """
     device, path = choose_device(options.device), resolve(path)
     if is_gguf(path):
-        return _policy(*_open_gguf(path, options, device), options)
+        return _policy(*_gguf_model(path, options, device), options)
     loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
     if options.quantize is not None:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
@@ -80,7 +80,7 @@ def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
     return _policy(model, tokenizer, options)
 
 
-def _open_gguf(path: str, options: PolicyOptions, device: torch.device) -> tuple[Any, Any]:
+def _gguf_model(path: str, options: PolicyOptions, device: torch.device) -> tuple[Any, Any]:
     """Return model and tokenizer of a GGUF file, with dequantised weights."""
     if options.quantize is not None:
         raise PolicyError(

@@ -137,7 +137,7 @@ def test_judges_are_verifiers_and_load_their_model_when_used() -> None:
     assert isinstance(verifier, LikelihoodJudge)
     assert as_verifier(verifier) is verifier
     assert (verifier.name, verifier.mode, verifier.success_at) == ("such-model", Batch(3), -1.0)
-    with pytest.raises(PolicyError, match="kind = 'oracle'.*classifier, likelihood"):
+    with pytest.raises(PolicyError, match=r"kind = 'oracle'.*classifier, likelihood"):
         build_judge("x", "oracle")  # pyright: ignore[reportArgumentType]
 
 
