@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME [--quick]``: measure a claim afresh; non-zero when its bar is not reached."""
+"""``python -m benchmarks NAME [--quick]``: run one benchmark; the exit code is 3 if a figure misses its bar."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from benchmarks.framework.catalogue import Measure
 from benchmarks.framework.process import pass_on_signals
 from benchmarks.framework.result import Result, record
 
-SHORT = 3
-"""Not that of a crash, which is 1: a short figure may be measured again."""
+BAR_MISSED = 3
+"""Differs from 1, the code of a crash: the CI gate measures again when a bar is missed, not after a crash."""
 USAGE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     options = _parser().parse_args(arguments)
     pass_on_signals()
     console = Console()
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(measure: Measure, *, quick: bool, console: Console, folder: Path = report.RESULTS) -> int:
-    """Measure, keep the JSON (a quick one never replaces a full one), print the verdict as the last line."""
+    """Measure, store the result as JSON (a quick one never replaces a full one) and print the verdict last."""
     started = time.perf_counter()
     with _progress(console) as progress:
         result = measure(quick, progress)
@@ -55,16 +55,16 @@ def run(measure: Measure, *, quick: bool, console: Console, folder: Path = repor
     (target / f"{result.name}.json").write_text(kept.to_json(), encoding="utf-8")
     _show_details(console, result)
     print(result.verdict_line(), flush=True)
-    return 0 if result.ok else SHORT
+    return 0 if result.ok else BAR_MISSED
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what Steelyard claims.")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("name", nargs="?", help="which benchmark to run")
+    what.add_argument("name", nargs="?", help="the benchmark to run")
     what.add_argument("--list", action="store_true", help="list the benchmarks and what they claim")
     what.add_argument("--report", action="store_true", help="write docs/results.md from the stored results")
-    parser.add_argument("--quick", action="store_true", help="a smaller form, which mostly ends within a minute")
+    parser.add_argument("--quick", action="store_true", help="run a smaller version; most finish within a minute")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Structures with published outcomes (StableLego, Liu et al., IEEE RA-L 2024), and one the published form misjudges."""
+"""Structures with published stability (StableLego, Liu et al., IEEE RA-L 2024), and one that the paper misjudges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.domains.bricks.structure import place
 
 SIZE = (64, 64, 32)
 HEAVY = Library(tuple(replace(part, mass=0.2) if part.name == "2x2" else part for part in STANDARD.parts))
-"""In the load cases a 2x2 weighs 0.2 kg."""
+"""A 2x2 brick weighs 0.2 kg in the load cases."""
 STICK = (
     (8, 0, 0),
     (4, 6, 1),
@@ -25,7 +25,7 @@ STICK = (
     (4, 44, 3),
     (4, 44, 4),
 )
-"""Length along x, x and z; all at one y."""
+"""Length along x, x and z of each brick; y is the same for all."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Case:
     structure: Structure
     stands: bool
     score: float
-    """The largest pull over the capacity, to four digits."""
+    """The largest pull divided by the capacity, to four digits."""
 
 
 def golden() -> list[Case]:
-    """The eight published outcomes; the scores of those that collapse are ours."""
+    """Return the eight published outcomes; the scores of the collapsing structures are ours."""
     stick, more = _stick(), Brick(4, 1, 44, 21, 5)
     arm = [Brick(4, 2, 0, 21, 0), Brick(4, 2, 2, 21, 1), Brick(4, 2, 4, 21, 2)]
     return [
@@ -54,7 +54,7 @@ def golden() -> list[Case]:
 
 
 def column() -> Structure:
-    """Eight 1x1 and a 1x4 that rests on them by its end: it stands, the weighted form says it does not."""
+    """Return a column of eight 1x1 bricks under the end of a 1x4: it stands, but the weighted form says it falls."""
     return _placed([*(Brick(1, 1, 5, 5, z) for z in range(8)), Brick(1, 4, 5, 5, 8)])
 
 

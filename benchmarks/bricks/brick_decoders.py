@@ -1,4 +1,4 @@
-"""What a policy writes for brick briefs, under its constraint, free, or by BrickGPT's decoding at equal tokens."""
+"""Decoders for brick briefs: the policy under its constraint, unconstrained, and BrickGPT's at equal tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks.bricks.rejection import BRICKGPT, Building, building, building_standing
-from benchmarks.bricks.token_budget import Try, counted, side_by_side, trying, used_up, won_within
+from benchmarks.bricks.token_budget import (
+    Attempt,
+    is_finished,
+    request_attempts,
+    run_together,
+    solved_within,
+    truncate_attempts,
+)
 from steelyard.domains.bricks.briefs import Brief, brief_of
 from steelyard.domains.bricks.flaws import Reason
 from steelyard.domains.bricks.outcome import outcome
@@ -20,14 +27,14 @@ from steelyard.domains.bricks.structure import Structure
 from steelyard.types import CutRule, Task
 
 CONSTRAINT, FREE, REJECTION, ROLLBACK = "constraint", "free", "rejection", "rejection and rollback"
-CONTEST_STEP = -2
-"""Keys the draws of the comparison at equal tokens."""
-AT_ONCE = 3
-"""Tries for a brief that are sampled together; those behind the first success count for nothing."""
+EQUAL_TOKENS_STEP = -2
+"""Step in the random-number keys of the comparison at equal tokens."""
+CONCURRENT_ATTEMPTS = 3
+"""Attempts per brief that are sampled together; attempts after the first success are discarded."""
 
 
-class Seen(NamedTuple):
-    """What became of a text."""
+class TextOutcome(NamedTuple):
+    """Whether a text is valid, its structure stable, and its brief fulfilled."""
 
     valid: bool
     stable: bool
@@ -35,18 +42,18 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a model wrote at one stage: for each brief what was seen of its samples, and the tokens they took."""
+class StageOutcomes:
+    """Outcomes of the samples for each brief at one training stage, and the mean number of tokens per sample."""
 
     stage: str
     decoding: str
     kinds: list[str]
-    seen: list[list[Seen]]
+    outcomes: list[list[TextOutcome]]
     tokens: float
 
     def share(self, name: str) -> list[float]:
-        """Of the samples of each brief."""
-        return [sum(getattr(one, name) for one in found) / len(found) for found in self.seen]
+        """Return the share of samples with this property, per brief."""
+        return [sum(getattr(one, name) for one in found) / len(found) for found in self.outcomes]
 
     def mean(self, name: str) -> float:
         shares = self.share(name)
@@ -60,101 +67,105 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Contest:
-    """The tries of one decoding at one stage, brief by brief."""
+class BudgetRun:
+    """The attempts of one decoder at one training stage, per brief."""
 
     stage: str
     decoding: str
-    tries: list[list[Try]]
+    attempts: list[list[Attempt]]
 
-    def won(self, budget: int) -> float:
-        return sum(won_within(self.tries, budget)) / len(self.tries)
+    def solved(self, budget: int) -> float:
+        return sum(solved_within(self.attempts, budget)) / len(self.attempts)
 
 
-class Bench:
-    """Briefs, and what a policy makes of them; the random numbers are the same at every stage."""
+class DecodingEvaluator:
+    """Evaluates a policy on a fixed set of briefs, with the same random numbers at every stage."""
 
-    def __init__(self, config: Any, tasks: Sequence[Task], tell: Callable[[str], None]) -> None:
+    def __init__(self, config: Any, tasks: Sequence[Task], show_status: Callable[[str], None]) -> None:
         from steelyard.compose import build_decoding, build_domain
 
-        self.tasks, self.tell, self.seed = list(tasks), tell, config.run.seed
+        self.tasks, self.show_status, self.seed = list(tasks), show_status, config.run.seed
         self.domain: Any = build_domain(config)
         self.decoding = build_decoding(config)
 
-    def looks(self, stage: str, policy: Any, samples: int) -> Iterator[Look]:
-        """So many samples a brief under the constraint, and as many free."""
+    def evaluate(self, stage: str, policy: Any, samples: int) -> Iterator[StageOutcomes]:
+        """Draw ``samples`` per brief under the constraint, then as many without it."""
         from steelyard.sampling.local import LocalSampler
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import requests_for, sample
 
         requests = requests_for(self.tasks, EVALUATION_STEP, samples)
         for decoding in (CONSTRAINT, FREE):
-            self.tell(f"{stage}: looking, {decoding}")
+            self.show_status(f"{stage}: evaluating, {decoding}")
             with unconstrained(policy) if decoding == FREE else nullcontext():
-                made = sample(LocalSampler(policy, seed=self.seed), requests, self.decoding)
-            found: list[list[Seen]] = [[] for _ in self.tasks]
-            for one in made:
-                found[one.key.slot].append(self.judged(self.tasks[one.key.slot], one.text))
-            tokens = sum(len(one.completion_ids) for one in made) / len(made)
-            yield Look(stage, decoding, [str(task.spec["kind"]) for task in self.tasks], found, tokens)
+                samples_drawn = sample(LocalSampler(policy, seed=self.seed), requests, self.decoding)
+            found: list[list[TextOutcome]] = [[] for _ in self.tasks]
+            for one in samples_drawn:
+                found[one.key.slot].append(self.outcome(self.tasks[one.key.slot], one.text))
+            tokens = sum(len(one.completion_ids) for one in samples_drawn) / len(samples_drawn)
+            yield StageOutcomes(stage, decoding, [str(task.spec["kind"]) for task in self.tasks], found, tokens)
 
-    def contests(self, stage: str, policy: Any, budget: int) -> Iterator[Contest]:
-        """All decodings of the same model, with so many tokens a brief."""
-        self.tell(f"{stage}: equal tokens, {CONSTRAINT}")
-        yield Contest(stage, CONSTRAINT, self.constrained_tries(policy, budget))
+    def compare_at_equal_tokens(self, stage: str, policy: Any, budget: int) -> Iterator[BudgetRun]:
+        """Run all decoders on the same model with ``budget`` tokens per brief."""
+        self.show_status(f"{stage}: equal tokens, {CONSTRAINT}")
+        yield BudgetRun(stage, CONSTRAINT, self.constrained_attempts(policy, budget))
         for decoding in (REJECTION, ROLLBACK):
-            self.tell(f"{stage}: equal tokens, {decoding}")
-            yield Contest(stage, decoding, self.rejecting_tries(policy, budget, rollback=decoding == ROLLBACK))
+            self.show_status(f"{stage}: equal tokens, {decoding}")
+            yield BudgetRun(stage, decoding, self.rejection_attempts(policy, budget, rollback=decoding == ROLLBACK))
 
-    def constrained_tries(self, policy: Any, budget: int) -> list[list[Try]]:
-        """Every token of a sample counts, those that were forced and cost no draw among them."""
+    def constrained_attempts(self, policy: Any, budget: int) -> list[list[Attempt]]:
+        """Sample under the constraint; every token counts, including forced tokens, which are not sampled."""
         from steelyard.sampling.base import SampleRequest
         from steelyard.sampling.local import LocalSampler
 
         decoding = replace(self.decoding, rule=CutRule(temperature=BRICKGPT.temperature))
-        sampler, made = LocalSampler(policy, seed=self.seed), [list[Try]() for _ in self.tasks]
+        sampler, made = LocalSampler(policy, seed=self.seed), [list[Attempt]() for _ in self.tasks]
         for attempt in itertools.count():
-            places = [place for place, tries in enumerate(made) if not used_up(tries, budget)]
-            if not places:
+            slots = [slot for slot, attempts in enumerate(made) if not is_finished(attempts, budget)]
+            if not slots:
                 break
-            asked = [SampleRequest(self.tasks[place], CONTEST_STEP, place, AT_ONCE, attempt) for place in places]
-            for one in sorted(sampler.sample(asked, decoding), key=lambda one: one.key):
-                success = self.judged(self.tasks[one.key.slot], one.text).success
-                made[one.key.slot].append(Try(len(one.completion_ids), success))
-            for place in places:
-                made[place] = counted(made[place], budget)
+            requests = [
+                SampleRequest(self.tasks[slot], EQUAL_TOKENS_STEP, slot, CONCURRENT_ATTEMPTS, attempt) for slot in slots
+            ]
+            for one in sorted(sampler.sample(requests, decoding), key=lambda one: one.key):
+                success = self.outcome(self.tasks[one.key.slot], one.text).success
+                made[one.key.slot].append(Attempt(len(one.completion_ids), success))
+            for slot in slots:
+                made[slot] = truncate_attempts(made[slot], budget)
         return made
 
-    def rejecting_tries(self, policy: Any, budget: int, *, rollback: bool) -> list[list[Try]]:
-        """All briefs side by side, each line written by the model without its constraint."""
+    def rejection_attempts(self, policy: Any, budget: int, *, rollback: bool) -> list[list[Attempt]]:
+        """Run all briefs together; the model writes each line without its constraint."""
         from benchmarks.bricks.line_writer import LineWriter
 
         space = self.domain.action_space
         room = space.most * space.tokens_per_brick
         writer = LineWriter(policy, [task.prompt for task in self.tasks], room=room, seed=self.seed)
         briefs = [brief_of(task.spec) for task in self.tasks]
-        goings = [trying(partial(self.begin, brief, rollback), partial(succeeds, brief), budget) for brief in briefs]
-        return side_by_side(goings, writer)
+        requesters = [
+            request_attempts(partial(self.start, brief, rollback), partial(succeeds, brief), budget) for brief in briefs
+        ]
+        return run_together(requesters, writer)
 
-    def begin(self, brief: Brief, rollback: bool) -> Building:
-        """A structure from the start, as BrickGPT builds it; rollback knows the brief's load."""
+    def start(self, brief: Brief, rollback: bool) -> Building:
+        """Start a structure with BrickGPT's decoding; rollback takes the brief's load into account."""
         world, most = self.domain.world, self.domain.most
         if rollback:
             return building_standing(world, most=most, failing=lambda structure: failing_under(brief, structure))
         return building(world, most=most)
 
-    def judged(self, task: Task, text: str) -> Seen:
-        return seen(self.domain.action_space, task, text)
+    def outcome(self, task: Task, text: str) -> TextOutcome:
+        return text_outcome(self.domain.action_space, task, text)
 
 
-def seen(space: Any, task: Task, text: str) -> Seen:
-    """Judge a text by what could be placed of it; a text without any brick is nothing."""
+def text_outcome(space: Any, task: Task, text: str) -> TextOutcome:
+    """Evaluate the bricks that could be placed; a text without any brick fails in every respect."""
     reading = space.read(text)
     if not reading.structure.bricks:
-        return Seen(valid=False, stable=False, success=False)
+        return TextOutcome(valid=False, stable=False, success=False)
     found = outcome(reading.structure, brief_of(task.spec))
-    valid = all(flaw.reason is Reason.FLOATING for flaw in reading.flaws)  # what floats was placed
-    return Seen(valid, found.stands and found.connectivity == 1.0, valid and found.success)
+    valid = all(flaw.reason is Reason.FLOATING for flaw in reading.flaws)  # floating bricks were placed
+    return TextOutcome(valid, found.stands and found.connectivity == 1.0, valid and found.success)
 
 
 def succeeds(brief: Brief, structure: Structure) -> bool:
@@ -162,13 +173,13 @@ def succeeds(brief: Brief, structure: Structure) -> bool:
 
 
 def failing_under(brief: Brief, structure: Structure) -> tuple[int, ...]:
-    """The bricks that do not stand with the brief's load on."""
+    """Return the bricks that fail under the brief's load."""
     return assess(structure, brief.loads(structure)).failing
 
 
 @contextmanager
 def unconstrained(policy: Any) -> Iterator[None]:
-    """The policy without its constraint, for a while."""
+    """Remove the policy's constraint within the context."""
     kept, policy.constraint = policy.constraint, None
     try:
         yield

@@ -1,6 +1,7 @@
-"""The largest pull once more, by another road: cell by cell, forces as vectors at points, pushes and pulls apart.
+"""An independent computation of the largest pull: cell by cell, with force vectors, and pushes and pulls apart.
 
-Nothing is shared with ``steelyard.domains.bricks.stability`` but the constants. Units are millinewtons and millimetres.
+It shares only the physical constants with ``steelyard.domains.bricks.stability``. Units are millinewtons and
+millimetres.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ AXES: tuple[Vector, Vector] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
 
 @dataclass
 class Unknowns:
-    """Entries of the equations of rest, unknown by unknown."""
+    """Coefficients of the equilibrium equations, unknown by unknown."""
 
     rows: list[int] = field(default_factory=list[int])
     columns: list[int] = field(default_factory=list[int])
@@ -35,8 +36,8 @@ class Unknowns:
             self.pulls.append(len(self.free) - 1)
         return len(self.free) - 1
 
-    def act(self, unknown: int, brick: int, arm: Vector, force: Vector, sign: float) -> None:
-        """A force at ``arm`` from the brick's middle: its three parts, and its torques about x and y."""
+    def add_force(self, unknown: int, brick: int, arm: Vector, force: Vector, sign: float) -> None:
+        """Add a force at ``arm`` from the brick's centre: its three components and its torques about x and y."""
         x, y, z = arm
         fx, fy, fz = force
         for row, value in enumerate((fx, fy, fz, y * fz - z * fy, z * fx - x * fz)):
@@ -47,14 +48,14 @@ class Unknowns:
 
 
 def largest_pull(structure: Structure, loads: Sequence[Load], physics: Physics) -> float:
-    """In newtons; infinite without an equilibrium."""
+    """Return the largest pull in newtons; infinite if there is no equilibrium."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
-    unknowns, there = Unknowns(), {cell: n for n, brick in enumerate(structure.bricks) for cell in _cells(brick)}
-    for cell, brick in there.items():
-        _below(unknowns, structure, there, cell, brick, physics)
-        _beside(unknowns, there, cell, brick, physics)
+    unknowns, brick_at = Unknowns(), {cell: n for n, brick in enumerate(structure.bricks) for cell in _cells(brick)}
+    for cell, brick in brick_at.items():
+        _contact_below(unknowns, structure, brick_at, cell, brick, physics)
+        _side_contacts(unknowns, brick_at, cell, brick, physics)
     most = unknowns.new()
     count, rows = len(unknowns.free), 5 * len(structure)
     equations = coo_array((unknowns.values, (unknowns.rows, unknowns.columns)), shape=(rows, count)).tocsr()
@@ -71,7 +72,7 @@ def largest_pull(structure: Structure, loads: Sequence[Load], physics: Physics) 
         A_ub=limits,
         b_ub=np.zeros(len(pulls)),
         A_eq=equations,
-        b_eq=_weights(structure, loads, there, physics),
+        b_eq=_weights(structure, loads, brick_at, physics),
         bounds=[(None, None) if free else (0, None) for free in unknowns.free],
         method="highs",
     )
@@ -82,16 +83,16 @@ def largest_pull(structure: Structure, loads: Sequence[Load], physics: Physics) 
     return float(answer.fun) / 1000
 
 
-def _below(
+def _contact_below(
     unknowns: Unknowns,
     structure: Structure,
-    there: dict[tuple[int, int, int], int],
+    brick_at: dict[tuple[int, int, int], int],
     cell: tuple[int, int, int],
     brick: int,
     physics: Physics,
 ) -> None:
     i, j, k = cell
-    lower = there.get((i, j, k - 1))
+    lower = brick_at.get((i, j, k - 1))
     if lower is None and k > 0:
         return
     half = physics.layer * 500
@@ -102,41 +103,41 @@ def _below(
     for direction in AXES:
         shear = unknowns.new(free=True)
         for side, height, sign in sides:
-            unknowns.act(shear, side, (*_arm(structure, side, i, j, physics), height), direction, sign)
+            unknowns.add_force(shear, side, (*_arm(structure, side, i, j, physics), height), direction, sign)
     for dx, dy in offsets:
         push, pull = unknowns.new(), unknowns.new(pull=True)
         for side, height, sign in sides:
             arm = (*_arm(structure, side, i + dx / 8, j + dy / 8, physics), height)
-            unknowns.act(push, side, arm, UP, sign)
-            unknowns.act(pull, side, arm, UP, -sign)
+            unknowns.add_force(push, side, arm, UP, sign)
+            unknowns.add_force(pull, side, arm, UP, -sign)
 
 
-def _beside(
+def _side_contacts(
     unknowns: Unknowns,
-    there: dict[tuple[int, int, int], int],
+    brick_at: dict[tuple[int, int, int], int],
     cell: tuple[int, int, int],
     brick: int,
     physics: Physics,
 ) -> None:
     i, j, k = cell
     for direction, next_cell in zip(AXES, ((i + 1, j, k), (i, j + 1, k)), strict=True):
-        other = there.get(next_cell, brick)
+        other = brick_at.get(next_cell, brick)
         if other != brick:
             press = unknowns.new()
             low = (0.0, 0.0, -physics.layer * 500)
-            unknowns.act(press, other, low, direction, 1.0)
-            unknowns.act(press, brick, low, direction, -1.0)
+            unknowns.add_force(press, other, low, direction, 1.0)
+            unknowns.add_force(press, brick, low, direction, -1.0)
 
 
 def _weights(
-    structure: Structure, loads: Sequence[Load], there: dict[tuple[int, int, int], int], physics: Physics
+    structure: Structure, loads: Sequence[Load], brick_at: dict[tuple[int, int, int], int], physics: Physics
 ) -> list[float]:
     needed = [0.0] * (5 * len(structure))
     bodies = [
         (n, (0.0, 0.0), structure.world.library.by_dimensions[b[:2]].mass) for n, b in enumerate(structure.bricks)
     ]
     for x, y, z, kilograms in loads:
-        brick = there[x, y, z]
+        brick = brick_at[x, y, z]
         bodies.append((brick, _arm(structure, brick, x, y, physics), kilograms))
     for brick, (x, y), kilograms in bodies:
         force = kilograms * physics.gravity * 1000
@@ -147,7 +148,7 @@ def _weights(
 
 
 def _arm(structure: Structure, brick: int, x: float, y: float, physics: Physics) -> tuple[float, float]:
-    """From the brick's middle, in millimetres."""
+    """Return the offset from the brick's centre, in millimetres."""
     body = structure.bricks[brick]
     pitch = physics.pitch * 1000
     return (x + 0.5 - body.x - body.h / 2) * pitch, (y + 0.5 - body.y - body.w / 2) * pitch

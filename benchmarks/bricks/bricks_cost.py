@@ -1,7 +1,7 @@
-"""Building a stability program takes at most 0.3 of its HiGHS solve time; two workers judge 1.8 times as fast as one.
+"""Building a stability program takes at most 0.3 of its HiGHS solve time; two workers verify 1.8 times as fast as one.
 
-Built is all from the bricks to a solver that holds the program: contacts, equations, the sparse matrix, the hand-over.
-Judged are whole texts, from reading them to the reward, by one and by two processes of a pool in turn.
+Build time covers everything from the bricks to a loaded solver: contacts, equations, the sparse matrix and the transfer
+to HiGHS. Verification covers everything from the text to the reward, with one and two pool processes in turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.progress import Progress
 from benchmarks.bricks.random_structures import heap
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.verification import misbehaving
-from benchmarks.verification.pool_throughput import through
+from benchmarks.verification.pool_throughput import items_per_second
 from steelyard.domains.bricks import Structure, write
 from steelyard.domains.bricks.contacts import contacts
 from steelyard.domains.bricks.domain import Bricks
@@ -30,17 +30,17 @@ from steelyard.verification import Item, ProcessPool
 SIZES = (20, 35, 50, 75, 100)
 STRUCTURES = 20
 REPEATS = 5
-JUDGED = 400
-"""Texts a round, of 20 to 50 bricks."""
+VERIFIED = 400
+"""Texts per round, of 20 to 50 bricks each."""
 ROUNDS = 7
 BUILD, TWO = 0.3, 1.8
 QUICK_BUILD, QUICK_TWO = 0.4, 1.5
-"""Seconds of work share their cores with whatever else goes on; and 20 bricks, built by a hundred small calls of numpy,
-lie at 0.25 or at 0.31 as the processor happens to run."""
+"""Wider than the full bars: short measurements are noisy, and for 20 bricks, built by a hundred small numpy calls, the
+ratio is 0.25 or 0.31 depending on the processor's state."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: five structures of each size instead of twenty, three rounds, and wider bars."""
+    """Measure; quick uses five structures per size instead of twenty, three rounds and wider bars."""
     count = 5 if quick else STRUCTURES
     bar = progress.add_task("bricks", total=len(SIZES) * count)
     rows: list[dict[str, Cell]] = []
@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.update(bar, description=f"{size} bricks")
         times: list[tuple[float, float, int, int]] = []
         for seed in range(count):
-            times.append(one(heap(size, random.Random(f"cost {size} {seed}"))))
+            times.append(time_program(heap(size, random.Random(f"cost {size} {seed}"))))
             progress.advance(bar)
         build, solve, columns, lines = (statistics.mean(column) for column in zip(*times, strict=True))
         rows.append(
@@ -62,7 +62,7 @@ def measure(quick: bool, progress: Progress) -> Result:
             }
         )
     ratio = max(float(row["build / solve"]) for row in rows)
-    one_worker, two_workers = rates(JUDGED // 2 if quick else JUDGED, 3 if quick else ROUNDS, progress)
+    one_worker, two_workers = rates(VERIFIED // 2 if quick else VERIFIED, 3 if quick else ROUNDS, progress)
     most, least = (QUICK_BUILD, QUICK_TWO) if quick else (BUILD, TWO)
     gains = [two / one for one, two in zip(one_worker, two_workers, strict=True)]
     figures = (
@@ -70,13 +70,12 @@ def measure(quick: bool, progress: Progress) -> Result:
         Figure("two workers / one", statistics.median(gains), ">=", least, spread=max(gains) - min(gains)),
     )
     verdicts = ", ".join(f"{one:.0f} and {two:.0f}" for one, two in zip(one_worker, two_workers, strict=True))
-    return Result(
-        "bricks-cost", figures, rows, f"Verdicts a second of one worker and of two, round by round: {verdicts}."
-    )
+    note = f"Verdicts per second with one worker and with two, round by round: {verdicts}."
+    return Result("bricks-cost", figures, rows, note)
 
 
 def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], list[float]]:
-    """Verdicts a second of one worker and of two, in alternating rounds."""
+    """Return verdicts per second with one worker and with two, in alternating rounds."""
     domain = Bricks(action="text", most=100)
     task = domain.task("train", 0)
     texts = [write(heap(20 + seed % 31, random.Random(f"judged {seed}"))) for seed in range(count)]
@@ -86,10 +85,10 @@ def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], lis
     found: tuple[list[float], list[float]] = ([], [])
     try:
         for pool in pools:
-            through(pool, items[:8])
+            items_per_second(pool, items[:8])
         for _ in range(rounds):
             for pool, own in zip(pools, found, strict=True):
-                own.append(through(pool, items))
+                own.append(items_per_second(pool, items))
                 progress.advance(bar)
     finally:
         for pool in pools:
@@ -97,21 +96,21 @@ def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], lis
     return found
 
 
-def one(structure: Structure) -> tuple[float, float, int, int]:
-    """Median seconds to build and to solve, columns and rows. Each repetition starts from the bare bricks."""
+def time_program(structure: Structure) -> tuple[float, float, int, int]:
+    """Return median seconds to build and to solve, columns and rows. Each repetition starts from the bricks alone."""
     builds: list[float] = []
     solves: list[float] = []
     program: Any = None
     for _ in range(REPEATS):
         fresh = Structure(structure.bricks, structure.world)
-        (program, solver), build = timed(lambda fresh=fresh: built(fresh))
+        (program, solver), build = timed(lambda fresh=fresh: build_program(fresh))
         _, solve = timed(lambda solver=solver: highs.run(solver))
         builds.append(build)
         solves.append(solve)
     return statistics.median(builds), statistics.median(solves), program.columns, program.rows
 
 
-def built(structure: Structure) -> tuple[Any, Any]:
+def build_program(structure: Structure) -> tuple[Any, Any]:
     program = pull_program(statics(structure, contacts(structure), (), PUBLISHED))
     return program, highs.load(program)
 

@@ -1,6 +1,6 @@
-"""A million random and mutated texts through the brick parser: no crash, each a structure or a typed reason.
+"""The brick parser answers a million random and mutated texts with a structure or a typed reason, and never crashes.
 
-What is taken for a structure is checked once more, cell by cell, by code that shares nothing with the parser.
+Code that shares nothing with the parser checks every accepted structure again, cell by cell.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from steelyard.domains.bricks import InvalidStructureError, Reason, Structure, p
 
 TEXTS = 1_000_000
 SOURCES = 2000
-EACH = 1000
-"""After how many texts the bar moves."""
+UPDATE_EVERY = 1000
+"""Texts between updates of the progress bar."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a hundredth of the texts."""
+    """Measure; quick uses a hundredth of the texts."""
     count = TEXTS // 100 if quick else TEXTS
     rng = random.Random("bricks-fuzz")
     sources = texts(rng, SOURCES // 10 if quick else SOURCES)
@@ -32,36 +32,36 @@ def measure(quick: bool, progress: Progress) -> Result:
     bar = progress.add_task("texts", total=count)
     for number in range(count):
         text = mutated_text(rng, sources)
-        outcome = judge(text, crashes)
+        outcome = parse_outcome(text, crashes)
         outcomes[outcome if isinstance(outcome, str) else "structure"] += 1
-        wrong += isinstance(outcome, Structure) and not is_whole(outcome)
-        if number % EACH == 0:
+        wrong += isinstance(outcome, Structure) and not is_valid(outcome)
+        if number % UPDATE_EVERY == 0:
             progress.update(bar, completed=number)
     progress.update(bar, completed=count)
     figures = (
         Figure("texts", float(count), ">=", float(count)),
         Figure("crashes", float(len(crashes)), "<=", 0.0),
-        Figure("structures that are none", float(wrong), "<=", 0.0),
-        Figure("kinds of reason met", float(sum(outcomes[reason] > 0 for reason in Reason)), ">=", float(len(Reason))),
-        Figure("share that are structures", outcomes["structure"] / count, ">=", 0.1),
+        Figure("invalid structures accepted", float(wrong), "<=", 0.0),
+        Figure("reasons that occur", float(sum(outcomes[reason] > 0 for reason in Reason)), ">=", float(len(Reason))),
+        Figure("share of valid structures", outcomes["structure"] / count, ">=", 0.1),
     )
     rows: list[dict[str, Cell]] = [{"outcome": str(name), "texts": found} for name, found in outcomes.most_common()]
     return Result("bricks-fuzz", figures, rows, "; ".join(crashes[:5]))
 
 
-def judge(text: str, crashes: list[str]) -> Structure | str:
-    """The structure, the kind of its first flaw, or ``crash``, which is noted down."""
+def parse_outcome(text: str, crashes: list[str]) -> Structure | str:
+    """Return the structure, the kind of its first flaw, or ``crash``, which is also added to ``crashes``."""
     try:
         return parse(text, PLAIN)
     except InvalidStructureError as error:
         return error.flaw.reason.value if isinstance(error.flaw.reason, Reason) else "no reason"
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+    except Exception as error:  # noqa: BLE001 - every crash is counted
         crashes.append(f"{type(error).__name__} on {text!r}"[:200])
         return "crash"
 
 
-def is_whole(structure: Structure) -> bool:
-    """Known parts, cells inside the world and used once, every brick on a way to the ground, the same text again."""
+def is_valid(structure: Structure) -> bool:
+    """Whether parts are known, cells inside the world and used once, all bricks grounded, and the text round-trips."""
     owner: dict[tuple[int, int, int], int] = {}
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if f"{h}x{w}" not in str(structure.world.library).split():

@@ -1,8 +1,8 @@
-"""From a warm start on examples of which 30–50% succeed, held-out brick structures come to succeed at 90%.
+"""Training raises the success of held-out brick structures to 90%, from warm-start examples of which 30–50% succeed.
 
-A success stands under its load, hangs together and fulfils its brief. Training takes the steps of the recipe, or an
-hour if they need longer, and is watched on the validation briefs; the held-out briefs, whose parameters never occur in
-training, are looked at twice: before and after.
+A successful structure stands under its load, is connected and fulfils its brief. Training takes the steps of the
+recipe, or an hour if they need longer, with evaluations on the validation briefs. Held-out briefs, whose parameters
+never occur in training, are evaluated only before and after.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.bricks.examples import success_by_kind
-from benchmarks.framework.parallel_runs import Tell, abreast
+from benchmarks.framework.parallel_runs import ReportProgress, run_in_parallel
 from benchmarks.framework.result import Cell, Figure, Result
-from benchmarks.framework.training_runs import Watch, configured, watched_run
+from benchmarks.framework.training_runs import EvaluationPlan, load_recipe, train_and_evaluate
 from steelyard.domains.bricks import render
 from steelyard.domains.bricks.actions import ActionSpace
 from steelyard.domains.bricks.artifacts import verdict_lines
@@ -29,8 +29,8 @@ from steelyard.types import Group
 
 SEEDS = (0, 1, 2)
 MINUTES = 60.0
-REACH = 0.9
-LOOK_EVERY = 25
+TARGET = 0.9
+EVALUATE_EVERY = 25
 SAMPLES = 4
 DISTINCT = 0.8
 DATA = (0.3, 0.5)
@@ -39,8 +39,8 @@ PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """One run: what held-out briefs came to before and after, and the way between."""
+class LearningRun:
+    """One training run: held-out evaluations before and after, and the curve between them."""
 
     seed: int
     space: ActionSpace
@@ -51,28 +51,29 @@ class Learnt:
 
     @property
     def minutes(self) -> float:
-        """Of training; the loop ends it when its time is over."""
+        """Minutes of training."""
         return float(self.curve[-1]["minutes"])
 
-    def distinct(self, *, wherever: bool = False) -> float:
-        """Different structures, each with its brief, among all that succeed at the end; ``wherever``: moved ones count
-        as equal.
+    def distinct(self, *, ignore_position: bool = False) -> float:
+        """Return the share of distinct structures per brief among all final successes.
+
+        With ``ignore_position``, translated copies count as equal.
         """
-        made = [
-            (group.task.id, form(self.space, sample.text, wherever=wherever))
+        successes = [
+            (group.task.id, canonical_bricks(self.space, sample.text, ignore_position=ignore_position))
             for group in self.after.groups
             for sample, verdict in zip(group.samples, group.verdicts, strict=True)
             if verdict.success
         ]
-        return len(set(made)) / max(len(made), 1)
+        return len(set(successes)) / max(len(successes), 1)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: small towers and cantilevers, a short warm start, a few steps; the held-out reward has to have risen."""
+    """Measure; quick takes a few steps on small towers and cantilevers and requires a rise of the held-out reward."""
     if quick:
         return _quick(progress)
-    runs: list[Learnt] = []
-    for run in abreast(learn_recipe, {f"seed {seed}": seed for seed in SEEDS}, progress, MINUTES):
+    runs: list[LearningRun] = []
+    for run in run_in_parallel(learn_recipe, {f"seed {seed}": seed for seed in SEEDS}, progress, MINUTES):
         runs.append(run)
         progress.console.print(summary(run))
     PICTURES.mkdir(exist_ok=True)
@@ -82,49 +83,50 @@ def measure(quick: bool, progress: Progress) -> Result:
     return Result("bricks-learn", figures(runs), rows, note(runs))
 
 
-def learn_recipe(seed: int, tell: Tell) -> Learnt:
+def learn_recipe(seed: int, report_progress: ReportProgress) -> LearningRun:
     with tempfile.TemporaryDirectory() as scratch:
-        return learn(seed, scratch, {}, MINUTES, tell)
+        return learn(seed, scratch, {}, MINUTES, report_progress)
 
 
-def learn(seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Tell) -> Learnt:
-    """Warm start, then the steps of the recipe, or as many as the minutes allow."""
-    config = configured("bricks", seed, scratch, overrides)
-    watch = Watch(SAMPLES, 1, LOOK_EVERY)
-    run = watched_run(config, watch, minutes, tell)
-    curve = [look.row(seed) for look in run.looks]
-    return Learnt(seed, space_of(config), run.before, run.after, curve, run.warm_minutes)
+def learn(
+    seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, report_progress: ReportProgress
+) -> LearningRun:
+    """Warm-start, then train for the steps of the recipe or until ``minutes`` have passed."""
+    config = load_recipe("bricks", seed, scratch, overrides)
+    run = train_and_evaluate(config, EvaluationPlan(SAMPLES, 1, EVALUATE_EVERY), minutes, report_progress)
+    curve = [point.row(seed) for point in run.curve]
+    return LearningRun(seed, space_of(config), run.before, run.after, curve, run.warm_minutes)
 
 
-def figures(runs: Sequence[Learnt]) -> tuple[Figure, ...]:
+def figures(runs: Sequence[LearningRun]) -> tuple[Figure, ...]:
     ends = [run.after.success.mean for run in runs]
     distinct = [run.distinct() for run in runs]
     share = data_success([run.seed for run in runs])
     return (
-        Figure("held-out success", min(ends), ">=", REACH, spread=max(ends) - min(ends)),
+        Figure("held-out success", min(ends), ">=", TARGET, spread=max(ends) - min(ends)),
         Figure("distinct among successes", min(distinct), ">=", DISTINCT, spread=max(distinct) - min(distinct)),
-        Figure("success of the examples", share, ">=", DATA[0]),
-        Figure("success of the examples, from above", share, "<=", DATA[1]),
+        Figure("success of the warm-start examples", share, ">=", DATA[0]),
+        Figure("success of the warm-start examples, upper limit", share, "<=", DATA[1]),
     )
 
 
 def data_success(seeds: Sequence[int]) -> float:
-    """The share of the warm starts' first examples that succeed."""
+    """Return the share of the first warm-start examples that succeed."""
     counts = [pair for seed in seeds for pair in success_by_kind(bricks(seed), EXAMPLES, seed=seed).values()]
-    return sum(right for right, _ in counts) / sum(asked for _, asked in counts)
+    return sum(right for right, _ in counts) / sum(total for _, total in counts)
 
 
 def bricks(seed: int) -> Any:
-    """The domain of the recipe."""
+    """Return the domain of the recipe."""
     from steelyard.compose import build_domain
 
-    return build_domain(configured("bricks", seed, "unused", {}))
+    return build_domain(load_recipe("bricks", seed, "unused", {}))
 
 
-def form(space: ActionSpace, text: str, *, wherever: bool) -> tuple[Any, ...]:
-    """The bricks in no order, and if ``wherever`` moved to the corner."""
+def canonical_bricks(space: ActionSpace, text: str, *, ignore_position: bool) -> tuple[Any, ...]:
+    """Return the bricks sorted; with ``ignore_position`` moved to the corner."""
     bricks = space.read(text).structure.bricks
-    x, y = (min(brick.x for brick in bricks), min(brick.y for brick in bricks)) if wherever else (0, 0)
+    x, y = (min(brick.x for brick in bricks), min(brick.y for brick in bricks)) if ignore_position else (0, 0)
     return tuple(sorted(brick._replace(x=brick.x - x, y=brick.y - y) for brick in bricks))
 
 
@@ -142,27 +144,27 @@ def by_kind(groups: Sequence[Group]) -> dict[str, float]:
     return {kind: sum(right) / len(right) for kind, right in found.items()}
 
 
-def summary(run: Learnt) -> str:
-    """A line of a run: before and after with 95% intervals over briefs, and how varied."""
+def summary(run: LearningRun) -> str:
+    """Summarise a run in one line: success before and after with 95% intervals over briefs, and diversity."""
     before, after = (
         f"{e.success.mean:.3f} ({e.success.low:.3f}–{e.success.high:.3f})" for e in (run.before, run.after)
     )
     return (
         f"seed {run.seed}: {before} to {after} after {run.minutes:.1f} minutes and {run.curve[-1]['step']} steps "
-        f"(warm start {run.warm_minutes:.1f}); distinct among successes {run.distinct():.3f}, "
-        f"{run.distinct(wherever=True):.3f} if moved ones count as equal"
+        f"(warm start {run.warm_minutes:.1f} minutes); distinct among successes {run.distinct():.3f}, "
+        f"{run.distinct(ignore_position=True):.3f} if translated copies count as equal"
     )
 
 
-def note(runs: Sequence[Learnt]) -> str:
+def note(runs: Sequence[LearningRun]) -> str:
     kinds = [by_kind(run.after.groups) for run in runs]
     table = "; ".join(f"{kind} {', '.join(f'{found[kind]:.2f}' for found in kinds)}" for kind in kinds[0])
     lines = [summary(run) for run in runs]
-    return "Held-out success before and after: " + ". ".join(lines) + f". By kind, a figure a seed: {table}."
+    return "Held-out success before and after: " + ". ".join(lines) + f". By kind, one value per seed: {table}."
 
 
 def sheet(space: ActionSpace, groups: Sequence[Group], cards: int = 14) -> bytes:
-    """The first sample of the first briefs, two of each kind."""
+    """Render the first sample of the first briefs, two of each kind."""
     shown = [
         render.Card(
             space.read(group.samples[0].text).structure,
@@ -187,4 +189,4 @@ def _quick(progress: Progress) -> Result:
         run = learn(0, scratch, small, 0.4, lambda _, text: progress.update(task, description=text))
     progress.advance(task)
     gain = run.after.reward.mean - run.before.reward.mean
-    return Result("bricks-learn", (Figure("gain of held-out reward", gain, ">=", 0.05),), run.curve, summary(run))
+    return Result("bricks-learn", (Figure("gain in held-out reward", gain, ">=", 0.05),), run.curve, summary(run))

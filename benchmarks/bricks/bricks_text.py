@@ -1,13 +1,13 @@
-"""SmolLM2-135M learns to build in lines of text, and its constraint wins at least what rejection does at equal tokens.
+"""SmolLM2-135M learns to build bricks as text, and its constraint solves as many briefs as rejection at equal tokens.
 
-The recipe ``bricks-text``: before anything, after the warm start and after training, the model writes for briefs that
-training never asks for, once under its constraint and once free. *Valid*: nothing of the text had to be passed over.
-*Stable*: what could be placed stands with its load, and all of it reaches the ground. *Success*: valid, stable, and
-what the brief asks for.
+This runs the recipe ``bricks-text``. The base model, the warm-started model and the trained model write structures for
+briefs that never occur in training, with and without the constraint. A text is *valid* if no part of it was skipped,
+*stable* if the placed bricks stand under the load and are all connected to the ground, and a *success* if it is valid,
+stable and fulfils the brief.
 
-After the warm start and after training the constraint is also set against BrickGPT's decoding of the same model:
-rejection sampling, and rollback of what does not stand under the brief's load. All of them draw at BrickGPT's
-temperature and get the same number of tokens a brief; a brief is won if a structure within them is a success.
+The warm-started and the trained model are also decoded as in BrickGPT: rejection sampling, alone and with rollback of
+bricks that fail under the brief's load. All decoders use BrickGPT's temperature and the same number of tokens per
+brief. A brief is solved if a structure within these tokens is a success.
 """
 
 from __future__ import annotations
@@ -21,30 +21,37 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks.brick_decoders import CONSTRAINT, REJECTION, Bench, Contest, Look, Seen
+from benchmarks.bricks.brick_decoders import (
+    CONSTRAINT,
+    REJECTION,
+    BudgetRun,
+    DecodingEvaluator,
+    StageOutcomes,
+    TextOutcome,
+)
 from benchmarks.bricks.rejection import BRICKGPT
-from benchmarks.bricks.token_budget import per_thousand, won_within
+from benchmarks.bricks.token_budget import per_thousand, solved_within
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.smollm import model_folder
-from benchmarks.framework.training_runs import UNATTENDED
+from benchmarks.framework.training_runs import QUIET_RUN
 
 GAIN = 0.05
 BASE, WARM, TRAINED = "base model", "warm start", "trained"
-COLUMNS = ("stage", "decoding", "valid", "stable", "success", "tokens a try", "successes per 1,000 tokens")
+COLUMNS = ("stage", "decoding", "valid", "stable", "success", "tokens per attempt", "successes per 1,000 tokens")
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """How much to train, sample and compare."""
 
     minutes: float
-    """Of GRPO at most; the warm start takes what its examples take."""
+    """Limit for GRPO; the warm start takes as long as its examples need."""
     samples: int
-    """For each brief and look."""
+    """Samples per brief and evaluation."""
     budget: int
-    """Tokens for each brief in the comparison."""
+    """Tokens per brief in the comparison."""
     briefs: int | None = None
-    """How many of the briefs that training never asks for; all if left out."""
+    """Number of briefs to evaluate; all if None."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -59,7 +66,7 @@ QUICK = Size(
     budget=24,
     briefs=3,
     overrides={
-        "model.dtype": "float32",  # which any processor multiplies fast
+        "model.dtype": "float32",  # fast on any processor
         "domain.options.kinds": ["tower"],
         "domain.options.hardest": 4.0,
         "domain.options.most": 6,
@@ -72,32 +79,32 @@ QUICK = Size(
     },
 )
 LOSS = 1.0
-"""Nats a token that even a quick warm start comes below."""
+"""Loss in nats per token that even a quick warm start must reach."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """All that was found in one run."""
+    """The results of one run."""
 
-    looks: list[Look]
-    contests: list[Contest]
+    evaluations: list[StageOutcomes]
+    budget_runs: list[BudgetRun]
     loss: float
-    """At the end of the warm start, in nats a token."""
+    """Loss at the end of the warm start, in nats per token."""
     steps: int
     minutes: dict[str, float]
 
-    def look(self, stage: str, decoding: str) -> Look:
-        return next(look for look in self.looks if (look.stage, look.decoding) == (stage, decoding))
+    def evaluation(self, stage: str, decoding: str) -> StageOutcomes:
+        return next(found for found in self.evaluations if (found.stage, found.decoding) == (stage, decoding))
 
-    def contest(self, stage: str, decoding: str) -> Contest:
-        return next(found for found in self.contests if (found.stage, found.decoding) == (stage, decoding))
+    def budget_run(self, stage: str, decoding: str) -> BudgetRun:
+        return next(found for found in self.budget_runs if (found.stage, found.decoding) == (stage, decoding))
 
 
-Tell = Callable[[str], None]
+ShowStatus = Callable[[str], None]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a few updates and a step on small towers; what must hold of any model has a bar, and the loss."""
+    """Measure; quick takes a step on small towers, with bars that hold for any model, and a bar on the loss."""
     size = QUICK if quick else FULL
     task = progress.add_task("bricks-text", total=1)
     with tempfile.TemporaryDirectory() as scratch:
@@ -108,49 +115,47 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def full_figures(found: Study, budget: int) -> tuple[Figure, ...]:
-    gain = found.look(TRAINED, CONSTRAINT).mean("success") - found.look(WARM, CONSTRAINT).mean("success")
+    trained, warm = (found.evaluation(stage, CONSTRAINT).mean("success") for stage in (TRAINED, WARM))
     lead = min(
-        found.contest(stage, CONSTRAINT).won(budget) - found.contest(stage, REJECTION).won(budget)
+        found.budget_run(stage, CONSTRAINT).solved(budget) - found.budget_run(stage, REJECTION).solved(budget)
         for stage in (WARM, TRAINED)
     )
     return (
         valid_figure(found),
-        Figure("gain of success by training", gain, ">=", GAIN),
-        Figure("won at equal tokens, constraint - rejection, smaller of two stages", lead, ">=", 0.0),
+        Figure("gain in success by training", trained - warm, ">=", GAIN),
+        Figure("solved at equal tokens, constraint minus rejection, smaller of two stages", lead, ">=", 0.0),
     )
 
 
 def quick_figures(found: Study) -> tuple[Figure, ...]:
-    return valid_figure(found), Figure("loss of the warm start", found.loss, "<=", LOSS, "nat a token")
+    return valid_figure(found), Figure("loss of the warm start", found.loss, "<=", LOSS, "nats per token")
 
 
 def valid_figure(found: Study) -> Figure:
-    shares = [look.mean("valid") for look in found.looks if look.decoding == CONSTRAINT]
-    return Figure("valid under the constraint, smallest share", min(shares), ">=", 1.0)
+    shares = [one.mean("valid") for one in found.evaluations if one.decoding == CONSTRAINT]
+    return Figure("smallest share of valid texts under the constraint", min(shares), ">=", 1.0)
 
 
 def table(found: Study, budgets: Sequence[int]) -> list[dict[str, Cell]]:
-    """A row for each look and each contest, all with the same columns; means with 95% intervals over briefs."""
-    won = [f"won in {budget} tokens" for budget in budgets]
-    empty: dict[str, Cell] = dict.fromkeys((*COLUMNS, *won), "")
+    """Return one row per evaluation and per budget run, with means and 95% intervals over briefs."""
+    solved = [f"solved in {budget} tokens" for budget in budgets]
+    empty: dict[str, Cell] = dict.fromkeys((*COLUMNS, *solved), "")
     rows: list[dict[str, Cell]] = []
-    for look in found.looks:
-        shares = {name: with_interval(look.share(name)) for name in Seen._fields}
-        rows.append({**empty, "stage": look.stage, "decoding": look.decoding, **shares, "tokens a try": look.tokens})
-    for contest in found.contests:
-        first = [float(tries[0].success) for tries in contest.tries]
-        every = [one.tokens for tries in contest.tries for one in tries]
+    for one in found.evaluations:
+        shares = {name: with_interval(one.share(name)) for name in TextOutcome._fields}
+        rows.append({**empty, "stage": one.stage, "decoding": one.decoding, **shares, "tokens per attempt": one.tokens})
+    for run in found.budget_runs:
+        first = [float(attempts[0].success) for attempts in run.attempts]
+        every = [attempt.tokens for attempts in run.attempts for attempt in attempts]
         named: dict[str, Cell] = {
-            "stage": contest.stage,
-            "decoding": f"{contest.decoding}, temperature {BRICKGPT.temperature}",
+            "stage": run.stage,
+            "decoding": f"{run.decoding}, temperature {BRICKGPT.temperature}",
             "success": with_interval(first),
-            "tokens a try": sum(every) / len(every),
-            "successes per 1,000 tokens": per_thousand(contest.tries),
+            "tokens per attempt": sum(every) / len(every),
+            "successes per 1,000 tokens": per_thousand(run.attempts),
         }
-        shares = {
-            name: with_interval(won_within(contest.tries, budget)) for name, budget in zip(won, budgets, strict=True)
-        }
-        rows.append({**empty, **named, **shares})
+        within = [with_interval(solved_within(run.attempts, budget)) for budget in budgets]
+        rows.append({**empty, **named, **dict(zip(solved, within, strict=True))})
     return rows
 
 
@@ -164,67 +169,67 @@ def with_interval(values: Sequence[float]) -> str:
 def note(found: Study, size: Size) -> str:
     minutes = ", ".join(f"{name} {spent:.1f}" for name, spent in found.minutes.items())
     kinds = "; ".join(
-        f"{look.stage} {', '.join(f'{kind} {share:.2f}' for kind, share in look.by_kind().items())}"
-        for look in found.looks
-        if look.decoding == CONSTRAINT
+        f"{one.stage} {', '.join(f'{kind} {share:.2f}' for kind, share in one.by_kind().items())}"
+        for one in found.evaluations
+        if one.decoding == CONSTRAINT
     )
     return (
-        f"One seed and {len(found.looks[0].seen)} briefs: what two cores afford. Minutes: {minutes}. The warm start "
-        f"ended at {found.loss:.3f} nat a token; training took {found.steps} steps. Success under the constraint by "
-        f"kind: {kinds}. Rows with successes per 1,000 tokens are the comparison at equal tokens, {size.budget} a "
-        f"brief; their success is that of the first try."
+        f"One seed and {len(found.evaluations[0].outcomes)} briefs, to fit two cores. Minutes: {minutes}. The warm "
+        f"start ended at {found.loss:.3f} nats per token; training took {found.steps} steps. Success under the "
+        f"constraint by kind: {kinds}. Rows with successes per 1,000 tokens are the comparison at equal tokens, "
+        f"{size.budget} per brief; their success is that of the first attempt."
     )
 
 
-def study(size: Size, scratch: str, tell: Tell) -> Study:
-    """One run from the base model to the end of training, with looks on the way."""
+def study(size: Size, scratch: str, show_status: ShowStatus) -> Study:
+    """Run from the base model to the end of training, with evaluations at each stage."""
     from steelyard.compose import build_policy, build_trainer, tasks_of_split
     from steelyard.compose.warmstart import beginning_with, make_warm_start, own_folder
 
-    config = configured(scratch, size.overrides)
+    config = load_bricks_text(scratch, size.overrides)
     unseen = [*tasks_of_split(config, "validation"), *tasks_of_split(config, "held_out")]
-    bench, minutes = Bench(config, unseen[: size.briefs], tell), dict[str, float]()
-    tell("loading the model")
+    evaluator, minutes = DecodingEvaluator(config, unseen[: size.briefs], show_status), dict[str, float]()
+    show_status("loading the model")
     policy = build_policy(config)
-    with timed(minutes, "looks"):
-        looks = list(bench.looks(BASE, policy, size.samples))
-    tell("warm start")
+    with timed(minutes, "evaluation"):
+        evaluations = list(evaluator.evaluate(BASE, policy, size.samples))
+    show_status("warm start")
     with timed(minutes, "warm start"):
         loss = make_warm_start(config, config.warmstart, policy, own_folder(config))
     trainer = build_trainer(beginning_with(config, own_folder(config)))
     del policy
-    contests: list[Contest] = []
+    budget_runs: list[BudgetRun] = []
 
-    def judge(stage: str) -> None:
-        with timed(minutes, "looks"):
-            looks.extend(bench.looks(stage, trainer.policy, size.samples))
+    def evaluate(stage: str) -> None:
+        with timed(minutes, "evaluation"):
+            evaluations.extend(evaluator.evaluate(stage, trainer.policy, size.samples))
         with timed(minutes, "equal tokens"):
-            contests.extend(bench.contests(stage, trainer.policy, size.budget))
+            budget_runs.extend(evaluator.compare_at_equal_tokens(stage, trainer.policy, size.budget))
 
     try:
-        judge(WARM)
+        evaluate(WARM)
         with timed(minutes, "training"):
-            train(trainer, size.minutes, tell)
-        judge(TRAINED)
+            train(trainer, size.minutes, show_status)
+        evaluate(TRAINED)
     finally:
         trainer.close()
-    return Study(looks, contests, loss, trainer.step, minutes)
+    return Study(evaluations, budget_runs, loss, trainer.step, minutes)
 
 
-def configured(scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """The shipped recipe, without what the benchmark does itself."""
+def load_bricks_text(scratch: str, overrides: Mapping[str, Any]) -> Any:
+    """Load the shipped recipe with ``QUIET_RUN`` and the overrides."""
     from steelyard import config as configs
 
     own = {"run.folder": scratch, "model.path": str(model_folder())}
-    return configs.load("bricks-text", {**UNATTENDED, **own, **overrides})
+    return configs.load("bricks-text", {**QUIET_RUN, **own, **overrides})
 
 
-def train(trainer: Any, minutes: float, tell: Tell) -> None:
-    """Steps until those of the recipe or the minutes are over, at least one."""
+def train(trainer: Any, minutes: float, show_status: ShowStatus) -> None:
+    """Train for at least one step, until the recipe's last step or until ``minutes`` have passed."""
     began = time.perf_counter()
     while trainer.step == 0 or (trainer.step < trainer.settings.steps and time.perf_counter() - began < 60 * minutes):
         metrics = trainer.train_step()
-        tell(f"step {trainer.step}, reward {metrics['reward/mean']:.2f}, success {metrics['success']:.2f}")
+        show_status(f"step {trainer.step}, reward {metrics['reward/mean']:.2f}, success {metrics['success']:.2f}")
 
 
 @contextmanager

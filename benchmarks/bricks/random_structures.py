@@ -1,4 +1,4 @@
-"""Random brick structures with random loads, and texts that are nearly structures."""
+"""Random brick structures with random loads, and texts with small errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECES = ("x", " ", "(", ")", ",", "\n", "0", "1", "2", "4", "9", "20", "-1", "3
 
 
 def heap(bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float = 0.2, float_: float = 0.0) -> Structure:
-    """Bricks one by one upon a random earlier one, or (``hang``) under it; with ``float_`` anywhere at all."""
+    """Add bricks one by one, on a random earlier brick, or under it (``hang``), or anywhere (``float_``)."""
     site = Site(world)
     while len(site.bricks) < bricks:
         brick = _anywhere(rng, world) if rng.random() < float_ else _beside(rng, site, hang)
@@ -22,7 +22,7 @@ def heap(bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float =
 
 
 def loads(structure: Structure, rng: random.Random, most: int = 3, heaviest: float = 2.0) -> list[Load]:
-    """Up to ``most`` loads on cells of random bricks, light ones as likely as heavy ones."""
+    """Return up to ``most`` loads on cells of random bricks, log-uniform in weight."""
     found: list[Load] = []
     for _ in range(rng.randint(0, most)):
         h, w, x, y, z = rng.choice(structure.bricks)
@@ -32,7 +32,7 @@ def loads(structure: Structure, rng: random.Random, most: int = 3, heaviest: flo
 
 
 def mutated_text(rng: random.Random, sources: list[str]) -> str:
-    """A structure's text with a few accidents, or nothing but noise."""
+    """Return a structure's text with a few random edits, or random characters."""
     if rng.random() < 0.1:
         return "".join(chr(rng.choice((rng.randrange(128), rng.randrange(0xD800)))) for _ in range(rng.randrange(80)))
     text = rng.choice(sources)
@@ -42,7 +42,7 @@ def mutated_text(rng: random.Random, sources: list[str]) -> str:
 
 
 def texts(rng: random.Random, count: int) -> list[str]:
-    """Whole structures to start from."""
+    """Return the texts of random structures, to be mutated."""
     return [write(heap(rng.randint(1, 12), rng, float_=0.02)) for _ in range(count)]
 
 
@@ -82,7 +82,7 @@ def _replace(rng: random.Random, text: str) -> str:
 
 
 def _digit(rng: random.Random, text: str) -> str:
-    """Another number, and the form kept."""
+    """Change a digit but keep the format."""
     digits = [place for place, character in enumerate(text) if character.isdigit()]
     if not digits:
         return text
@@ -91,7 +91,7 @@ def _digit(rng: random.Random, text: str) -> str:
 
 
 def _line(rng: random.Random, text: str) -> str:
-    """A line lost, or written once more somewhere."""
+    """Remove a line, or repeat it somewhere else."""
     lines = text.split("\n")
     line = lines.pop(rng.randrange(len(lines)))
     if rng.random() < 0.5:

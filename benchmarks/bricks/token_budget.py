@@ -1,7 +1,7 @@
-"""Decoders compared at equal tokens: every token that was drawn counts, those of rejected lines too.
+"""Compare decoders at equal tokens: every sampled token counts, including those of rejected lines.
 
-Each task gets the same number of tokens. A decoder tries again and again until a try succeeds or the tokens are used
-up; a try that takes more than are left is cut off and lost. So what counts is at how many tokens a task was won.
+Each task gets the same number of tokens. A decoder makes attempts until one succeeds or the tokens are used up; an
+attempt that needs more tokens than are left is cut off and fails.
 """
 
 from __future__ import annotations
@@ -17,101 +17,103 @@ from steelyard.domains.bricks.structure import Structure
 Found = TypeVar("Found")
 
 
-class Try(NamedTuple):
-    """One try at a task."""
+class Attempt(NamedTuple):
+    """One attempt at a task."""
 
     tokens: int
     success: bool
 
 
-class Written(NamedTuple):
-    """A line, and how many tokens were drawn for it."""
+class PricedLine(NamedTuple):
+    """A line and the number of tokens sampled for it."""
 
     line: str
     tokens: int
 
 
-Going = Generator[Asked, Written | None, Found]
-"""Asks for lines, is sent them with their price, and returns what came of it."""
-WriteAll = Callable[[Mapping[int, Asked]], Mapping[int, Written]]
-"""The lines that are asked for, by the place of the one that asks."""
+LineRequester = Generator[Asked, PricedLine | None, Found]
+"""Yields requests for lines, receives the lines with their token counts, and returns its result."""
+WriteLines = Callable[[Mapping[int, Asked]], Mapping[int, PricedLine]]
+"""Writes the requested lines, by the number of the requester."""
 
 
-def won_at(tries: Sequence[Try]) -> float:
-    """How many tokens were drawn up to the end of the first success; infinite if there is none."""
-    totals = itertools.accumulate(one.tokens for one in tries)
-    return next((float(total) for total, one in zip(totals, tries, strict=True) if one.success), math.inf)
+def tokens_to_success(attempts: Sequence[Attempt]) -> float:
+    """Return the tokens used up to the end of the first success; infinite without a success."""
+    totals = itertools.accumulate(attempt.tokens for attempt in attempts)
+    return next((float(total) for total, one in zip(totals, attempts, strict=True) if one.success), math.inf)
 
 
-def won_within(tasks: Iterable[Sequence[Try]], budget: int) -> list[float]:
-    """1 for each task that was won within so many tokens, else 0."""
-    return [float(won_at(tries) <= budget) for tries in tasks]
+def solved_within(tasks: Iterable[Sequence[Attempt]], budget: int) -> list[float]:
+    """Return 1 for each task that was solved within ``budget`` tokens, else 0."""
+    return [float(tokens_to_success(attempts) <= budget) for attempts in tasks]
 
 
-def per_thousand(tasks: Iterable[Sequence[Try]]) -> float:
-    """Successes per 1,000 tokens, over all tasks together."""
-    tries = [one for found in tasks for one in found]
-    return 1000 * sum(one.success for one in tries) / sum(one.tokens for one in tries)
+def per_thousand(tasks: Iterable[Sequence[Attempt]]) -> float:
+    """Return successes per 1,000 tokens over all tasks."""
+    attempts = [attempt for found in tasks for attempt in found]
+    return 1000 * sum(attempt.success for attempt in attempts) / sum(attempt.tokens for attempt in attempts)
 
 
-def counted(tries: Iterable[Try], budget: int) -> list[Try]:
-    """Those of the tries that are made: up to the first success or the end of the tokens."""
-    made: list[Try] = []
+def truncate_attempts(attempts: Iterable[Attempt], budget: int) -> list[Attempt]:
+    """Return the attempts up to the first success or until the tokens are used up."""
+    made: list[Attempt] = []
     left = budget
-    for one in tries:
+    for attempt in attempts:
         if left <= 0 or (made and made[-1].success):
             break
-        made.append(_within(one, left))
+        made.append(_within(attempt, left))
         left -= made[-1].tokens
     return made
 
 
-def used_up(made: Sequence[Try], budget: int) -> bool:
-    """Whether no further try would be made."""
-    return any(one.success for one in made) or sum(one.tokens for one in made) >= budget
+def is_finished(attempts: Sequence[Attempt], budget: int) -> bool:
+    """Whether the task is solved or its tokens are used up."""
+    return any(attempt.success for attempt in attempts) or sum(attempt.tokens for attempt in attempts) >= budget
 
 
-def trying(begin: Callable[[], Building], judge: Callable[[Structure], bool], budget: int) -> Going[list[Try]]:
-    """Structure after structure, until one succeeds or the tokens are used up."""
-    made: list[Try] = []
-    while not used_up(made, budget):
-        left = budget - sum(one.tokens for one in made)
-        built, tokens = yield from _priced(begin(), left)
-        made.append(_within(Try(tokens, built is not None and judge(built.structure)), left))
+def request_attempts(
+    start: Callable[[], Building], succeeds: Callable[[Structure], bool], budget: int
+) -> LineRequester[list[Attempt]]:
+    """Build structures until one succeeds or the tokens are used up."""
+    made: list[Attempt] = []
+    while not is_finished(made, budget):
+        left = budget - sum(attempt.tokens for attempt in made)
+        built, tokens = yield from _build_within(start(), left)
+        made.append(_within(Attempt(tokens, built is not None and succeeds(built.structure)), left))
     return made
 
 
-def side_by_side(goings: Sequence[Going[Found]], write: WriteAll) -> list[Found]:
-    """Follow all of them to their ends, the lines they ask for written together."""
+def run_together(requesters: Sequence[LineRequester[Found]], write: WriteLines) -> list[Found]:
+    """Run all requesters to their ends, writing the lines they request in batches."""
     found: dict[int, Found] = {}
-    written: dict[int, Written | None] = dict.fromkeys(range(len(goings)))
+    written: dict[int, PricedLine | None] = dict.fromkeys(range(len(requesters)))
     while written:
-        asked: dict[int, Asked] = {}
-        for place, line in written.items():
+        requests: dict[int, Asked] = {}
+        for number, line in written.items():
             try:
-                asked[place] = goings[place].send(line)
+                requests[number] = requesters[number].send(line)
             except StopIteration as end:
-                found[place] = end.value
-        written = dict(write(asked)) if asked else {}
-    return [found[place] for place in range(len(goings))]
+                found[number] = end.value
+        written = dict(write(requests)) if requests else {}
+    return [found[number] for number in range(len(requesters))]
 
 
-def _priced(building: Building, left: int) -> Going[tuple[Built | None, int]]:
-    """What was built and the tokens it took; nothing, if they were more than are left."""
+def _build_within(building: Building, left: int) -> LineRequester[tuple[Built | None, int]]:
+    """Return the structure and the tokens it took; None if it needs more than ``left``."""
     line: str | None = None
     tokens = 0
     while tokens <= left:
         try:
-            asked = building.send(line)
+            request = building.send(line)
         except StopIteration as end:
             return end.value, tokens
-        if written := (yield asked):
+        if written := (yield request):
             line, tokens = written.line, tokens + written.tokens
     building.close()
     return None, tokens
 
 
-def _within(one: Try, left: int) -> Try:
-    if one.tokens < 1:
-        raise ValueError("a try without any token: the end alone is one")
-    return Try(min(one.tokens, left), one.success and one.tokens <= left)
+def _within(attempt: Attempt, left: int) -> Attempt:
+    if attempt.tokens < 1:
+        raise ValueError(f"attempt.tokens = {attempt.tokens} must be at least 1: the end of the text is a token")
+    return Attempt(min(attempt.tokens, left), attempt.success and attempt.tokens <= left)

@@ -1,4 +1,4 @@
-"""Boxes to be packed into a bin: tasks, words and reward for learning under a constraint."""
+"""Packing boxes into a bin: tasks, vocabulary and reward for learning under a constraint."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ NEW_TOKENS = 2 * BOXES_PER_TASK + 1
 
 
 def tasks(split: str, count: int) -> list[dict[str, Any]]:
-    """Boxes drawn from a seed of the split's own."""
+    """Return tasks with random boxes; each split has its own seed."""
     rng = random.Random(f"packing {split}")
     chosen = [[list(rng.choice(SIZES)) for _ in range(BOXES_PER_TASK)] for _ in range(count)]
     return [{"prompt": f"pack {' '.join(f'{w}x{h}' for w, h in boxes)} =", "boxes": boxes} for boxes in chosen]
 
 
-def placed(boxes: list[list[int]], text: str) -> list[tuple[int, int, int, int]] | None:
-    """(column, row, width, height) of every box that was placed, or None if the text is no packing.
+def parse_packing(boxes: list[list[int]], text: str) -> list[tuple[int, int, int, int]] | None:
+    """Return (column, row, width, height) of every placed box, or None if the text is not a valid packing.
 
-    Written without the automaton, so that it can judge it: cells are marked one by one.
+    It marks cells one by one and does not use the automaton, so that it can check the automaton.
     """
     words, taken, found = text.split(), set[tuple[int, int]](), list[tuple[int, int, int, int]]()
     for width, height in boxes:
@@ -51,9 +51,9 @@ def placed(boxes: list[list[int]], text: str) -> list[tuple[int, int, int, int]]
 
 
 def check(task: Any, text: str) -> float:
-    """The share of the bin that is filled, of what could be."""
+    """Return the filled area divided by the largest area that could be filled."""
     boxes = task.spec["boxes"]
-    found = placed(boxes, text)
+    found = parse_packing(boxes, text)
     if found is None:
         return 0.0
     possible = min(sum(width * height for width, height in boxes), SIDE * SIDE)

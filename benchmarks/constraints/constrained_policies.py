@@ -1,4 +1,4 @@
-"""Constraints and policies that the constraint benchmarks share."""
+"""Constraints and policies shared by the constraint benchmarks."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CONSTRAINTS: dict[str, dict[str, Any]] = {
 }
 
 CHARACTERS = tuple(chr(code) for code in range(32, 127))
-"""A closed vocabulary of characters in which all of the above can be written."""
+"""A closed vocabulary of characters in which all constraints above can be written."""
 
 SHAPE = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "max_length": 256}
 
 
-def trainer_of(
+def build_constrained_trainer(
     model: Mapping[str, Any],
     prompts: Sequence[Any],
     constraint: Mapping[str, Any] | None,
@@ -51,7 +51,7 @@ def trainer_of(
     new_tokens: int,
     tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
-    """A trainer whose policy has the constraint. Two minibatches a step make the learner compute old log-probs."""
+    """Build a trainer with the constraint. Two minibatches per step make the learner compute old log-probs."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 
@@ -71,12 +71,12 @@ def trainer_of(
 
 
 def characters_model() -> dict[str, Any]:
-    """A small policy over single characters."""
+    """Return the model settings of a small policy over single characters."""
     return {"scratch": {**SHAPE, "vocabulary": CHARACTERS, "spaced": False}}
 
 
 def sharpen(policy: Any, factor: float) -> None:
-    """Enlarge random weights, so that distributions are far from flat."""
+    """Scale up random weights, so that the distributions are far from uniform."""
     import torch
 
     with torch.no_grad():
@@ -86,7 +86,7 @@ def sharpen(policy: Any, factor: float) -> None:
 
 
 def without_supports(sample: Sample) -> Sample:
-    """As a learner sees it that forgets constraint and cuts, but not the temperature."""
+    """Return the sample without its constraint and cuts; the temperature stays."""
     rule = CutRule(sample.decisions.rule.temperature)
     return replace(sample, decisions=replace(sample.decisions, rule=rule, support_N=None, supports=None))
 

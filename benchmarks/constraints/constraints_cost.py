@@ -1,7 +1,7 @@
-"""A constraint over 49,152 tokens costs little in sampling and update, and forced text is sampled faster than free.
+"""A constraint over 49,152 tokens adds little to sampling and update time, and forced text is sampled faster than free.
 
-SmolLM2-135M in bfloat16, a group of 16, the sides alternating in one process. The trail's size is given per 1,000
-tokens, beside the time it takes to find the supports again instead.
+SmolLM2-135M in bfloat16 samples groups of 16; the two sides alternate in one process. The size of stored supports
+is given per 1,000 tokens, next to the time to recompute the supports instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.constraints.constrained_policies import CONSTRAINTS, trainer_of, without_supports
+from benchmarks.constraints.constrained_policies import CONSTRAINTS, build_constrained_trainer, without_supports
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.speed.overhead import alternate, learner_batch
 from steelyard.types import CutRule, Sample
@@ -22,7 +22,7 @@ GROUP = 16
 TOKENS = 64
 PAIRS = 7
 RARE = "<file_sep>"
-"""A token that a chat model never writes stands for the end, so that both sides run to their full length."""
+"""A token that a chat model never writes serves as the end token, so that both sides run to full length."""
 
 FREE_TEXT = r"[A-Za-z0-9 ,.;:!?'()-]*"
 FORCED: dict[str, Any] = {
@@ -38,17 +38,17 @@ FORCED: dict[str, Any] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: two short repetitions, wider bars, no trails, and float32, which any processor multiplies fast."""
+    """Measure; quick takes two short repetitions in float32 (fast on any processor), with wider bars."""
     pairs, tokens, bars = (2, 24, (1.3, 1.2, 1.0)) if quick else (PAIRS, TOKENS, (1.1, 1.05, 1.0))
     model = {"path": _folder(), "dtype": "float32" if quick else "bfloat16"}
     bar = progress.add_task("warm-up", total=2 * (6 * pairs + 3))
-    trainer = trainer_of(model, [_prompt()], None, new_tokens=tokens, tables=ONCE)
+    trainer = build_constrained_trainer(model, [_prompt()], None, new_tokens=tokens, tables=ONE_MINIBATCH)
     free, forced = _constraint(trainer, "regex", FREE_TEXT, RARE), _constraint(trainer, "json_schema", FORCED, None)
     figures: list[Figure] = []
     rows: list[dict[str, Cell]] = []
 
     def compare(name: str, repetitions: int, sides: Mapping[str, Callable[[], object]], limit: float) -> None:
-        """Time of the second side over that of the first."""
+        """Compare the time of the second side with that of the first."""
         one, other = sides.values()
         times = alternate(one, other, repetitions, progress, bar, name)
         ratios = [second / first for first, second in zip(*times, strict=True)]
@@ -58,10 +58,10 @@ def measure(quick: bool, progress: Progress) -> Result:
 
     sides = {"free": lambda: draw(trainer, None, tokens), "constrained": lambda: draw(trainer, free, tokens)}
     compare("sampling time", pairs, sides, bars[0])
-    samples = draw(trainer, free, tokens)[: GROUP // 4]  # short updates and many of them: the difference is small
+    samples = draw(trainer, free, tokens)[: GROUP // 4]  # many short updates, because the difference is small
     plain, on_support = learner_batch([without_supports(sample) for sample in samples]), learner_batch(samples)
     sides = {
-        "whole vocabulary": lambda: trainer.learner.update(plain, 0),
+        "full vocabulary": lambda: trainer.learner.update(plain, 0),
         "on supports": lambda: trainer.learner.update(on_support, 0),
     }
     compare("update time", 4 * pairs, sides, bars[1])
@@ -71,7 +71,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         "forced JSON keys": lambda: draw(trainer, forced, TOKENS + 32),
     }
     compare(f"sampling time of {length} tokens", pairs, sides, bars[2])
-    rows += [] if quick else trails(trainer)
+    rows += [] if quick else stored_supports(trainer)
     return Result("constraints-cost", tuple(figures), rows)
 
 
@@ -79,11 +79,11 @@ def _figure(name: str, ratios: Sequence[float], bar: float) -> Figure:
     return Figure(name, statistics.median(ratios), "<=", bar, spread=max(ratios) - min(ratios))
 
 
-ONCE = {"optimiser": {"minibatches": 1, "name": "adamw_fused", "lr": 1e-7}}
+ONE_MINIBATCH = {"optimiser": {"minibatches": 1, "name": "adamw_fused", "lr": 1e-7}}
 
 
-def trails(trainer: Any) -> list[dict[str, Cell]]:
-    """Bytes to store the supports of 1,000 tokens, and seconds to find them again."""
+def stored_supports(trainer: Any) -> list[dict[str, Cell]]:
+    """Measure the bytes to store the supports of 1,000 tokens, and the seconds to recompute them."""
     from steelyard.constraints.trail import size_of
     from steelyard.training.supports import find_supports
 
@@ -99,8 +99,9 @@ def trails(trainer: Any) -> list[dict[str, Cell]]:
         start = time.perf_counter()
         find_supports(trainer.policy, left_out, trainer.learner.rule.microbatch_tokens)
         seconds = time.perf_counter() - start
-        trail = {"bytes per 1,000 tokens": round(1000 * stored / tokens), "s to find again": 1000 * seconds / tokens}
-        rows.append({"work": f"trail, {name}", "side": f"{tokens} tokens", "seconds": seconds, "spread": 0.0, **trail})
+        sizes = {"bytes per 1,000 tokens": round(1000 * stored / tokens), "s to recompute": 1000 * seconds / tokens}
+        work: dict[str, Cell] = {"work": f"stored supports, {name}", "side": f"{tokens} tokens"}
+        rows.append({**work, "seconds": seconds, "spread": 0.0, **sizes})
     return rows
 
 
@@ -112,7 +113,7 @@ def draw(
     rule: CutRule = CutRule(),
     supports: Any = "stored",
 ) -> list[Sample]:
-    """A group under a constraint, or free and never ending."""
+    """Sample a group, under a constraint or unconstrained and without an end token."""
     from steelyard.policies.causal import CausalPolicy
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
@@ -149,7 +150,7 @@ def _named(trainer: Any, table: dict[str, Any]) -> Any:
 def _row(work: str, side: str, seconds: Sequence[float]) -> dict[str, Cell]:
     spread = max(seconds) - min(seconds)
     row: dict[str, Cell] = {"work": work, "side": side, "seconds": statistics.median(seconds), "spread": spread}
-    return row | {"bytes per 1,000 tokens": "", "s to find again": ""}
+    return row | {"bytes per 1,000 tokens": "", "s to recompute": ""}
 
 
 def _folder() -> str:

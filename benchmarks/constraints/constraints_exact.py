@@ -1,8 +1,8 @@
-"""Under a constraint the expected update is the gradient of the constrained policy's expected reward, to 1e-6.
+"""Under a constraint, the expected update equals the gradient of the constrained policy's expected reward, to 1e-6.
 
-Float64, a language small enough to enumerate, sentences of different length. Every tuple of G sentences goes through
-the real credit and the real loss, weighted by its probability; beside it stand gradient, KL and entropy worked out from
-the list of all sentences with plain torch. As a control the learner forgets the supports.
+The language is small enough to enumerate, with sentences of different length, in float64. Every tuple of G sentences
+goes through the real credit and loss, weighted by its probability. Gradient, KL and entropy are compared with values
+computed from the list of all sentences with plain torch. As a control, the learner ignores the supports.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ import torch
 from rich.progress import Progress
 from torch import Tensor
 
-from benchmarks.constraints.constrained_policies import BRACKETS, SHAPE, sharpen, trainer_of, without_supports
+from benchmarks.constraints.constrained_policies import (
+    BRACKETS,
+    SHAPE,
+    build_constrained_trainer,
+    sharpen,
+    without_supports,
+)
 from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule, Decisions, Group, Sample, SampleKey, Task, Verdict
 
 LENGTH = 6
-"""Brackets of at most 5 characters and the end."""
+"""At most 5 brackets and the end token."""
 TEMPERATURE = 0.8
 ESTIMATORS: tuple[tuple[str, int | None], ...] = (
     ("rloo", None),
@@ -38,18 +44,18 @@ ESTIMATORS: tuple[tuple[str, int | None], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """The policy, its reference (the same weights moved a little), and every sentence of the language."""
+    """The policy, its reference (slightly perturbed weights), and every sentence of the language."""
 
     trainer: Any
     task: Task
     sentences: list[Sample]
     rewards: list[float]
     length: int
-    """Tokens of the longest that may be, its end among them."""
+    """Maximum tokens of a sentence, including its end token."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: groups of two instead of three."""
+    """Measure; quick uses groups of two instead of three."""
     size = 2 if quick else 3
     case = build()
     bar = progress.add_task("estimators", total=len(ESTIMATORS) + 1)
@@ -59,33 +65,33 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.update(bar, description=name)
         rows.append({"estimator": name + (f"({k})" if k else ""), **deviation(case, name, k, size, true)})
         progress.advance(bar)
-    forgotten = deviation(case, "rloo", None, size, true, forget=True)
+    ignored = deviation(case, "rloo", None, size, true, forget=True)
     progress.advance(bar)
     entropy, kl = sums(case), sequence_values(case)
     figures = (
         Figure("rloo: relative deviation of the expected update", float(rows[0]["relative deviation"]), "<=", 1e-6),
-        Figure("entropy: |Δ| to the enumerated value", abs(entropy[0] - kl[0]), "<=", 1e-6, "nat"),
-        Figure("KL: |Δ| to the enumerated value", abs(entropy[1] - kl[1]), "<=", 1e-6, "nat"),
-        Figure("control: supports forgotten, deviation", float(forgotten["relative deviation"]), ">=", 1e-2),
+        Figure("entropy: |Δ| from the enumerated value", abs(entropy[0] - kl[0]), "<=", 1e-6, "nats"),
+        Figure("KL: |Δ| from the enumerated value", abs(entropy[1] - kl[1]), "<=", 1e-6, "nats"),
+        Figure("control: deviation without supports", float(ignored["relative deviation"]), ">=", 1e-2),
     )
-    rows.append({"estimator": "rloo, supports forgotten", **forgotten})
+    rows.append({"estimator": "rloo, without supports", **ignored})
     lengths = [len(sentence.completion_ids) for sentence in case.sentences]
     note = (
         f"{len(case.sentences)} sentences of {min(lengths)} to {max(lengths)} tokens, "
-        f"{len(case.sentences) ** size} groups of {size}; sequence entropy {kl[0]:.4f}, KL {kl[1]:.4f} nat"
+        f"{len(case.sentences) ** size} groups of {size}; sequence entropy {kl[0]:.4f} nats, KL {kl[1]:.4f} nats"
     )
     return Result("constraints-exact", figures, rows, note)
 
 
 def build() -> Case:
-    """Brackets, over characters."""
+    """Build the case of brackets over single characters."""
     constraint = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "kinds": "()[]", "least": 2}}
     return build_case({"vocabulary": tuple("()[]ab"), "spaced": False}, "ab", constraint, LENGTH)
 
 
 def build_case(vocabulary: Mapping[str, Any], prompt: str, constraint: Mapping[str, Any], length: int) -> Case:
-    """A tiny float64 policy with large weights, so that no two sentences are alike in probability."""
-    trainer = trainer_of(
+    """Build a tiny float64 policy with large weights, so that all sentences differ in probability."""
+    trainer = build_constrained_trainer(
         {"scratch": {**SHAPE, "width": 16, "layers": 1, **vocabulary}},
         [prompt],
         constraint,
@@ -109,13 +115,13 @@ def build_case(vocabulary: Mapping[str, Any], prompt: str, constraint: Mapping[s
 
 
 def every_sentence(policy: Any, task: Task, length: int) -> Iterator[Sample]:
-    """All sentences that fit, as the sampler would have recorded them."""
+    """Yield all sentences that fit, in the form that the sampler records."""
     from steelyard.constraints.base import members
     from steelyard.constraints.trail import TrailWriter
 
     prompt = policy.encode(task.prompt)
 
-    def go_on(walk: Any, tokens: list[int], decided: list[tuple[int, Any]]) -> Iterator[Sample]:
+    def extend(walk: Any, tokens: list[int], decided: list[tuple[int, Any]]) -> Iterator[Sample]:
         if tokens and tokens[-1] in policy.end_ids:
             trail = TrailWriter(policy.vocabulary)
             place_N = np.asarray([place for place, _ in decided], np.int32)
@@ -138,16 +144,16 @@ def every_sentence(policy: Any, task: Task, length: int) -> Iterator[Sample]:
             following = walk.copy()
             following.advance(token)
             chosen = [*decided, (len(tokens), bits)] if len(options) > 1 else decided
-            yield from go_on(following, [*tokens, token], chosen)
+            yield from extend(following, [*tokens, token], chosen)
 
-    yield from go_on(policy.constraint.begin(task), [], [])
+    yield from extend(policy.constraint.begin(task), [], [])
 
 
-# --- worked out from the list of sentences, with nothing of the learner -----------------------------------------------
+# --- computed from the list of sentences, without the learner ---------------------------------------------------------
 
 
 def log_probability(case: Case, model: Any, sentence: Sample) -> Tensor:
-    """Of a sentence: at each token the softmax over those with which some sentence goes on from there."""
+    """Return a sentence's log-prob: at each token, a softmax over the tokens with which some sentence continues."""
     ids = torch.tensor(sentence.token_ids, dtype=torch.int64)
     logits_TV = model(input_ids=ids[None]).logits[0] / TEMPERATURE
     total = logits_TV.new_zeros(())
@@ -160,7 +166,7 @@ def log_probability(case: Case, model: Any, sentence: Sample) -> Tensor:
 
 
 def true_gradient(case: Case) -> Tensor:
-    """Of the sum over sentences of probability times reward."""
+    """Return the gradient of the sum over sentences of probability times reward."""
     model = case.trainer.policy.model
     pairs = zip(case.sentences, case.rewards, strict=True)
     expected = torch.stack([log_probability(case, model, one).exp() * reward for one, reward in pairs]).sum()
@@ -169,21 +175,21 @@ def true_gradient(case: Case) -> Tensor:
 
 @torch.no_grad()
 def sequence_values(case: Case) -> tuple[float, float]:
-    """Entropy of the distribution over sentences, and its KL to the reference's."""
+    """Return the entropy of the distribution over sentences, and its KL to the reference's."""
     policy, reference = case.trainer.policy.model, case.trainer.learner.reference._copy.model
     own = torch.stack([log_probability(case, policy, sentence) for sentence in case.sentences])
     other = torch.stack([log_probability(case, reference, sentence) for sentence in case.sentences])
     if not math.isclose(float(own.exp().sum()), 1.0, abs_tol=1e-9):
-        raise RuntimeError("the sentences' probabilities do not add up to 1: the list is not whole")
+        raise RuntimeError("the sentences' probabilities do not sum to 1: the list is incomplete")
     return float(-(own.exp() * own).sum()), float((own.exp() * (own - other)).sum())
 
 
-# --- the learner's own ------------------------------------------------------------------------------------------------
+# --- computed by the learner ------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
 def sums(case: Case) -> tuple[float, float]:
-    """Expected sum over a sentence's decisions of the learner's entropy and exact KL: by the chain rule the same."""
+    """Return the expected sums over decisions of entropy and exact KL; by the chain rule they equal the enumeration."""
     learner, probability = case.trainer.learner, probabilities(case)
     totals = np.zeros(2)
     for sentence, weight in zip(case.sentences, probability, strict=True):
@@ -201,7 +207,7 @@ def probabilities(case: Case) -> list[float]:
 def deviation(
     case: Case, name: str, k: int | None, size: int, true: Tensor, *, forget: bool = False
 ) -> dict[str, Cell]:
-    """How far the expected update of an estimator is from the true gradient, in direction and in length."""
+    """Return how far an estimator's expected update is from the true gradient, in direction and in length."""
     expected = expected_update(case, name, k, size, forget=forget)
     scale = float(expected @ true / (expected @ expected))
     return {
@@ -213,10 +219,10 @@ def deviation(
 
 
 def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: bool = False) -> Tensor:
-    """Minus the loss's gradient, summed over all groups of that size with their probability.
+    """Return minus the gradient of the loss, summed over all groups of this size weighted by their probability.
 
-    The loss is linear in the advantages, so groups are first added up: the expected advantage of each sentence, with
-    the real credit for every group, then one real loss for each sentence.
+    The loss is linear in the advantages. So the expected advantage of each sentence is computed first, with the real
+    credit for every group, followed by one real loss per sentence.
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit
@@ -238,7 +244,7 @@ def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: 
         (weight_N,) = learner._weights([[item]])
         loss = _loss_of(learner, replace(learner.objective, kl=None), item, weight_N)
         total -= _flat(torch.autograd.grad(loss, _parameters(case), allow_unused=True), _parameters(case))
-    return total * case.length  # ``constant`` aggregation divides by the longest length
+    return total * case.length  # ``constant`` aggregation divides by the maximum length
 
 
 def _loss_of(learner: Any, objective: Any, item: Any, weight_N: Tensor) -> Tensor:

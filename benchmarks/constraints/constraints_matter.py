@@ -1,7 +1,7 @@
 """Scoring on the supports learns at least as well as masking in the sampler alone, and its log ratios are 0.
 
-A small policy packs boxes under a constraint; five seeds, the same for both. *Masked only* is what other systems do:
-the constraint steers the sampler, and the learner scores the drawn tokens with the softmax over the whole vocabulary.
+A small policy packs boxes under a constraint, with the same five seeds for both sides. *Masked only* is common
+practice: the constraint masks the sampler, but the learner scores the tokens with a softmax over the full vocabulary.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from steelyard.types import Sample
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS = 120
-LOOK_EVERY = 20
+EVALUATE_EVERY = 20
 SIDES = ("exact", "masked only")
 
 
-class Masked:
-    """A sampler that keeps its supports to itself."""
+class SamplerWithoutSupports:
+    """A sampler that applies the constraint but does not pass on the supports."""
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
@@ -39,14 +39,14 @@ class Masked:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: one seed, a quarter of the steps; only the ratios have a bar there."""
+    """Measure; quick uses one seed and a quarter of the steps, with bars on the log ratios only."""
     seeds, steps = (SEEDS[:1], STEPS // 4) if quick else (SEEDS, STEPS)
     bar = progress.add_task("packing", total=len(seeds) * len(SIDES) * steps)
     curves = {side: [run(side, seed, steps, progress, bar) for seed in seeds] for side in SIDES}
     ratio = {side: [float(row["log ratio"]) for curve in curves[side] for row in curve] for side in SIDES}
     figures = [
-        Figure("exact: mean |log ratio|", statistics.mean(ratio["exact"]), "<=", 1e-5, "nat"),
-        Figure("masked only: mean |log ratio|", statistics.mean(ratio["masked only"]), ">=", 0.1, "nat"),
+        Figure("exact: mean |log ratio|", statistics.mean(ratio["exact"]), "<=", 1e-5, "nats"),
+        Figure("masked only: mean |log ratio|", statistics.mean(ratio["masked only"]), ">=", 0.1, "nats"),
     ]
     if not quick:
         gain = [
@@ -54,12 +54,13 @@ def measure(quick: bool, progress: Progress) -> Result:
             for one, other in zip(curves["exact"], curves["masked only"], strict=True)
         ]
         spread = max(gain) - min(gain)
-        figures.append(Figure("held-out reward, exact - masked only", statistics.mean(gain), ">=", 0.0, spread=spread))
+        name = "held-out reward, exact minus masked only"
+        figures.append(Figure(name, statistics.mean(gain), ">=", 0.0, spread=spread))
     return Result("constraints-matter", tuple(figures), table(curves), _ends(curves))
 
 
 def table(curves: dict[str, list[list[dict[str, Cell]]]]) -> list[dict[str, Cell]]:
-    """Means over the seeds at each look, the largest of the largest ratios."""
+    """Return means over the seeds at each evaluation, and the maximum of the largest log ratios."""
     rows: list[dict[str, Cell]] = []
     for side, runs in curves.items():
         for together in zip(*runs, strict=True):
@@ -71,18 +72,18 @@ def table(curves: dict[str, list[list[dict[str, Cell]]]]) -> list[dict[str, Cell
 
 
 def run(side: str, seed: int, steps: int, progress: Progress, bar: Any) -> list[dict[str, Cell]]:
-    """One run, looked at every so many steps; metrics are means since the last look."""
+    """Train once with regular evaluations; metrics are means since the previous evaluation."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build(seed, steps, scratch)
         evaluator = trainer.evaluator
         if side == "masked only":
-            trainer.parts.sampler = Masked(trainer.parts.sampler)
+            trainer.parts.sampler = SamplerWithoutSupports(trainer.parts.sampler)
         rows: list[dict[str, Cell]] = []
         since: list[dict[str, Any]] = []
         for _ in range(steps):
             since.append(trainer.train_step())
             progress.update(bar, advance=1, description=f"{side}, seed {seed}")
-            if trainer.step % LOOK_EVERY == 0 or trainer.step == steps:
+            if trainer.step % EVALUATE_EVERY == 0 or trainer.step == steps:
                 rows.append({"step": trainer.step, "held-out": evaluator.run().reward.mean, **_means(since)})
                 since = []
     return rows
@@ -121,4 +122,4 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Cell]:
 def _ends(curves: dict[str, list[list[dict[str, Cell]]]]) -> str:
     last = {side: [float(curve[-1]["held-out"]) for curve in runs] for side, runs in curves.items()}
     listed = "; ".join(f"{side} {', '.join(f'{value:.3f}' for value in values)}" for side, values in last.items())
-    return f"held-out reward at the end, seed by seed: {listed}"
+    return f"Final held-out reward by seed: {listed}."

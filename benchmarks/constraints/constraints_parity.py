@@ -1,8 +1,8 @@
-"""Under a constraint sampler and learner give every decision the same log-prob, stored supports or replayed ones.
+"""Under a constraint, sampler and learner agree on every log-prob, with stored and with recomputed supports.
 
-Float32, ragged prompts and lengths in one batch; automata, JSON schema, regular expression, Lark grammar and choices,
-each alone and with temperature and top-p, on a closed vocabulary of characters and on SmolLM2's 49,152 tokens. As a
-control the learner is made to forget the supports.
+Batches in float32 mix prompts and completions of different length. Automata, JSON schema, regular expression, Lark
+grammar and choices are used alone and with temperature and top-p, on a closed vocabulary of characters and on SmolLM2's
+49,152 tokens. As a control, the learner ignores the supports.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rich.progress import Progress
 
 from benchmarks.constraints.constrained_policies import (
     CONSTRAINTS,
+    build_constrained_trainer,
     characters_model,
     sharpen,
-    trainer_of,
     without_supports,
 )
-from benchmarks.correctness.parity import TEXT_PROMPTS, gaps_of
+from benchmarks.correctness.parity import TEXT_PROMPTS, log_prob_gaps
 from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule, Sample
 
@@ -29,7 +29,7 @@ PROMPTS = ("a", "Now write.", "The quick brown fox jumps.")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: the small policy alone."""
+    """Measure; quick uses only the small policy."""
     models = ["characters"] if quick else ["characters", "SmolLM2-135M"]
     bar = progress.add_task("constraints", total=len(models) * len(CONSTRAINTS) * len(RULES))
     details: list[dict[str, Cell]] = []
@@ -46,33 +46,33 @@ def measure(quick: bool, progress: Progress) -> Result:
         figures.append(_worst(model, together, "max", 1e-5 if model == "characters" else 1e-4))
         if model != "characters":
             figures.append(_worst(model, together, "mean", 1e-5))
-    forgotten = [float(row["support forgotten"]) for row in details]
-    figures.append(Figure("control: supports forgotten, smallest of the maxima", min(forgotten), ">=", 1e-2, "nat"))
+    ignored = [float(row["max |Δ|, without supports"]) for row in details]
+    figures.append(Figure("control: without supports, smallest max |Δ log-prob|", min(ignored), ">=", 1e-2, "nats"))
     return Result("constraints-parity", tuple(figures), details)
 
 
 def _worst(model: str, gap_N: np.ndarray, which: str, bar: float) -> Figure:
     value = float(gap_N.max() if which == "max" else gap_N.mean())
-    return Figure(f"{model} {which} |Δ log-prob|", value, "<=", bar, "nat")
+    return Figure(f"{model} {which} |Δ log-prob|", value, "<=", bar, "nats")
 
 
 def _trainer(model: str, constraint: dict[str, Any]) -> Any:
     from benchmarks.framework.smollm import model_folder
 
     if model == "characters":
-        trainer = trainer_of(characters_model(), PROMPTS, constraint, new_tokens=96)
+        trainer = build_constrained_trainer(characters_model(), PROMPTS, constraint, new_tokens=96)
         sharpen(trainer.policy, 2.0)
         return trainer
     prompts = [({"role": "user", "content": prompt},) for prompt in TEXT_PROMPTS]
-    return trainer_of({"path": str(model_folder())}, prompts, constraint, new_tokens=64)
+    return build_constrained_trainer({"path": str(model_folder())}, prompts, constraint, new_tokens=64)
 
 
 def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[str, Cell]]) -> np.ndarray:
-    """Gaps with stored supports and with replayed ones; what a forgotten support would cost beside them."""
+    """Return the gaps with stored and with recomputed supports; the table also lists them without supports."""
     count = 8 if model == "characters" else 2
     stored = draw(trainer, rule, count, "stored")
-    replayed = restored(trainer, draw(trainer, rule, count, "replayed"))
-    gap_N, again_N = gaps_of(trainer, stored), gaps_of(trainer, replayed)
+    replayed = with_recomputed_supports(trainer, draw(trainer, rule, count, "replayed"))
+    gap_N, again_N = log_prob_gaps(trainer, stored), log_prob_gaps(trainer, replayed)
     lengths = [len(sample.completion_ids) for sample in stored]
     details.append(
         {
@@ -86,15 +86,17 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
             "decisions": len(gap_N),
             "mean |Δ|": float(gap_N.mean()),
             "max |Δ|": float(gap_N.max()),
-            "max |Δ| replayed": float(again_N.max()),
-            "support forgotten": float(gaps_of(trainer, [without_supports(sample) for sample in stored]).max()),
+            "max |Δ|, recomputed supports": float(again_N.max()),
+            "max |Δ|, without supports": float(
+                log_prob_gaps(trainer, [without_supports(sample) for sample in stored]).max()
+            ),
         }
     )
-    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a cut made anew may fall otherwise at its edge
+    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a recomputed cut may differ at its edge
 
 
 def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]:
-    """``count`` samples of every task in one batch; those without a decision are left out."""
+    """Draw ``count`` samples of every task in one batch, and leave out samples without decisions."""
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 
@@ -104,8 +106,8 @@ def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]
     return [one for one in made if len(one.decisions)]
 
 
-def restored(trainer: Any, samples: Sequence[Sample]) -> list[Sample]:
-    """With the supports found again."""
+def with_recomputed_supports(trainer: Any, samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples with their supports recomputed."""
     from steelyard.training.supports import find_supports
 
     return find_supports(trainer.policy, samples, trainer.learner.rule.microbatch_tokens)

@@ -1,9 +1,9 @@
-"""Everything sampled under a constraint is accepted by a checker that knows nothing of it, under tight budgets too.
+"""Independent checkers accept everything that is sampled under a constraint, even with tight token budgets.
 
-A million sequences under automata (most by drawing evenly among what is allowed, the rest by random policies through
-the real sampler) and 20,000 for each text grammar, over SmolLM2's tokens. The checkers are jsonschema,
-``re.fullmatch``, Lark, a stack, and a packer that marks cells one by one; each of them must also turn down sequences
-that were changed.
+Automata produce a million sequences, most drawn uniformly among the allowed tokens, the rest by random policies through
+the real sampler. Each text grammar produces 20,000 sequences of SmolLM2's tokens. The checkers are jsonschema,
+``re.fullmatch``, Lark, a stack, and a packer that marks cells one by one. Each of them must also reject mutated
+sequences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from steelyard.types import Task
 
 AUTOMATA = 1_000_000
 SAMPLED = 50_000
-"""How many of them come from random policies through the sampler."""
+"""Sequences that come from random policies through the sampler."""
 GRAMMARS = 20_000
 KINDS = "()[]{}"
 SCHEMAS: tuple[dict[str, Any], ...] = (
@@ -41,7 +41,7 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Family:
-    """A constraint, tasks for it, budgets to be drawn from, and who checks."""
+    """A constraint with its tasks, its range of token budgets and its independent checker."""
 
     name: str
     constraint: Any
@@ -50,11 +50,11 @@ class Family:
     accepts: Callable[[Task, str], bool]
     tasks: list[Task]
     budgets: tuple[int, int]
-    change: Callable[[random.Random, str], str]
+    mutate: Callable[[random.Random, str], str]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a thousandth of the automata's sequences and a fiftieth of the grammars'."""
+    """Measure; quick uses a thousandth of the automata's sequences and a fiftieth of the grammars'."""
     families = [*automata(), *grammars()]
     shares = {"brackets": AUTOMATA // 2, "boxes": AUTOMATA // 2 - SAMPLED}
     rows = [through_the_sampler(SAMPLED // 100 if quick else SAMPLED, progress)]
@@ -62,36 +62,36 @@ def measure(quick: bool, progress: Progress) -> Result:
         count = shares.get(family.name, GRAMMARS)
         count = (count // 1000 if family.name in shares else count // 50) if quick else count
         rows.append(examine(family, count, progress))
-    judged = sum(int(row["sequences"]) for row in rows)
-    wrong = sum(int(row["refused"]) for row in rows)
-    caught = min(int(row["changed, refused"]) / max(int(row["changed"]), 1) for row in rows if row["changed"])
+    checked = sum(int(row["sequences"]) for row in rows)
+    wrong = sum(int(row["rejected"]) for row in rows)
+    caught = min(int(row["mutants rejected"]) / max(int(row["mutants"]), 1) for row in rows if row["mutants"])
     figures = (
-        Figure("sequences refused by a checker", float(wrong), "<=", 0.0),
-        Figure("sequences judged", float(judged), ">=", float(judged if quick else AUTOMATA + GRAMMARS * 6)),
-        Figure("changed sequences refused, smallest share", caught, ">=", 0.9),
+        Figure("sequences rejected by the checker", float(wrong), "<=", 0.0),
+        Figure("sequences checked", float(checked), ">=", float(checked if quick else AUTOMATA + GRAMMARS * 6)),
+        Figure("smallest share of mutants rejected", caught, ">=", 0.9),
     )
     note = (
-        "Changed: for automata one symbol lost or exchanged, which now and then is valid again; for text a control "
-        "character written into it, which never is."
+        "Mutants: a sequence of an automaton loses a symbol or gets one exchanged, which is sometimes valid again; a "
+        "text gets a control character, which is never valid."
     )
     return Result("constraints-valid", figures, rows, note)
 
 
 def examine(family: Family, count: int, progress: Progress) -> dict[str, Cell]:
-    """Draw, check, and change every tenth."""
+    """Draw and check sequences, and mutate every tenth."""
     bar = progress.add_task(family.name, total=count)
-    rng, refused, changed, caught, cut_off, longest = random.Random(family.name), 0, 0, 0, 0, 0
+    rng, rejected, mutants, caught, cut_off, longest = random.Random(family.name), 0, 0, 0, 0, 0
     for number in range(count):
         task = family.tasks[number % len(family.tasks)]
-        tokens, whole = draw(family, task, rng)
+        tokens, ended = draw(family, task, rng)
         longest = max(longest, len(tokens))
-        cut_off += not whole
-        if whole:
+        cut_off += not ended
+        if ended:
             text = family.text_of(tokens)
-            refused += not family.accepts(task, text)
+            rejected += not family.accepts(task, text)
             if number % 10 == 0:
-                other = family.change(rng, text)
-                changed += other != text
+                other = family.mutate(rng, text)
+                mutants += other != text
                 caught += other != text and not family.accepts(task, other)
         if number % 500 == 0:
             progress.update(bar, completed=number)
@@ -99,16 +99,16 @@ def examine(family: Family, count: int, progress: Progress) -> dict[str, Cell]:
     return {
         "constraint": family.name,
         "sequences": count,
-        "refused": refused,
+        "rejected": rejected,
         "cut off": cut_off,
         "longest": longest,
-        "changed": changed,
-        "changed, refused": caught,
+        "mutants": mutants,
+        "mutants rejected": caught,
     }
 
 
 def draw(family: Family, task: Task, rng: random.Random) -> tuple[list[int], bool]:
-    """Evenly among what is allowed, from the shortest budget that can work upwards; (tokens, came to an end)."""
+    """Draw uniformly among the allowed tokens, with at least the shortest possible budget; return (tokens, ended)."""
     from steelyard.constraints.base import members
 
     walk = family.constraint.begin(task)
@@ -149,12 +149,12 @@ def automata() -> Iterator[Family]:
             (1, box_packing.NEW_TOKENS),
         ),
     )
-    for automaton, words, accepts, change, tasks, budgets in families:
+    for automaton, words, accepts, mutate, tasks, budgets in families:
         numbers = {word: number + 1 for number, word in enumerate(words)}
         constraint = WordConstraint(cast("Any", automaton), numbers, end_id=0, vocabulary=len(words) + 1)
         glue = "" if isinstance(automaton, Brackets) else " "
         name = type(automaton).__name__.lower()
-        yield Family(name, constraint, 0, _speller(words, glue), accepts, tasks, budgets, change)
+        yield Family(name, constraint, 0, _speller(words, glue), accepts, tasks, budgets, mutate)
 
 
 def _speller(words: list[str], glue: str) -> Callable[[list[int]], str]:
@@ -182,7 +182,7 @@ def grammars() -> Iterator[Family]:
         constraint = GrammarConstraint(
             kind, source, tokenizer, end_id=end, vocabulary=len(tokenizer), max_tokens=budgets[1]
         )
-        yield Family(name, constraint, end, _decoder(tokenizer), accepts, [Task("t", "")], budgets, spoil)
+        yield Family(name, constraint, end, _decoder(tokenizer), accepts, [Task("t", "")], budgets, insert_control)
 
 
 def _decoder(tokenizer: Any) -> Callable[[list[int]], str]:
@@ -190,33 +190,33 @@ def _decoder(tokenizer: Any) -> Callable[[list[int]], str]:
 
 
 def through_the_sampler(count: int, progress: Progress) -> dict[str, Cell]:
-    """Boxes packed by policies with random weights of their own, in the real sampler."""
+    """Pack boxes with randomly initialised policies in the real sampler."""
     from benchmarks.constraints.constraints_matter import build
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for
 
-    bar, refused, made, seed = progress.add_task("random policies", total=count), 0, 0, 0
+    bar, rejected, made, seed = progress.add_task("random policies", total=count), 0, 0, 0
     while made < count:
         trainer = build(seed, 1, "unused")
         tasks = trainer.parts.source.draw(0, 64)
         decoding = Decoding(max_new_tokens=box_packing.BOXES_PER_TASK + 1 + seed % box_packing.BOXES_PER_TASK)
         for sample in trainer.parts.sampler.sample(requests_for(tasks, seed, 16), decoding):
-            refused += sample.finish != "stop" or not packs(tasks[sample.key.slot], sample.text)
+            rejected += sample.finish != "stop" or not packs(tasks[sample.key.slot], sample.text)
             made += 1
         seed += 1
         progress.update(bar, completed=made)
     return {
         "constraint": f"boxes, {seed} random policies",
         "sequences": made,
-        "refused": refused,
+        "rejected": rejected,
         "cut off": 0,
         "longest": 2 * box_packing.BOXES_PER_TASK + 1,
-        "changed": 0,
-        "changed, refused": 0,
+        "mutants": 0,
+        "mutants rejected": 0,
     }
 
 
-# --- checkers and changes ---------------------------------------------------------------------------------------------
+# --- checkers and mutations -------------------------------------------------------------------------------------------
 
 
 def balanced(_: Task, text: str) -> bool:
@@ -232,7 +232,7 @@ def balanced(_: Task, text: str) -> bool:
 
 
 def packs(task: Task, text: str) -> bool:
-    return box_packing.placed(task.spec["boxes"], text) is not None
+    return box_packing.parse_packing(task.spec["boxes"], text) is not None
 
 
 def _parses(parser: Any, text: str) -> bool:
@@ -260,7 +260,7 @@ def _fits(schema: dict[str, Any]) -> Callable[[Task, str], bool]:
 
 
 def swap_character(rng: random.Random, text: str) -> str:
-    """Two neighbours exchanged, or one character lost."""
+    """Exchange two neighbouring characters, or remove one."""
     if len(text) < 2:
         return text + text + "x"
     place = rng.randrange(len(text) - 1)
@@ -269,14 +269,14 @@ def swap_character(rng: random.Random, text: str) -> str:
     return text[:place] + text[place + 1] + text[place] + text[place + 2 :]
 
 
-def spoil(rng: random.Random, text: str) -> str:
-    """A control character written in: neither a letter of any pattern nor allowed in JSON."""
+def insert_control(rng: random.Random, text: str) -> str:
+    """Insert a control character, which is in no pattern and not allowed in JSON."""
     place = rng.randrange(len(text) + 1)
     return text[:place] + "\x01" + text[place:]
 
 
 def swap_word(rng: random.Random, text: str) -> str:
-    """One word lost, or another one in its place."""
+    """Remove a word, or replace it by another."""
     words = text.split()
     place = rng.randrange(len(words))
     other = list(box_packing.WORDS[2:])

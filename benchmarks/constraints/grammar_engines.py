@@ -1,9 +1,10 @@
-"""llguidance compiles a grammar far sooner than xgrammar, masks in less time over all, refuses what it cannot enforce.
+"""llguidance compiles grammars and masks tokens faster than xgrammar, and rejects what it cannot enforce.
 
-Both follow the same samples over SmolLM2's 49 152 tokens on one thread: each token is drawn uniformly from what both
-allow. Their masks differ where characters are certain: llguidance allows only the tokenizer's own tokens for them.
-Small grammars are quicker in xgrammar, bounded strings far quicker in llguidance. ``BROKEN`` are schemas with one
-keyword each and an instance that breaks it: an engine that takes the schema and then the instance passes it over.
+Both engines follow the same samples over SmolLM2's 49,152 tokens on one thread. Each token is drawn uniformly from the
+tokens that both allow. Their masks differ where the next characters are determined: llguidance then allows only the
+tokenizer's own tokenisation. xgrammar is faster on small grammars, llguidance much faster on bounded strings.
+``UNENFORCED`` holds schemas with one keyword each and an instance that violates it: an engine that accepts both the
+schema and the instance ignores the keyword.
 """
 
 from __future__ import annotations
@@ -93,13 +94,13 @@ text ::= "'" [^'\\n]{0,20} "'"
 
 @dataclass(frozen=True)
 class Case:
-    """A grammar in both engines' forms."""
+    """A grammar in the notation of both engines."""
 
     name: str
     kind: str
     source: Any
     other: Any = None
-    """For xgrammar, where its form differs."""
+    """The notation of xgrammar, if it differs."""
 
 
 CASES = (
@@ -110,7 +111,7 @@ CASES = (
     Case("cfg: sums", "cfg", SUM_LARK, SUM_EBNF),
     Case("cfg: query", "cfg", QUERY_LARK, QUERY_EBNF),
 )
-BROKEN = (
+UNENFORCED = (
     ("uniqueItems", {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, "[1,1]"),
     ("not", {"not": {"type": "string"}}, '"a"'),
     ("if/then", {"if": {"type": "string"}, "then": {"minLength": 3}}, '"a"'),
@@ -123,12 +124,12 @@ Bits = NDArray[np.uint8]
 
 
 class Matcher(Protocol):
-    """One sample in an engine."""
+    """The state of one sample in an engine."""
 
     def mask(self) -> Bits: ...
     def advance(self, token: int) -> None: ...
     def forced(self) -> int:
-        """How many bytes are certain to come."""
+        """Return the number of bytes that are determined."""
         ...
 
     def takes(self, text: str) -> bool: ...
@@ -136,7 +137,7 @@ class Matcher(Protocol):
 
 @dataclass
 class Timing:
-    """Seconds of one engine on one grammar."""
+    """Seconds spent by one engine on one grammar."""
 
     compile: list[float] = field(default_factory=list[float])
     mask: list[float] = field(default_factory=list[float])
@@ -151,7 +152,7 @@ class Timing:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: two samples of each grammar instead of eight."""
+    """Measure; quick takes two samples per grammar instead of eight."""
     bar = progress.add_task("tokenizers", total=len(CASES) + 1)
     engines = {"llguidance": Guidance(), "xgrammar": Xgrammar()}
     progress.advance(bar)
@@ -162,12 +163,12 @@ def measure(quick: bool, progress: Progress) -> Result:
         times[case.name], equal = compare(case, engines, 2 if quick else SAMPLES)
         rows += [row(case, name, timing, equal) for name, timing in times[case.name].items()]
         progress.advance(bar)
-    silent = {name: passed_over(engine) for name, engine in engines.items()}
-    return Result("grammar-engines", figures(times, silent), rows, note=note(engines, silent))
+    ignored = {name: ignored_keywords(engine) for name, engine in engines.items()}
+    return Result("grammar-engines", figures(times, ignored), rows, note=note(engines, ignored))
 
 
-def figures(times: dict[str, dict[str, Timing]], silent: dict[str, list[str]]) -> tuple[Figure, ...]:
-    """Both ratios are of sums over the grammars: of median compile times, and of mean mask times."""
+def figures(times: dict[str, dict[str, Timing]], ignored: dict[str, list[str]]) -> tuple[Figure, ...]:
+    """Compare sums over the grammars: of median compile times, and of mean mask times."""
 
     def total(engine: str, what: Callable[[Timing], float]) -> float:
         return sum(what(timing[engine]) for timing in times.values())
@@ -178,7 +179,7 @@ def figures(times: dict[str, dict[str, Timing]], silent: dict[str, list[str]]) -
     return (
         Figure("compile time / xgrammar", ratio(lambda timing: statistics.median(timing.compile)), "<=", 0.2),
         Figure("mask time / xgrammar", ratio(lambda timing: statistics.mean(timing.mask)), "<=", 1.5),
-        Figure("keywords passed over", len(silent["llguidance"]), "<=", 0),
+        Figure("keywords silently ignored", len(ignored["llguidance"]), "<=", 0),
     )
 
 
@@ -197,15 +198,15 @@ def row(case: Case, engine: str, timing: Timing, equal: float) -> dict[str, Cell
     }
 
 
-def note(engines: dict[str, Any], silent: dict[str, list[str]]) -> str:
-    parts = [f"{name} passes over: {', '.join(keywords) or 'nothing'}" for name, keywords in silent.items()]
+def note(engines: dict[str, Any], ignored: dict[str, list[str]]) -> str:
+    parts = [f"{name} silently ignores: {', '.join(keywords) or 'nothing'}" for name, keywords in ignored.items()]
     specials = {name: engine.special_tokens_allowed() for name, engine in engines.items()}
     parts += [f"special tokens that {name} allows as text: {number}" for name, number in specials.items()]
     return "; ".join(parts)
 
 
 def compare(case: Case, engines: dict[str, Any], samples: int) -> tuple[dict[str, Timing], float]:
-    """Both engines along the same samples, and how often their masks are equal."""
+    """Run both engines along the same samples; return their times and how often their masks are equal."""
     times = {name: Timing() for name in engines}
     equal: list[bool] = []
     for name, engine in engines.items():
@@ -233,10 +234,10 @@ def follow(walks: dict[str, Matcher], times: dict[str, Timing], generator: np.ra
     return equal
 
 
-def passed_over(engine: Any) -> list[str]:
-    """The keywords of :data:`BROKEN` that the engine takes and does not keep."""
+def ignored_keywords(engine: Any) -> list[str]:
+    """Return the keywords of :data:`UNENFORCED` that the engine accepts but does not enforce."""
     found: list[str] = []
-    for name, schema, instance in BROKEN:
+    for name, schema, instance in UNENFORCED:
         try:
             if engine.begin(Case(name, "json", schema)).takes(instance):
                 found.append(name)
@@ -246,7 +247,7 @@ def passed_over(engine: Any) -> list[str]:
 
 
 def _text_tokens() -> Bits:
-    """All tokens but SmolLM2's 17 special ones, the first."""
+    """Return all tokens except SmolLM2's 17 special tokens, which come first."""
     member_V = np.ones(VOCABULARY, np.bool_)
     member_V[:17] = False
     return np.packbits(member_V, bitorder="little")
@@ -256,7 +257,7 @@ TEXT_TOKENS = _text_tokens()
 
 
 class Guidance:
-    """llguidance, set as in ``steelyard.constraints.grammar``."""
+    """llguidance, configured as in ``steelyard.constraints.grammar``."""
 
     def __init__(self) -> None:
         import llguidance
@@ -352,7 +353,7 @@ class XgrammarMatcher:
 
     def advance(self, token: int) -> None:
         if not self.matcher.accept_token(token):
-            raise ValueError(f"xgrammar does not take token {token}, which its mask allows")
+            raise ValueError(f"xgrammar rejects token {token}, which its mask allows")
 
     def forced(self) -> int:
         return len(self.matcher.find_jump_forward_string().encode())

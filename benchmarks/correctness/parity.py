@@ -1,7 +1,7 @@
-"""Sampler and learner give every drawn token the same log-prob, for every cut, with ragged prompts and lengths.
+"""Sampler and learner compute the same log-prob of every sampled token, for every cut and with ragged batches.
 
-Float32. Samples of all tasks are drawn in one batch and scored again by the learner. Two controls show that the
-measure sees a mistake: a temperature wrong by 5%, and a cut that is forgotten.
+Everything is in float32. Samples of all tasks are drawn in one batch and scored again by the learner. Two controls show
+that the measurement detects errors: a temperature that is off by 5%, and a top-k cut that is ignored.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ SHARPEN = 2.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: the from-scratch model alone."""
+    """Measure; quick uses only the from-scratch models."""
     details: list[dict[str, Cell]] = []
     task = progress.add_task("from scratch", total=len(RULES) * (len(FILL_STEPS) + (1 if quick else 2)))
     trainer = scratch_trainer()
     scratch = [_row("scratch", rule, trainer, 8, details, progress, task) for rule in RULES]
-    figures = [Figure("scratch max |Δ log-prob|", float(np.concatenate(scratch).max()), "<=", 1e-5, "nat")]
+    figures = [Figure("scratch max |Δ log-prob|", float(np.concatenate(scratch).max()), "<=", 1e-5, "nats")]
     figures += controls(trainer)
     for steps in FILL_STEPS:
         progress.update(task, description=f"masked, {steps} steps")
         filling = masked_trainer(steps)
         gaps = [_row(f"masked, {steps} steps", rule, filling, 8, details, progress, task) for rule in RULES]
-        name = f"masked in {steps} steps: max |Δ log-prob|"
-        figures.append(Figure(name, float(np.concatenate(gaps).max()), "<=", 1e-5, "nat"))
+        name = f"masked, {steps} steps: max |Δ log-prob|"
+        figures.append(Figure(name, float(np.concatenate(gaps).max()), "<=", 1e-5, "nats"))
     if not quick:
         progress.update(task, description="SmolLM2-135M")
         trainer = text_trainer()
         gaps = [_row("SmolLM2-135M", rule, trainer, 2, details, progress, task) for rule in RULES]
         together = np.concatenate(gaps)
-        figures.append(Figure("SmolLM2 mean |Δ log-prob|", float(together.mean()), "<=", 1e-5, "nat"))
-        figures.append(Figure("SmolLM2 max |Δ log-prob|", float(together.max()), "<=", 1e-4, "nat"))
+        figures.append(Figure("SmolLM2 mean |Δ log-prob|", float(together.mean()), "<=", 1e-5, "nats"))
+        figures.append(Figure("SmolLM2 max |Δ log-prob|", float(together.max()), "<=", 1e-4, "nats"))
     return Result("parity", tuple(figures), details)
 
 
 def controls(trainer: Any) -> list[Figure]:
-    """The same measure on samples scored under a wrong rule."""
+    """Return the gaps of samples that are scored under a wrong rule."""
     samples = draw(trainer, CutRule(0.7, top_k=10), 8)
     hot = [_with(sample, rule=replace(sample.decisions.rule, temperature=0.735)) for sample in samples]
     uncut = [_with(sample, rule=CutRule(0.7), support_N=None, supports=None) for sample in samples]
     return [
-        Figure("control: temperature off by 5%", float(gaps_of(trainer, hot).max()), ">=", 1e-2, "nat"),
-        Figure("control: cut forgotten", float(gaps_of(trainer, uncut).max()), ">=", 1e-2, "nat"),
+        Figure("control: temperature off by 5%", float(log_prob_gaps(trainer, hot).max()), ">=", 1e-2, "nats"),
+        Figure("control: top-k ignored", float(log_prob_gaps(trainer, uncut).max()), ">=", 1e-2, "nats"),
     ]
 
 
 def draw(trainer: Any, rule: CutRule, count: int) -> list[Sample]:
-    """``count`` samples of every task, all in one batch."""
+    """Draw ``count`` samples of every task in one batch."""
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 
@@ -86,8 +86,8 @@ def draw(trainer: Any, rule: CutRule, count: int) -> list[Sample]:
     )
 
 
-def gaps_of(trainer: Any, samples: Sequence[Sample]) -> np.ndarray:
-    """|learner's log-prob - behaviour log-prob| of every decision."""
+def log_prob_gaps(trainer: Any, samples: Sequence[Sample]) -> np.ndarray:
+    """Return |learner's log-prob - behaviour log-prob| of every decision."""
     old = trainer.learner.score(samples).old
     pairs = zip(old, samples, strict=True)
     return np.concatenate([np.abs(logp_N - sample.decisions.logp_N) for logp_N, sample in pairs])
@@ -97,7 +97,7 @@ def _row(
     model: str, rule: CutRule, trainer: Any, count: int, details: list[dict[str, Cell]], progress: Progress, task: Any
 ) -> np.ndarray:
     samples = draw(trainer, rule, count)
-    gap_N = gaps_of(trainer, samples)
+    gap_N = log_prob_gaps(trainer, samples)
     lengths = [len(sample.completion_ids) for sample in samples]
     details.append(
         {
@@ -121,12 +121,12 @@ def _with(sample: Sample, **changes: Any) -> Sample:
 
 
 def scratch_trainer() -> Any:
-    """A small transformer whose random weights are enlarged, so that its distributions are far from flat."""
+    """Build a small transformer with enlarged random weights, so that its distributions are far from uniform."""
     return _sharpened(_trainer({"scratch": {"vocabulary": WORDS, "max_length": 128}}, SCRATCH_PROMPTS, 48))
 
 
 def masked_trainer(steps: int) -> Any:
-    """The same for a masked model, which fills two words in three."""
+    """Build the same for a masked model that fills two words in three."""
     model = {"kind": "masked", "scratch": {"vocabulary": WORDS, "max_length": 128}}
     return _sharpened(_trainer(model, HOLED_PROMPTS, 48, steps))
 
@@ -149,7 +149,7 @@ def text_trainer() -> Any:
 
 
 def _trainer(model: dict[str, Any], prompts: Sequence[Any], new_tokens: int, fill_steps: int = 1) -> Any:
-    """Two minibatches a step make the learner compute the old log-probs, as it does in training."""
+    """Build a trainer; two minibatches per step make the learner compute the old log-probs, as in training."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 

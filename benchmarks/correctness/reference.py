@@ -1,7 +1,7 @@
 """Three steps of the trainer equal three steps of the single-file reference loop on the same rollouts.
 
-The rollouts, the starting weights and the microbatches are the same; sampling, credit, loss, clipping and optimiser are
-each side's own. The figure is the distance of the two weights as a share of how far they moved.
+Both start from the same weights and use the same rollouts and microbatches; each has its own credit, loss, clipping and
+optimiser. The figure is the distance between the final weights, relative to how far they moved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BAR = 1e-3
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: one seed instead of five."""
+    """Measure; quick uses one seed instead of five."""
     seeds = SEEDS[:1] if quick else SEEDS
     task = progress.add_task("reference", total=len(seeds))
     details: list[dict[str, Cell]] = []
@@ -40,7 +40,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
-    """Distance after each step, the trainer's rollouts feeding both; ``overrides`` change the trainer alone."""
+    """Return the distance after each step on the trainer's rollouts; ``overrides`` change only the trainer."""
     import torch
 
     from steelyard.training.phases import Stopwatch
@@ -77,7 +77,7 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
                 "distance": apart,
                 "share": apart / moved,
                 "gradient norm": ours["gradient/norm"],
-                "reference loop": theirs["grad_norm"],
+                "reference gradient norm": theirs["grad_norm"],
             }
         )
     return rows
@@ -93,14 +93,14 @@ def trainer_step(trainer: Any, groups: Any) -> dict[str, float]:
 
 
 def trainer_microbatches(trainer: Any, rollouts: Any) -> list[list[int]]:
-    """How the trainer's learner divides these rollouts."""
+    """Return how the trainer's learner divides these rollouts into microbatches."""
     from steelyard.training.learner_samples import by_length
 
     return by_length([len(rollout.token_ids) for rollout in rollouts], trainer.learner.rule.microbatch_tokens)
 
 
 def build(seed: int, overrides: dict[str, Any]) -> Any:
-    """A 0.4M-parameter policy on the sequences domain; small microbatches, so that there are several."""
+    """Build a 0.4M-parameter policy on the sequences domain, with several small microbatches per step."""
     from steelyard import config as configs
     from steelyard.compose import build_trainer
 
@@ -119,10 +119,10 @@ def build(seed: int, overrides: dict[str, Any]) -> Any:
 
 
 def load_reference_loop() -> Any:
-    """``examples/reference_loop.py`` as a module."""
+    """Import ``examples/reference_loop.py`` as a module."""
     spec = importlib.util.spec_from_file_location("reference_loop", ROOT / "examples" / "reference_loop.py")
     if spec is None or spec.loader is None:
-        raise FileNotFoundError("examples/reference_loop.py is not beside the benchmarks")
+        raise FileNotFoundError(f"examples/reference_loop.py is missing in {ROOT}; run from a full checkout")
     module = importlib.util.module_from_spec(spec)
     sys.modules["reference_loop"] = module
     spec.loader.exec_module(module)

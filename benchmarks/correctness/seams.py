@@ -1,4 +1,4 @@
-"""Where parts meet, the numbers are right: every check states the figure before its fix, the figure now and the bar.
+"""Fixed faults between components stay fixed: each figure is compared with a bar and with its value before the fix.
 
 The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix undone.
 """
@@ -16,13 +16,13 @@ from benchmarks.framework.result import Cell, Figure, Result
 
 
 def checks() -> list[SeamCheck]:
-    """All checks, in the order of their modules' names."""
+    """Return all checks, ordered by module name."""
     names = sorted(path.stem for path in Path(seam_checks.__path__[0]).glob("*.py") if path.stem != "__init__")
     return [check for name in names for check in import_module(f"{seam_checks.__name__}.{name}").CHECKS]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: smaller samples, same bars."""
+    """Measure; quick uses smaller samples with the same bars."""
     found = checks()
     task = progress.add_task("seams", total=len(found))
     figures: list[Figure] = []

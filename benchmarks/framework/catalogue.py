@@ -1,6 +1,6 @@
-"""The benchmarks by name.
+"""Benchmarks by name.
 
-Each is a module with ``measure(quick, progress) -> Result``; the first line of its docstring says what it claims.
+Each is a module with ``measure(quick, progress) -> Result``. The first line of its docstring is its claim.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def names() -> tuple[str, ...]:
-    """Names of all benchmarks, sorted."""
+    """Return the names of all benchmarks, sorted."""
     return tuple(_paths())
 
 
 def claim(name: str) -> str:
-    """The first line of the benchmark's docstring."""
+    """Return the first line of the benchmark's docstring."""
     text = ast.get_docstring(ast.parse(_paths()[name].read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]
 
 
 def load(name: str) -> Measure:
-    """The ``measure`` function of a benchmark; an unknown name raises LookupError with the nearest known name."""
+    """Import a benchmark and return its ``measure``; raise LookupError with a suggestion for an unknown name."""
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}"
@@ -43,7 +43,7 @@ def load(name: str) -> Measure:
 
 @cache
 def _paths() -> dict[str, Path]:
-    """Every ``benchmarks/SUBJECT/*.py`` that defines ``measure``, by name: ``speed/vs_trl.py`` is called ``vs-trl``.
+    """Map names to files: every ``benchmarks/SUBJECT/*.py`` that defines ``measure``. ``vs_trl.py`` becomes ``vs-trl``.
 
     The files are parsed, not imported.
     """

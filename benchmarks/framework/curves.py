@@ -1,4 +1,4 @@
-"""Curves of a result as an SVG picture."""
+"""Draw the details of a result as curves in an SVG file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from steelyard.drawing import Axis, Curve, Panel, chart, svg
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A panel: the column it shows, and how it is called."""
+class PanelSpec:
+    """One panel: the column it shows, its title and its vertical axis."""
 
     column: str
     title: str
@@ -19,35 +19,35 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """Panels over the column ``over``, with a curve for each value of the column ``by``."""
+class ChartSpec:
+    """Panels over the column ``over``, with one curve for each value of the column ``by``."""
 
     by: str
     over: str
     axis: Axis
-    shown: tuple[Shown, ...]
-    name: str = "{}"
-    """How a curve is called, with its value of ``by``."""
-    by_name: bool = False
-    """Curves come in the order of their names, not of their rows."""
+    panels: tuple[PanelSpec, ...]
+    label: str = "{}"
+    """Format of a curve's label, filled with its value of ``by``."""
+    sort_labels: bool = False
+    """Sort the curves by label instead of keeping the order of the rows."""
 
 
-def draw(rows: Sequence[Mapping[str, Cell]], picture: Picture) -> str:
-    """The picture of these rows; what is not a number is left out."""
-    values = list(dict.fromkeys(row[picture.by] for row in rows))
-    values = sorted(values, key=str) if picture.by_name else values
+def draw(rows: Sequence[Mapping[str, Cell]], spec: ChartSpec) -> str:
+    """Draw the rows as SVG, without values that are not numbers."""
+    values = list(dict.fromkeys(row[spec.by] for row in rows))
+    values = sorted(values, key=str) if spec.sort_labels else values
     panels = [
         Panel(
-            shown.title,
-            picture.axis,
-            shown.axis,
-            tuple(_curve([row for row in rows if row[picture.by] == value], picture, shown, value) for value in values),
+            panel.title,
+            spec.axis,
+            panel.axis,
+            tuple(_curve([row for row in rows if row[spec.by] == value], spec, panel, value) for value in values),
         )
-        for shown in picture.shown
+        for panel in spec.panels
     ]
     return svg(chart(panels, columns=2 if len(panels) == 4 else 3))
 
 
-def _curve(rows: Sequence[Mapping[str, Cell]], picture: Picture, shown: Shown, value: Cell) -> Curve:
-    own = [(float(row[picture.over]), float(row[shown.column])) for row in rows]
-    return Curve(picture.name.format(value), tuple(x for x, _ in own), tuple(y for _, y in own))
+def _curve(rows: Sequence[Mapping[str, Cell]], spec: ChartSpec, panel: PanelSpec, value: Cell) -> Curve:
+    points = [(float(row[spec.over]), float(row[panel.column])) for row in rows]
+    return Curve(spec.label.format(value), tuple(x for x, _ in points), tuple(y for _, y in points))

@@ -1,7 +1,8 @@
-"""Processes that a pool started and that are still there, found by the mark that all of them carry.
+"""Find processes that a verifier pool started and left running.
 
-Other runs on the machine have such processes too. So the first process that imports this module marks itself, before it
-makes a pool: what it starts inherits that, and only what has both marks counts.
+Pools mark their processes with an environment variable, but other runs on the machine have such processes too. So the
+first process that imports this module sets a second variable, which its children inherit. Only processes with both
+variables count.
 """
 
 from __future__ import annotations
@@ -17,22 +18,20 @@ os.environ.setdefault(OBSERVED, str(os.getpid()))
 
 
 def marked() -> list[int]:
-    """Every living process with a keeper's mark in its environment that this one started, however indirectly: keepers,
-    workers and what those started.
-    """
+    """Return every living pool process that this process started: supervisors, workers and their descendants."""
     observed, keeper = f"{OBSERVED}={os.environ[OBSERVED]}\0".encode(), f"{MARK}=".encode()
     return [pid for pid in _processes() if observed in (own := _read(pid, "environ")) and keeper in own]
 
 
 def zombies(parents: set[int] | None = None) -> list[int]:
-    """Dead processes that nobody has waited for, of these parents (default: this process and all marked ones)."""
+    """Return dead processes that no parent has waited for (default parents: this process and all marked ones)."""
     parents = parents or {os.getpid(), *marked()}
     stats = {pid: _stat(pid) for pid in _processes()}
     return [pid for pid, stat in stats.items() if len(stat) > 1 and stat[0] == "Z" and int(stat[1]) in parents]
 
 
 def descendants() -> list[int]:
-    """Living processes that descend from this one; orphans count only if this process adopts them."""
+    """Return the living descendants of this process; orphans count only if this process adopts them."""
     parent = {pid: int(stat[1]) for pid in _processes() if len(stat := _stat(pid)) > 1 and stat[0] != "Z"}
     found: list[int] = []
     generation = [os.getpid()]
@@ -43,7 +42,7 @@ def descendants() -> list[int]:
 
 
 def settle_down(count: int, seconds: float = 60.0) -> int:
-    """How many marked processes there are: ``count``, as soon as that is so, or what there is when the time is over."""
+    """Wait until there are ``count`` marked processes, at most ``seconds``, and return how many there are."""
     end = time.monotonic() + seconds
     while (there := len(marked())) != count and time.monotonic() < end:
         time.sleep(0.02)
@@ -51,7 +50,7 @@ def settle_down(count: int, seconds: float = 60.0) -> int:
 
 
 def alive(pid: int) -> bool:
-    """There, and not a zombie."""
+    """Whether the process exists and is not a zombie."""
     return _stat(pid)[:1] not in ([], ["Z"])
 
 
@@ -61,7 +60,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def command_of(pid: int) -> str:
-    """Its command line, the words separated by NUL; empty for a process that is gone."""
+    """Return its command line, words separated by NUL; empty if the process is gone."""
     return _read(pid, "cmdline").decode(errors="replace")
 
 
@@ -70,7 +69,7 @@ def _processes() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """State, parent and the rest; empty for a process that is gone."""
+    """Return its state, parent and further fields; empty if the process is gone."""
     return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
 
 

@@ -1,4 +1,4 @@
-"""Long runs side by side, each in a process of its own with its share of the cores."""
+"""Run long jobs in parallel, each in its own process with an equal share of the cores."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from typing import Any, TypeVar
 
 from rich.progress import Progress
 
-Asked = TypeVar("Asked")
-Made = TypeVar("Made")
-Tell = Callable[[float, str], None]
-"""Receives the minutes of training so far, and what is happening."""
-Run = Callable[[Asked, Tell], Made]
-"""A function of a module, for another process can be given no other."""
+Job = TypeVar("Job")
+Outcome = TypeVar("Outcome")
+ReportProgress = Callable[[float, str], None]
+"""Receives the minutes of training so far and a description of the current work."""
+RunJob = Callable[[Job, ReportProgress], Outcome]
+"""Must be a module-level function, so that it can be pickled for another process."""
 
 
-def abreast(run: Run[Asked, Made], asked: Mapping[str, Asked], progress: Progress, minutes: float) -> Iterator[Made]:
-    """What ``run`` makes of each thing asked for, in their order; as many at once as there are cores. Each has a bar
-    under its name, which is full after so many minutes.
+def run_in_parallel(
+    run: RunJob[Job, Outcome], jobs: Mapping[str, Job], progress: Progress, minutes: float
+) -> Iterator[Outcome]:
+    """Run all jobs, one per core at a time, and yield their outcomes in order.
+
+    Each job has a progress bar with its name that is full after ``minutes``.
     """
     cores = os.cpu_count() or 1
-    at_once = min(len(asked), cores)
-    bars = {name: progress.add_task(f"{name}: waits", total=minutes) for name in asked}
+    workers = min(len(jobs), cores)
+    bars = {name: progress.add_task(f"{name}: waits", total=minutes) for name in jobs}
     context = multiprocessing.get_context("spawn")
     manager = SyncManager(ctx=context)
-    manager.start(_end_with_parent)
+    manager.start(_exit_with_parent)
     with manager:
-        news: Any = manager.Queue()
+        updates: Any = manager.Queue()
 
         def listen() -> None:
-            for name, spent, text in iter(news.get, None):
+            for name, spent, text in iter(updates.get, None):
                 progress.update(bars[name], completed=min(spent, minutes), description=f"{name}: {text}")
 
         listener = threading.Thread(target=listen, daemon=True)
         listener.start()
         try:
-            with ProcessPoolExecutor(at_once, context, _begin, (cores // at_once,)) as processes:
-                yield from processes.map(partial(_in_process, run, news), asked, asked.values())
+            with ProcessPoolExecutor(workers, context, _initialise, (cores // workers,)) as processes:
+                yield from processes.map(partial(_in_process, run, updates), jobs, jobs.values())
         finally:
-            news.put(None)
+            updates.put(None)
             listener.join()
 
 
-def _begin(threads: int) -> None:
-    """torch reads the variable when the run imports it."""
-    _end_with_parent()
+def _initialise(threads: int) -> None:
+    """Set the thread count before the job imports torch, which reads the variable only then."""
+    _exit_with_parent()
     os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
-def _end_with_parent() -> None:
-    """Have this process end when the one that began it is gone, however it went; else a run would go on for an hour
-    unseen.
-    """
+def _exit_with_parent() -> None:
+    """Exit when the parent process is gone, however it ended; otherwise a job would keep training for an hour."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -68,5 +69,5 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _in_process(run: Run[Asked, Made], news: Any, name: str, asked: Asked) -> Made:
-    return run(asked, lambda spent, text: news.put((name, spent, text)))
+def _in_process(run: RunJob[Job, Outcome], updates: Any, name: str, job: Job) -> Outcome:
+    return run(job, lambda spent, text: updates.put((name, spent, text)))

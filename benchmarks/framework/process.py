@@ -1,4 +1,4 @@
-"""Memory of this process, and one measured piece of work in a fresh process of its own."""
+"""Memory of this process, and measurements in a fresh process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def pass_on_signals() -> None:
-    """A program started by nohup ignores SIGHUP, one in the background of a script SIGINT, and so does every command
-    that it starts. From here on the commands do not; this process still survives the end of its terminal.
+    """Stop ignoring SIGHUP and SIGINT, so that child processes receive them.
+
+    ``nohup`` and background jobs of scripts make a process ignore these signals, and its children inherit that. This
+    process still survives the end of its terminal.
     """
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
@@ -24,20 +26,20 @@ def pass_on_signals() -> None:
 
 
 def resident_memory() -> int:
-    """Bytes of this process that are in memory now."""
+    """Return the bytes of this process that are in memory now."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory() -> int:
-    """The most bytes this process ever had in memory (``ru_maxrss`` would include the parent that started it)."""
+    """Return the most memory this process has used, in bytes (``ru_maxrss`` would include its parent's)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
 
 
-def measured(module: str, *arguments: str) -> dict[str, Any]:
-    """Run ``python -m module`` afresh and read the JSON on its last line of output."""
+def run_module(module: str, *arguments: str) -> dict[str, Any]:
+    """Run ``python -m MODULE`` in a fresh process and return the JSON on its last line of output."""
     paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", module, *arguments]

@@ -1,4 +1,4 @@
-"""What a benchmark hands back: figures with their bars, and the JSON that keeps them with versions and machine."""
+"""The result of a benchmark: figures with their bars, stored as JSON together with versions and machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Figure:
-    """One claimed number. ``spread`` is the distance from the smallest to the largest repetition."""
+    """A measured number and its bar. ``spread`` is the largest repetition minus the smallest."""
 
     name: str
     value: float
@@ -48,17 +48,17 @@ class Figure:
 
     @property
     def ok(self) -> bool:
-        """Whether the bar is reached; a figure that is not a number never reaches it."""
+        """Whether the value reaches the bar; NaN never does."""
         return self.value <= self.bar if self.comparison == "<=" else self.value >= self.bar
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        return f"{self.name} {shortest(self.value)}{unit} (bar {self.comparison} {shortest(self.bar)})"
+        return f"{self.name} {format_number(self.value)}{unit} (bar {self.comparison} {format_number(self.bar)})"
 
 
 @dataclass(frozen=True)
 class Result:
-    """All figures of one benchmark; ``details`` is a table, its rows sharing the columns of the first."""
+    """All figures of one benchmark; ``details`` is a table whose rows all have the columns of the first."""
 
     name: str
     figures: tuple[Figure, ...]
@@ -67,18 +67,18 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Every figure reaches its bar, and there is at least one."""
+        """Whether there are figures and all of them reach their bars."""
         return bool(self.figures) and all(figure.ok for figure in self.figures)
 
     def verdict_line(self) -> str:
-        """``NAME: figure (bar …) ok|short``, the last line a benchmark prints."""
+        """Format ``NAME: figure (bar …) ok|short``, the last line a benchmark prints."""
         figures = ", ".join(str(figure) for figure in self.figures)
         return f"{self.name}: {figures} {'ok' if self.ok else 'short'}"
 
 
 @dataclass(frozen=True)
 class Record:
-    """A result with all that is needed to judge and to repeat it. No host name and no path is kept."""
+    """A result with everything needed to interpret and repeat it. Host name and paths are not stored."""
 
     result: Result
     quick: bool
@@ -88,7 +88,7 @@ class Record:
     machine: Mapping[str, Cell]
 
     def to_json(self) -> str:
-        """JSON has no word for what is not a number or not finite: null stands for it."""
+        """Serialise the record; numbers that JSON cannot hold (NaN, infinity) become null."""
         return json.dumps(_finite({**asdict(self), "ok": self.result.ok}), indent=2, allow_nan=False) + "\n"
 
     @staticmethod
@@ -101,13 +101,13 @@ class Record:
 
 
 def record(result: Result, *, quick: bool, seconds: float) -> Record:
-    """``result`` with this installation and this machine."""
+    """Add the command, package versions and machine to ``result``."""
     command = f"python -m benchmarks {result.name}" + (" --quick" if quick else "")
     return Record(result, quick, round(seconds, 1), command, versions(), machine())
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages the figures depend on, as far as they are installed."""
+    """Return the versions of Python and of the installed packages that figures depend on."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -118,7 +118,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Cell]:
-    """Processor, usable cores and memory; no names."""
+    """Return processor, usable cores, memory and operating system; no host name."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {"cpu": _cpu_model(), "cores": cores, "memory_gib": round(memory, 1), "system": platform.system()}
@@ -145,6 +145,6 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def shortest(value: float) -> str:
-    """Three significant digits, without exponent where that stays readable."""
+def format_number(value: float) -> str:
+    """Format with three significant digits, without an exponent below 1e7."""
     return f"{value:.3g}" if abs(value) < 1000 or abs(value) >= 1e7 else f"{value:.0f}"

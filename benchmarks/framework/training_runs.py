@@ -1,5 +1,6 @@
-"""A run that a benchmark watches: a warm start, then minutes of training, looked at on the way, and on held-out tasks
-before and after.
+"""Training runs of the learning benchmarks: warm start, training for some minutes, and evaluations.
+
+Held-out tasks are evaluated before and after training, and a second set of tasks every few steps.
 """
 
 from __future__ import annotations
@@ -9,108 +10,112 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.framework.parallel_runs import Tell
+from benchmarks.framework.parallel_runs import ReportProgress
 from benchmarks.framework.result import Cell
 from steelyard.domains.base import Split
 from steelyard.training.evaluation import Evaluation
 
-UNATTENDED = {
+QUIET_RUN = {
     "model.device": "cpu",
     "evaluate.every": 0,
     "checkpoint.every": 0,
     "tracking.console": False,
     "tracking.samples_every": 0,
 }
-"""What a benchmark does itself, or does not want."""
+"""Turns off what a benchmark does itself (evaluation) or does not need (checkpoints, tracking)."""
 
 
 @dataclass(frozen=True)
-class Watch:
-    """How a run is looked at."""
+class EvaluationPlan:
+    """What to evaluate, and how often."""
 
     held_out: int
-    """Samples of each held-out task."""
+    """Samples per held-out task."""
     samples: int
-    """Samples of each task that is looked at on the way."""
+    """Samples per task of the evaluations during training."""
     every: int
-    """Steps from one look to the next."""
+    """Steps between evaluations."""
     split: Split = "validation"
-    """What is looked at on the way; it decides nothing."""
+    """Tasks of the evaluations during training; no decision depends on them."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the watched tasks came to at a step; ``metrics`` are those of that step."""
+class CurvePoint:
+    """An evaluation during training, with the metrics of its step."""
 
     step: int
     minutes: float
-    found: Evaluation
+    evaluation: Evaluation
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def row(self, seed: int, success: str = "validation success") -> dict[str, Cell]:
-        """A point of a curve."""
+        """Return a row of the details table."""
         return {
             "seed": seed,
             "step": self.step,
             "minutes": self.minutes,
-            success: self.found.success.mean,
+            success: self.evaluation.success.mean,
         }
 
 
 @dataclass(frozen=True)
-class Watched:
-    """Held-out tasks before and after, and the looks between."""
+class TrainingOutcome:
+    """Held-out evaluations before and after training, and the curve between them."""
 
     before: Evaluation
     after: Evaluation
-    looks: list[Look]
+    curve: list[CurvePoint]
     warm_minutes: float
 
 
-def configured(recipe: str, seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """A shipped recipe, without what the benchmark does itself."""
+def load_recipe(recipe: str, seed: int, scratch: str, overrides: Mapping[str, Any]) -> Any:
+    """Load a shipped recipe for a run in ``scratch``, with ``QUIET_RUN`` and the overrides."""
     from steelyard import config as configs
 
     own = {"run.folder": scratch, "run.seed": seed, "domain.options.seed": seed}
-    return configs.load(recipe, {**UNATTENDED, **own, **overrides})
+    return configs.load(recipe, {**QUIET_RUN, **own, **overrides})
 
 
-def watched_run(config: Any, watch: Watch, minutes: float, tell: Tell) -> Watched:
-    """Warm start, then training until the steps of the recipe or the minutes are over."""
+def train_and_evaluate(
+    config: Any, plan: EvaluationPlan, minutes: float, report_progress: ReportProgress
+) -> TrainingOutcome:
+    """Warm-start the policy, then train until the recipe's last step or until ``minutes`` have passed."""
     from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
 
-    tell(0.0, "warm start")
-    began = time.perf_counter()
+    report_progress(0.0, "warm start")
+    start = time.perf_counter()
     started = begun(config)
-    warm_minutes = (time.perf_counter() - began) / 60
+    warm_minutes = (time.perf_counter() - start) / 60
     trainer = build_trainer(started)
     parts = (config, trainer.parts.sampler, trainer.parts.pool)
-    judged = build_evaluator(*parts, tasks_of_split(config, "held_out"), samples=watch.held_out)
-    watched = build_evaluator(*parts, tasks_of_split(config, watch.split), samples=watch.samples)
+    held_out = build_evaluator(*parts, tasks_of_split(config, "held_out"), samples=plan.held_out)
+    during = build_evaluator(*parts, tasks_of_split(config, plan.split), samples=plan.samples)
     try:
-        before = judged.run()
-        looks = list(training(trainer, watched, watch, minutes, tell))
-        return Watched(before, judged.run(), looks, warm_minutes)
+        before = held_out.run()
+        curve = list(train_with_evaluations(trainer, during, plan, minutes, report_progress))
+        return TrainingOutcome(before, held_out.run(), curve, warm_minutes)
     finally:
         trainer.close()
 
 
-def training(trainer: Any, watched: Any, watch: Watch, minutes: float, tell: Tell) -> Iterator[Look]:
-    """Looks over time; looking is not counted as training."""
-    spent, look = 0.0, Look(trainer.step, 0.0, watched.run())
-    yield look
+def train_with_evaluations(
+    trainer: Any, evaluator: Any, plan: EvaluationPlan, minutes: float, report_progress: ReportProgress
+) -> Iterator[CurvePoint]:
+    """Train and yield an evaluation every few steps; evaluation time does not count as training time."""
+    spent, point = 0.0, CurvePoint(trainer.step, 0.0, evaluator.run())
+    yield point
 
-    def over() -> bool:
+    def finished() -> bool:
         return spent >= 60 * minutes or trainer.step >= trainer.settings.steps
 
-    while not over():
+    while not finished():
         metrics: Mapping[str, float] = {}
-        for _ in range(watch.every):
-            began = time.perf_counter()
+        for _ in range(plan.every):
+            start = time.perf_counter()
             metrics = trainer.train_step()
-            spent += time.perf_counter() - began
-            tell(spent / 60, f"step {trainer.step}, success {look.found.success.mean:.2f}")
-            if over():
+            spent += time.perf_counter() - start
+            report_progress(spent / 60, f"step {trainer.step}, success {point.evaluation.success.mean:.2f}")
+            if finished():
                 break
-        look = Look(trainer.step, spent / 60, watched.run(), metrics)
-        yield look
+        point = CurvePoint(trainer.step, spent / 60, evaluator.run(), metrics)
+        yield point

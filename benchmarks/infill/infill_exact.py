@@ -1,10 +1,10 @@
-"""For fill-in in one, two and three steps, log-probs, entropy, KL and the expected update equal enumeration to 1e-6.
+"""For fill-in with one, two and three steps, log-probs, entropy, KL and the expected update equal enumeration to 1e-6.
 
-Float64, a vocabulary and a text small enough to list every trace: which holes are filled in which step (the order is
-random, so every order counts with its probability), and with what. Every pair of traces goes through the real credit
-and the real loss, weighted by its probability; beside it stand values worked out from the list with plain torch. The
+In float64, vocabulary and text are small enough to list every trace: which holes are filled in which step (the order is
+random, so every order counts with its probability), and with which letters. Every pair of traces goes through the real
+credit and loss, weighted by its probability, and is compared with values computed from the list with plain torch. The
 common surrogate for diffusion models, which masks the whole answer and scores it in one forward pass, is measured on
-the same traces: its bias is a figure of this benchmark.
+the same traces; its bias is one of the figures.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ PROMPT = f"a{HOLE}b{HOLE}{HOLE}c"
 TEMPERATURE = 0.8
 STEPS = (1, 2, 3)
 LESSONS = 8
-"""Updates in which the policy half learns that all holes hold the same letter: what fills one matters to the next."""
+"""Updates in which the policy partly learns that all holes hold the same letter, so that one fill affects the next."""
 DRAWN = 400
-"""Samples of the real sampler whose log-probs are looked up in the list."""
+"""Samples of the real sampler whose log-probs are compared with the list."""
 SHAPE = {"layers": 1, "width": 16, "heads": 2, "max_length": 16, "spaced": False}
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One way to fill the text: the sample, and the probability of its order, which no weight changes."""
+    """One way to fill the text: the sample, the probability of its order (independent of weights), and its reward."""
 
     sample: Sample
     order: float
@@ -46,7 +46,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Case:
-    """The policy, its reference (the same weights moved a little), and every trace."""
+    """The policy, its reference (slightly perturbed weights), and every trace."""
 
     trainer: Any
     task: Task
@@ -55,7 +55,7 @@ class Case:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: without the three steps."""
+    """Measure; quick leaves out the case of three steps."""
     rows: list[dict[str, Cell]] = []
     chosen = STEPS[:2] if quick else STEPS
     bar = progress.add_task("infill-exact", total=len(chosen))
@@ -69,15 +69,15 @@ def measure(quick: bool, progress: Progress) -> Result:
     several = [one for one in rows if int(one["steps"]) > 1]
     biased = min(float(one["surrogate: update"]) for one in several)
     figures = (
-        Figure("sampler: largest |Δ log-prob|", largest["sampler"], "<=", 1e-6, "nat"),
-        Figure("learner: largest |Δ log-prob|", largest["learner"], "<=", 1e-6, "nat"),
-        Figure("entropy: |Δ|", largest["entropy"], "<=", 1e-6, "nat"),
-        Figure("KL: |Δ|", largest["KL"], "<=", 1e-6, "nat"),
+        Figure("sampler: largest |Δ log-prob|", largest["sampler"], "<=", 1e-6, "nats"),
+        Figure("learner: largest |Δ log-prob|", largest["learner"], "<=", 1e-6, "nats"),
+        Figure("entropy: |Δ|", largest["entropy"], "<=", 1e-6, "nats"),
+        Figure("KL: |Δ|", largest["KL"], "<=", 1e-6, "nats"),
         Figure("rloo: relative deviation of the expected update", largest["update"], "<=", 1e-6),
-        Figure("control: one-forward surrogate in several steps, deviation of its update", biased, ">=", 1e-2),
+        Figure("control: deviation of the one-forward surrogate's update", biased, ">=", 1e-2),
     )
     note = "The surrogate masks the whole answer and scores it in one forward pass: " + "; ".join(
-        f"in {one['steps']} steps its log-prob is off by {float(one['surrogate: log-prob']):.3f} nat on average, and "
+        f"in {one['steps']} steps its log-prob is off by {float(one['surrogate: log-prob']):.3f} nats on average, and "
         f"its expected update by {float(one['surrogate: update']):.1%} (cosine {float(one['surrogate: cosine']):.3f})"
         for one in several
     )
@@ -85,7 +85,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def row(case: Case) -> dict[str, Cell]:
-    """All deviations of one number of steps."""
+    """Compute all deviations for one number of steps."""
     true, surrogate = true_gradient(case), expected_update(case, one_forward=True)
     listed, summed = trace_values(case), sums(case)
     return {
@@ -103,7 +103,7 @@ def row(case: Case) -> dict[str, Cell]:
 
 
 def build(steps: int) -> Case:
-    """A tiny float64 policy that was taught a little, and every trace of one task."""
+    """Build a tiny float64 policy that has learned a little, and every trace of one task."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 
@@ -128,7 +128,7 @@ def build(steps: int) -> Case:
 
 
 def teach(policy: Any) -> None:
-    """A few steps of maximum likelihood on texts whose holes agree, with some or all of the holes open."""
+    """Take a few maximum-likelihood steps on texts whose holes agree, with some or all of the holes open."""
     parts = PROMPT.split(HOLE)
     samples = [
         policy.given(
@@ -148,7 +148,7 @@ def teach(policy: Any) -> None:
 
 
 def every_trace(policy: Any, task: Task, steps: int) -> Iterator[Trace]:
-    """All divisions of the holes into steps and all fills, as the sampler would have recorded them."""
+    """Yield all divisions of the holes into steps and all fills, in the form that the sampler records."""
     from steelyard.constraints.trail import TrailWriter
 
     masked = policy.encode(task.prompt)
@@ -182,17 +182,18 @@ def every_trace(policy: Any, task: Task, steps: int) -> Iterator[Trace]:
 
 
 def _divided(order: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """An order cut into steps; within a step places are in rising order, since they are drawn together."""
+    """Split an order into steps; positions within a step are sorted, because they are filled together."""
     ends = list(itertools.accumulate(sizes))
     return tuple(tuple(sorted(order[end - size : end])) for size, end in zip(sizes, ends, strict=True))
 
 
-# --- worked out from the list of traces, with nothing of the learner --------------------------------------------------
+# --- computed from the list of traces, without the learner ------------------------------------------------------------
 
 
 def log_probabilities(case: Case, model: Any, *, one_forward: bool = False) -> Tensor:
-    """Of every trace Σ over steps of the log-probs, each from a forward pass over the text as it was then, equal texts
-    run once. ``one_forward``: all of them from the text with all holes.
+    """Return the log-prob of every trace: the sum over steps, each from a forward pass over the text at that step.
+
+    Equal texts are run once. With ``one_forward``, all log-probs come from the text with all holes open.
     """
     letters = [case.trainer.policy.tokenizer.get_vocab()[letter] for letter in CHARACTERS]
     wanted: list[tuple[int, tuple[int, ...], int, int]] = []
@@ -211,7 +212,7 @@ def log_probabilities(case: Case, model: Any, *, one_forward: bool = False) -> T
 
 
 def true_gradient(case: Case) -> Tensor:
-    """Of the sum over traces of probability times reward."""
+    """Return the gradient of the sum over traces of probability times reward."""
     weight = torch.tensor([one.order * one.reward for one in case.traces], dtype=torch.float64)
     expected = (weight * log_probabilities(case, case.trainer.policy.model).exp()).sum()
     return _flat(torch.autograd.grad(expected, _parameters(case)), _parameters(case))
@@ -219,17 +220,17 @@ def true_gradient(case: Case) -> Tensor:
 
 @torch.no_grad()
 def probabilities(case: Case) -> list[float]:
-    """Of every trace, its order included."""
+    """Return the probability of every trace, including its order."""
     logp = log_probabilities(case, case.trainer.policy.model)
     found = [one.order * math.exp(value) for one, value in zip(case.traces, logp.tolist(), strict=True)]
     if not math.isclose(sum(found), 1.0, abs_tol=1e-9):
-        raise RuntimeError("the traces' probabilities do not add up to 1: the list is not whole")
+        raise RuntimeError("the traces' probabilities do not sum to 1: the list is incomplete")
     return found
 
 
 @torch.no_grad()
 def trace_values(case: Case) -> tuple[float, float]:
-    """Entropy of the fills given the order, and their KL to the reference's, from the list."""
+    """Return the entropy of the fills given the order, and their KL to the reference's, from the list."""
     own = log_probabilities(case, case.trainer.policy.model)
     other = log_probabilities(case, case.trainer.learner.reference._copy.model)
     weight = torch.tensor(probabilities(case), dtype=own.dtype)
@@ -238,18 +239,18 @@ def trace_values(case: Case) -> tuple[float, float]:
 
 @torch.no_grad()
 def surrogate_gap(case: Case) -> float:
-    """Expected |log-prob from one forward pass - log-prob of the trace|."""
+    """Return the expected |log-prob from one forward pass - log-prob of the trace|."""
     model = case.trainer.policy.model
     gap = (log_probabilities(case, model, one_forward=True) - log_probabilities(case, model)).abs()
     return float((torch.tensor(probabilities(case), dtype=gap.dtype) * gap).sum())
 
 
-# --- the sampler's and the learner's own ------------------------------------------------------------------------------
+# --- computed by the sampler and the learner --------------------------------------------------------------------------
 
 
 @torch.no_grad()
 def sampler_gap(case: Case) -> float:
-    """Largest difference between a drawn sample's recorded log-prob and the one in the list."""
+    """Return the largest difference between a sample's recorded log-prob and the listed value."""
     from steelyard.training.phases import requests_for, sample
 
     logp = log_probabilities(case, case.trainer.policy.model).tolist()
@@ -268,7 +269,7 @@ def learner_gap(case: Case) -> float:
 
 @torch.no_grad()
 def sums(case: Case) -> tuple[float, float]:
-    """Expected sum over a trace's decisions of the learner's entropy and exact KL: by the chain rule the same."""
+    """Return the expected sums over decisions of entropy and exact KL; by the chain rule they equal the enumeration."""
     learner, totals = case.trainer.learner, np.zeros(2)
     for one, weight in zip(case.traces, probabilities(case), strict=True):
         scores = learner.policy.evaluate(learner.policy.collate([one.sample]), learner.reference)
@@ -277,10 +278,10 @@ def sums(case: Case) -> tuple[float, float]:
 
 
 def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
-    """Minus the loss's gradient over all pairs of traces with their probability, with ``rloo`` and ``constant``.
+    """Return minus the gradient of the loss over all pairs of traces, weighted, with ``rloo`` and ``constant``.
 
-    The loss is linear in the advantages, so pairs are first added up: the expected advantage of each trace, with the
-    real credit for every pair, then one real loss for each trace.
+    The loss is linear in the advantages. So the expected advantage of each trace is computed first, with the real
+    credit for every pair, followed by one real loss per trace.
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit
@@ -298,7 +299,7 @@ def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
     objective, learner.objective = learner.objective, replace(learner.objective, kl=None)
     try:
         for one, value in zip(case.traces, advantage, strict=True):
-            sample = at_once(one.sample) if one_forward else one.sample
+            sample = in_one_forward(one.sample) if one_forward else one.sample
             item = LearnerSample(sample, np.full(len(sample.decisions), value, np.float64))  # type: ignore[arg-type]
             (weight_N,) = learner._weights([[item]])
             loss = learner.loss([item], weight_N, 0).loss
@@ -308,8 +309,8 @@ def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
     return total * learner.rule.constant_length
 
 
-def at_once(sample: Sample) -> Sample:
-    """The trace as the surrogate scores it: every hole from the first input."""
+def in_one_forward(sample: Sample) -> Sample:
+    """Return the trace as the surrogate scores it: every hole from the first input."""
     return replace(sample, decisions=replace(sample.decisions, forward_N=np.zeros_like(sample.decisions.forward_N)))
 
 
@@ -322,7 +323,7 @@ def _any_reward(task: Any, text: str) -> float:  # noqa: ARG001
 
 
 def _name(sample: Sample) -> tuple[Any, ...]:
-    """Which trace it is: its inputs and its end."""
+    """Identify a trace by its inputs and its final text."""
     return tuple(sample.token_ids.tolist())
 
 

@@ -1,14 +1,14 @@
-"""Held-out functions with holes come to be filled so that judge and parser approve, and nobody is gamed.
+"""Training fills holes in unseen functions better by judge and parser, without gaming the judge.
 
-The judge was trained on fills of the warm start and can be led astray. So what it says is held against those that
-training never asked, and that were made of other texts (PyTorch's own sources): a second judge, and a causal character
-model, which says how much more a filled text surprises it than the original. Writing only what is likeliest raises such
-figures too, so the warm start is also looked at with a lower temperature. A run that the judge alone rewards, and that
-nothing holds near its start, shows how gaming looks.
+The judge was trained on fills of the warm start and can be exploited. So its scores are compared with two models that
+training never uses and that were trained on other texts (PyTorch's own sources): a second judge, and a causal character
+model, which measures how much more a filled text surprises it than the original. Sampling only the likeliest fills also
+raises these scores, so the warm start is also evaluated at a lower temperature. A run with the judge as its only reward
+and without KL shows what gaming looks like.
 
-Warm starts and judges take longer than what comes after them. With a folder in the environment variable
-``STEELYARD_BENCHMARKS_KEEP`` they are kept there, under a name made of all settings they depend on, and taken up again;
-other code needs another folder.
+Warm starts and judges take longer than the rest. If the environment variable ``STEELYARD_BENCHMARKS_KEEP`` names a
+folder, they are stored there under a name derived from all their settings, and reused. Use a new folder after a change
+of code.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from benchmarks.framework.parallel_runs import Tell, abreast
+from benchmarks.framework.parallel_runs import ReportProgress, run_in_parallel
 from benchmarks.framework.result import Cell, Figure, Result
-from benchmarks.framework.training_runs import UNATTENDED
+from benchmarks.framework.training_runs import QUIET_RUN
 from steelyard.algorithms.passk import Interval, bootstrap_interval
 from steelyard.domains.infill.reward import parses, recovered
 from steelyard.types import HOLE, Group, SampleKey, Task
@@ -39,11 +39,11 @@ SEEDS = (0, 1, 2)
 MINUTES = 45.0
 TASKS, SAMPLES = 600, 2
 OTHER = 100
-"""The seed of everything that the second judge and the causal model are made of."""
+"""Seed of everything that the second judge and the causal model are trained on."""
 READER: dict[str, Any] = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "max_length": 260}
 READER_UPDATES = 400
 SHARP = 0.4
-"""A temperature at which the warm start is looked at too, half of the recipe's."""
+"""Lower temperature for a second evaluation of the warm start, half of the recipe's."""
 GAMED: dict[str, Any] = {
     "run.steps": 150,
     "loss.kl.coefficient": 0.0,
@@ -51,23 +51,23 @@ GAMED: dict[str, Any] = {
     "optimiser.lr": 1e-3,
     "optimiser.schedule": "constant",
 }
-"""The judge alone, nothing that holds the policy near its start, and a rate that takes it far."""
+"""The judge as the only reward, no KL to the start, and a high learning rate."""
 WORSE, MORE_NATS = 0.02, 0.05
-"""By how much the second judge may fall, and the surprise a filled character rise, and still count as no worse."""
+"""Largest drop of the second judge's score and largest rise in surprise per filled character that are tolerated."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What held-out functions came to: each with its 95% interval over functions."""
+class FillScores:
+    """Scores of fills of held-out functions, with 95% intervals over functions."""
 
     judge: Interval
     parses: Interval
     second: Interval
     surprise: Interval
-    """Nats a filled character under the causal model, beyond those of the original."""
+    """Excess over the original under the causal model, in nats per filled character."""
     recovered: float
     distinct: float
-    """Different fills among those of one function, over all of them."""
+    """Distinct fills of a function divided by all its fills."""
 
     def row(self, name: str, **further: Cell) -> dict[str, Cell]:
         return {
@@ -84,15 +84,15 @@ def _shown(found: Interval) -> str:
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """One run: its start, the start with a lower temperature, its end."""
+class LearningRun:
+    """One run: scores at its start, at its start with a lower temperature, and at its end."""
 
     name: str
-    before: Look
-    sharp: Look
-    after: Look
-    told_apart: tuple[float, float]
-    """How often its judge, and the second one, rate a held-out original above the fill of the warm start."""
+    before: FillScores
+    sharp: FillScores
+    after: FillScores
+    accuracy: tuple[float, float]
+    """How often its judge, and the second judge, rate a held-out original above a fill of the warm start."""
     warm_minutes: float
     minutes: float
     steps: int
@@ -106,8 +106,8 @@ class Learnt:
         ]
 
 
-class Witnesses:
-    """Those who judge and were never learnt from."""
+class IndependentScorers:
+    """The second judge and the causal model, which training never uses."""
 
     def __init__(self, folder: Path) -> None:
         from steelyard.policies.loading import PolicyOptions, pretrained_policy
@@ -115,8 +115,8 @@ class Witnesses:
         self.second = judge_in(folder / "judge")
         self.reader: Any = pretrained_policy(str(folder / "reader"), PolicyOptions(device="cpu"))
 
-    def look(self, groups: Sequence[Group]) -> Look:
-        """Means over the samples of a function, then the interval over functions."""
+    def score(self, groups: Sequence[Group]) -> FillScores:
+        """Average over the samples of a function, then compute intervals over functions."""
         texts = [[sample.text for sample in group.samples] for group in groups]
         second = self.second([text for own in texts for text in own])
         nats = self.nats([*(text for own in texts for text in own), *(original(group.task) for group in groups)])
@@ -125,7 +125,7 @@ class Witnesses:
             filled = nats[number * len(group.samples) : (number + 1) * len(group.samples)]
             truth = nats[number - len(groups)]
             excess.append((float(np.mean(filled)) - truth) / str(group.task.prompt).count(HOLE))
-        return Look(
+        return FillScores(
             judge=bootstrap_interval([_mean(verdict.parts["judge"] for verdict in group.verdicts) for group in groups]),
             parses=bootstrap_interval([_mean(map(parses, own)) for own in texts]),
             second=bootstrap_interval([_mean(own) for own in np.reshape(second, (len(groups), -1))]),
@@ -140,7 +140,7 @@ class Witnesses:
 
     @torch.no_grad()
     def nats(self, texts: Sequence[str]) -> list[float]:
-        """Of each text as a whole."""
+        """Return the negative log-likelihood of each text in nats."""
         self.reader.train(False)
         found: list[float] = []
         for at in range(0, len(texts), 32):
@@ -152,7 +152,7 @@ class Witnesses:
 
 
 def judge_in(folder: Path) -> Callable[[Sequence[str]], list[float]]:
-    """What the judge in a folder says of texts."""
+    """Return a function that scores texts with the judge in a folder."""
     from steelyard.policies.judge import ClassifierJudge
     from steelyard.training.judging import logits_of
 
@@ -174,26 +174,26 @@ def original(task: Task) -> str:
     return str(task.spec["text"])
 
 
-def told_apart(judge: Callable[[Sequence[str]], list[float]], groups: Sequence[Group]) -> float:
-    """How often an original is rated above a fill of it."""
+def pairwise_accuracy(judge: Callable[[Sequence[str]], list[float]], groups: Sequence[Group]) -> float:
+    """Return how often an original is rated above a fill of it."""
     real = judge([original(group.task) for group in groups])
     made = judge([group.samples[0].text for group in groups])
     return _mean(above > below for above, below in zip(real, made, strict=True))
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: short functions, a small model, short training; judge and parser together have to have risen."""
+    """Measure; quick uses short functions, a small model and short training, and requires a rise of the reward."""
     if quick:
         return _quick(progress)
     bar = progress.add_task("the second judge and the causal model", total=1)
-    with kept() as folder:
-        witnesses = make_witnesses(folder)
+    with start_folder() as folder:
+        scorers = train_scorers(folder)
         progress.advance(bar)
-        asked = {f"seed {seed}": Asked(seed, folder, witnesses, gamed=seed == SEEDS[0]) for seed in SEEDS}
-        runs: list[Learnt] = []
-        for made in abreast(learn, asked, progress, MINUTES):
-            runs += made
-            for run in made:
+        jobs = {f"seed {seed}": Job(seed, folder, scorers, gamed=seed == SEEDS[0]) for seed in SEEDS}
+        runs: list[LearningRun] = []
+        for finished in run_in_parallel(learn, jobs, progress, MINUTES):
+            runs += finished
+            for run in finished:
                 progress.console.print(*run.rows(), sep="\n")
     fair = [run for run in runs if not run.gamed]
     (gamed,) = [run for run in runs if run.gamed]
@@ -202,37 +202,38 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 @contextmanager
-def kept() -> Iterator[str]:
-    """The folder of what runs begin from."""
+def start_folder() -> Iterator[str]:
+    """Yield the folder of warm starts and judges."""
     named = os.environ.get("STEELYARD_BENCHMARKS_KEEP")
     with nullcontext(named) if named else tempfile.TemporaryDirectory() as folder:
         yield folder
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A seed's run to be made, and from the same start, if ``gamed``, another one without what holds it back."""
+class Job:
+    """A run with one seed and, if ``gamed``, a second run from the same start without KL and parser reward."""
 
     seed: int
     folder: str
-    witnesses: str
+    scorers: str
     gamed: bool = False
 
 
-def learn(asked: Asked, tell: Tell) -> list[Learnt]:
-    """Warm start and judge; then, for each run: looks, training until its steps or minutes are over, another look."""
-    witnesses, made = Witnesses(Path(asked.witnesses)), list[Learnt]()
-    tell(0.0, "warm start and judge")
-    started, warm_minutes = beginning(asked.folder, configured(asked.seed, asked.folder, "own", {}))
-    made.append(learnt(f"seed {asked.seed}", started, witnesses, tell, warm_minutes))
-    if asked.gamed:
-        name = f"seed {asked.seed}, the judge alone, no KL, a higher rate"
-        made.append(learnt(name, _changed(started, GAMED), witnesses, tell, warm_minutes, same_start=made[0]))
-    return made
+def learn(job: Job, report_progress: ReportProgress) -> list[LearningRun]:
+    """Make the warm start and the judge; then evaluate, train and evaluate again, for each run of the job."""
+    scorers, runs = IndependentScorers(Path(job.scorers)), list[LearningRun]()
+    report_progress(0.0, "warm start and judge")
+    started, warm_minutes = warm_started(job.folder, load_infill(job.seed, job.folder, "own", {}))
+    runs.append(train_and_score(f"seed {job.seed}", started, scorers, report_progress, warm_minutes))
+    if job.gamed:
+        name = f"seed {job.seed}, judge reward only, no KL, higher learning rate"
+        gamed = _changed(started, GAMED)
+        runs.append(train_and_score(name, gamed, scorers, report_progress, warm_minutes, same_start=runs[0]))
+    return runs
 
 
-def beginning(folder: str, config: Any) -> tuple[Any, float]:
-    """The configuration after its warm start and judge, and the minutes that these took when they were made."""
+def warm_started(folder: str, config: Any) -> tuple[Any, float]:
+    """Return the configuration after its warm start and judge, and the minutes that these took when first made."""
     from steelyard.compose import begun
     from steelyard.compose.warmstart import made_with
 
@@ -246,67 +247,75 @@ def beginning(folder: str, config: Any) -> tuple[Any, float]:
     return started, float(note.read_text(encoding="utf-8"))
 
 
-def learnt(
-    name: str, config: Any, witnesses: Witnesses, tell: Tell, warm_minutes: float, same_start: Learnt | None = None
-) -> Learnt:
-    """A run of training, from where a fair one started if that is given: then it is a gamed one."""
+def train_and_score(
+    name: str,
+    config: Any,
+    scorers: IndependentScorers,
+    report_progress: ReportProgress,
+    warm_minutes: float,
+    same_start: LearningRun | None = None,
+) -> LearningRun:
+    """Train and score one run; ``same_start`` marks a gamed run and supplies the scores of its start."""
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
     from steelyard.compose.judge import own_judge
 
     trainer = build_trainer(config)
     try:
         held_out = tasks_of_split(config, "held_out", TASKS)
-        asked = _changed(config, {"evaluate.temperature": SHARP})
+        sharper = _changed(config, {"evaluate.temperature": SHARP})
         usual, sharp = (
             build_evaluator(settings, trainer.parts.sampler, trainer.parts.pool, held_out, samples=SAMPLES)
-            for settings in (config, asked)
+            for settings in (config, sharper)
         )
         if same_start is None:
-            tell(0.0, "looks at the start")
+            report_progress(0.0, "evaluating the start")
             start = usual.run().groups
-            apart = told_apart(judge_in(own_judge(config)), start), told_apart(witnesses.second, start)
-            before, sharpened = witnesses.look(start), witnesses.look(sharp.run().groups)
+            accuracy = (
+                pairwise_accuracy(judge_in(own_judge(config)), start),
+                pairwise_accuracy(scorers.second, start),
+            )
+            before, sharpened = scorers.score(start), scorers.score(sharp.run().groups)
         else:
-            apart, before, sharpened = same_start.told_apart, same_start.before, same_start.sharp
-        spent = train(trainer, MINUTES, tell)
-        after, gamed = witnesses.look(usual.run().groups), same_start is not None
-        return Learnt(name, before, sharpened, after, apart, warm_minutes, spent / 60, trainer.step, gamed)
+            accuracy, before, sharpened = same_start.accuracy, same_start.before, same_start.sharp
+        spent = train(trainer, MINUTES, report_progress)
+        after, gamed = scorers.score(usual.run().groups), same_start is not None
+        return LearningRun(name, before, sharpened, after, accuracy, warm_minutes, spent / 60, trainer.step, gamed)
     finally:
         trainer.close()
 
 
-def make_witnesses(folder: str) -> str:
-    """The folder of a second judge, and of a causal model beside it, made of other texts than any run's."""
+def train_scorers(folder: str) -> str:
+    """Train a second judge and a causal model on other texts than any run's, and return their folder."""
     from steelyard.compose.warmstart import written_beside
     from steelyard.folders import run_folder
 
     other = {"domain.options.files": str(Path(torch.__file__).parent)}
-    config, _ = beginning(folder, configured(OTHER, folder, "other", other))
+    config, _ = warm_started(folder, load_infill(OTHER, folder, "other", other))
     own = run_folder(config)
     if not (own / "reader").is_dir():
         written_beside(own / "reader", reader_of(config, OTHER).save_pretrained)
     return str(own)
 
 
-def train(trainer: Any, minutes: float, tell: Tell) -> float:
-    """Steps until the minutes or the run's steps are over; gives the seconds."""
+def train(trainer: Any, minutes: float, report_progress: ReportProgress) -> float:
+    """Train until the run's last step or until ``minutes`` have passed, and return the seconds."""
     spent = 0.0
     while spent < 60 * minutes and trainer.step < trainer.settings.steps:
         began = time.perf_counter()
         metrics = trainer.train_step()
         spent += time.perf_counter() - began
         parts = {key: metrics.get(f"parts/{key}/mean", math.nan) for key in ("judge", "program/parses")}
-        said = ", ".join(f"{key} {value:.3f}" for key, value in parts.items())
-        tell(spent / 60, f"step {trainer.step}, {said}, KL {metrics.get('kl', math.nan):.3f}")
+        shown = ", ".join(f"{key} {value:.3f}" for key, value in parts.items())
+        report_progress(spent / 60, f"step {trainer.step}, {shown}, KL {metrics.get('kl', math.nan):.3f}")
     return spent
 
 
-def configured(seed: int, scratch: str, name: str, sizes: Mapping[str, Any]) -> Any:
-    """The shipped recipe, without what the benchmark does itself."""
+def load_infill(seed: int, scratch: str, name: str, sizes: Mapping[str, Any]) -> Any:
+    """Load the shipped recipe with ``QUIET_RUN`` and the sizes."""
     from steelyard import config as configs
 
     own = {"run.folder": scratch, "run.name": name, "run.seed": seed, "domain.options.seed": seed, "judge.seed": seed}
-    return configs.load("infill", {**UNATTENDED, **own, **sizes})
+    return configs.load("infill", {**QUIET_RUN, **own, **sizes})
 
 
 def _changed(config: Any, changes: Mapping[str, Any]) -> Any:
@@ -317,7 +326,7 @@ def _changed(config: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def reader_of(config: Any, seed: int) -> Any:
-    """A causal model of characters, trained on the training texts as they are."""
+    """Train a causal character model on the training texts."""
     from steelyard.algorithms.objective import Objective
     from steelyard.algorithms.schedules import Schedule
     from steelyard.algorithms.surrogates import surrogate
@@ -345,36 +354,36 @@ def reader_of(config: Any, seed: int) -> Any:
     return policy
 
 
-def figures(runs: Sequence[Learnt], gamed: Learnt) -> tuple[Figure, ...]:
+def figures(runs: Sequence[LearningRun], gamed: LearningRun) -> tuple[Figure, ...]:
     apart = [
         min(run.after.judge.low - run.before.judge.high, run.after.parses.low - run.before.parses.high) for run in runs
     ]
     fallen, risen = zip(*(worse(run) for run in runs), strict=True)
     return (
-        Figure("gap between the intervals of judge and parser, before and after", min(apart), ">=", 0.0),
-        Figure("fall of the second judge", max(fallen), "<=", WORSE),
-        Figure("rise of the surprise, nats a filled character", max(risen), "<=", MORE_NATS),
-        Figure("the gamed run: rise of its judge", gamed.after.judge.mean - gamed.before.judge.mean, ">=", 0.05),
-        Figure("the gamed run: fall of the second judge or rise of the surprise", max(worse(gamed)), ">=", 0.1),
+        Figure("gap between 95% intervals before and after, smaller of judge and parser", min(apart), ">=", 0.0),
+        Figure("drop of the second judge's score", max(fallen), "<=", WORSE),
+        Figure("rise in surprise, nats per filled character", max(risen), "<=", MORE_NATS),
+        Figure("gamed run: rise of its judge's score", gamed.after.judge.mean - gamed.before.judge.mean, ">=", 0.05),
+        Figure("gamed run: drop of the second judge's score or rise in surprise", max(worse(gamed)), ">=", 0.1),
     )
 
 
-def worse(run: Learnt) -> tuple[float, float]:
-    """By how much the second judge fell and the surprise rose."""
+def worse(run: LearningRun) -> tuple[float, float]:
+    """Return the drop of the second judge's score and the rise in surprise."""
     return run.before.second.mean - run.after.second.mean, run.after.surprise.mean - run.before.surprise.mean
 
 
-def note(runs: Sequence[Learnt], gamed: Learnt) -> str:
-    apart = "; ".join(f"{run.told_apart[0]:.2f} and {run.told_apart[1]:.2f}" for run in runs)
+def note(runs: Sequence[LearningRun], gamed: LearningRun) -> str:
+    accuracy = "; ".join(f"{run.accuracy[0]:.2f} and {run.accuracy[1]:.2f}" for run in runs)
     return (
-        f"{TASKS} held-out functions, {SAMPLES} fills each. The surprise is in nats a filled character under the "
-        f"causal model beyond the original's. The minutes before training are those of warm start and judge. How often "
-        f"the judge of a run, and the second one, rate an original above a fill of the warm start: {apart}. With the "
-        f"judge alone, no KL and a higher rate its score goes from {gamed.before.judge.mean:.3f} to "
-        f"{gamed.after.judge.mean:.3f}, while the second judge goes from {gamed.before.second.mean:.3f} to "
-        f"{gamed.after.second.mean:.3f}, the surprise from {gamed.before.surprise.mean:.2f} to "
-        f"{gamed.after.surprise.mean:.2f} and the share that parses from {gamed.before.parses.mean:.3f} to "
-        f"{gamed.after.parses.mean:.3f}."
+        f"{TASKS} held-out functions, {SAMPLES} fills each. Surprise is the excess over the original under the causal "
+        f"model, in nats per filled character. Minutes before training are those of warm start and judge. Share of "
+        f"originals rated above a fill of the warm start, by the run's judge and by the second judge: {accuracy}. With "
+        f"the judge as the only reward, no KL and a higher learning rate, its score goes from "
+        f"{gamed.before.judge.mean:.3f} to {gamed.after.judge.mean:.3f}, while the second judge's goes from "
+        f"{gamed.before.second.mean:.3f} to {gamed.after.second.mean:.3f}, the surprise from "
+        f"{gamed.before.surprise.mean:.2f} to {gamed.after.surprise.mean:.2f} and the share that parses from "
+        f"{gamed.before.parses.mean:.3f} to {gamed.after.parses.mean:.3f}."
     )
 
 
@@ -395,7 +404,7 @@ SMALL: dict[str, Any] = {
     "optimiser.lr": 1.5e-3,
     "run.steps": 120,
 }
-"""The quick form's sizes."""
+"""Sizes of the quick version."""
 
 
 def _quick(progress: Progress) -> Result:
@@ -403,14 +412,14 @@ def _quick(progress: Progress) -> Result:
 
     task = progress.add_task("infill-learn", total=1)
     with tempfile.TemporaryDirectory() as scratch:
-        config = configured(0, scratch, "own", SMALL)
+        config = load_infill(0, scratch, "own", SMALL)
         trainer = build_trainer(begun(config))
         try:
             held_out = tasks_of_split(config, "held_out", 100)
-            judged = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, held_out, samples=4)
-            before = judged.run()
+            evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, held_out, samples=4)
+            before = evaluator.run()
             train(trainer, MINUTES, lambda _, text: progress.update(task, description=text))
-            after = judged.run()
+            after = evaluator.run()
         finally:
             trainer.close()
     progress.advance(task)
@@ -419,4 +428,4 @@ def _quick(progress: Progress) -> Result:
         for when, found in (("before", before), ("after", after))
     ]
     gain = after.reward.mean - before.reward.mean
-    return Result("infill-learn", (Figure("gain of held-out reward", gain, ">=", 0.05),), rows)
+    return Result("infill-learn", (Figure("gain in held-out reward", gain, ">=", 0.05),), rows)

@@ -1,8 +1,9 @@
-"""A 1–2M-parameter policy learns copy, sort and count from nothing but the checker, with every estimator and surrogate.
+"""A policy of 1–2M parameters learns copy, sort and count from the verifier alone, with every estimator and surrogate.
 
-Each run has 120 seconds on two threads and is judged on held-out sequences that training never showed, drawn, as the
-recipe says, at temperature 0.25 (training keeps a high entropy, and draws at 1). Mean-type estimators are judged on
-mean reward; pass@k-type estimators on pass@k at temperature 1, where they must beat ``group_norm``.
+Each run has 120 seconds on two threads and is evaluated on held-out sequences that never occur in training. As in the
+recipe, evaluation samples at temperature 0.25, while training samples at 1 and keeps a high entropy. Estimators of the
+mean reward are compared by mean reward; pass@k estimators by pass@k at temperature 1, where they must beat
+``group_norm``.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from rich.progress import Progress
 from benchmarks.framework.result import Cell, Figure, Result
 
 SECONDS = 120.0
-REACH = 0.95
-QUICK_REACH = 0.5
+TARGET = 0.95
+QUICK_TARGET = 0.5
 START = 0.3
 SEEDS = (0, 1, 2, 3, 4)
-LOOK_EVERY = 25
+EVALUATE_EVERY = 25
 K = 8
-BEST_STEPS = 80
-"""Steps after which pass@k is compared: the same for every estimator, and before any of them solves everything."""
+PASS_AT_K_STEPS = 80
+"""Steps after which pass@k is compared: the same for every estimator, and before any of them solves all tasks."""
 
 
 @dataclass(frozen=True)
@@ -46,50 +47,50 @@ MEAN_TYPE = (
     *(Variant(estimator) for estimator in ("group_norm", "group_mean", "rloo", "batch_norm")),
     *(Variant("group_norm", surrogate) for surrogate in ("gspo", "cispo", "reinforce")),
 )
-BEST_TYPE = (Variant("pass_at_k", k=K), Variant("max_at_k", k=K), Variant("best_of_group"))
+PASS_AT_K_TYPE = (Variant("pass_at_k", k=K), Variant("max_at_k", k=K), Variant("best_of_group"))
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: group_norm with ppo_clip, one seed, until half the reward or 50 seconds."""
+    """Measure; quick trains group_norm with ppo_clip for one seed, until half the reward or 50 seconds."""
     if quick:
         task = progress.add_task("learn-scratch", total=1)
-        row = learn(MEAN_TYPE[0], 0, 50.0, QUICK_REACH)
+        row = learn(MEAN_TYPE[0], 0, 50.0, QUICK_TARGET)
         progress.advance(task)
-        return Result("learn-scratch", (Figure("held-out reward", float(row["end"]), ">=", QUICK_REACH),), [row])
-    judged_on_best = (Variant("group_norm"), *BEST_TYPE)
-    task = progress.add_task("learn-scratch", total=(len(MEAN_TYPE) + len(judged_on_best)) * len(SEEDS))
+        return Result("learn-scratch", (Figure("held-out reward", float(row["end"]), ">=", QUICK_TARGET),), [row])
+    compared_by_pass_at_k = (Variant("group_norm"), *PASS_AT_K_TYPE)
+    task = progress.add_task("learn-scratch", total=(len(MEAN_TYPE) + len(compared_by_pass_at_k)) * len(SEEDS))
     rows: list[dict[str, Cell]] = []
     for variant in MEAN_TYPE:
         for seed in SEEDS:
             progress.update(task, description=f"{variant.name}, seed {seed}")
-            rows.append(learn(variant, seed, SECONDS, REACH))
+            rows.append(learn(variant, seed, SECONDS, TARGET))
             progress.advance(task)
             progress.console.print("{variant}, seed {seed}: {end:.3f} after {seconds:.0f} s".format(**rows[-1]))
     found: dict[str, list[float]] = {}
-    for variant in judged_on_best:
+    for variant in compared_by_pass_at_k:
         for seed in SEEDS:
             progress.update(task, description=f"{variant.name}, pass@{K}, seed {seed}")
-            found.setdefault(variant.name, []).append(pass_at_k_after(variant, seed, BEST_STEPS))
+            found.setdefault(variant.name, []).append(pass_at_k_after(variant, seed, PASS_AT_K_STEPS))
             progress.advance(task)
             progress.console.print(f"{variant.name}, seed {seed}: pass@{K} {found[variant.name][-1]:.3f}")
-    note = f"pass@{K} after {BEST_STEPS} steps: " + "; ".join(
+    note = f"pass@{K} after {PASS_AT_K_STEPS} steps: " + "; ".join(
         f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in found.items()
     )
-    return Result("learn-scratch", (*mean_figures(rows), *best_figures(found)), rows, note)
+    return Result("learn-scratch", (*mean_figures(rows), *pass_at_k_figures(found)), rows, note)
 
 
 def mean_figures(rows: Sequence[dict[str, Cell]]) -> tuple[Figure, ...]:
-    """The worst run of each variant has to reach the bar, and no run may begin above the allowed start."""
+    """Compare the worst run of each variant with the target, and the highest initial reward with the allowed start."""
     figures: list[Figure] = []
     for variant in dict.fromkeys(str(row["variant"]) for row in rows):
         ends = [float(row["end"]) for row in rows if row["variant"] == variant]
-        figures.append(Figure(f"{variant}: held-out reward", min(ends), ">=", REACH, spread=max(ends) - min(ends)))
+        figures.append(Figure(f"{variant}: held-out reward", min(ends), ">=", TARGET, spread=max(ends) - min(ends)))
     starts = [float(row["start"]) for row in rows]
-    return (*figures, Figure("highest start", max(starts), "<=", START, spread=max(starts) - min(starts)))
+    return (*figures, Figure("highest initial reward", max(starts), "<=", START, spread=max(starts) - min(starts)))
 
 
-def best_figures(found: dict[str, list[float]]) -> list[Figure]:
-    """How much mean pass@k over the seeds lies above that of group_norm; it has to lie above."""
+def pass_at_k_figures(found: dict[str, list[float]]) -> list[Figure]:
+    """Return how much each mean pass@k exceeds that of group_norm; it must be larger."""
     base, *others = found
     level = statistics.mean(found[base])
     return [
@@ -105,7 +106,7 @@ def best_figures(found: dict[str, list[float]]) -> list[Figure]:
 
 
 def pass_at_k_after(variant: Variant, seed: int, steps: int) -> float:
-    """Held-out pass@k of the guessing tasks after a fixed number of steps."""
+    """Return held-out pass@k on the guessing tasks after a fixed number of steps."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build_guessing(variant, seed, scratch)
         for _ in range(steps):
@@ -113,20 +114,20 @@ def pass_at_k_after(variant: Variant, seed: int, steps: int) -> float:
         return trainer.evaluator.run().pass_at[K].mean
 
 
-def learn(variant: Variant, seed: int, seconds: float, reach: float) -> dict[str, Cell]:
-    """Train until the held-out reward reaches ``reach`` or the time is over; looking at it counts as time spent."""
+def learn(variant: Variant, seed: int, seconds: float, target: float) -> dict[str, Cell]:
+    """Train until the held-out reward reaches ``target`` or the time is up; evaluation counts as time spent."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build(variant, seed, scratch)
         start = trainer.evaluator.run().reward.mean
         began, end = time.perf_counter(), start
         while time.perf_counter() - began < seconds:
             trainer.train_step()
-            if trainer.step % LOOK_EVERY == 0:
+            if trainer.step % EVALUATE_EVERY == 0:
                 end = trainer.evaluator.run().reward.mean
-                if end >= reach:
+                if end >= target:
                     break
         spent = time.perf_counter() - began
-        if end < reach:
+        if end < target:
             end = trainer.evaluator.run().reward.mean
         as_trained = at_temperature_one(trainer.evaluator).run().reward.mean
     return {
@@ -143,14 +144,14 @@ def learn(variant: Variant, seed: int, seconds: float, reach: float) -> dict[str
 
 
 def at_temperature_one(evaluator: Any) -> Any:
-    """The same evaluation, drawn as in training: shown beside what is judged, since it is the harder one."""
+    """Return the evaluator with training's temperature; its harder result is reported without a bar."""
     rule = replace(evaluator.decoding.rule, temperature=1.0)
     decoding = replace(evaluator.decoding, rule=rule)
     return type(evaluator)(evaluator.sampler, evaluator.pool, evaluator.tasks, decoding, samples=evaluator.samples)
 
 
 def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
-    """What both kinds of run change in the shipped recipe."""
+    """Return the overrides of the shipped recipe that both kinds of run use."""
     overrides: dict[str, Any] = {
         "run.folder": scratch,
         "run.seed": seed,
@@ -162,7 +163,7 @@ def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
         "tracking.console": False,
         "tracking.samples_every": 0,
     }
-    if variant.surrogate == "gspo":  # one ratio a sequence: no other aggregation is that algorithm
+    if variant.surrogate == "gspo":  # GSPO has one ratio per sequence, which only this aggregation fits
         overrides["loss.aggregation"] = "sequence_mean"
     if variant.k is not None:
         overrides["credit.k"] = variant.k
@@ -170,7 +171,7 @@ def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
 
 
 def build(variant: Variant, seed: int, scratch: str) -> Any:
-    """The shipped ``sequences`` recipe with the variant's loss, evaluated on all held-out sequences."""
+    """Build the shipped ``sequences`` recipe with the variant's loss, evaluated on all held-out sequences."""
     from steelyard import config as configs
     from steelyard.compose import build_domain, build_evaluator, build_trainer
     from steelyard.data import domain_tasks
@@ -184,7 +185,7 @@ def build(variant: Variant, seed: int, scratch: str) -> Any:
 
 
 def build_guessing(variant: Variant, seed: int, scratch: str) -> Any:
-    """The same policy on tasks that cannot be known, without the entropy bonus, which would keep guesses apart too."""
+    """Build the same policy for the guessing tasks, without the entropy bonus, which would also spread guesses."""
     from benchmarks.learning.symbol_guessing import VOCABULARY, check, tasks
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_evaluator, build_trainer

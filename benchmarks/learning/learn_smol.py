@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct with LoRA 64 learns to answer in JSON of a given schema: held-out success rises by 20 points.
 
-Each seed is a run of its own; success is measured before and after on the same held-out tasks, whose names and sentence
-forms never occur in training, with the same random numbers.
+Success is measured before and after training on the same held-out tasks, with the same random numbers. Their names and
+sentence patterns never occur in training.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ GAIN = 20.0
 MINUTES = 30.0
 Changes = Mapping[str, Mapping[str, Any]]
 IN_FLOAT32: Changes = {"model": {"dtype": "float32"}}
-"""For the quick forms: processors without instructions for bfloat16 take several times as long with it."""
+"""For quick runs: processors without bfloat16 instructions are several times slower in bfloat16."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: one seed, a few small steps, and a rise of the held-out reward instead of the success."""
+    """Measure; quick takes a few small steps with one seed and requires a rise of the held-out reward instead."""
     seeds, steps, held_out = (SEEDS[:1], 3, 16) if quick else (SEEDS, STEPS, 100)
     bar = progress.add_task("learn-smol", total=len(seeds) * steps)
     tasks_per_step, changes = (2, IN_FLOAT32) if quick else (4, None)
@@ -37,11 +37,11 @@ def measure(quick: bool, progress: Progress) -> Result:
 
     rows = [learn(seed, steps, held_out, tasks_per_step, advance, changes) for seed in seeds]
     if quick:
-        return Result("learn-smol", (Figure("gain of reward", float(rows[0]["reward gain"]), ">=", 0.02),), rows)
+        return Result("learn-smol", (Figure("gain in reward", float(rows[0]["reward gain"]), ">=", 0.02),), rows)
     gains = [float(row["gain"]) for row in rows]
     minutes = max(float(row["minutes"]) for row in rows)
     figures = (
-        Figure("smallest gain of success", min(gains), ">=", GAIN, "points", max(gains) - min(gains)),
+        Figure("smallest gain in success", min(gains), ">=", GAIN, "points", max(gains) - min(gains)),
         Figure("longest run", minutes, "<=", MINUTES, "minutes"),
     )
     return Result("learn-smol", figures, rows)
@@ -55,7 +55,7 @@ def learn(
     advance: Callable[[str], None],
     changes: Changes | None = None,
 ) -> dict[str, Cell]:
-    """Train one seed; success before and after with 95% bootstrap intervals over tasks."""
+    """Train one seed and report success before and after, with 95% bootstrap intervals over tasks."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build(seed, steps, held_out, tasks_per_step, scratch, changes)
         before = trainer.evaluator.run()
@@ -82,16 +82,16 @@ def learn(
 def build(
     seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str, changes: Changes | None = None
 ) -> Any:
-    """The trainer, with its evaluation on held-out tasks."""
+    """Build the trainer and its evaluation on held-out tasks."""
     from steelyard.compose import build_trainer
 
-    return build_trainer(*configured(seed, steps, held_out, tasks_per_step, scratch, changes))
+    return build_trainer(*run_settings(seed, steps, held_out, tasks_per_step, scratch, changes))
 
 
-def configured(
+def run_settings(
     seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str, changes: Changes | None = None
 ) -> tuple[Any, Any]:
-    """The run, and what it is handed as objects; ``changes`` are keys of tables that are added or replaced."""
+    """Return the configuration and the supplied objects; ``changes`` are table keys to add or replace."""
     from steelyard import config as configs
     from steelyard.compose import Supplied
 

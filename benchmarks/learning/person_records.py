@@ -1,7 +1,7 @@
-"""A task for a small instruct model with a real checker: read a sentence about a person, answer with JSON.
+"""Tasks for a small instruct model: read a sentence about a person and answer with JSON.
 
-The answer must be one JSON object that the schema accepts (checked by jsonschema) and that says what the sentence says.
-Held-out tasks use names and sentence forms that training never shows.
+The verifier requires one JSON object that is valid under the schema (checked by jsonschema) and has the values of the
+sentence. Held-out tasks use names and sentence patterns that never occur in training.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUESTION = 'Write the person in this sentence as JSON with the keys "name", "age
 
 
 def tasks(split: str, count: int) -> list[Task]:
-    """``train`` or ``held_out``: two sets that share neither names nor sentence forms."""
+    """Return tasks of ``train`` or ``held_out``; the two share neither names nor sentence patterns."""
     held_out = split == "held_out"
     names = NAMES[-HELD_OUT_NAMES:] if held_out else NAMES[:-HELD_OUT_NAMES]
     forms = FORMS[-HELD_OUT_FORMS:] if held_out else FORMS[:-HELD_OUT_FORMS]
@@ -53,7 +53,7 @@ def tasks(split: str, count: int) -> list[Task]:
 
 
 def check(task: Task, text: str) -> Verdict:
-    """A quarter for JSON, a quarter for the schema, the rest by the share of right values; success is all of it."""
+    """Give a quarter for JSON, a quarter for the schema and the rest by the share of correct values."""
     try:
         answer = json.loads(text)
     except json.JSONDecodeError:

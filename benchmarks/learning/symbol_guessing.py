@@ -1,7 +1,7 @@
-"""Tasks whose answer the prompt does not tell: one of eight symbols, right or wrong.
+"""Guessing tasks: the answer is one of eight symbols, and the prompt does not reveal it.
 
-Nobody can do better than chance with one guess, so the mean reward rewards no spread; with k guesses a policy that
-spreads them finds the answer far more often than one that always says the same. That is what pass@k measures.
+One guess cannot beat chance, so the mean reward does not favour diverse guesses. With k guesses, a policy that varies
+them finds the answer far more often than a policy that always repeats the same guess; pass@k measures this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VOCABULARY = ("guess", "=", *SYMBOLS)
 
 
 def tasks(split: str) -> list[Task]:
-    """512 prompts, of which every eighth is held out; the hidden answers are spread evenly."""
+    """Return 512 prompts, every eighth of them held out, with evenly distributed hidden answers."""
     prompts = [f"guess {' '.join(symbols)} =" for symbols in itertools.product(SYMBOLS, repeat=3)]
     answers = np.random.default_rng(3).permutation(np.tile(SYMBOLS, len(prompts) // len(SYMBOLS)))
     made = [
@@ -28,6 +28,6 @@ def tasks(split: str) -> list[Task]:
 
 
 def check(task: Task, text: str) -> Verdict:
-    """Right or wrong, nothing between."""
+    """Return 1 for the hidden answer and 0 for anything else."""
     right = text == task.spec["answer"]
     return Verdict.scored(float(right), success=right)

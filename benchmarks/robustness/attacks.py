@@ -1,6 +1,6 @@
-"""Nothing that a model, a verifier, a run folder or a second process does ends a run, escapes, or changes a verdict.
+"""Hostile models, verifiers, run folders and processes cannot end a run, escape, or change another sample's verdict.
 
-Each attack in ``attack_programs`` is a program that does the harm for real and then checks the system.
+Each attack in ``attack_programs`` is a program that really attacks and then checks the system.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from benchmarks.robustness.attack_programs import Attack
 
 
 def attacks() -> list[Attack]:
-    """All attacks, in the order of their modules' names."""
+    """Return all attacks, ordered by module name."""
     names = sorted(path.stem for path in Path(attack_programs.__path__[0]).glob("*.py") if path.stem != "__init__")
     return [attack for name in names for attack in import_module(f"{attack_programs.__name__}.{name}").ATTACKS]
 
 
-def held(attack: Attack) -> str | None:
-    """None, or how the system failed; an attack that raises has not been held."""
+def failure_of(attack: Attack) -> str | None:
+    """Return how the system failed, or None; an attack that raises counts as a failure."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, no_runs_trusted():
         try:
             return attack.run(Path(folder))
@@ -36,7 +36,7 @@ def held(attack: Attack) -> str | None:
 
 @contextmanager
 def no_runs_trusted() -> Iterator[None]:
-    """A list of trusted runs of its own: that of the user may be long, and an attack must not depend on it."""
+    """Use an empty list of trusted runs: the user's own may be long, and an attack must not depend on it."""
     before = os.environ.get("XDG_STATE_HOME")
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
@@ -48,15 +48,15 @@ def no_runs_trusted() -> Iterator[None]:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: only the attacks that take a few seconds."""
+    """Measure; quick runs only the attacks that take a few seconds."""
     chosen = [attack for attack in attacks() if attack.quick or not quick]
     task = progress.add_task("attacks", total=len(chosen))
     details: list[dict[str, Cell]] = []
     for attack in chosen:
         progress.update(task, description=f"{attack.target}: {attack.name}")
-        failure = held(attack)
-        details.append({"target": attack.target, "attack": attack.name, "result": failure or "held"})
+        failure = failure_of(attack)
+        details.append({"target": attack.target, "attack": attack.name, "result": failure or "defended"})
         progress.advance(task)
-    failed = sum(row["result"] != "held" for row in details)
-    figures = (Figure("attacks not held", failed, "<=", 0), Figure("attacks", len(details), ">=", 1))
+    failed = sum(row["result"] != "defended" for row in details)
+    figures = (Figure("successful attacks", failed, "<=", 0), Figure("attacks", len(details), ">=", 1))
     return Result("attacks", figures, details)

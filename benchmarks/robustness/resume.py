@@ -1,8 +1,8 @@
-"""A run killed by SIGKILL 25 times and resumed each time ends bitwise equal to the run that nobody disturbed.
+"""A run that is killed by SIGKILL 25 times and resumed each time ends bitwise equal to an undisturbed run.
 
-For full fine-tuning and LoRA with every kind of reference. Each life of the run is a real process. It is killed at a
-random instant after it began, after it logged a step, or while it writes a checkpoint; at the end the newest checkpoint
-(weights, optimiser, reference, source, counters) is compared byte by byte and the metrics row by row.
+This holds for full fine-tuning and LoRA with every kind of reference. Each start of the run is a real process. It is
+killed at a random moment after its start, after it logged a step, or while it writes a checkpoint. At the end, the
+newest checkpoints (weights, optimiser, reference, source, counters) are compared byte by byte, the metrics row by row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PRELOAD = ["torch", "transformers", "peft", "steelyard.run", "transformers.model
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one disturbed run."""
+    """The result of one run that was killed repeatedly."""
 
     kills: int
     in_writes: int
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: two of the modes, four kills each."""
+    """Measure; quick uses two modes with four kills each."""
     modes = ["full, static copy", "LoRA, EMA adapter"] if quick else list(MODES)
     kills = 4 if quick else KILLS
     task = progress.add_task("resume", total=len(modes) * kills)
@@ -66,7 +66,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def figures(outcomes: Mapping[str, Outcome], kills: int) -> tuple[Figure, ...]:
-    """Kills of runs that ended bitwise equal, and how many of all kills hit a checkpoint being written."""
+    """Count the kills of runs that ended bitwise equal, and the kills during a checkpoint write."""
     survived = sum(outcome.kills for outcome in outcomes.values() if not outcome.differences)
     in_writes = min(outcome.in_writes for outcome in outcomes.values())
     return (
@@ -87,16 +87,16 @@ def _detail(mode: str, outcome: Outcome) -> dict[str, Cell]:
 def disturb(
     context: Any, mode: str, scratch: Path, kills: int, steps: int, seed: int, killed: Any = lambda: None
 ) -> Outcome:
-    """One run in peace, one killed ``kills`` times; compare them at their end."""
-    peace = _live(context, mode, scratch, "peace", steps)
-    peace.join()
-    if peace.exitcode != 0:
-        raise RuntimeError(f"{mode}: the undisturbed run ended with {peace.exitcode}")
+    """Let one run finish undisturbed, kill another ``kills`` times, and compare them at the end."""
+    undisturbed = _start(context, mode, scratch, "undisturbed", steps)
+    undisturbed.join()
+    if undisturbed.exitcode != 0:
+        raise RuntimeError(f"{mode}: the undisturbed run ended with exit code {undisturbed.exitcode}")
     chance = random.Random(seed)
-    folder = scratch / "war"
+    folder = scratch / "killed"
     done = in_writes = 0
     while done < kills:
-        process = _live(context, mode, scratch, "war", steps)
+        process = _start(context, mode, scratch, "killed", steps)
         wanted = ("start", "step", "write")[done % 3]
         if not _wait(process, folder, wanted, chance):
             break
@@ -108,20 +108,20 @@ def disturb(
         done += 1
         in_writes += writing
         killed()
-    last = _live(context, mode, scratch, "war", steps)
+    last = _start(context, mode, scratch, "killed", steps)
     last.join()
-    wrong = () if last.exitcode == 0 else (f"the last life ended with {last.exitcode}",)
-    return Outcome(done, in_writes, (*wrong, *differences(scratch / "peace", folder)))
+    wrong = () if last.exitcode == 0 else (f"the last process ended with exit code {last.exitcode}",)
+    return Outcome(done, in_writes, (*wrong, *differences(scratch / "undisturbed", folder)))
 
 
-def _live(context: Any, mode: str, scratch: Path, name: str, steps: int) -> Any:
-    process = context.Process(target=live, args=(tables(mode, scratch, name, steps),))
+def _start(context: Any, mode: str, scratch: Path, name: str, steps: int) -> Any:
+    process = context.Process(target=start_or_resume, args=(tables(mode, scratch, name, steps),))
     process.start()
     return process
 
 
-def live(data: dict[str, Any]) -> None:
-    """One life of the run, in a process of its own: start it, or resume it if it has begun."""
+def start_or_resume(data: dict[str, Any]) -> None:
+    """Start the run, or resume it if it has started before; the target of a process."""
     from steelyard import config as configs
     from steelyard.compose import Supplied
     from steelyard.run import run
@@ -132,7 +132,7 @@ def live(data: dict[str, Any]) -> None:
 
 
 def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
-    """A tiny policy on the sequences domain, or if it is masked on fill-in, with everything on that has a state."""
+    """Return the settings of a tiny policy on sequences, or on fill-in if masked, with all stateful features on."""
     model, reference = MODES[mode]
     small: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
     masked = model.get("kind") == "masked"
@@ -156,7 +156,7 @@ def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
 
 
 def _wait(process: Any, folder: Path, wanted: str, chance: random.Random) -> bool:
-    """Wait for the instant to kill; False when the process ended by itself before."""
+    """Wait for the moment to kill; return False if the process ended before it."""
     rows, deadline = _rows(folder), time.monotonic() + PATIENCE
     if wanted == "start":
         time.sleep(chance.uniform(0.0, 1.5))
@@ -181,17 +181,17 @@ def _writing(folder: Path) -> bool:
     return any((folder / "checkpoints").glob(".writing-*"))
 
 
-def differences(peace: Path, war: Path) -> tuple[str, ...]:
-    """Names of what is not bitwise the same in the newest checkpoints and the metrics of two runs."""
-    ours, theirs = _contents(peace), _contents(war)
+def differences(undisturbed: Path, killed: Path) -> tuple[str, ...]:
+    """Return the names of files that differ between the newest checkpoints and the metrics of two runs."""
+    ours, theirs = _contents(undisturbed), _contents(killed)
     wrong = [name for name in sorted(ours | theirs) if ours.get(name) != theirs.get(name)]
-    if _metrics(peace) != _metrics(war):
+    if _metrics(undisturbed) != _metrics(killed):
         wrong.append("metrics.jsonl")
     return tuple(wrong) if ours else ("the undisturbed run left no checkpoint",)
 
 
 def _contents(run: Path) -> dict[str, str]:
-    """File → hash of the newest checkpoint."""
+    """Map the files of the newest checkpoint to their hashes."""
     steps = sorted((run / "checkpoints").glob("step-*"))
     files = [path for path in steps[-1].rglob("*") if path.is_file()] if steps else []
     named = {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

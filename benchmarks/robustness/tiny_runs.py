@@ -1,6 +1,6 @@
-"""Runs of a tiny policy through the real command line, each in a process of its own, for the attacks on runs.
+"""Train a tiny policy through the real command line in separate processes, for the attacks on runs.
 
-The processes are forked from a server that has imported torch already, so a run takes about a second.
+The processes are forked from a server that has already imported torch, so a run takes about a second.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ model.device = "cpu"
 model.threads = 1
 model.scratch = {vocabulary = ["a", "b"], width = 16, layers = 1, heads = 2, kv_heads = 1, max_length = 32}
 """
-"""Trains in milliseconds per step; `TRAIN` starts it."""
+"""A step takes milliseconds; `TRAIN` starts the run."""
 SCORE = "def score(task, text):\n    return float(text.count('a'))\n"
 TRAIN = ("train", "tiny.toml")
 RUN = Path("runs/tiny")
 SECONDS = 300.0
-"""How long anything may take before it counts as hanging, on a busy machine too."""
+"""Longer than this counts as hanging, even on a busy machine."""
 
 
 def write_run(folder: Path, *, score: str = SCORE, config: str = CONFIG) -> None:
-    """A verifier of a user and the configuration that names it."""
+    """Write a user's verifier and the configuration that names it."""
     (folder / "own.py").write_text(score, encoding="utf-8")
     (folder / "tiny.toml").write_text(config, encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command that was started; its output goes to files."""
+    """A started command, with its output in files."""
 
     process: BaseProcess
     out_file: Path
@@ -64,28 +64,29 @@ class Command:
         os.kill(self.process.pid, number)
 
     def wait(self) -> int:
-        """The exit code; a process that hangs is killed and raises."""
+        """Return the exit code; kill a process that hangs, and raise."""
         self.process.join(SECONDS)
         if self.process.exitcode is None:
             self.process.kill()
-            raise TimeoutError(f"still running after {SECONDS:g} s; it wrote {self.error[-500:]!r}")
+            raise TimeoutError(f"still running after {SECONDS:g} s; its standard error ends with {self.error[-500:]!r}")
         return self.process.exitcode
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until something has happened, as long as the command is running."""
+        """Wait until the condition holds; raise if the command ends first."""
         deadline = time.monotonic() + SECONDS
         while not condition():
             if self.process.exitcode is not None:
                 raise RuntimeError(f"the command ended with {self.process.exitcode} too early: {self.error[-500:]!r}")
             if time.monotonic() > deadline:
                 self.process.kill()
-                raise TimeoutError("waited without success")
+                raise TimeoutError(f"the condition did not hold within {SECONDS:g} s")
             time.sleep(0.02)
 
 
 def start(folder: Path, *words: str, out: Path | None = None, before: Callable[[], None] | None = None) -> Command:
-    """``steelyard WORDS`` in ``folder``; ``out`` takes its standard output, ``before`` is called first in its process
-    (both must be picklable).
+    """Start ``steelyard WORDS`` in ``folder``.
+
+    ``out`` receives its standard output, and ``before`` is called first in its process; both must be picklable.
     """
     number = len(list(folder.glob("error-*.txt")))
     error_file, out_file = folder / f"error-{number}.txt", folder / f"out-{number}.txt"
@@ -97,7 +98,7 @@ def start(folder: Path, *words: str, out: Path | None = None, before: Callable[[
 
 
 def steelyard(folder: Path, *words: str, before: Callable[[], None] | None = None) -> tuple[int, Command]:
-    """The same, to its end: exit code and output."""
+    """Run ``steelyard WORDS`` to its end, and return the exit code and the command."""
     command = start(folder, *words, before=before)
     return command.wait(), command
 

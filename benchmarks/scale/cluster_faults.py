@@ -39,7 +39,7 @@ ACTORS = {"sampler": "SamplerStation", "verification actor": "Station", "learner
 LOSSES = {
     "sampler": "a sampler was lost",
     "verification actor": "a verification actor was lost",
-    "learner rank": "the learner group is over",
+    "learner rank": "the learner group has stopped",
 }
 SMALL = {
     **ON_CLUSTER,
@@ -106,7 +106,7 @@ def sabotaged(
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         changes = {**tables, "cluster": {**tables["cluster"], "address": address}}
-        config, supplied = learn_smol.configured(0, steps, 8, TASKS, scratch, changes)
+        config, supplied = learn_smol.run_settings(0, steps, 8, TASKS, scratch, changes)
         folder = run_folder(config)
         saboteur = threading.Thread(target=_sabotage, args=(folder, kills, kill, killed, tell), daemon=True)
         saboteur.start()

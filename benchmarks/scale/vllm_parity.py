@@ -50,8 +50,8 @@ def measure(quick: bool, progress: Progress) -> Result:
             progress.advance(bar)
         study.close()
         gap_N = np.concatenate(gaps)
-        figures.append(Figure(f"{kind}: mean |Δ log-prob|", float(gap_N.mean()), "<=", MEAN, "nat"))
-        figures.append(Figure(f"{kind}: max |Δ log-prob|", float(gap_N.max()), "<=", MOST, "nat"))
+        figures.append(Figure(f"{kind}: mean |Δ log-prob|", float(gap_N.mean()), "<=", MEAN, "nats"))
+        figures.append(Figure(f"{kind}: max |Δ log-prob|", float(gap_N.max()), "<=", MOST, "nats"))
     apart = [float(row["previous / new"]) for row in details if row["previous / new"] != ""]
     figures.append(Figure("against the previous weights, least multiple of the mean", min(apart), ">=", APART))
     return Result("vllm-parity", tuple(figures), details)

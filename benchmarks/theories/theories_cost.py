@@ -1,9 +1,9 @@
-"""Sampling under the grammar of theories costs at most 25% over free sampling, and it is exact as any constraint.
+"""Sampling under the grammar of theories takes at most 25% longer than free sampling, and the constraint is exact.
 
-A 4-layer policy after a short warm start draws groups of 64, the Standard Model's extensions among them; its free twin
-draws as many tokens a row without any constraint, in turn, in one process. Beside it what the constraint suite asks of
-every constraint: sampler and learner agree on each decision, and the expected update is the gradient of the expected
-reward, found from the list of all theories of a tiny language.
+A 4-layer policy samples groups of 64 after a short warm start, extensions of the Standard Model among them. In turn, in
+the same process, it samples as many tokens per row without a constraint. The checks of every other constraint follow:
+sampler and learner agree on each decision, and the expected update is the gradient of the expected reward, computed
+from the list of all theories of a tiny language.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rich.progress import Progress
 
 from benchmarks.constraints.constrained_policies import sharpen, without_supports
 from benchmarks.constraints.constraints_exact import Case, build_case, deviation, sequence_values, sums, true_gradient
-from benchmarks.constraints.constraints_parity import RULES, draw, restored
-from benchmarks.correctness.parity import gaps_of
+from benchmarks.constraints.constraints_parity import RULES, draw, with_recomputed_supports
+from benchmarks.correctness.parity import log_prob_gaps
 from benchmarks.framework.result import Cell, Figure, Result
-from benchmarks.framework.training_runs import UNATTENDED
+from benchmarks.framework.training_runs import QUIET_RUN
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
 from steelyard.domains.theories.model.limits import Limits
 from steelyard.types import Sample, SampleKey, Task
@@ -46,7 +46,7 @@ TINY = Limits(
     terms=1,
     mass=(2, 2),
 )
-"""One multiplet of U(1) or SU(2), with a mass term or without."""
+"""One multiplet of U(1) or SU(2), with or without a mass term."""
 SHAPES: Mapping[str, dict[str, Any]] = {
     "width 256": {"model.scratch.width": 256, "model.scratch.heads": 8, "model.scratch.kv_heads": 4},
     "width 512": {"model.scratch.width": 512, "model.scratch.heads": 8, "model.scratch.kv_heads": 8},
@@ -54,7 +54,7 @@ SHAPES: Mapping[str, dict[str, Any]] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: the smaller policy, two rounds, groups of two in the enumeration, and a wider bar for the cost."""
+    """Measure; quick uses the smaller policy, two rounds, groups of two in the enumeration and a wider bar."""
     figures: list[Figure] = []
     rows: list[dict[str, Cell]] = []
     rounds, examples = (2, 480) if quick else (ROUNDS, 3200)
@@ -63,9 +63,9 @@ def measure(quick: bool, progress: Progress) -> Result:
     for name, shape in shapes.items():
         with tempfile.TemporaryDirectory() as scratch:
             progress.update(bar, description=f"{name}, warm start")
-            trainer = started(scratch, {**shape, "warmstart.examples": examples})
+            trainer = warm_started(scratch, {**shape, "warmstart.examples": examples})
             progress.advance(bar)
-            found = list(compared(trainer, rounds, name, progress, bar))
+            found = list(time_rounds(trainer, rounds, name, progress, bar))
         ratios = [float(row["ratio"]) for row in found]
         middle, spread = statistics.median(ratios), max(ratios) - min(ratios)
         figures.append(Figure(f"{name}: constrained / free", middle, "<=", 1.5 if quick else 1.25, spread=spread))
@@ -79,11 +79,11 @@ def measure(quick: bool, progress: Progress) -> Result:
     return Result("theories-cost", tuple(figures), rows)
 
 
-# --- what it costs ----------------------------------------------------------------------------------------------------
+# --- cost -------------------------------------------------------------------------------------------------------------
 
 
-def started(scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """A trainer whose policy knows by a short warm start what theories look like, within the full limits."""
+def warm_started(scratch: str, overrides: Mapping[str, Any]) -> Any:
+    """Build a trainer whose policy has learned the form of theories in a short warm start, within the full limits."""
     from steelyard import config as configs
     from steelyard.compose import begun, build_trainer
 
@@ -99,25 +99,25 @@ def started(scratch: str, overrides: Mapping[str, Any]) -> Any:
         "warmstart.batch": 16,
         "warmstart.warmup_steps": 5,
     }
-    return build_trainer(begun(configs.load("theories", {**UNATTENDED, **own, **overrides})))
+    return build_trainer(begun(configs.load("theories", {**QUIET_RUN, **own, **overrides})))
 
 
-def compared(trainer: Any, rounds: int, name: str, progress: Progress, bar: Any) -> Iterator[dict[str, Cell]]:
-    """Seconds of a group under the grammar and of as many free tokens; the first round warms up and is left out."""
+def time_rounds(trainer: Any, rounds: int, name: str, progress: Progress, bar: Any) -> Iterator[dict[str, Cell]]:
+    """Time a group under the grammar and as many free tokens; the first round warms up and is discarded."""
     for number in range(rounds + 1):
         progress.update(bar, description=f"{name}, round {number}")
         task = trainer.parts.source.draw(number, 1)[0]
         samples, constrained = timed(trainer, task, number)
-        with as_long_as(trainer, samples):
+        with unconstrained_with_lengths(trainer, samples):
             again, free = timed(trainer, task, number)
         if [len(one.completion_ids) for one in samples] != [len(one.completion_ids) for one in again]:
-            raise RuntimeError("the free twin is not as long")
+            raise RuntimeError("the free samples have other lengths than the constrained samples")
         tokens = sum(len(sample.completion_ids) for sample in samples)
         progress.advance(bar)
         if number:
             yield {
                 "model": name,
-                "beginning": str(task.spec["kind"]),
+                "start": str(task.spec["kind"]),
                 "tokens": tokens,
                 "longest": max(len(sample.completion_ids) for sample in samples),
                 "decisions": sum(len(sample.decisions) for sample in samples),
@@ -138,15 +138,15 @@ def timed(trainer: Any, task: Task, step: int) -> tuple[list[Sample], float]:
 
 
 @contextmanager
-def as_long_as(trainer: Any, samples: Sequence[Sample]) -> Iterator[None]:
-    """Within it nothing is constrained and each row runs exactly as long as its sample."""
+def unconstrained_with_lengths(trainer: Any, samples: Sequence[Sample]) -> Iterator[None]:
+    """Within the context, remove the constraint and let each row run exactly as long as its sample."""
     from steelyard.policies.causal import CausalPolicy
     from steelyard.sampling import local
     from steelyard.sampling.row import Row
 
     lengths: dict[SampleKey, int] = {one.key: len(one.completion_ids) for one in samples}
 
-    class AsLong(Row):
+    class FixedLengthRow(Row):
         @property
         def left(self) -> int:
             return lengths[self.key] - len(self.tokens)
@@ -156,18 +156,18 @@ def as_long_as(trainer: Any, samples: Sequence[Sample]) -> Iterator[None]:
 
     policy = trainer.policy
     kept = policy.constraint, policy.__class__
-    policy.constraint, policy.__class__, local.Row = None, Endless, AsLong  # type: ignore[misc]
+    policy.constraint, policy.__class__, local.Row = None, Endless, FixedLengthRow  # type: ignore[misc]
     try:
         yield
     finally:
         (policy.constraint, policy.__class__), local.Row = kept, Row  # type: ignore[misc]
 
 
-# --- what the constraint suite asks -----------------------------------------------------------------------------------
+# --- exactness --------------------------------------------------------------------------------------------------------
 
 
 def parity() -> list[Figure]:
-    """Stored supports and replayed ones, under several cuts; and, as a control, supports forgotten."""
+    """Compare log-probs with stored and recomputed supports under several cuts and, as a control, without supports."""
     from steelyard import config as configs
     from steelyard.compose import build_trainer
 
@@ -181,21 +181,22 @@ def parity() -> list[Figure]:
         "sampling.max_new_tokens": 150,
         "sampling.tasks_per_step": 5,
     }
-    tables = configs.load("theories", {**UNATTENDED, **own}).model_dump(exclude_none=True)
+    tables = configs.load("theories", {**QUIET_RUN, **own}).model_dump(exclude_none=True)
     del tables["warmstart"]
     trainer = build_trainer(configs.build(tables, source="theories-cost"))
     sharpen(trainer.policy, 2.0)
     gaps: list[np.ndarray] = []
-    forgotten: list[float] = []
+    ignored: list[float] = []
     for rule in RULES:
         stored = draw(trainer, rule, 4, "stored")
-        gaps.append(gaps_of(trainer, stored))
+        gaps.append(log_prob_gaps(trainer, stored))
         if not rule.cuts:
-            gaps.append(gaps_of(trainer, restored(trainer, draw(trainer, rule, 4, "replayed"))))
-        forgotten.append(float(gaps_of(trainer, [without_supports(sample) for sample in stored]).max()))
+            replayed = with_recomputed_supports(trainer, draw(trainer, rule, 4, "replayed"))
+            gaps.append(log_prob_gaps(trainer, replayed))
+        ignored.append(float(log_prob_gaps(trainer, [without_supports(sample) for sample in stored]).max()))
     return [
-        Figure("parity: max |Δ log-prob|", float(np.concatenate(gaps).max()), "<=", 1e-5, "nat"),
-        Figure("control: supports forgotten, smallest of the maxima", min(forgotten), ">=", 1e-2, "nat"),
+        Figure("parity: max |Δ log-prob|", float(np.concatenate(gaps).max()), "<=", 1e-5, "nats"),
+        Figure("control: without supports, smallest max |Δ log-prob|", min(ignored), ">=", 1e-2, "nats"),
     ]
 
 
@@ -207,21 +208,21 @@ class TinyGrammar(TheoryGrammar):
 
 
 def tiny_case() -> Case:
-    """Every theory of the tiny language, all of 13 words or fewer."""
+    """Build the case with every theory of the tiny language, each of at most 13 words."""
     constraint = {"kind": "automaton", "source": "benchmarks.theories.theories_cost:TinyGrammar"}
     return build_case({"vocabulary": ("theory", *TinyGrammar().alphabet())}, "theory", constraint, 14)
 
 
 def enumerated(size: int) -> list[Figure]:
-    """Expected update, entropy and KL against the values from the list of all theories."""
+    """Compare expected update, entropy and KL with the values from the list of all theories."""
     case = tiny_case()
     true = true_gradient(case)
     update = float(deviation(case, "rloo", None, size, true)["relative deviation"])
-    forgotten = float(deviation(case, "rloo", None, size, true, forget=True)["relative deviation"])
+    ignored = float(deviation(case, "rloo", None, size, true, forget=True)["relative deviation"])
     (entropy, kl), (true_entropy, true_kl) = sums(case), sequence_values(case)
     return [
         Figure(f"{len(case.sentences)} theories, rloo: deviation of the expected update", update, "<=", 1e-6),
-        Figure("entropy: |Δ| to the enumerated value", abs(entropy - true_entropy), "<=", 1e-6, "nat"),
-        Figure("KL: |Δ| to the enumerated value", abs(kl - true_kl), "<=", 1e-6, "nat"),
-        Figure("control: supports forgotten, deviation", forgotten, ">=", 1e-2),
+        Figure("entropy: |Δ| from the enumerated value", abs(entropy - true_entropy), "<=", 1e-6, "nats"),
+        Figure("KL: |Δ| from the enumerated value", abs(kl - true_kl), "<=", 1e-6, "nats"),
+        Figure("control: deviation without supports", ignored, ">=", 1e-2),
     ]

@@ -1,9 +1,9 @@
-"""From random theories, of which few succeed, a policy comes to write consistent ones for gauge groups never seen.
+"""A policy that starts from random theories, few of which succeed, learns consistent theories for unseen gauge groups.
 
-What a success is, the domain's verifier says (``success.py``); nothing is counted differently here.
-Training stops when its steps or its time are over; the held-out groups are looked at before, after and, for the curve
-alone, on the way. What counts beside success is how many of a thousand samples are successes that really differ, with
-and without vector-like pairs. A second run extends the Standard Model.
+A success is what the domain's verifier counts as one (``success.py``). Training stops after its steps or its time. The
+held-out groups are evaluated before and after training, and during training for the curve only. Besides success, the
+figures count distinct successes in a thousand samples, with and without vector-like pairs. A second run extends the
+Standard Model.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.framework.parallel_runs import Tell, abreast
+from benchmarks.framework.parallel_runs import ReportProgress, run_in_parallel
 from benchmarks.framework.result import Cell, Figure, Result
-from benchmarks.framework.training_runs import Look, Watch, configured, watched_run
+from benchmarks.framework.training_runs import CurvePoint, EvaluationPlan, load_recipe, train_and_evaluate
 from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.comparison.catalogue import distinct, group_name
 from steelyard.domains.theories.grammar.prompts import standard_model_text
@@ -30,14 +30,14 @@ from steelyard.types import Group
 
 SEEDS = (0, 1, 2)
 MINUTES = 50.0
-"""Of training, a seed, if its steps are not over before; two seeds at once, a core each. The warm start is extra."""
+"""Limit of training per seed, without the warm start; two seeds run at the same time, on one core each."""
 EXTENSION_MINUTES = 30.0
-LOOK_EVERY = 20
+EVALUATE_EVERY = 20
 SAMPLES = 1000
-"""Of the held-out groups together, at the end."""
-WATCHED = 128
-"""Of them together, on the way."""
-BEGIN, REACH, DISTINCT, EXTENSIONS, SHOWN = 0.05, 0.8, 300, 100, 10
+"""Samples of all held-out groups together, at the end."""
+SAMPLES_DURING = 128
+"""Samples of all held-out groups together, at each evaluation during training."""
+START, TARGET, DISTINCT, EXTENSIONS, SHOWN = 0.05, 0.8, 300, 100, 10
 EXTENDING: dict[str, Any] = {
     "domain.options.kinds": ["model"],
     "domain.options.containing": [],
@@ -58,12 +58,12 @@ EXTENDING: dict[str, Any] = {
     "sampling.max_new_tokens": 130,
     "sampling.tasks_per_step": 4,
 }
-"""What the Standard Model needs other than in the recipe."""
+"""Overrides of the recipe that the Standard Model needs."""
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """One run: what was found before and after, and the way between."""
+class LearningRun:
+    """One run: held-out evaluations before and after training, and the curve between them."""
 
     seed: int
     before: Evaluation
@@ -72,8 +72,8 @@ class Learnt:
     warm_minutes: float
 
     @property
-    def different(self) -> tuple[int, int]:
-        """Distinct successes among the samples at the end, and without their vector-like pairs."""
+    def distinct_successes(self) -> tuple[int, int]:
+        """Count distinct final successes, as they are and without their vector-like pairs."""
         found = successes(self.after.groups)
         return distinct(found), distinct(found, vector_like=False)
 
@@ -83,69 +83,75 @@ class Learnt:
 
     @property
     def reached(self) -> float:
-        """The share of successes among the samples at the end."""
+        """The share of successes among the final samples."""
         return len(successes(self.after.groups)) / self.samples
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: few and small gauge groups, a short warm start, a few steps; the held-out reward has to have risen."""
+    """Measure; quick takes a few steps on few small gauge groups and requires a rise of the held-out reward."""
     if quick:
         return _quick(progress)
-    longest = {"extensions": Asked(0, EXTENDING, EXTENSION_MINUTES)}
-    asked = longest | {f"seed {seed}": Asked(seed) for seed in SEEDS}
-    every: list[Learnt] = []
-    for run in abreast(learn_asked, asked, progress, MINUTES):
+    longest = {"extensions": Job(0, EXTENDING, EXTENSION_MINUTES)}
+    jobs = longest | {f"seed {seed}": Job(seed) for seed in SEEDS}
+    every: list[LearningRun] = []
+    for run in run_in_parallel(learn_job, jobs, progress, MINUTES):
         every.append(run)
         progress.console.print(summary(run))
     extended, *runs = every
-    rows = [{"run": name, **row} for name, run in zip(asked, every, strict=True) for row in run.curve]
+    rows = [{"run": name, **row} for name, run in zip(jobs, every, strict=True) for row in run.curve]
     return Result("theories-learn", figures(runs, extended), rows, note(runs, extended))
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A run to be made."""
+class Job:
+    """The settings of one run."""
 
     seed: int
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     minutes: float = MINUTES
 
 
-def learn_asked(asked: Asked, tell: Tell) -> Learnt:
+def learn_job(job: Job, report_progress: ReportProgress) -> LearningRun:
     with tempfile.TemporaryDirectory() as scratch:
-        return learn(asked.seed, scratch, asked.changes, asked.minutes, tell)
+        return learn(job.seed, scratch, job.changes, job.minutes, report_progress)
 
 
 def learn(
-    seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, tell: Tell, *, samples: int = SAMPLES
-) -> Learnt:
-    """Warm start, then training until the steps or the minutes are over."""
+    seed: int,
+    scratch: str,
+    overrides: Mapping[str, Any],
+    minutes: float,
+    report_progress: ReportProgress,
+    *,
+    samples: int = SAMPLES,
+) -> LearningRun:
+    """Warm-start, then train until the recipe's last step or until ``minutes`` have passed."""
     from steelyard.compose import tasks_of_split
 
-    config = configured("theories", seed, scratch, overrides)
+    config = load_recipe("theories", seed, scratch, overrides)
     tasks = len(tasks_of_split(config, "held_out"))
-    watch = Watch(-(-samples // tasks), -(-WATCHED // tasks), LOOK_EVERY, "held_out")
-    run = watched_run(config, watch, minutes, tell)
-    return Learnt(seed, run.before, run.after, [point(seed, look) for look in run.looks], run.warm_minutes)
+    plan = EvaluationPlan(-(-samples // tasks), -(-SAMPLES_DURING // tasks), EVALUATE_EVERY, "held_out")
+    run = train_and_evaluate(config, plan, minutes, report_progress)
+    return LearningRun(seed, run.before, run.after, [row_of(seed, point) for point in run.curve], run.warm_minutes)
 
 
 def share_distinct(found: Evaluation) -> float:
-    """Distinct successes over all samples, vector-like pairs not counted."""
+    """Return distinct successes divided by all samples, ignoring vector-like pairs."""
     samples = sum(len(group.samples) for group in found.groups)
     return distinct(successes(found.groups), vector_like=False) / samples
 
 
-def point(seed: int, look: Look) -> dict[str, Cell]:
-    return look.row(seed, "held-out success") | {
-        "distinct successes": share_distinct(look.found),
-        "fermion contents": contents(look.found.groups),
-        "entropy": look.metrics.get("entropy", float("nan")),
-        "reward": look.found.reward.mean,
+def row_of(seed: int, point: CurvePoint) -> dict[str, Cell]:
+    return point.row(seed, "held-out success") | {
+        "distinct successes": share_distinct(point.evaluation),
+        "fermion contents": contents(point.evaluation.groups),
+        "entropy": point.metrics.get("entropy", float("nan")),
+        "reward": point.evaluation.reward.mean,
     }
 
 
 def successes(groups: Sequence[Group]) -> list[Theory]:
-    """The theories that the verifier counts as successes."""
+    """Return the theories that the verifier counts as successes."""
     return [
         read(sample.text)
         for group in groups
@@ -155,51 +161,52 @@ def successes(groups: Sequence[Group]) -> list[Theory]:
 
 
 def contents(groups: Sequence[Group]) -> int:
-    """How many contents of chiral fermions the successes have: what differs beside is scalars, vacuum and terms."""
+    """Count the distinct chiral fermion contents of the successes, ignoring scalars, vacuum and terms."""
     return len({canonical(own, vector_like=False, scalars=False, terms=False) for own in successes(groups)})
 
 
-def figures(runs: Sequence[Learnt], extended: Learnt) -> tuple[Figure, ...]:
-    begins = [run.before.success.mean for run in runs]
+def figures(runs: Sequence[LearningRun], extended: LearningRun) -> tuple[Figure, ...]:
+    starts = [run.before.success.mean for run in runs]
     ends = [run.reached for run in runs]
-    different = {
-        "distinct successes in 1,000 samples": [run.different[0] * SAMPLES / run.samples for run in runs],
-        "the same without vector-like pairs": [run.different[1] * SAMPLES / run.samples for run in runs],
+    name = "distinct successes in 1,000 samples"
+    counts = {
+        name: [run.distinct_successes[0] * SAMPLES / run.samples for run in runs],
+        f"{name}, without vector-like pairs": [run.distinct_successes[1] * SAMPLES / run.samples for run in runs],
     }
     return (
-        Figure("held-out success before", max(begins), "<=", BEGIN, spread=max(begins) - min(begins)),
-        Figure("held-out success", min(ends), ">=", REACH, spread=max(ends) - min(ends)),
-        *(Figure(name, min(own), ">=", DISTINCT, spread=max(own) - min(own)) for name, own in different.items()),
+        Figure("held-out success before training", max(starts), "<=", START, spread=max(starts) - min(starts)),
+        Figure("held-out success", min(ends), ">=", TARGET, spread=max(ends) - min(ends)),
+        *(Figure(name, min(own), ">=", DISTINCT, spread=max(own) - min(own)) for name, own in counts.items()),
         Figure(
             "distinct extensions of the Standard Model", float(len(extensions(extended.after.groups))), ">=", EXTENSIONS
         ),
     )
 
 
-def summary(run: Learnt) -> str:
-    """A line of a run, with 95% intervals over gauge groups."""
+def summary(run: LearningRun) -> str:
+    """Summarise a run in one line, with 95% intervals over gauge groups."""
     before, after = (
         f"{e.success.mean:.3f} ({e.success.low:.3f}–{e.success.high:.3f})" for e in (run.before, run.after)
     )
-    whole, chiral = run.different
+    every, chiral = run.distinct_successes
     return (
         f"seed {run.seed}: {before} to {after} after {float(run.curve[-1]['minutes']):.1f} minutes and "
-        f"{run.curve[-1]['step']} steps (warm start {run.warm_minutes:.1f}); of {run.samples} samples {whole} distinct "
-        f"successes, {chiral} without vector-like pairs, {contents(run.after.groups)} if chiral fermions alone are "
-        f"compared ({by_gauge_group(run.after.groups)})"
+        f"{run.curve[-1]['step']} steps (warm start {run.warm_minutes:.1f} minutes); {every} distinct successes in "
+        f"{run.samples} samples, {chiral} without vector-like pairs, {contents(run.after.groups)} if only chiral "
+        f"fermions are compared ({by_gauge_group(run.after.groups)})"
     )
 
 
 def by_gauge_group(groups: Sequence[Group]) -> str:
-    """The share of successes for each gauge group."""
+    """List the share of successes for each gauge group."""
     return ", ".join(
         f"{group_name(canonical(read(group.samples[0].text)))} {len(successes([group])) / len(group.samples):.3f}"
         for group in groups
     )
 
 
-def note(runs: Sequence[Learnt], extended: Learnt) -> str:
-    """A line for each run, and a table of the shortest extensions."""
+def note(runs: Sequence[LearningRun], extended: LearningRun) -> str:
+    """Summarise each run in a line, and list the shortest extensions in a table."""
     return "\n".join(
         [
             "Held-out success before and after:",
@@ -207,7 +214,7 @@ def note(runs: Sequence[Learnt], extended: Learnt) -> str:
             *(f"- {summary(run)}" for run in runs),
             f"- extensions of the Standard Model, {summary(extended)}",
             "",
-            f"The {SHOWN} shortest extensions, by what they add; states with charge or colour that are new:",
+            f"The {SHOWN} shortest extensions: what they add, and their lightest new state with charge or colour:",
             "",
             "| added | lightest new state |",
             "|---|---|",
@@ -217,7 +224,7 @@ def note(runs: Sequence[Learnt], extended: Learnt) -> str:
 
 
 def added(text: str) -> str:
-    """The multiplets and terms that the Standard Model has not."""
+    """List the multiplets and terms that are not in the Standard Model."""
     known = laid_out(standard_model_text()).splitlines()
     return ", ".join(f"`{line}`" for line in laid_out(text).splitlines() if line not in known)
 
@@ -228,8 +235,9 @@ def lightest_exotic(text: str) -> str:
 
 
 def extensions(groups: Sequence[Group]) -> list[str]:
-    """A text for each success that really differs from the others and from the Standard Model, the shortest first; a
-    singlet alone makes no difference.
+    """Return one text per distinct success that differs from the Standard Model, shortest first.
+
+    Theories that differ only by a singlet count as equal.
     """
     texts = {
         sample.text
@@ -260,4 +268,4 @@ def _quick(progress: Progress) -> Result:
         run = learn(0, scratch, small, 0.4, lambda _, text: progress.update(task, description=text), samples=128)
     progress.advance(task)
     gain = run.after.reward.mean - run.before.reward.mean
-    return Result("theories-learn", (Figure("gain of held-out reward", gain, ">=", 0.05),), run.curve, summary(run))
+    return Result("theories-learn", (Figure("gain in held-out reward", gain, ">=", 0.05),), run.curve, summary(run))

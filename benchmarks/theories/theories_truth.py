@@ -1,8 +1,8 @@
-"""Exact group theory agrees with printed tables, classifies every model we know right, and with itself by other roads.
+"""Exact group theory agrees with printed tables, classifies every known model correctly, and is self-consistent.
 
-Random theories are written differently (conjugated, permuted, scaled, in another basis of the U(1)s), get vector-like
-pairs, and are taken to PyR@TE and SARAH files and back; singlets are counted by characters and written down as tensors,
-which all generators must annihilate; masses are compared with formulas.
+Random theories are rewritten (conjugated, permuted, scaled, in another basis of the U(1)s), get vector-like pairs, and
+make a round trip through PyR@TE and SARAH files. Singlets are counted by characters and constructed as tensors, which
+all generators must annihilate. Masses are compared with formulas.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ Row = dict[str, Cell]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a twentieth of the random cases."""
+    """Measure; quick uses a twentieth of the random cases."""
     share = 20 if quick else 1
     rows = [
         _row("index and anomaly of the tables", [_table_entry(*entry) for entry in table()]),
         _row("models classified", [_classified(case.theory, case.broken) for case in cases()]),
         *_anomalies(THEORIES // share, progress),
-        _row("canonical form, rewritten", list(_each("rewritten", REWRITTEN // share, progress, _rewritten))),
-        _row("singlets counted and written", list(_each("tensors", TENSORS // share, progress, _written_down))),
-        _row("PyR@TE and SARAH, back again", list(_each("exported", EXPORTED // share, progress, _comes_back))),
+        _row("canonical form, rewritten theory", list(_each("rewritten", REWRITTEN // share, progress, _rewritten))),
+        _row("singlets counted and constructed", list(_each("tensors", TENSORS // share, progress, _constructed))),
+        _row("PyR@TE and SARAH round trip", list(_each("exported", EXPORTED // share, progress, _round_trips))),
         _row("states of a spectrum", list(_each("spectra", SPECTRA // share, progress, _adds_up))),
     ]
-    by_name = {str(row["what"]): row for row in rows}
+    by_name = {str(row["check"]): row for row in rows}
     figures = (
         Figure("table entries wrong", _wrong(by_name["index and anomaly of the tables"]), "<=", 0),
         Figure("models misclassified", _wrong(by_name["models classified"]), "<=", 0),
-        Figure("conditions that change when conjugated", _wrong(by_name["all fields conjugated"]), "<=", 0),
-        Figure("when permuted", _wrong(by_name["fields permuted"]), "<=", 0),
-        Figure("when charges are scaled", _wrong(by_name["charges scaled"]), "<=", 0),
-        Figure("by a vector-like pair", _wrong(by_name["vector-like pair added"]), "<=", 0),
-        Figure("canonical forms changed", _wrong(by_name["canonical form, rewritten"]), "<=", 0),
-        Figure("singlets miscounted or not invariant", _wrong(by_name["singlets counted and written"]), "<=", 0),
-        Figure("exports that do not come back", _wrong(by_name["PyR@TE and SARAH, back again"]), "<=", 0),
+        Figure("conditions changed by conjugation", _wrong(by_name["all fields conjugated"]), "<=", 0),
+        Figure("conditions changed by permutation", _wrong(by_name["fields permuted"]), "<=", 0),
+        Figure("conditions changed by scaling charges", _wrong(by_name["charges scaled"]), "<=", 0),
+        Figure("conditions changed by a vector-like pair", _wrong(by_name["vector-like pair added"]), "<=", 0),
+        Figure("canonical forms changed", _wrong(by_name["canonical form, rewritten theory"]), "<=", 0),
+        Figure("singlets miscounted or not invariant", _wrong(by_name["singlets counted and constructed"]), "<=", 0),
+        Figure("exports that do not round-trip", _wrong(by_name["PyR@TE and SARAH round trip"]), "<=", 0),
         Figure("spectra that lose states", _wrong(by_name["states of a spectrum"]), "<=", 0),
-        Figure("error of masses", _mass_error(), "<=", 1e-9),
+        Figure("largest relative error of masses", _mass_error(), "<=", 1e-9),
     )
     note = (
-        f"{len(table())} entries of tables, {len(cases())} models of which {len(models())} are free of anomalies. Of "
-        f"the random theories {by_name['all fields conjugated']['free']} were free of anomalies."
+        f"{len(table())} table entries and {len(cases())} models, {len(models())} of them anomaly-free. "
+        f"{by_name['all fields conjugated']['anomaly-free']} of the random theories are anomaly-free."
     )
     return Result("theories-truth", figures, rows, note)
 
@@ -89,7 +89,7 @@ def _classified(theory: Theory, broken: dict[str, Fraction]) -> bool:
 
 
 def _anomalies(count: int, progress: Progress) -> Iterator[Row]:
-    """The same random theories changed in four ways."""
+    """Check the same random theories, changed in four ways."""
     checks: dict[str, Callable[[Theory, random.Random], bool]] = {
         "all fields conjugated": lambda theory, _: _vanishing(conjugated(theory)) == _vanishing(theory),
         "fields permuted": _permuted,
@@ -105,7 +105,7 @@ def _anomalies(count: int, progress: Progress) -> Iterator[Row]:
         for name, check in checks.items():
             found[name].append(check(theory, rng))
     for name, results in found.items():
-        yield {**_row(name, results), "free": free}
+        yield {**_row(name, results), "anomaly-free": free}
 
 
 def _permuted(theory: Theory, rng: random.Random) -> bool:
@@ -140,8 +140,8 @@ def _rewritten(rng: random.Random) -> bool:
     return canonical(other) == canonical(theory)
 
 
-def _written_down(rng: random.Random) -> bool:
-    """As many tensors as singlets, all of them invariant under every Hermitian generator."""
+def _constructed(rng: random.Random) -> bool:
+    """Whether there are as many tensors as singlets, all invariant under every Hermitian generator."""
     n = rng.choice((2, 3, 3, 4))
     texts = rng.choices(SPECIAL[n], k=rng.randint(2, 4 if n < 4 else 3))
     legs = tuple(SpecialLeg(label_of(n, text), rng.random() < 0.5) for text in texts)
@@ -163,7 +163,7 @@ def _is_invariant(n: int, legs: tuple[SpecialLeg, ...], index_NL: np.ndarray, va
     return True
 
 
-def _comes_back(rng: random.Random) -> bool:
+def _round_trips(rng: random.Random) -> bool:
     theory = with_terms(random_theory(rng), rng, tries=30)
     files = sarah_writer.write(theory)
     own = canonical(theory)
@@ -182,7 +182,7 @@ def _adds_up(rng: random.Random) -> bool:
 
 
 def _mass_error() -> float:
-    """Quarks, leptons and Higgs of the Standard Model, and seesaws with a light and a heavy scale, against formulas."""
+    """Compare quarks, leptons and Higgs of the Standard Model, and seesaws at two scales, with formulas."""
     v, dirac = 246.0, 0.1 * 246.0 / sqrt(2)
     charged = [0.01 * v / sqrt(2), 0.02 * v / sqrt(2), sqrt(0.2) * v, v / sqrt(2)]
     wanted = {standard_model(): [0.0, *charged]}
@@ -203,8 +203,8 @@ def _each(name: str, count: int, progress: Progress, check: Callable[[random.Ran
         yield check(random.Random(f"{name} {number}"))
 
 
-def _row(what: str, results: list[bool]) -> Row:
-    return {"what": what, "cases": len(results), "wrong": results.count(False), "free": ""}
+def _row(check: str, results: list[bool]) -> Row:
+    return {"check": check, "cases": len(results), "wrong": results.count(False), "anomaly-free": ""}
 
 
 def _wrong(row: Row) -> float:

@@ -1,8 +1,8 @@
-"""What the grammar of theories lets through is gauge-invariant and within limits, and nothing gets stuck.
+"""The grammar of theories generates only gauge-invariant theories within the limits, and never gets stuck.
 
-100,000 random walks from every kind of beginning under budgets from the tightest on, each judged by a reader and by
-group theory that know nothing of the grammar; texts with one word changed, which grammar and judge must turn down
-alike; all theories within limits small enough to write down every one; and the known models, word by word.
+It takes 100,000 random walks from every kind of prompt, with budgets from the tightest upwards. A reader and group
+theory that do not use the grammar check every text. Grammar and reader must agree on texts with one changed word, on
+all theories within limits that are small enough to enumerate, and on the known models.
 """
 
 from __future__ import annotations
@@ -26,75 +26,75 @@ from steelyard.types import Task
 WALKS = 100_000
 LONGEST = 300
 WORDS = 20
-"""Of the longest theories that are written down by the thousand."""
+"""Words of the longest theories that are enumerated."""
 END = "<eos>"
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: 500 walks, and small theories of up to 15 words."""
+    """Measure; quick takes 500 walks and enumerates theories of up to 15 words."""
     rows = walks(500 if quick else WALKS, progress)
-    listed = exhausted(15 if quick else WORDS, progress)
+    listed = enumerated(15 if quick else WORDS, progress)
     accepted = {name: accepts(write(rounded(model)), TheoryGrammar()) for name, model in models().items()}
     figures = (
         Figure("random walks", float(sum(int(row["walks"]) for row in rows)), ">=", 500 if quick else WALKS),
-        Figure("walks stuck", float(sum(int(row["stuck"]) for row in rows)), "<=", 0.0),
-        Figure("texts that are no theory within limits", float(sum(int(row["wrong"]) for row in rows)), "<=", 0.0),
-        Figure("changed texts judged otherwise", float(sum(int(row["judged otherwise"]) for row in rows)), "<=", 0.0),
-        Figure("small theories missing or too many", float(listed["differing"]), "<=", 0.0),
+        Figure("walks that got stuck", float(sum(int(row["stuck"]) for row in rows)), "<=", 0.0),
+        Figure("invalid texts generated", float(sum(int(row["wrong"]) for row in rows)), "<=", 0.0),
+        Figure("disagreements on mutated texts", float(sum(int(row["disagreements"]) for row in rows)), "<=", 0.0),
+        Figure("small theories missing or in excess", float(listed["differing"]), "<=", 0.0),
         Figure("known models accepted", float(sum(accepted.values())), ">=", float(len(accepted))),
     )
     note = (
         f"{listed['theories']} theories of up to {listed['words']} words within the small limits, "
-        f"written down without the grammar. Known models, rounded to the numbers there are words for: "
+        f"enumerated without the grammar. Known models, with numbers rounded to the vocabulary: "
         f"{', '.join(accepted)}."
     )
     return Result("theories-walks", figures, rows, note)
 
 
 def walks(count: int, progress: Progress) -> list[dict[str, Cell]]:
-    """A row for each kind of beginning."""
+    """Return one row for each kind of prompt."""
     grammar = TheoryGrammar()
     constraint, bar = constraint_of(grammar), progress.add_task("walks", total=count)
     rows: list[dict[str, Cell]] = []
     for kind, beginnings in BEGINNINGS.items():
         rng, found = random.Random(kind), list(beginnings(grammar.limits))
         texts: list[str] = []
-        stuck = wrong = otherwise = right = 0
+        stuck = wrong = disagreements = right = 0
         for number in range(count // len(BEGINNINGS)):
             task = task_of(found[number % len(found)])
             least = constraint.begin(task).shortest_end()
             budget = least + min(int(rng.expovariate(0.02)), LONGEST - least)
-            said = walk(constraint, task, budget, rng)
+            text = walk(constraint, task, budget, rng)
             progress.advance(bar)
-            if said is None:
+            if text is None:
                 stuck += 1
                 continue
-            texts.append(said)
-            fits = len(said.split()) < budget and f"{said} ".startswith(f"{task.spec['given']} ")
-            wrong += not (fits and is_right(said, grammar.limits))
-            other = changed(said, grammar.alphabet(), rng)
-            valid = is_right(other, grammar.limits)
-            otherwise += valid != accepts(other, grammar)
+            texts.append(text)
+            fits = len(text.split()) < budget and f"{text} ".startswith(f"{task.spec['given']} ")
+            wrong += not (fits and is_right(text, grammar.limits))
+            mutant = changed(text, grammar.alphabet(), rng)
+            valid = is_right(mutant, grammar.limits)
+            disagreements += valid != accepts(mutant, grammar)
             right += valid
         lengths = [len(text.split()) for text in texts]
         rows.append(
             {
-                "beginning": kind,
+                "start": kind,
                 "walks": len(texts) + stuck,
-                "different": len(set(texts)),
+                "distinct": len(set(texts)),
                 "mean words": sum(lengths) / max(len(lengths), 1),
-                "most words": max(lengths, default=0),
+                "max words": max(lengths, default=0),
                 "stuck": stuck,
                 "wrong": wrong,
-                "changed, still right": right,
-                "judged otherwise": otherwise,
+                "mutants still valid": right,
+                "disagreements": disagreements,
             }
         )
     return rows
 
 
 def walk(constraint: WordConstraint[Any], task: Task, budget: int, rng: random.Random) -> str | None:
-    """A text drawn evenly among what is allowed at each word; ``None`` if nothing is allowed or the budget is spent."""
+    """Draw each word uniformly among those allowed; None if no word is allowed or the budget is used up."""
     following, tokens = constraint.begin(task), list[int]()
     while not following.ended:
         if len(tokens) >= budget:
@@ -106,23 +106,23 @@ def walk(constraint: WordConstraint[Any], task: Task, budget: int, rng: random.R
         for token in run:
             following.advance(token)
             tokens.append(token)
-    return said_by(constraint, tokens)
+    return text_of(constraint, tokens)
 
 
-def exhausted(words: int, progress: Progress) -> dict[str, Cell]:
-    """All theories within small limits, by the grammar and without it."""
+def enumerated(words: int, progress: Progress) -> dict[str, Cell]:
+    """Enumerate all theories within small limits, with and without the grammar."""
     bar = progress.add_task("small theories", total=2)
-    written_down = every_text(SMALL, words)
+    independent = every_text(SMALL, words)
     progress.advance(bar)
     constraint = constraint_of(TheoryGrammar(SMALL))
-    let_through = list(_every(constraint, constraint.begin(Task("small", "")), (), words + 1))
+    generated = list(_every(constraint, constraint.begin(Task("small", "")), (), words + 1))
     progress.advance(bar)
-    differing = len(set(let_through) ^ written_down) + len(let_through) - len(set(let_through))
-    return {"words": words, "theories": len(written_down), "differing": differing}
+    differing = len(set(generated) ^ independent) + len(generated) - len(set(generated))
+    return {"words": words, "theories": len(independent), "differing": differing}
 
 
 def accepts(text: str, grammar: TheoryGrammar) -> bool:
-    """Whether the grammar lets a text through, word by word."""
+    """Whether the grammar accepts a text, word by word."""
     state = grammar.start(Task("any", ""))
     for word in text.split():
         after = grammar.moves(state).get(word)
@@ -136,8 +136,8 @@ def constraint_of(grammar: TheoryGrammar) -> WordConstraint[Any]:
     return WordConstraint(grammar, (END, *grammar.alphabet()), 0)
 
 
-def said_by(constraint: WordConstraint[Any], tokens: Sequence[int]) -> str:
-    """The words of some tokens, of which the last is the end."""
+def text_of(constraint: WordConstraint[Any], tokens: Sequence[int]) -> str:
+    """Return the words of some tokens, the last of which is the end token."""
     words = tuple(constraint.automaton.alphabet())
     return " ".join(words[token - 1] for token in tokens[:-1])
 
@@ -151,14 +151,14 @@ def _drawn(following: Walk, left: int, rng: random.Random) -> list[int]:
     return [rng.choice(choices)] if choices else []
 
 
-def _every(constraint: WordConstraint[Any], at: Any, said: tuple[int, ...], left: int) -> Iterator[str]:
+def _every(constraint: WordConstraint[Any], at: Any, tokens: tuple[int, ...], left: int) -> Iterator[str]:
     if at.ended:
-        yield said_by(constraint, said)
+        yield text_of(constraint, tokens)
         return
     choices = members(at.allowed(left)).tolist()
     if not choices:
-        raise RuntimeError(f"a dead end after {said_by(constraint, (*said, 0))}")
+        raise RuntimeError(f"dead end after {text_of(constraint, (*tokens, 0))!r}")
     for token in choices:
         following = at.copy()
         following.advance(token)
-        yield from _every(constraint, following, (*said, token), left - 1)
+        yield from _every(constraint, following, (*tokens, token), left - 1)

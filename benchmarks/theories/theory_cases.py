@@ -39,7 +39,7 @@ GENERATIONS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Case:
-    """A theory and the conditions that it does not fulfil; none for a theory without anomalies."""
+    """A theory and the anomaly conditions that it violates; none for an anomaly-free theory."""
 
     name: str
     theory: Theory
@@ -47,7 +47,7 @@ class Case:
 
 
 def table() -> list[tuple[int, Label, Fraction, Fraction]]:
-    """n, label, T and A of every entry of the tables."""
+    """Return n, label, T and A of every table entry."""
     rows: list[tuple[int, Label, Fraction, Fraction]] = []
     for n, text in TABLE.items():
         for entry in text.split("·"):
@@ -58,7 +58,7 @@ def table() -> list[tuple[int, Label, Fraction, Fraction]]:
 
 
 def cases() -> list[Case]:
-    """Known models, which have no anomaly, and some that have."""
+    """Return the known models, which have no anomaly, and some theories with anomalies."""
     return [*(Case(name, model) for name, model in models().items()), *_anomalous()]
 
 
@@ -105,7 +105,7 @@ def random_gauge(rng: random.Random) -> Gauge:
 
 
 def random_field(rng: random.Random, gauge: Gauge, name: str, kinds: Sequence[str] = ("left", "right")) -> Field:
-    """Charges are integers over 6, one generation for scalars."""
+    """Return a field with charges that are multiples of 1/6, and one generation if it is a scalar."""
     labels = tuple(label_of(factor.n, rng.choice(SPECIAL[factor.n])) for factor in gauge.special)
     charges = tuple(Fraction(rng.randint(-12, 12), 6) for _ in gauge.abelian)
     kind = rng.choice(kinds)
@@ -114,7 +114,7 @@ def random_field(rng: random.Random, gauge: Gauge, name: str, kinds: Sequence[st
 
 
 def random_theory(rng: random.Random) -> Theory:
-    """Fields without rhyme or reason; some of the conditions hold by themselves, and now and then all do."""
+    """Return a theory with random fields; some anomaly conditions hold by chance, occasionally all."""
     gauge = random_gauge(rng)
     fields = [random_field(rng, gauge, f"f{i}") for i in range(rng.randint(0, 6))]
     if rng.random() < 0.5:
@@ -124,7 +124,7 @@ def random_theory(rng: random.Random) -> Theory:
 
 
 def with_terms(given: Theory, rng: random.Random, tries: int = 60) -> Theory:
-    """The same with a vacuum expectation value now and then, and with terms that its fields allow."""
+    """Add random terms that the fields allow, and occasionally a vacuum expectation value."""
     names = [own.name for own in given.fields]
     terms: dict[tuple[Leg, ...], Term] = {}
     for _ in range(tries if names else 0):
@@ -145,7 +145,7 @@ def with_terms(given: Theory, rng: random.Random, tries: int = 60) -> Theory:
 
 
 def vector_like_pair(rng: random.Random, gauge: Gauge) -> list[Field]:
-    """A field and another with the conjugate left-handed content, by conjugation or by chirality."""
+    """Return a field and one with the conjugate left-handed content, by conjugation or by chirality."""
     one = random_field(rng, gauge, "v")
     if rng.random() < 0.5:
         return [one, replace(one, name="w", kind="left" if one.kind == "right" else "right")]
@@ -154,7 +154,7 @@ def vector_like_pair(rng: random.Random, gauge: Gauge) -> list[Field]:
 
 
 def conjugated(given: Theory) -> Theory:
-    """Every field replaced by its conjugate."""
+    """Replace every field by its conjugate."""
     return Theory(given.gauge, tuple(_conjugated(own) for own in given.fields))
 
 
@@ -164,7 +164,7 @@ def _conjugated(own: Field) -> Field:
 
 
 def scaled(given: Theory, factors: Sequence[Fraction]) -> Theory:
-    """The charges of every U(1) times a factor."""
+    """Multiply the charges of every U(1) by a factor."""
     return Theory(
         given.gauge,
         tuple(
@@ -175,7 +175,7 @@ def scaled(given: Theory, factors: Sequence[Fraction]) -> Theory:
 
 
 def states_of(given: Theory) -> int:
-    """How many left-handed states the fermions of a theory have."""
+    """Count the left-handed states of a theory's fermions."""
     total = 0
     for own in given.fermions:
         size = own.generations
@@ -186,7 +186,7 @@ def states_of(given: Theory) -> int:
 
 
 def renamed(given: Theory, rng: random.Random) -> Theory:
-    """Other names, another order, other values, and a chirality or scalar written the other way round."""
+    """Change names, order and values, and write some chiralities and scalars as their conjugates."""
     names = {field.name: f"n{i}" for i, field in enumerate(given.fields)}
     turned = {field.name for field in given.fields if rng.random() < 0.5}
     fields = [
@@ -213,11 +213,11 @@ def _turned(field: Field, name: str) -> Field:
 
 
 def rebased(given: Theory, rng: random.Random) -> Theory:
-    """Charges under another basis of the U(1)s."""
+    """Express the charges in another basis of the U(1)s."""
     count = len(given.gauge.abelian)
     matrix = [[Fraction(rng.randint(-3, 3), rng.randint(1, 3)) for _ in range(count)] for _ in range(count)]
     for i in range(count):
-        matrix[i][i] = Fraction(7 + i)  # the diagonal dominates: invertible
+        matrix[i][i] = Fraction(7 + i)  # diagonally dominant, so invertible
     fields = tuple(
         replace(
             f, charges=tuple(sum((a * q for a, q in zip(row, f.charges, strict=True)), Fraction(0)) for row in matrix)
@@ -228,7 +228,7 @@ def rebased(given: Theory, rng: random.Random) -> Theory:
 
 
 def reordered(given: Theory, rng: random.Random) -> Theory:
-    """Another order of the SU(n), some of them conjugated."""
+    """Reorder the SU(n) factors and conjugate some of them."""
     order = list(range(len(given.gauge.special)))
     rng.shuffle(order)
     flip = [rng.random() < 0.5 for _ in order]
@@ -246,6 +246,6 @@ def with_singlets(given: Theory, rng: random.Random) -> Theory:
 
 
 def split(given: Theory, _: random.Random) -> Theory:
-    """Generations as fields of their own."""
+    """Turn generations into separate fields."""
     fields = [replace(f, name=f"{f.name}.{i}", generations=1) for f in given.fields for i in range(f.generations)]
     return Theory(given.gauge, tuple(fields))

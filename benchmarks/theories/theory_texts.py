@@ -1,4 +1,4 @@
-"""Texts of theories without the grammar: which are right, all that are right within small limits, and changed ones."""
+"""Texts of theories without the grammar: validity, enumeration within small limits, and mutation."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ SMALL = Limits(
     coupling=(-1, -1),
     mass=(2, 2),
 )
-"""Small enough to write down every theory of up to two dozen words."""
+"""Small enough to enumerate every theory of up to two dozen words."""
 
 
 def is_right(text: str, limits: Limits) -> bool:
-    """Whether a text is a theory within the limits: it is read, written back as it was, every term is gauge-invariant
-    and comes once, and there is a fermion.
+    """Whether a text is a theory within the limits.
+
+    It must be readable and write back identically, contain a fermion, and have only gauge-invariant, distinct terms.
     """
     try:
         theory = read(text)
@@ -53,7 +54,7 @@ def is_right(text: str, limits: Limits) -> bool:
 
 
 def every_text(limits: Limits, words: int) -> set[str]:
-    """All theories of at most that many words, put together piece by piece and tried."""
+    """Enumerate all theories of at most ``words`` words: combine the parts and keep the valid combinations."""
     found: set[str] = set()
     for factors in _gauge_groups(limits):
         for vevs, fields in _contents(factors, limits):
@@ -64,23 +65,23 @@ def every_text(limits: Limits, words: int) -> set[str]:
             terms = [term for term in products(head, room) if is_right(f"{head} {term} {_numbers(term)[0]}", limits)]
             for listed in _lists(terms, room, limits.terms):
                 for numbers in itertools.product(*(_numbers(term) for term in listed)):
-                    said = [f"{term} {number}" for term, number in zip(listed, numbers, strict=True)]
-                    found.add(" ".join([head, *said]))
+                    parts = [f"{term} {number}" for term, number in zip(listed, numbers, strict=True)]
+                    found.add(" ".join([head, *parts]))
     return found
 
 
 def changed(text: str, words: Sequence[str], rng: random.Random) -> str:
-    """With one word lost, exchanged, or put elsewhere."""
-    said = text.split()
-    place = rng.randrange(len(said))
+    """Remove, replace or move one word."""
+    parts = text.split()
+    place = rng.randrange(len(parts))
     way = rng.randrange(3)
     if way == 0:
-        del said[place]
+        del parts[place]
     elif way == 1:
-        said[place] = rng.choice(words)
+        parts[place] = rng.choice(words)
     else:
-        said.insert(rng.randrange(len(said)), said.pop(place))
-    return " ".join(said)
+        parts.insert(rng.randrange(len(parts)), parts.pop(place))
+    return " ".join(parts)
 
 
 def _gauge_groups(limits: Limits) -> Iterator[tuple[int, ...]]:
@@ -91,7 +92,7 @@ def _gauge_groups(limits: Limits) -> Iterator[tuple[int, ...]]:
 
 
 def _contents(factors: tuple[int, ...], limits: Limits) -> Iterator[tuple[list[str], list[str]]]:
-    """Scalars with an expectation value, and fermions and other scalars; too many of them are found out later."""
+    """Yield scalars with an expectation value, then fermions and other scalars; excesses are filtered later."""
     special = [n for n in factors if n > 1]
     labels = [[representation_word(n, label) for label in labels_within(n, limits.dimension)] for n in special]
     charges = [charge_word(sixths) for sixths in range(-limits.charge, limits.charge + 1)]
@@ -125,7 +126,7 @@ def _named(kinds: Sequence[str], pieces: Sequence[str]) -> tuple[list[str], list
 
 
 def products(head: str, room: int) -> Iterator[str]:
-    """Every kind with any legs in any order, as far as they and a number fit."""
+    """Yield every kind of term with any legs in any order, as far as they and a number fit."""
     names = [word for word in head.split() if word[0] in "FS" and word[1:].isdigit()]
     legs = [name + star for name in names for star in ("", "*")]
     for kind, count in LEGS.items():

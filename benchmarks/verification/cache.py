@@ -1,4 +1,4 @@
-"""A second identical run verifies nothing, and a cache file shared by runs that are killed at random stays whole."""
+"""A second identical run verifies nothing, and a cache shared by runs that are killed at random stays intact."""
 
 from __future__ import annotations
 
@@ -26,53 +26,53 @@ STEPS, LONG = 6, 1000
 
 @verifier(version="1", deterministic=True)
 def counted(_task: Task, text: str) -> Verdict:
-    """Grades by length, and leaves a line in a file for each time it is asked."""
+    """Score by length, and append a line to a file at every call."""
     with Path(os.environ["STEELYARD_COUNTED"]).open("a", encoding="utf-8") as file:
-        file.write("asked\n")
+        file.write("called\n")
     return Verdict.scored(len(text) / 16, success=len(text) > 8)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: 4 kills instead of 25."""
+    """Measure; quick takes 4 kills instead of 25."""
     kills = QUICK_KILLS if quick else KILLS
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        asked, agree = twice(folder, progress)
-        unreadable, rows = killed(folder, kills, progress)
+        calls, differing = run_twice(folder, progress)
+        unreadable, rows = kill_writers(folder, kills, progress)
     figures = (
-        Figure("items verified by a second identical run", asked, "<=", 0),
-        Figure("metrics that differ between the runs", agree, "<=", 0),
+        Figure("items verified by a second identical run", calls, "<=", 0),
+        Figure("metrics that differ between the runs", differing, "<=", 0),
         Figure("times the file was unreadable after two writers were killed", unreadable, "<=", 0),
         Figure("verdicts kept through the kills", rows, ">=", 16 * kills),
     )
     return Result("cache", figures)
 
 
-def twice(folder: Path, progress: Progress) -> tuple[int, int]:
-    """How often the second run asked the verifier, and how many of its metrics differ from the first's."""
+def run_twice(folder: Path, progress: Progress) -> tuple[int, int]:
+    """Return how often the second run called the verifier, and how many of its metrics differ from the first's."""
     task = progress.add_task("the same run twice", total=2)
-    asked: list[int] = []
+    calls: list[int] = []
     metrics: list[list[dict[str, object]]] = []
     for name in ("first", "second"):
-        count = folder / f"{name}.asked"
+        count = folder / f"{name}.calls"
         count.touch()
         start(folder, name, folder / "verdicts.sqlite", count, seed=0).wait()
-        asked.append(len(count.read_text().splitlines()))
+        calls.append(len(count.read_text().splitlines()))
         lines = (folder / name / "metrics.jsonl").read_text().splitlines()
         metrics.append([_timeless(json.loads(line)) for line in lines])
         progress.advance(task)
-    if not asked[0]:
+    if not calls[0]:
         raise RuntimeError("the first run verified nothing, so the second proves nothing")
     differing = sum(one != other for one, other in zip(*metrics, strict=True))
-    return asked[1], differing
+    return calls[1], differing
 
 
-def killed(folder: Path, kills: int, progress: Progress) -> tuple[int, int]:
-    """Two runs write to one file and are killed at a random moment, again and again."""
+def kill_writers(folder: Path, kills: int, progress: Progress) -> tuple[int, int]:
+    """Let two runs write to one file and kill both at a random moment, repeatedly."""
     task = progress.add_task("killed", total=kills)
     path, dice, unreadable = folder / "shared.sqlite", random.Random(0), 0
     for number in range(kills):
-        counts = [folder / f"{number}-{writer}.asked" for writer in "ab"]
+        counts = [folder / f"{number}-{writer}.calls" for writer in "ab"]
         runs = [
             start(folder, count.stem, path, count, seed=2 * number + place, steps=LONG)
             for place, count in enumerate(counts)
@@ -88,21 +88,21 @@ def killed(folder: Path, kills: int, progress: Progress) -> tuple[int, int]:
 
 
 def wait_for(counts: list[Path]) -> None:
-    """Until both runs have verified something, so that the kill falls among their writes."""
+    """Wait until both runs have verified something, so that the kill falls among their writes."""
     deadline = time.monotonic() + 120
     while not all(count.exists() and count.stat().st_size for count in counts):
         if time.monotonic() > deadline:
-            raise RuntimeError("a run did not begin to verify within two minutes")
+            raise RuntimeError("a run did not start to verify within two minutes")
         time.sleep(0.01)
 
 
 def readable(path: Path) -> bool:
-    """Whether SQLite finds the file whole and every verdict in it can be read."""
+    """Whether SQLite finds the file intact and every verdict in it can be read."""
     connection = sqlite3.connect(path)
     try:
-        whole = connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        intact = connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         verdicts = connection.execute("SELECT verdict FROM verdicts").fetchall()
-        return whole and all(Verdict.from_json(json.loads(text)).status == "scored" for (text,) in verdicts)
+        return intact and all(Verdict.from_json(json.loads(text)).status == "scored" for (text,) in verdicts)
     except (sqlite3.DatabaseError, ValueError):
         return False
     finally:
@@ -110,7 +110,7 @@ def readable(path: Path) -> bool:
 
 
 def start(folder: Path, name: str, cache: Path, count: Path, seed: int, steps: int = STEPS) -> subprocess.Popen[bytes]:
-    """A short training run in a process of its own."""
+    """Start a short training run in a separate process."""
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
     settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "run.steps": steps, "verify.cache": cache}

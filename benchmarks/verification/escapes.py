@@ -1,8 +1,8 @@
-"""Ways out of a sandbox, each tried for real, and only against things that the attempt itself set up.
+"""Ways out of a sandbox, each actually attempted, and only against targets that the attempt itself sets up.
 
-Listeners are on loopback, files in a folder of the attempt, the process spied on and signalled is a stand-in. Every
-escape also runs without a sandbox: if it does not work there, that it is stopped elsewhere shows nothing. All are
-bounded: at most 128 processes for half a second, at most 256 MB on disk, and what is left running is killed.
+Listeners are on loopback, files in a folder of the attempt, and the process that is read and signalled is a stand-in.
+Every escape also runs without a sandbox: if it does not work there, stopping it elsewhere proves nothing. All attempts
+are bounded: at most 128 processes for half a second and 256 MB on disk, and remaining processes are killed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from steelyard.verification.sandbox import Level, RunLimits, describe_level, lev
 
 Place = Literal["without", "floor", "bubblewrap"]
 MARK = "STEELYARD_ATTEMPT"
-"""In the environment of all that an attempt starts, so that what is left running can be found."""
+"""Environment variable of all processes that an attempt starts, so that remaining ones can be found."""
 REQUIRE = "STEELYARD_REQUIRE_BUBBLEWRAP"
-"""Set where bubblewrap must be there: then its absence is a failure and not a note."""
+"""If this variable is set, a missing bubblewrap is a failure instead of a note."""
 LIMITS = RunLimits(seconds=30, cpu_seconds=8, memory=1 << 29, file_size=1 << 26, processes=32)
 GENERATIONS = 7
 HUGE = 10 << 30
 WRITTEN = 256 << 20
 NO_RESERVE = 0x4000
-"""Linux's ``MAP_NORESERVE``: address space alone, so that the control works on small machines too."""
+"""Linux's ``MAP_NORESERVE`` reserves address space only, so that the control also works on small machines."""
 PATIENCE = 100.0
 BEGUN = "begun"
 ADDRESS = "192.0.2.7"
 HIT = 7
-"""Exit code of a stand-in that was signalled."""
+"""Exit code of a stand-in process that received the signal."""
 
 RAISE_LIMITS = """
 import resource
@@ -59,17 +59,17 @@ time.sleep({PATIENCE})
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at one place, with a secret word and a folder outside."""
+    """One attempt at one sandbox level, with a secret word and a folder outside the sandbox."""
 
     place: Place
     word: str
     outside: Path
 
     def run(self, code: str) -> str:
-        """Run the code at this place; what it printed. An error if it never began: then nothing stopped it."""
+        """Run the code and return its output; raise if it never started, because then nothing was stopped."""
         printed = self._run(f"print({BEGUN!r}, flush=True)\n{code}")
         if not printed.startswith(BEGUN):
-            raise RuntimeError(f"a program did not even begin at {self.place!r}")
+            raise RuntimeError(f"the program did not start at level {self.place!r}")
         return printed.removeprefix(BEGUN)
 
     def _run(self, code: str) -> str:
@@ -85,7 +85,7 @@ class Attempt:
         return done.stdout
 
     def left_running(self) -> list[int]:
-        """The processes of this attempt that are still there."""
+        """Return the processes of this attempt that are still running."""
         found: list[int] = []
         for environment in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
@@ -96,7 +96,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one attempt."""
+    """The result of one attempt."""
 
     worked: bool
     left_running: int
@@ -104,18 +104,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Escape:
-    """A way out; ``works`` tries it and says whether it led out."""
+    """A way out; ``works`` attempts it and returns whether it succeeded."""
 
     name: str
     works: Callable[[Attempt], bool]
     floor_stops: bool = False
-    """Whether even the floor is documented to stop it."""
+    """Whether the floor level is documented to stop it."""
     needs_root: bool = False
-    """Whether only root can do it without a sandbox."""
+    """Whether it needs root even without a sandbox."""
 
 
 def tried(escape: Escape, place: Place) -> Outcome:
-    """Try an escape once; nothing of it is left behind."""
+    """Attempt an escape once and clean up after it."""
     with tempfile.TemporaryDirectory() as outside:
         attempt = Attempt(place, secrets.token_hex(8), Path(outside))
         worked = escape.works(attempt)
@@ -127,16 +127,16 @@ def tried(escape: Escape, place: Place) -> Outcome:
 
 
 def escapes() -> list[Escape]:
-    """Those that this user can try."""
+    """Return the escapes that this user can attempt."""
     return [escape for escape in ESCAPES if not escape.needs_root or os.geteuid() == 0]
 
 
 def levels() -> tuple[Level, ...]:
-    """The levels to be had here; an error where bubblewrap is required and is not among them."""
+    """Return the levels available here; raise if bubblewrap is required but missing."""
     if level_in_force() == "bubblewrap":
         return "floor", "bubblewrap"
     if os.environ.get(REQUIRE):
-        raise RuntimeError(f"{REQUIRE} is set, but the sandbox level is {describe_level()}")
+        raise RuntimeError(f"{REQUIRE} is set, but the sandbox level is {describe_level()}; install bubblewrap")
     return ("floor",)
 
 
@@ -162,7 +162,7 @@ def reach_by_abstract_socket(attempt: Attempt) -> bool:
 
 
 def look_up_a_name(attempt: Attempt) -> bool:
-    """A DNS query for a name that carries the word, to a resolver of the attempt's own."""
+    """Send a DNS query whose name contains the word to the attempt's own resolver."""
     with resolver() as (port, asked):
         printed = attempt.run(f"""
 import socket, struct
@@ -211,13 +211,13 @@ def signal_the_parent(attempt: Attempt) -> bool:
 
 
 def change_kernel_settings(attempt: Attempt) -> bool:
-    """Whether they could be written; nothing is."""
+    """Whether a kernel setting could be opened for writing; nothing is written."""
     path = "/proc/sys/kernel/core_pattern"
     return "open" in attempt.run(f"import os; os.close(os.open({path!r}, os.O_WRONLY)); print('open')")
 
 
 def bomb_with_forks(attempt: Attempt) -> bool:
-    """Doubles seven times; it has worked if all 128 processes live for half a second. The first one ends last."""
+    """Double the processes seven times; it works if all 128 live for half a second. The first process ends last."""
     printed = attempt.run(f"""
 import os, time
 children = 0
@@ -232,7 +232,7 @@ for child in range(children):
 
 
 def outlive_the_run(attempt: Attempt) -> bool:
-    """A grandchild in a session of its own, all streams let go."""
+    """Start a grandchild in its own session, detached from all streams."""
     attempt.run(f"""
 import os, time
 if os.fork() == 0:
@@ -270,7 +270,7 @@ print(os.stat("large").st_size)
 
 
 def take_much_memory(attempt: Attempt) -> bool:
-    """Asks for 10 GB and touches both ends."""
+    """Map 10 GB of memory and touch both ends."""
     printed = attempt.run(f"""{RAISE_LIMITS}
 import mmap
 memory = mmap.mmap(-1, {HUGE}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | {NO_RESERVE})
@@ -283,7 +283,7 @@ print(len(memory))
 ESCAPES = (
     Escape("TCP to a listener on loopback", reach_by_tcp),
     Escape("UDP to a listener on loopback", reach_by_udp),
-    Escape("name look-up at a resolver on loopback", look_up_a_name),
+    Escape("DNS query to a resolver on loopback", look_up_a_name),
     Escape("Unix socket by path", reach_by_unix_socket),
     Escape("Unix socket by abstract name", reach_by_abstract_socket),
     Escape("reading a file outside", read_outside),
@@ -319,7 +319,7 @@ def _reach_by_unix_socket(attempt: Attempt, address: str) -> bool:
 
 
 def _heard(listener: socket.socket) -> str:
-    """What reached the listener. It is there by now, as the sender has ended: the kernel kept it."""
+    """Return what reached the listener; the sender has ended, so the kernel has already queued it."""
     listener.settimeout(0.2)
     with suppress(TimeoutError):
         if listener.type == socket.SOCK_DGRAM:
@@ -333,7 +333,7 @@ def _heard(listener: socket.socket) -> str:
 
 @contextmanager
 def resolver() -> Iterator[tuple[int, list[str]]]:
-    """A name server on loopback with one address for every name: its port, and the first labels it was asked for."""
+    """Run a name server on loopback that has one address for every name; yield its port and the queried names."""
     asked: list[str] = []
 
     def answer() -> None:
@@ -359,7 +359,7 @@ def resolver() -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def stand_in(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that stands for the trainer: it has an environment, and ends with ``HIT`` when it is signalled."""
+    """Run a process that plays the trainer: it has an environment, and exits with ``HIT`` when signalled."""
     with subprocess.Popen(
         [sys.executable, "-I", "-c", STAND_IN], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:

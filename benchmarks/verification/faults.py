@@ -1,7 +1,7 @@
-"""A verifier that misbehaves in every way: every item gets the right typed cause, and nothing is left behind.
+"""Every item of a verifier that misbehaves in every way gets the correct typed cause, and no process is left behind.
 
-20,000 items in random order, one in ten of which crashes, hangs, forks, floods or lies; then a training run on such a
-verifier. On Ray the same with 2,000 items.
+20,000 items come in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two training
+runs on such a verifier follow. On Ray there are 2,000 items.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ WORKERS = 2
 STEPS = 10
 WAVE = 500
 MEMORY = 64 * 2**20
-"""What the run's memory may differ by afterwards."""
+"""Largest allowed growth of the run's memory."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: 2,000 items in processes, 230 on Ray."""
-    adopt_orphans()  # so that nothing a worker leaves behind can hide
+    """Measure; quick verifies 2,000 items in processes and 230 on Ray."""
+    adopt_orphans()  # so that processes that a worker leaves behind are found
     rows: list[dict[str, Cell]] = []
     figures = [
         *in_processes(QUICK_ITEMS if quick else ITEMS, progress, rows),
@@ -49,13 +49,13 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def in_processes(count: int, progress: Progress, rows: list[dict[str, Cell]]) -> list[Figure]:
-    """Causes, and what is there before, at the end of and after the run."""
+    """Check causes, and processes and memory before, during and after the run."""
     pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=WORKERS, limits=LIMITS)
     try:
         judged(pool, [FINE] * WAVE)
         gc.collect()
         before = resident_memory()
-        wrong = wrongly_judged(pool, misbehaving.texts(count), progress, "processes", rows)
+        wrong = count_wrong(pool, misbehaving.texts(count), progress, "processes", rows)
         gc.collect()
         grown = resident_memory() - before
         settle_down(2 * WORKERS)
@@ -69,7 +69,7 @@ def in_processes(count: int, progress: Progress, rows: list[dict[str, Cell]]) ->
         Figure("workers lost or processes left behind", abs(left), "<=", 0),
         Figure("zombies", dead, "<=", 0),
         Figure("processes left after closing", len(descendants()), "<=", 0),
-        Figure("memory that did not come back", grown / 2**20, "<=", MEMORY / 2**20, "MiB"),
+        Figure("memory not released", grown / 2**20, "<=", MEMORY / 2**20, "MiB"),
     ]
 
 
@@ -78,7 +78,7 @@ def on_ray(count: int, progress: Progress, rows: list[dict[str, Cell]]) -> list[
 
     pool = RayPool(as_verifier(misbehaving.misbehave), workers=WORKERS, limits=LIMITS)
     try:
-        wrong = wrongly_judged(pool, misbehaving.texts(count, seed=1), progress, "Ray", rows)
+        wrong = count_wrong(pool, misbehaving.texts(count, seed=1), progress, "Ray", rows)
     finally:
         pool.close()
     return [
@@ -88,7 +88,7 @@ def on_ray(count: int, progress: Progress, rows: list[dict[str, Cell]]) -> list[
 
 
 def in_batches(progress: Progress) -> list[Figure]:
-    """One that crashes a batch, or makes it answer too little, costs the others of its batch nothing."""
+    """Check that an item that crashes its batch, or truncates its results, does not affect the batch's other items."""
     texts = [FINE, "segfault", FINE, FINE, FINE, "few", FINE, FINE, "raise", FINE, FINE, "nan"] * 4
     verifier = as_verifier(misbehaving.misbehave_in_batches, mode="batch", size=4)
     pool = ProcessPool(verifier, workers=WORKERS, limits=LIMITS)
@@ -99,12 +99,12 @@ def in_batches(progress: Progress) -> list[Figure]:
         pool.close()
     progress.advance(task)
     expected = EXPECTED | {"few": misbehaving.Expected("rejected", "bad return")}
-    wrong = sum(_seen(verdict) != expected[text] for text, verdict in zip(texts, verdicts, strict=True))
+    wrong = sum(_outcome(verdict) != expected[text] for text, verdict in zip(texts, verdicts, strict=True))
     return [Figure("in batches: items with a wrong verdict", wrong, "<=", 0)]
 
 
 def training(progress: Progress, name: str, model: dict[str, Any], tasks: list[str]) -> list[Figure]:
-    """Ten steps against such a verifier: the run ends, and the policy says more of what is rewarded."""
+    """Train ten steps with such a verifier: the run finishes, and the reward rises."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 
@@ -120,36 +120,34 @@ def training(progress: Progress, name: str, model: dict[str, Any], tasks: list[s
         finally:
             trainer.parts.pool.close()
     rewards = [row["reward/mean"] for row in rows]
-    accidents = sum(row.get("pool/workers_lost", 0.0) for row in rows)
+    workers_lost = sum(row.get("pool/workers_lost", 0.0) for row in rows)
     gain = statistics.mean(rewards[-3:]) - statistics.mean(rewards[:3])
     return [
         Figure(f"{name}: steps", len(rows), ">=", STEPS),
-        Figure(f"{name}: workers lost on the way", accidents, ">=", 1),
+        Figure(f"{name}: workers lost", workers_lost, ">=", 1),
         Figure(f"{name}: gain in reward", gain, ">=", 0.1),
         Figure(f"{name}: processes left after closing", settle_down(0), "<=", 0),
     ]
 
 
-def wrongly_judged(
-    pool: Pool, texts: Sequence[str], progress: Progress, where: str, rows: list[dict[str, Cell]]
-) -> int:
-    """How many verdicts are not as they must be; a row for each way to misbehave."""
+def count_wrong(pool: Pool, texts: Sequence[str], progress: Progress, where: str, rows: list[dict[str, Cell]]) -> int:
+    """Count the wrong verdicts, and add a row for each kind of misbehaviour."""
     task = progress.add_task(where, total=len(texts))
     verdicts = judged(pool, texts, lambda done: progress.update(task, completed=done))
     wrong: Counter[str] = Counter()
     for text, verdict in zip(texts, verdicts, strict=True):
-        fine = _seen(verdict) == EXPECTED[text] and (verdict.status != "scored" or verdict.reward == REWARD)
+        fine = _outcome(verdict) == EXPECTED[text] and (verdict.status != "scored" or verdict.reward == REWARD)
         wrong[text] += not fine
         if not fine:
-            progress.console.print(f"{where}: {text!r} ended as {_seen(verdict)}: {verdict.reason[-300:]!r}")
+            progress.console.print(f"{where}: {text!r} ended as {_outcome(verdict)}: {verdict.reason[-300:]!r}")
     for kind, count in Counter(texts).items():
-        ends_as = " ".join(filter(None, EXPECTED[kind]))
-        rows.append({"where": where, "verifier": kind, "ends as": ends_as, "items": count, "wrong": wrong[kind]})
+        expected = " ".join(filter(None, EXPECTED[kind]))
+        rows.append({"where": where, "verifier": kind, "expected": expected, "items": count, "wrong": wrong[kind]})
     return wrong.total()
 
 
-def judged(pool: Pool, texts: Sequence[str], told: Callable[[int], None] | None = None) -> list[Verdict]:
-    """Verdicts in the order of the texts; each item must come back exactly once."""
+def judged(pool: Pool, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> list[Verdict]:
+    """Return verdicts in the order of the texts; each item must come back exactly once."""
     found: dict[int, Verdict] = {}
     for start in range(0, len(texts), WAVE):
         pool.submit([misbehaving.item(number, texts[number]) for number in range(start, min(start + WAVE, len(texts)))])
@@ -158,12 +156,12 @@ def judged(pool: Pool, texts: Sequence[str], told: Callable[[int], None] | None 
                 if key.slot in found:
                     raise RuntimeError(f"item {key.slot} came back twice")
                 found[key.slot] = verdict
-                if told is not None:
-                    told(len(found))
+                if on_progress is not None:
+                    on_progress(len(found))
     return [found[number] for number in range(len(texts))]
 
 
-def _seen(verdict: Verdict) -> misbehaving.Expected:
+def _outcome(verdict: Verdict) -> misbehaving.Expected:
     return misbehaving.Expected(verdict.status, verdict.cause, verdict.detail)
 
 

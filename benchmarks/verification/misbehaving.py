@@ -1,6 +1,7 @@
-"""A verifier that does, item by item, whatever a verifier can do wrong, and what each of these must end as.
+"""A verifier that misbehaves in every possible way, item by item, and the verdict that each way must lead to.
 
-The sample's text says which. Nothing here is a stand-in: the process really crashes, hangs, forks and fills memory.
+The sample's text selects the misbehaviour. Nothing is simulated: the process really crashes, hangs, forks and fills
+memory.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from steelyard.verification import Item, Limits
 FINE = "fine"
 REWARD = 0.5
 LIMITS = Limits(seconds=1.0, memory_mb=1024, output_kb=256)
-"""A hundredfold of what a well-behaved item needs; tight enough that thousands of accidents end in minutes."""
+"""A hundred times what a well-behaved item needs, but tight enough that thousands of failures end within minutes."""
 PATIENT_LIMITS = replace(LIMITS, seconds=4.0)
-"""For tests: a well-behaved item does not time out, however busy the machine is."""
+"""For tests: a well-behaved item does not time out, however busy the machine."""
 FOREVER = 100_000.0
 
 
 class Expected(NamedTuple):
-    """Status, cause and detail of the verdict."""
+    """Expected status, cause and detail of a verdict."""
 
     status: str
     cause: str = ""
@@ -69,19 +70,19 @@ MISBEHAVING = tuple(kind for kind in EXPECTED if kind != FINE)
 
 
 def misbehave(_task: Task, text: str) -> object:
-    """Do what the text says."""
+    """Misbehave as the text says."""
     act = ACTS.get(text)
     return REWARD if act is None else act()
 
 
 def misbehave_in_batches(tasks: Sequence[Task], texts: Sequence[str]) -> list[object]:
-    """The same for a batch; the text ``few`` makes it return one score too few."""
+    """Misbehave in a batch; the text ``few`` makes it return one score too few."""
     scores = [misbehave(task, text) for task, text in zip(tasks, texts, strict=True)]
     return scores[1:] if "few" in texts else scores
 
 
 def share_of_a(task: Task, text: str) -> object:
-    """The share of the letter a; one output in ten makes the verifier misbehave instead."""
+    """Return the share of the letter a; one output in ten makes the verifier misbehave instead."""
     dice = zlib.crc32(f"{task.id} {text}".encode())
     return misbehave(task, MISBEHAVING[dice // 10 % len(MISBEHAVING)]) if dice % 10 == 0 else text.count("a") / 4
 
@@ -94,7 +95,7 @@ def item(number: int, text: str, group_size: int = 1) -> Item:
 
 
 def texts(count: int, seed: int = 0) -> list[str]:
-    """In random order; one in ten misbehaves, every way equally often."""
+    """Return texts in random order; one in ten misbehaves, every way equally often."""
     bad = [MISBEHAVING[number % len(MISBEHAVING)] for number in range(count // 10)]
     order = np.random.default_rng(seed).permutation(count)
     both = bad + [FINE] * (count - len(bad))
@@ -152,14 +153,14 @@ def _close() -> object:
 
 
 def _child() -> object:
-    """A child that outlives the item."""
+    """Leave a child that outlives the item."""
     if os.fork() == 0:
         _outlive()
     return REWARD
 
 
 def _session() -> object:
-    """A child in a session of its own."""
+    """Leave a child in its own session."""
     if os.fork() == 0:
         os.setsid()
         _outlive()
@@ -167,7 +168,7 @@ def _session() -> object:
 
 
 def _daemon() -> object:
-    """A grandchild in a session of its own whose parent is gone."""
+    """Leave a grandchild in its own session, without a parent."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -179,7 +180,7 @@ def _daemon() -> object:
 
 
 def _bare_child() -> object:
-    """A program in a session of its own with nothing in its environment."""
+    """Leave a program in its own session with an empty environment."""
     subprocess.Popen(["/bin/sleep", "100000"], env={}, start_new_session=True)
     return REWARD
 
@@ -191,7 +192,7 @@ def _outlive() -> None:
 
 
 def _twin() -> object:
-    """Forks, and both come back with a score."""
+    """Fork, and let both processes return a score."""
     os.fork()
     return REWARD
 

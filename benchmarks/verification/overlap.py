@@ -1,4 +1,4 @@
-"""A verifier that waits as long as sampling takes hides behind it: a step takes the longer of both, not their sum."""
+"""A verifier that waits as long as sampling takes runs in parallel with it: a step takes the longer of both times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.verification import misbehaving
 from steelyard.types import Task
 
 BAR, QUICK_BAR = 1.15, 1.3
-"""The quick form has short waves and two steps, and the noise of both."""
+"""Wider because quick runs have short waves and only two steps, so they are noisier."""
 WAVES = 24
 ROWS, QUICK_ROWS = 32, 8
 TOKENS = 64
@@ -24,13 +24,13 @@ WORDS = tuple(f"w{number}" for number in range(200))
 
 
 def wait(task: Task, text: str) -> float:
-    """Takes no processor time; how long, the task says."""
+    """Wait for the seconds given by the task, without using the processor."""
     time.sleep(float(task.spec["seconds"]))
     return float(len(text) % 7)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """A step whose verifier waits stands between two whose verifier does not, which give the time of sampling alone."""
+    """Measure steps with a waiting verifier between steps without one, which give the time of sampling alone."""
     rows, steps = (QUICK_ROWS, QUICK_STEPS) if quick else (ROWS, STEPS)
     waves = WAVES
     task = progress.add_task("overlap", total=2 * steps + 1)
@@ -52,15 +52,15 @@ def measure(quick: bool, progress: Progress) -> Result:
         finally:
             trainer.parts.pool.close()
     ratios = [float(row["ratio"]) for row in found]
-    in_turn = [float(row["one after the other"]) for row in found]
+    in_sequence = [float(row["in sequence"]) for row in found]
     figure = Figure(
-        "sampling and verifying together, over the longer of the two",
+        "time of sampling and verifying together / the longer of the two",
         statistics.median(ratios),
         "<=",
         QUICK_BAR if quick else BAR,
         spread=max(ratios) - min(ratios),
     )
-    note = f"One after the other they would take {statistics.median(in_turn):.2f} of the longer one; {waves} waves."
+    note = f"In sequence they would take {statistics.median(in_sequence):.2f} times the longer one; {waves} waves."
     return Result("overlap", (figure,), found, note)
 
 
@@ -73,12 +73,12 @@ def _row(sampling: float, verifying: float, together: dict[str, float]) -> dict[
         "both s": round(both, 3),
         "update s": round(together["update"], 3),
         "ratio": both / longer,
-        "one after the other": (sampling + verifying) / longer,
+        "in sequence": (sampling + verifying) / longer,
     }
 
 
 def build(folder: str, waves: int, rows: int) -> Any:
-    """A small policy whose samples come in so many waves."""
+    """Build a small policy whose samples are drawn in ``waves`` waves."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 
@@ -96,7 +96,7 @@ def build(folder: str, waves: int, rows: int) -> Any:
 
 
 def step_with(trainer: Any, seconds: float) -> dict[str, float]:
-    """One step whose tasks make the verifier wait so long; the seconds of its phases."""
+    """Take one step with a verifier that waits ``seconds``, and return the seconds of its phases."""
     from steelyard.data import as_source
 
     trainer.parts.source = as_source([{"prompt": word, "seconds": seconds} for word in WORDS], shuffle=False)
@@ -105,7 +105,7 @@ def step_with(trainer: Any, seconds: float) -> dict[str, float]:
 
 
 def alone(trainer: Any, seconds: float, count: int) -> float:
-    """What verifying takes by itself."""
+    """Return the seconds that verifying takes without sampling."""
     base = misbehaving.item(0, "text")
     task = Task("t", "p", {"seconds": seconds})
     items = [type(base)(task, misbehaving.item(number, "text").sample, 1) for number in range(count)]

@@ -1,4 +1,4 @@
-"""What other process pools do with verifiers that crash, hang, or leave processes behind, and how fast they are."""
+"""Steelyard's pool survives verifiers that crash, hang or leave processes behind; two other process pools do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TASK = Task("t", "p")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Each kind in a pool of its own: is the next item judged within three limits, and is nothing left running?"""
+    """Test each kind in a fresh pool: the next item must be scored within three time limits, with no process left."""
     adopt_orphans()
     task = progress.add_task("pool-libraries", total=3 * len(KINDS) + 3)
     rows: list[dict[str, Cell]] = []
@@ -33,22 +33,21 @@ def measure(quick: bool, progress: Progress) -> Result:
         for kind in KINDS:
             lives, left = attempt(run, kind)
             survived[name] = survived.get(name, 0) + (lives and not left)
-            rows.append({"pool": name, "verifier": kind, "goes on": "yes" if lives else "no", "left running": left})
+            rows.append({"pool": name, "verifier": kind, "continues": "yes" if lives else "no", "left running": left})
             progress.advance(task)
-        rate = items_a_second(run, QUICK_ITEMS if quick else ITEMS)
-        rows.append({"pool": name, "verifier": f"fine, {rate:.0f} items/s", "goes on": "yes", "left running": 0})
+        rate = items_per_second(run, QUICK_ITEMS if quick else ITEMS)
+        rows.append({"pool": name, "verifier": f"fine, {rate:.0f} items/s", "continues": "yes", "left running": 0})
         progress.advance(task)
-    note = "; ".join(f"{name}: {count} of {len(KINDS)} without harm" for name, count in survived.items())
-    return Result(
-        "pool-libraries", (Figure("kinds that do no harm", survived["steelyard"], ">=", len(KINDS)),), rows, note
-    )
+    note = "; ".join(f"{name} survives {count} of {len(KINDS)}" for name, count in survived.items())
+    figure = Figure("kinds of misbehaviour survived", survived["steelyard"], ">=", len(KINDS))
+    return Result("pool-libraries", (figure,), rows, note)
 
 
 def attempt(run: Callable[[list[str]], list[bool]], kind: str) -> tuple[bool, int]:
-    """Whether a good item after the bad one is judged, and how many processes are left when the pool is closed."""
+    """Return whether a good item after the bad one is scored, and how many processes the closed pool leaves."""
     try:
         lives = run([kind, FINE])[-1]
-    except Exception:  # noqa: BLE001 - whatever the library does
+    except Exception:  # noqa: BLE001 - any failure of the library counts
         lives = False
     time.sleep(0.3)
     left = descendants()
@@ -56,7 +55,7 @@ def attempt(run: Callable[[list[str]], list[bool]], kind: str) -> tuple[bool, in
     return lives, len(left)
 
 
-def items_a_second(run: Callable[[list[str]], list[bool]], count: int) -> float:
+def items_per_second(run: Callable[[list[str]], list[bool]], count: int) -> float:
     began = time.perf_counter()
     run([FINE])
     start = time.perf_counter() - began
@@ -94,11 +93,11 @@ def executor(texts: list[str]) -> list[bool]:
 
 
 def _answers(futures: Sequence[Any]) -> list[bool]:
-    """Whether each gave a score in time."""
+    """Return whether each future gave a score in time."""
     found: list[bool] = []
     for future in futures:
         try:
             found.append(isinstance(future.result(timeout=3 * SECONDS), float))
-        except Exception:  # noqa: BLE001 - what went wrong is not the question here
+        except Exception:  # noqa: BLE001 - the cause does not matter here
             found.append(False)
     return found

@@ -1,7 +1,7 @@
-"""No escape tried gets out of the bubblewrap level; the floor stops what it is documented to stop.
+"""Bubblewrap stops every escape attempt, and the floor level stops the ones it is documented to stop.
 
-Every escape of ``escapes.py`` is tried for real without a sandbox (where it must work, or its being stopped
-would show nothing) and at each level of this machine. It counts as stopped if it was stopped in every round.
+Every escape in ``escapes.py`` is attempted without a sandbox (where it must work, otherwise stopping it proves nothing)
+and at each level of this machine. It counts as stopped if it was stopped in every round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Table = Mapping[Place, Mapping[str, Sequence[Outcome]]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: one round instead of three."""
+    """Measure; quick takes one round instead of three."""
     rounds, there = (1 if quick else ROUNDS), levels()
     places: tuple[Place, ...] = ("without", *there)
     bar = progress.add_task("escapes", total=len(places) * len(escapes()) * rounds)
@@ -46,15 +46,15 @@ def figures(outcomes: Table, seconds: Mapping[Level, Sequence[float]]) -> tuple[
     working = sum(all(outcome.worked for outcome in outcomes["without"][name]) for name in names)
     found = [
         Figure("escapes that work without a sandbox", working, ">=", len(names)),
-        Figure("escapes the floor stops, of those it claims", stopped(outcomes["floor"], claimed), ">=", len(claimed)),
+        Figure("claimed escapes stopped by the floor", stopped(outcomes["floor"], claimed), ">=", len(claimed)),
     ]
     if "bubblewrap" in outcomes:
-        found.append(Figure("escapes bubblewrap stops", stopped(outcomes["bubblewrap"], names), ">=", len(names)))
+        found.append(Figure("escapes stopped by bubblewrap", stopped(outcomes["bubblewrap"], names), ">=", len(names)))
     left = sum(tries.left_running for level in seconds for row in outcomes[level].values() for tries in row)
     found.append(Figure("processes left running at any level", left, "<=", 0))
     for level, times in seconds.items():
         spread = max(times) - min(times)
-        found.append(Figure(f"an empty program, {level}", statistics.median(times), "<=", 1, "s", spread))
+        found.append(Figure(f"time of an empty program, {level}", statistics.median(times), "<=", 1, "s", spread))
     return tuple(found)
 
 
@@ -69,14 +69,14 @@ def row(escape: Escape, outcomes: Table) -> dict[str, Cell]:
         if place == "without":
             cells["without a sandbox"] = "works" if worked == count else f"works in {worked} of {count}"
         else:
-            promised = place == "bubblewrap" or escape.floor_stops
-            kept = "stopped" if promised else "stopped, not promised"
+            claimed = place == "bubblewrap" or escape.floor_stops
+            kept = "stopped" if claimed else "stopped, not guaranteed"
             cells[place] = {0: kept, count: "**not stopped**"}.get(worked, f"**works in {worked} of {count}**")
     return cells
 
 
 def empty_program(level: Level, runs: int) -> list[float]:
-    """Seconds from call to return, of which a part is Python's own start."""
+    """Return the seconds from call to return, including the start of Python."""
     return [_timed(level) for _ in range(runs)]
 
 
@@ -89,8 +89,8 @@ def _timed(level: Level) -> float:
 def note(there: Sequence[Level]) -> str:
     who = "root" if os.geteuid() == 0 else "an ordinary user"
     kernel = platform.release().partition("-")[0]
-    tried_at = f"Tried as {who} on {platform.system()} {kernel}, at the levels {' and '.join(there)}"
+    tried_at = f"Attempted as {who} on {platform.system()} {kernel}, at the levels {' and '.join(there)}"
     if "bubblewrap" in there:
         version = subprocess.run(["bwrap", "--version"], check=True, capture_output=True, text=True).stdout.split()[-1]
         return f"{tried_at} {version}."
-    return f"{tried_at}. Bubblewrap was not tried: the level in force is {describe_level()}."
+    return f"{tried_at}. Bubblewrap was not attempted: the level in force is {describe_level()}."

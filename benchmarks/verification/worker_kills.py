@@ -1,6 +1,6 @@
-"""Workers killed at random while they verify: nothing is lost, nothing counted twice, nobody is blamed.
+"""Workers killed at random while they verify lose no item, count none twice, and are not blamed on the sample.
 
-SIGKILL to workers and keepers of the process pool, to actors on Ray, and to a whole Ray node.
+SIGKILL hits workers and supervisors of the process pool, actors on Ray, and a whole Ray node.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ ACTOR_KILLS, QUICK_ACTOR_KILLS = 50, 2
 EVERY = 0.25
 """Seconds between kills, on average."""
 WORKERS = 2
-KEEPERS = 0.2
-"""Share of the kills that hit a keeper; these are not counted."""
+SUPERVISORS = 0.2
+"""Share of the kills that hit a supervisor; these are not counted."""
 
 
 def unhurried(_task: Task, text: str) -> float:
-    """A verifier that takes a few milliseconds and whose verdict tells whether the right item came back."""
+    """Take a few milliseconds and return the item's number, so that mixed-up items are detected."""
     time.sleep(0.004)
     return float(text)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: 10 workers and 2 actors."""
+    """Measure; quick kills 10 workers and 2 actors."""
     figures = [
         *in_processes(QUICK_KILLS if quick else KILLS, progress),
         *on_ray(QUICK_ACTOR_KILLS if quick else ACTOR_KILLS, progress),
@@ -48,18 +48,18 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def in_processes(kills: int, progress: Progress) -> list[Figure]:
-    """As many workers as asked, and a keeper every fifth time besides."""
+    """Kill ``kills`` workers and, every fifth time, a supervisor in addition."""
     task = progress.add_task("processes", total=kills)
     pool = ProcessPool(as_verifier(unhurried), workers=WORKERS)
     dice = random.Random(0)
 
     def kill() -> bool:
-        keepers = [pid for pid in marked() if parent_of(pid) == os.getpid()]
-        workers = [pid for pid in marked() if parent_of(pid) in keepers]
+        supervisors = [pid for pid in marked() if parent_of(pid) == os.getpid()]
+        workers = [pid for pid in marked() if parent_of(pid) in supervisors]
         with suppress(ProcessLookupError, IndexError):
-            if dice.random() < KEEPERS:
-                os.kill(dice.choice(keepers), signal.SIGKILL)
-                return False  # besides
+            if dice.random() < SUPERVISORS:
+                os.kill(dice.choice(supervisors), signal.SIGKILL)
+                return False  # not counted
             os.kill(dice.choice(workers), signal.SIGKILL)
             progress.advance(task)
             return True
@@ -97,7 +97,7 @@ def on_ray(kills: int, progress: Progress) -> list[Figure]:
 
 
 def node(progress: Progress) -> list[Figure]:
-    """Half of the workers are on a second node, which is killed; another one comes."""
+    """Put half of the workers on a second node, kill that node, and add another."""
     from steelyard.cluster.pool import RayPool
 
     task = progress.add_task("Ray node", total=1)
@@ -116,11 +116,11 @@ def node(progress: Progress) -> list[Figure]:
             lost = pool.metrics().get("pool/actors_lost", 0.0)
         finally:
             pool.close()
-    return [*_figures("node killed: ", 1, count), Figure("node killed: actors that went with it", lost, ">=", 1)]
+    return [*_figures("node killed: ", 1, count), Figure("node killed: actors lost", lost, ">=", 1)]
 
 
 def until_killed(pool: Pool, kills: int, kill: Callable[[], bool], pause: float = EVERY) -> Counter[str]:
-    """Keep the pool busy until all kills are done and all items are back; what happened to the items."""
+    """Keep the pool busy until all kills are done and all items are back, and count what happened to the items."""
     dice = random.Random(2)
     seen: Counter[int] = Counter()
     count: Counter[str] = Counter()
@@ -164,7 +164,7 @@ def _figures(where: str, kills: int, count: Counter[str]) -> list[Figure]:
 
 @contextmanager
 def two_nodes() -> Iterator[tuple[Any, str]]:
-    """A real cluster on this machine: a head with one core, to which nodes can be added."""
+    """Start a real cluster on this machine: a head with one core, to which nodes can be added."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

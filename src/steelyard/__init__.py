@@ -1,9 +1,9 @@
-"""Steelyard trains a model to make things that a program can check.
+"""Steelyard trains a model to produce artifacts that a program can check.
 
 >>> import steelyard
 >>> steelyard.train(model="my/model", tasks=["Say a prime number."], verifier=my_function)  # doctest: +SKIP
 
-Importing the package is cheap: torch is loaded only when something is trained.
+Importing the package is cheap: torch is loaded only when a run is trained or opened.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ def train(
 ) -> Run:
     """Train ``model`` on ``tasks`` against ``verifier`` and return the run.
 
-    ``model``: a hub id or folder, the table of a small model (``{"scratch": {...}}``), or a ``CausalPolicy``.
-    ``tasks``: strings, dicts or ``Task``s, a file, or a source; or a table with keys of [tasks] beside them, such as
-    ``{"rows": [...], "template": "What is {a} plus {b}?"}`` and ``{"file": "tasks.jsonl", "system": "Be brief."}``.
-    ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several with
-    weights, or an import path. ``constraint``: what samples must look like, as a table
+    ``model``: a hub id or folder, the configuration of a small model (``{"scratch": {...}}``), or a ``CausalPolicy``.
+    ``tasks``: strings, dicts or ``Task`` objects, a file, or a source. To set other keys of [tasks], pass a table, such
+    as ``{"rows": [...], "template": "What is {a} plus {b}?"}`` or ``{"file": "tasks.jsonl", "system": "Be brief."}``.
+    ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several of them
+    with weights, or an import path. ``constraint``: the form every sample must have, as a table
     (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton.
-    ``domain``: instead of tasks and verifier, a ``steelyard.domains.Domain``: an object, its class, a name, an import
-    path (``"my_module:MyDomain"``) or a table (``{"name": "sequences", "options": {"symbols": 4}}``).
-    ``recipe``: a recipe's name, a TOML file or a table; ``sections`` override it:
-    ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute what a recipe of somebody else's
-    names (docs/security.md).
+    ``domain``: replaces tasks and verifier. A ``steelyard.domains.Domain`` object or class, a name, an import path
+    (``"my_module:MyDomain"``) or a table (``{"name": "sequences", "options": {"symbols": 4}}``).
+    ``recipe``: the name of a recipe, a TOML file or a table. ``sections`` override it:
+    ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute the code that someone else's
+    recipe names (docs/security.md).
 
-    If the run folder holds a run already, the new one gets the next free name (``evens-2``); ``resume`` continues the
-    old one instead, ``overwrite`` replaces it.
+    If the run folder already holds a run, the new run gets the next free name (``evens-2``). ``resume`` continues the
+    existing run instead; ``overwrite`` replaces it.
     """
     from steelyard.tracking.bars import stages
 
@@ -76,10 +76,10 @@ def open_run(
     trust: bool = False,
     **sections: Mapping[str, Any],
 ) -> Run:
-    """A run that was trained before, in this process or another, to sample, evaluate or resume.
+    """Open an existing run to sample from it, evaluate it or resume it.
 
-    ``model``, ``domain``, ``tasks``, ``verifier`` and the others are needed only where the run was started with objects
-    that its folder cannot hold, such as a lambda; ``sections`` override its configuration:
+    Pass ``model``, ``domain``, ``tasks``, ``verifier``, ``eval_tasks`` or ``constraint`` only if the run was started
+    with an object that its folder cannot store, such as a lambda. ``sections`` override the run's configuration:
     ``evaluate={"temperature": 0.7}``.
     """
     from steelyard import api

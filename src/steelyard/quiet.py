@@ -1,4 +1,4 @@
-"""The engines' own chatter kept off the screen while Steelyard shows a run."""
+"""Silence the log messages of transformers and bitsandbytes while Steelyard shows a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_engines() -> Iterator[None]:
-    """Only errors of transformers and bitsandbytes, and no bars for loading and saving weights.
+    """Log only errors of transformers and bitsandbytes, and hide progress bars for loading and saving weights.
 
-    Bars of downloads stay: those can take long. Everything is as it was afterwards, since notebooks have their own
-    taste.
+    Download bars stay, because downloads can take long. Previous settings are restored on exit.
     """
     quantiser = logging.getLogger("bitsandbytes")
     level = quantiser.level
-    quantiser.setLevel(logging.ERROR)  # before its import: it warns while it is imported
+    quantiser.setLevel(logging.ERROR)  # must precede the import, which already warns
     from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging as engine
 

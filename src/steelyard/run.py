@@ -1,4 +1,4 @@
-"""Training a run to its end."""
+"""Train a run to its end."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from steelyard.training.loop import Trainer
 log = logging.getLogger(__name__)
 
 
-LOST_IN_VAIN = 3
-"""How often a learner may be lost in a row without coming further than before."""
+MAX_FAILED_RESTARTS = 3
+"""How many times in a row a lost learner is restarted without the run making progress."""
 
 
 def run(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> Trainer:
-    """Start or resume a run, and train it to its end. No other process can train in the same folder meanwhile.
-    ``overwrite`` removes the run that is there.
+    """Start or resume a run and train it to its end. The run folder is locked against other processes.
+
+    ``overwrite`` first removes the existing run.
     """
     with RunLock(run_folder(config)) as lock:
         if overwrite:
             lock.clear()
-        return run_holding(lock, config, supplied, resume=resume)
+        return run_locked(lock, config, supplied, resume=resume)
 
 
-def run_holding(lock: RunLock, config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
-    """Start or resume, train, and close what is open whatever happens. A run that has lost a process of its learner
-    goes on from its last checkpoint by itself, unless it was asked to stop, or that happens again and again without
-    coming further than before.
+def run_locked(lock: RunLock, config: Config, supplied: Supplied, *, resume: bool) -> Trainer:
+    """Start or resume a run in a locked folder, train it, and close everything on exit.
+
+    If a learner process is lost, the run restarts from its last checkpoint, unless a stop was requested or
+    ``MAX_FAILED_RESTARTS`` restarts in a row made no progress.
     """
     with quiet_engines():
         supplied = with_domain(config, supplied)
         trainer: Trainer | None = (resume_run if resume else start_run)(config, supplied)
-        furthest, in_vain = trainer.step, 0
+        furthest, failed_restarts = trainer.step, 0
         while True:
             try:
                 trainer = trainer or resume_run(config, supplied)
@@ -48,16 +50,16 @@ def run_holding(lock: RunLock, config: Config, supplied: Supplied, *, resume: bo
                 return trainer
             except LostLearnerError as error:
                 step = furthest if trainer is None else trainer.step
-                in_vain = 0 if step > furthest else in_vain + 1
+                failed_restarts = 0 if step > furthest else failed_restarts + 1
                 furthest = max(furthest, step)
-                if in_vain >= LOST_IN_VAIN or (trainer is not None and trainer.stopping):
+                if failed_restarts >= MAX_FAILED_RESTARTS or (trainer is not None and trainer.stopping):
                     raise
                 log.warning("step %d: %s", step, error)
-                trainer = None  # before the next one is built: there may be no room for two
+                trainer = None  # freed before the next one is built: memory may not hold both
 
 
 def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> None:
-    """A run from Python. If a signal has stopped it, it says how to resume, as the command line does."""
+    """Run from Python. If a signal stops the run, print how to resume it, as the command line does."""
     folder, needed = run_folder(config), config.run.supplied
     given = "".join(f", {part}=…" for part in needed)
     again = f"steelyard.open_run({str(folder)!r}{given}).resume()" if needed else resume_command(folder)
@@ -65,7 +67,7 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
         trainer = run(config, supplied, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
         if (folder / "config.toml").exists():
-            _tell(f"stopped now. The run is in {folder}; resume with:\n  {again}")
+            _tell(f"stopped immediately. The run is in {folder}; resume with:\n  {again}")
         raise
     except StoppedError as error:
         error.add_note(f"The run is in {folder}; resume with: {again}")
@@ -78,5 +80,5 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
 
 
 def _tell(line: str) -> None:
-    with suppress(OSError):  # the run is what counts, whoever reads of it
+    with suppress(OSError):  # failing to print must not fail the run
         print(line, file=sys.stderr, flush=True)

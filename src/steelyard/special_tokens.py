@@ -1,4 +1,4 @@
-"""The special tokens of models from scratch, and the roles that tokenizers give to theirs."""
+"""Special tokens of models trained from scratch, and the roles of special tokens in any tokenizer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ BOS: Final = "<bos>"
 EOS: Final = "<eos>"
 MASK: Final = "<mask>"
 SPECIAL_TOKENS: Final = (PAD, BOS, EOS)
-"""They come first in every closed vocabulary; a masked model has MASK after them."""
+"""The first tokens of every closed vocabulary; for masked models, MASK follows."""
 INPUT_ROLES: Final = ("pad", "bos", "cls", "mask")
-"""Roles of special tokens that belong to a model's input alone: padding, start and mask."""
+"""Roles of special tokens that occur only in a model's input: padding, start and mask."""
 UNKNOWN: Final = "[UNK]"
-"""The token that a closed vocabulary lacks: ``tokenizers`` names it in its error for a word outside the vocabulary."""
+"""The unknown token. Closed vocabularies have none; ``tokenizers`` names it in its error for an unknown word."""

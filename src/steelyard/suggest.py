@@ -1,4 +1,4 @@
-"""Did you mean: names close to one that is unknown."""
+"""Suggestions for unknown names ("did you mean ...?")."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from difflib import get_close_matches
 
 
 def closest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most like ``name``, upper and lower case alike, if any is like it at all."""
+    """Return the choice most similar to ``name``, ignoring case, or ``None`` if none is similar."""
     spelled = {choice.lower(): choice for choice in choices}
     matches = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
     return spelled[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """A clause to end a message with, empty if nothing is close."""
+    """Return a clause to append to a message, or an empty string if no choice is similar."""
     match = closest(name, choices)
     return f"; did you mean {match}?" if match else ""
 
 
 def nearest_or_all(name: str, choices: Iterable[str]) -> str:
-    """The closest choice as a question, or all of them."""
+    """Suggest the most similar choice, or list all choices if none is similar."""
     listed = list(choices)
     match = closest(name, listed)
     return f"did you mean {match!r}?" if match else f"there are: {', '.join(listed)}"
 
 
 def suggest_key(unknown: str, known: Iterable[str]) -> str:
-    """A clause for an unknown dotted key: a sibling of nearly that name, or where the name lives elsewhere."""
+    """Suggest a known dotted key: a sibling with a similar name, or the same name in another section."""
     known = sorted(known)
     parent, _, name = unknown.rpartition(".")
     siblings = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == parent}

@@ -1,29 +1,30 @@
-"""Text from outside (a model, a verifier, a data set) made safe to store and to print, and cut to the room there is."""
+"""Make text from models, verifiers and data sets safe to store and print, and shorten it."""
 
 from __future__ import annotations
 
 LONGEST = 4000
-"""Characters of a reason that are kept: enough for a traceback and the end of what a verifier printed."""
+"""Maximum characters of a verdict's reason: enough for a traceback and the end of the verifier's output."""
 LINE = 80
-"""Characters of a value in a message."""
+"""Maximum characters of a value quoted in a message."""
 ELLIPSIS = "…"
 
 
 def printable(text: str) -> str:
-    """The text with control characters and lone surrogates shown and not obeyed (line breaks stay, tabs become
-    spaces). The result can be encoded and printed anywhere.
+    """Replace control characters and lone surrogates with visible symbols, so that the text can be printed anywhere.
+
+    Line breaks stay; tabs become spaces.
     """
     text = text.replace("\r\n", "\n").expandtabs(4)
     return "".join(c if c == "\n" or c.isprintable() else _visible(c) for c in text)
 
 
 def one_line(text: str) -> str:
-    """A name (of a task, a part, a cause) as printable text without line breaks."""
+    """Make the name of a task, reward part or cause printable, without line breaks."""
     return printable(text).replace("\n", " ")
 
 
 def bounded(text: str, longest: int = LONGEST) -> str:
-    """The text, or its start and its end with the number of characters left out between."""
+    """Shorten text to its start and end, stating how many characters were left out between them."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -31,17 +32,17 @@ def bounded(text: str, longest: int = LONGEST) -> str:
 
 
 def shortened(text: str, longest: int = LINE) -> str:
-    """The text, or its start and an ellipsis."""
+    """Shorten text to its start and an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
 
 
 def ending(text: str, longest: int) -> str:
-    """The text, or an ellipsis and its end."""
+    """Shorten text to an ellipsis and its end."""
     return text if len(text) <= longest else ELLIPSIS + text[-longest:]
 
 
 def shown(value: object, longest: int = LINE) -> str:
-    """A value as Python writes it, for a message."""
+    """Quote a value for a message: its ``repr``, shortened."""
     return shortened(repr(value), longest)
 
 

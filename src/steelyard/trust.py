@@ -1,8 +1,8 @@
-"""What a recipe or a run folder would execute, and what the user has agreed to.
+"""List the code that a recipe or run folder would execute, and record what the user has agreed to.
 
-A recipe and a run folder are data: opening one that came from elsewhere executes nothing that the command line does not
-name. Whatever else its configuration names is listed, without importing it, and needs ``--trust`` once. Agreements are
-kept in the user's state folder, where no archive can put one. docs/security.md has the rules and the reasons.
+Recipes and run folders are data: opening one from elsewhere executes no code that the command line does not name. Any
+other code named in the configuration is listed without importing it, and requires ``--trust`` once. Agreements are
+stored in the user's state folder, which an unpacked archive cannot reach. See docs/security.md for rules and reasons.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ log = logging.getLogger(__name__)
 DOMAIN = frozenset({"domain"})
 SAMPLING = DOMAIN | {"model", "tasks", "verify", "constraint", "cluster"}
 TRAINING = SAMPLING | {"credit", "tracking"}
-"""Sections of the configuration that a command makes objects of: a domain alone, a policy and its verifier, or all."""
+"""Sections that a command builds objects from: the domain alone, everything for sampling, or everything."""
 
 
 class Reference(NamedTuple):
-    """One thing outside Steelyard that a configuration would have executed, joined or written."""
+    """One outside effect of a configuration: code to import, a cluster to join, or a file to write."""
 
     key: str
     value: str
     effect: str
-    """What would happen, and to which file."""
+    """What would happen, with the files involved. Part of the stored agreement, so do not reword it."""
     sources: tuple[Path, ...] = ()
-    """What would be imported (a module's file, or the folders of a package) or written."""
+    """Files and folders that would be imported or written."""
 
     def __str__(self) -> str:
         return f"{self.key} = {self.value}: {self.effect}"
@@ -49,44 +49,47 @@ class Reference(NamedTuple):
 def require_trusted_run(
     folder: Path, config: Config, typed: Collection[str], *, uses: Collection[str], trust: bool
 ) -> None:
-    """Refuse a run of somebody else's that names code, unless ``trust``; ``typed`` are the keys of the command line."""
+    """Reject someone else's run that names code, unless ``trust``. ``typed``: keys set on the command line."""
     named = [*_untyped(references(config), typed, uses), *outward_links(folder)]
-    about = f"{folder} may be somebody else's run: you never started it, nor agreed to what it names"
+    about = f"{folder} may be someone else's run: you have neither started it nor agreed to the code it names"
     _require(_owner(folder), named, about, trust=trust)
 
 
 def require_trusted_recipe(
     recipe: str | Path, config: Config, typed: Collection[str], *, uses: Collection[str], trust: bool
 ) -> None:
-    """The same for a recipe. A shipped one is trusted; one in the working folder may import modules next to it."""
+    """Reject a recipe that names code, unless ``trust``.
+
+    Shipped recipes are trusted. A recipe in the working folder may import modules next to it.
+    """
     if str(recipe) in configs.recipes():
         return
     path = _real(str(recipe))
-    beside = path.parent == Path.cwd() and not (path.parent / "config.toml").exists()  # which would be a run folder
-    named = [one for one in _untyped(references(config), typed, uses) if not (beside and _is_neighbour(one))]
+    local = path.parent == Path.cwd() and not (path.parent / "config.toml").exists()  # not a run folder
+    named = [one for one in _untyped(references(config), typed, uses) if not (local and _is_neighbour(one))]
     named += outward_links(Path(config.run.folder) / config.run.name) if uses == TRAINING else ()
-    _require(f"recipe {path}", named, f"{recipe} names more than modules in its own working folder", trust=trust)
+    _require(f"recipe {path}", named, f"{recipe} names code outside the working folder", trust=trust)
 
 
 def remember_run(folder: Path, config: Config) -> None:
-    """The user has started or resumed this run, so the code it names needs no question from now on."""
+    """Record the user's agreement to the code that a run names, because they have started or resumed it."""
     _remember(_owner(folder), [*references(config), *outward_links(folder)])
 
 
 def load_recipe(
     recipe: str, overrides: Sequence[str], *, uses: Collection[str] = SAMPLING, trust: bool = False
 ) -> Config:
-    """The configuration of a recipe on the command line, once what it names is trusted."""
+    """Load a recipe named on the command line, after checking that the code it names is trusted."""
     config = configs.load(recipe, overrides)
     require_trusted_recipe(recipe, config, parse_overrides(overrides), uses=uses, trust=trust)
     return config
 
 
-# --- what is named ---------------------------------------------------------------------------------------------------
+# --- what a configuration names --------------------------------------------------------------------------------------
 
 
 def references(config: Config) -> Iterator[Reference]:
-    """Everything in a configuration that names code, a machine to join, or a file to write outside the run."""
+    """Yield everything in a configuration that names code, a cluster to join, or a file to write outside the run."""
     verify, constraint, model = config.verify, config.constraint, config.model
     yield from _domain_references(config)
     yield from _source_references(config)
@@ -132,7 +135,7 @@ def _source_references(config: Config) -> Iterator[Reference]:
 
 
 def _models(config: Config) -> Iterator[str]:
-    """What the policy is opened from: a hub id or folder, and the result of the run's own warm start."""
+    """Yield where the policy is loaded from: a hub id or folder, and the model of the run's warm start."""
     if (path := config.model.path) is not None:
         yield str(_real(path)) if Path(path).exists() else path
     if config.warmstart is not None:
@@ -140,7 +143,7 @@ def _models(config: Config) -> Iterator[str]:
 
 
 def outward_links(folder: Path) -> list[Reference]:
-    """Symbolic links in a run folder that lead out of it: what is written to them lands elsewhere."""
+    """Find symbolic links that lead out of a run folder; writing to them would change other files."""
     whole, found = _real(str(folder)), list[Reference]()
     for place, folders, files in os.walk(whole):
         for path in (Path(place) / name for name in sorted([*folders, *files])):
@@ -151,7 +154,7 @@ def outward_links(folder: Path) -> list[Reference]:
 
 
 def _in_options(key: str, value: Any) -> Iterator[Reference]:
-    """Import paths anywhere in the options of a domain, which reads them as it likes; names of a table count too."""
+    """Yield import paths anywhere in a domain's options, table keys included; the domain may import any of them."""
     if isinstance(value, str) and is_import_path(value):
         yield _imported(key, value)
     elif isinstance(value, Mapping):
@@ -173,7 +176,7 @@ def _imported(key: str, path: str, arguments: Mapping[str, Any] | None = None) -
 
 
 def _sources(module: str) -> tuple[Path, ...]:
-    """Where a module would be imported from, by its outermost package; looking for that executes nothing."""
+    """Find where a module's outermost package would be imported from, without executing anything."""
     top = module.partition(".")[0]
     with _working_folder_importable():
         try:
@@ -186,16 +189,16 @@ def _sources(module: str) -> tuple[Path, ...]:
 
 
 def _real(path: str) -> Path:
-    """The path without links; unlike ``Path.resolve`` it takes links that lead in a circle."""
+    """Resolve symbolic links; unlike ``Path.resolve``, this accepts circular links."""
     try:
         return Path(os.path.realpath(path))
-    except ValueError:  # a null character: no such file can be
+    except ValueError:  # a null character: no such file can exist
         return Path(path)
 
 
 @contextmanager
 def _working_folder_importable() -> Iterator[None]:
-    """As while a verifier is loaded (``import_paths.load_own``), but not for longer."""
+    """Temporarily make the working folder importable, as ``import_paths.load_own`` does."""
     before, folder = list(sys.path), str(Path.cwd())
     if folder not in sys.path and "" not in sys.path:
         sys.path.insert(0, folder)
@@ -206,8 +209,8 @@ def _working_folder_importable() -> Iterator[None]:
 
 
 def _is_neighbour(reference: Reference) -> bool:
-    """Whether a recipe of the working folder may name it: a module or package there, or in ``src``, but nothing that is
-    installed; and where to log.
+    """Whether a recipe in the working folder may use this reference without asking: a module or package there or in
+    ``src`` (nothing installed), or ``tracking.wandb``.
     """
     here = Path.cwd()
     if not reference.effect.startswith("imports ") or not reference.sources:
@@ -220,14 +223,14 @@ def _is_written_here(reference: Reference) -> bool:
 
 
 def _untyped(found: Iterable[Reference], typed: Collection[str], uses: Collection[str]) -> list[Reference]:
-    """Those that the command makes use of and the command line does not name itself. A file of verdicts below the
-    working folder is none.
+    """Keep the references that the command uses and the command line does not name. A verdict cache below the working
+    folder needs no agreement.
     """
     used = [one for one in found if one.key.partition(".")[0] in uses and not _is_written_here(one)]
     return [one for one in used if not any(one.key == key or one.key.startswith(f"{key}.") for key in typed)]
 
 
-# --- what was agreed to ----------------------------------------------------------------------------------------------
+# --- what the user agreed to -----------------------------------------------------------------------------------------
 
 
 def _require(owner: str, named: Sequence[Reference], about: str, *, trust: bool) -> None:
@@ -239,13 +242,13 @@ def _require(owner: str, named: Sequence[Reference], about: str, *, trust: bool)
         lines = "".join(f"\n  {one}" for one in unknown)
         raise TrustError(
             f"{about}. Nothing was executed. It names:{lines}\n"
-            "If you trust this, repeat the command with --trust, once (from Python: trust=True); or set these keys on "
+            "If you trust this, repeat the command once with --trust (from Python: trust=True), or set these keys on "
             "the command line. See docs/security.md."
         )
 
 
 def _owner(run: Path) -> str:
-    """What an agreement is for: a run by the id it was started with, wherever it has been moved to."""
+    """Identify a run for agreements, by the id from its start, so that moving the folder changes nothing."""
     try:
         number = json.loads((run / "run.json").read_text(encoding="utf-8"))["id"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -258,7 +261,7 @@ def _digest(owner: str, reference: Reference) -> str:
 
 
 def _agreements() -> Path | None:
-    """The file of agreements; nowhere for a user without a home."""
+    """Return the file that stores agreements, or ``None`` for a user without a home folder."""
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
         try:
@@ -274,7 +277,7 @@ def _agreed() -> frozenset[str]:
         if path is None:
             return frozenset()
         if path.stat().st_mode & 0o022:
-            log.warning("%s can be written by other users and is ignored; delete it, or chmod 600", path)
+            log.warning("%s is ignored because other users can write to it; delete it, or run chmod 600 on it", path)
             return frozenset()
         return frozenset(path.read_text(encoding="ascii").split())
     except (OSError, UnicodeDecodeError):
@@ -282,7 +285,7 @@ def _agreed() -> frozenset[str]:
 
 
 def _remember(owner: str, named: Iterable[Reference]) -> None:
-    """Append what is new, in one write, so that runs that start together do not mix their lines."""
+    """Append new agreements in a single write, so that runs starting together do not mix their lines."""
     wanted = {_digest(owner, one) for one in named}
     new = sorted(wanted - _agreed()) if wanted else []
     path = _agreements()

@@ -1,11 +1,12 @@
-"""The nouns of Steelyard: frozen, plain data that every part passes to the next.
+"""Core data types of Steelyard: frozen dataclasses that the components pass to each other.
 
-Read this file first. A *task* says what to make, a *sample* is what the policy made, a *verdict* is what the
-checker said of it, and a *group* is one task with its samples and verdicts. Nothing here imports torch, so
-verifier workers start fast and small.
+Read this file first. A *task* describes what to produce. A *sample* is what the policy produced for it. A *verdict*
+is the verifier's result for one sample. A *group* is one task with its samples and their verdicts.
 
-Shape suffixes used across the code base: ``N`` decisions, ``M`` samples, ``G`` samples of one group, ``B`` rows of
-a batch, ``T`` positions of a row, ``V`` vocabulary, ``D`` hidden width.
+Nothing here imports torch, so verifier workers start quickly and use little memory.
+
+Array names end in their dimensions: ``N`` decisions, ``M`` samples, ``G`` samples in a group, ``B`` rows in a batch,
+``T`` positions in a row, ``V`` vocabulary size, ``D`` hidden width.
 """
 
 from __future__ import annotations
@@ -24,67 +25,70 @@ Message = Mapping[str, str]
 """One chat message: ``{"role": ..., "content": ...}``."""
 
 Prompt = str | tuple[Message, ...]
-"""A plain string, or chat messages that go through the model's own template."""
+"""A plain string, or chat messages to be formatted with the model's chat template."""
 
 HOLE = "\N{WHITE SQUARE}"
-"""In a prompt for a policy that fills in: one token that is to be filled."""
+"""Marks one token to fill in, in the prompt of a masked (infilling) policy."""
 
 FinishReason = Literal["stop", "length"]
+"""``stop``: the policy ended the completion itself. ``length``: it was cut off at the token limit."""
+
 VerdictStatus = Literal["scored", "rejected", "unscored"]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to make. ``spec`` is plain data that the verifier understands (columns of a data set, a brief)."""
+    """A request to the policy: the prompt, and the data its verifier needs to score an answer."""
 
     id: str
     prompt: Prompt
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Plain data for the verifier, such as the other columns of a data set."""
     difficulty: float | None = None
 
 
 class SampleKey(NamedTuple):
-    """Where a sample belongs; it orders batches and keys every random draw made for the sample."""
+    """Identifies a sample within a run. It fixes the order of batches and seeds every random draw for the sample."""
 
     step: int
     slot: int
-    """Which of the step's tasks."""
+    """Index of the task within the step."""
     attempt: int
-    """How often the slot was refilled before."""
+    """How many times the slot's group has been replaced; 0 for the first group."""
     sample: int
-    """Which sample of the group."""
+    """Index of the sample within its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutRule:
-    """How a distribution is cut before it is drawn from, always in this order:
+    """Temperature and truncation applied to the policy's distribution before sampling.
 
-    constraint, then ``logits / temperature``, then top-k, then top-p, then min-p, then renormalise.
+    The order is fixed: constraint, ``logits / temperature``, top-k, top-p, min-p, then renormalisation.
     """
 
     temperature: float = 1.0
     top_k: int = 0
     """Keep the k most likely tokens; 0 keeps all."""
     top_p: float = 1.0
-    """Keep the smallest set of most likely tokens whose mass reaches p; 1 keeps all."""
+    """Keep the smallest set of most likely tokens whose total probability reaches p; 1 keeps all."""
     min_p: float = 0.0
-    """Keep tokens at least this likely relative to the most likely one; 0 keeps all."""
+    """Keep tokens with at least ``min_p`` times the probability of the most likely token; 0 keeps all."""
 
     @property
     def cuts(self) -> bool:
-        """Whether the rule can remove tokens (temperature alone cannot)."""
+        """Whether the rule can exclude tokens; temperature alone cannot."""
         return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SupportTable:
-    """Sets of tokens, each stored once and as small as it gets; ``steelyard.constraints.trail`` writes and reads it."""
+    """Token sets in compact form, each distinct set stored once. See ``steelyard.constraints.trail``."""
 
     vocabulary: int
     form: NDArray[np.uint8]
-    """How each set is stored: its packed bits, its members, or what is missing from it."""
+    """Encoding of each set: packed bits, a list of members, or a list of non-members."""
     start: NDArray[np.int64]
-    """Set ``i`` is in ``data[start[i]:start[i + 1]]``."""
+    """Set ``i`` is stored in ``data[start[i]:start[i + 1]]``."""
     data: NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -92,65 +96,65 @@ class SupportTable:
 
 
 class Replay(NamedTuple):
-    """What it takes to follow a constraint along a sample again, instead of storing the supports it gave."""
+    """Inputs for deriving a constrained sample's supports again, when they were not stored with the sample."""
 
     task: Task
     budget: int
-    """How many tokens the sample could have had."""
+    """Token limit under which the sample was drawn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """The choices a policy made in one sample, as parallel arrays over its ``N`` decisions.
+    """The sampled tokens of one sample, as parallel arrays over its ``N`` decisions.
 
-    Every token of the sample that is not listed here (prompt, forced tokens, a tool's answer) is context.
+    All other tokens of the sample (prompt, forced tokens, tool replies) are context and receive no gradient.
     """
 
     position_N: IntArray
-    """Index of the drawn token in ``Sample.token_ids``."""
+    """Index of each sampled token in ``Sample.token_ids``."""
     forward_N: IntArray
-    """Which forward pass drew it: for causal text the running number, for fill-in the denoising step."""
+    """Index of the forward pass that sampled it. Causal: counts up from 0. Infilling: the denoising step."""
     logp_N: FloatArray
-    """Behaviour log-prob: under the distribution that was really drawn from."""
+    """Behaviour log-prob: under the exact distribution the token was sampled from."""
     rule: CutRule = CutRule()
     support_N: IntArray | None = None
-    """Index into ``supports`` of the set that could have been drawn, -1 for everything that the policy samples.
-    ``None``: everything at every decision, or, if ``left_out``, not stored."""
+    """Index into ``supports`` of the token set each decision was sampled from; -1 means every token the policy may
+    sample. ``None``: every token at every decision, or, if ``left_out``, not stored."""
     supports: SupportTable | None = None
     left_out: bool = False
-    """The supports are not stored: the learner finds them again from ``replay`` and ``rule`` before it uses them."""
+    """The supports are not stored. The learner derives them again from ``replay`` and ``rule`` when it needs them."""
     replay: Replay | None = None
-    """The constraint the sample was made under, if ``left_out`` and there was one."""
+    """How to derive the constraint's supports again; ``None`` if they are stored or there was no constraint."""
     start_N: IntArray | None = None
-    """Offset in ``Sample.text`` at which each token starts: the length of the text before it. ``None``: not recorded,
-    as in samples that no sampler made; only step rewards need it."""
+    """Character offset in ``Sample.text`` at which each token starts; only step rewards need it. ``None``: not
+    recorded, because the sample did not come from a sampler."""
 
     def __len__(self) -> int:
         return len(self.position_N)
 
 
 NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-"""Of a text that no policy sampled, or of a sample that travels without them."""
+"""For text that no policy sampled, and for samples sent to another process without their decisions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """What the policy made for a task, with all the learner needs to score it again."""
+    """One completion of a task, with everything the learner needs to recompute its log-probs."""
 
     key: SampleKey
     token_ids: IntArray
-    """Prompt and completion, no padding. For fill-in the prompt is the trace: the inputs of the forward passes, each as
-    long as the completion."""
+    """Prompt and completion, without padding. For infilling, the prompt part holds the trace: the input of every
+    forward pass, each as long as the completion."""
     prompt_length: int
     text: str
-    """The completion as text: every token that was sampled, except the one that ended it."""
+    """The completion as text: all its tokens except the end token."""
     finish: FinishReason
     decisions: Decisions
     policy_version: int = 0
 
     @property
     def truncated(self) -> bool:
-        """Whether it was cut off at the length limit, before its end."""
+        """Whether the completion was cut off at the token limit."""
         return self.finish == "length"
 
     @property
@@ -162,40 +166,41 @@ class Sample:
 
 
 class SampleSummary(NamedTuple):
-    """What metrics and task sources need of a sample; its key finds the rest."""
+    """The part of a sample that metrics and task sources need; ``key`` identifies the full sample."""
 
     key: SampleKey
     length: int
-    """Tokens of the completion."""
+    """Number of tokens in the completion."""
     truncated: bool
     policy_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checker said of a sample.
+    """The verifier's result for one sample.
 
-    ``scored``: it was judged. ``rejected``: the sample is invalid, the model's fault; ``reward`` is the floor.
-    ``unscored``: the checker failed; never learnt from, always counted.
+    ``scored``: the verifier returned a reward. ``rejected``: the sample is invalid, which is the model's fault;
+    ``reward`` is the floor. ``unscored``: the verifier itself failed; the sample is counted but never trained on.
     """
 
     status: VerdictStatus
     reward: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Named components of the reward, for metrics."""
     success: bool = False
     steps: tuple[tuple[int, float], ...] = ()
-    """Optional step rewards as (end offset in the sample's text, reward); offsets rise."""
+    """Optional step rewards as (end offset in the sample's text, reward), in increasing order of offset."""
     reason: str = ""
-    """Why it was rejected or not scored, in a line or two, and the end of what the checker printed."""
+    """Why the sample was rejected or not scored, in a line or two, with the end of the verifier's output."""
     cause: str = ""
-    """The kind of accident (``exception``, ``timeout``, ...) if the checker failed; also of a sample that was rejected
-    because the same accident came again. Empty for every other verdict."""
+    """Kind of verifier failure (``exception``, ``timeout``, ...). Also set on a sample that was rejected because the
+    same failure happened on every try. Empty for every other verdict."""
     detail: str = ""
-    """Which exit code or signal, where the cause has several."""
+    """Exit code or signal, for causes that have one."""
     tries: int = 1
-    """How often the checker was asked."""
+    """How many times the verifier was run."""
     open_floor: bool = False
-    """Rejected without a declared floor: the group lowers ``reward`` to that of its worst scored sample."""
+    """Rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's scored samples."""
 
     @staticmethod
     def scored(
@@ -209,7 +214,7 @@ class Verdict:
 
     @staticmethod
     def rejected(reason: str, *, floor: float | None = None) -> Verdict:
-        """Without a floor of its own it gets that of the verifier that returns it."""
+        """Reject a sample. Without ``floor``, the floor of the verifier that returns the verdict applies."""
         return Verdict("rejected", reason=reason).with_floor(floor)
 
     @staticmethod
@@ -217,21 +222,21 @@ class Verdict:
         return Verdict("unscored", cause=cause, reason=reason, detail=detail, tries=tries)
 
     def with_floor(self, floor: float | None) -> Verdict:
-        """The verdict with the floor as its reward; ``None``: 0 for now, the group settles it."""
+        """Copy with the floor as its reward; ``None``: 0 until ``settle_floors`` decides."""
         return replace(self, reward=0.0 if floor is None else floor, steps=(), open_floor=floor is None)
 
     @property
     def counts(self) -> bool:
-        """Whether the verdict carries a reward to learn from."""
+        """Whether the verdict has a reward to train on (scored or rejected)."""
         return self.status != "unscored"
 
     @property
     def accident(self) -> bool:
-        """Whether the checker failed, be the sample unscored or, since it failed twice alike, rejected."""
+        """Whether the verifier failed: the sample is unscored, or rejected because every try failed the same way."""
         return self.status == "unscored" or bool(self.cause)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data that survives JSON, for files and process boundaries; what is empty is left out."""
+        """JSON-serialisable form for files and other processes; empty fields are omitted."""
         data: dict[str, Any] = {"status": self.status, "reward": self.reward, "success": self.success}
         if self.parts:
             data["parts"] = dict(self.parts)
@@ -248,14 +253,14 @@ class Verdict:
     def from_json(data: Mapping[str, Any]) -> Verdict:
         fields: dict[str, Any] = dict(data)
         if fields["status"] not in get_args(VerdictStatus):
-            raise ValueError(f"{fields['status']!r} is no status of a verdict")
+            raise ValueError(f"verdict status {fields['status']!r} must be one of {', '.join(get_args(VerdictStatus))}")
         if "steps" in fields:
             fields["steps"] = tuple((int(end), float(reward)) for end, reward in fields["steps"])
         return Verdict(**fields)
 
 
 def settle_floors(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """A sample rejected without a declared floor gets ``min(0, lowest scored reward)``: it never beats a scored one."""
+    """Set undeclared floors to ``min(0, lowest scored reward)``, so that no rejected sample beats a scored one."""
     lowest = min((verdict.reward for verdict in verdicts if verdict.status == "scored"), default=0.0)
     return tuple(
         replace(verdict, reward=min(verdict.reward, lowest)) if verdict.open_floor else verdict for verdict in verdicts
@@ -264,7 +269,7 @@ def settle_floors(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """One task with its samples and, in the same order, their verdicts, floors settled."""
+    """One task with its samples and their verdicts, in the same order. Floors are settled on construction."""
 
     task: Task
     samples: tuple[Sample, ...]
@@ -284,17 +289,17 @@ class Group:
 
 
 GroupKey = tuple[int, int, int]
-"""Step, slot and attempt of a group's samples."""
+"""Step, slot and attempt: the first three fields of ``SampleKey``."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group without tokens, text and supports: a few dozen bytes per sample besides its verdict."""
+    """A group without tokens, text and supports: a few dozen bytes per sample plus its verdict."""
 
     task: Task
     samples: tuple[SampleSummary, ...]
     verdicts: tuple[Verdict, ...]
-    """In the order of the samples, floors settled."""
+    """In the order of the samples, with floors settled."""
 
     @property
     def key(self) -> GroupKey:

@@ -1,4 +1,4 @@
-"""A whole run on a local Ray cluster: learner ranks, a vLLM replica and a Ray pool, of which parts are killed."""
+"""A complete run on a local Ray cluster with learner ranks, a vLLM replica and a Ray pool, some of which are killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ON_CLUSTER = {
 
 
 def kill_in_turn(folder: Path, names: list[str], killed: list[str]) -> None:
-    """After every step that is logged, one process of the next class."""
+    """After every logged step, kill one process of the next class."""
     for name in names:
         before = len(logged(folder))
         while len(logged(folder)) == before or not (found := processes(name)):
@@ -54,12 +54,10 @@ def test_a_run_on_a_cluster_survives_the_loss_of_its_parts(tmp_path: Path, caplo
     trainer = run(config, NOTHING, resume=False)
     assert killed == names
     assert trainer.step == STEPS
-    found = logged(folder)
-    assert [row["step"] for row in found] == list(range(1, STEPS + 1)), "no step is missing and none is there twice"
-    sizes = [(8 + float(str(row["groups/refilled"]))) * config.sampling.group_size for row in found]
-    assert [row["samples"] for row in found] == sizes
-    assert all(float(str(row["importance/log_abs_max"])) < 1e-3 for row in found), (
-        "every sampler had the newest weights"
-    )
-    for event in ("a sampler was lost", "the learner group is over: rank"):
+    rows = logged(folder)
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1)), "every step is logged exactly once"
+    sizes = [(8 + float(str(row["groups/refilled"]))) * config.sampling.group_size for row in rows]
+    assert [row["samples"] for row in rows] == sizes
+    assert all(float(str(row["importance/log_abs_max"])) < 1e-3 for row in rows), "every sampler had the newest weights"
+    for event in ("a sampler was lost", "the learner group has stopped: rank"):
         assert any(event in record.message for record in caplog.records), event

@@ -114,7 +114,7 @@ def test_an_object_is_handed_over_again(call: Call, walks: Any) -> None:
     assert run.evaluate(tasks=2).reward.mean > 0
 
     for missing in (lambda run: run.evaluate(), lambda run: run.sample(), lambda run: run.resume(3)):
-        with pytest.raises(steelyard.SteelyardError, match=r"a domain that the run folder cannot hold: .*domain=…"):
+        with pytest.raises(steelyard.SteelyardError, match=r"a domain that the run folder cannot store: .*domain=…"):
             missing(steelyard.open_run("runs/walks"))
     for words in (("eval", "walks"), ("sample", "walks"), ("train", "--resume", "runs/walks"), ("render", "walks")):
         rejected = call(*words)

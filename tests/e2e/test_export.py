@@ -52,7 +52,7 @@ def test_a_merged_adapter_is_a_plain_model_with_the_same_logits(base: str, dora:
     run = train({"path": base, "lora": lora})
     exported = call("export", "runs/x", "--out", "whole", "--merge")
     assert exported.code == 0, exported.err
-    assert "at step 3, a whole model with the adapter merged" in exported.out
+    assert "at step 3, a complete model with the adapter merged" in exported.out
     whole: Any = AutoModelForCausalLM.from_pretrained("whole")
     assert not list(Path("whole").glob("adapter*"))
     assert torch.allclose(logits(whole), logits(run.policy.model), atol=1e-5)

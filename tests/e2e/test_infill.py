@@ -84,7 +84,7 @@ def test_a_warm_start_and_a_judge_for_several_runs_and_a_model_by_its_folder(cal
 
 
 def test_a_page_is_for_runs_of_a_domain(call: Call) -> None:
-    assert "give a run of a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
+    assert "run with a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
 
 
 def _kept(key: str) -> bool:

@@ -120,7 +120,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
     assert "largest pull" in judged.out
     wrong = call("render", "runs/tiny", "--out", "sheet.png")
     assert wrong.code == 2
-    assert "goes into a folder" in wrong.err
+    assert "--out sheet.png must be a folder" in wrong.err
 
 
 def test_a_run_without_pictures_says_so(call: Call) -> None:

@@ -182,8 +182,8 @@ def test_python_goes_on_with_the_prompts_that_the_run_folder_records(sent: set[s
             'template = "add {a} {c}"',
             "tasks.jsonl, line 1: tasks.template = 'add {a} {c}' names the column 'c'",
         ),
-        ('template = "add {a.real}"', "only plain column names"),
-        ('template = "add"', "names no column"),
+        ('template = "add {a.real}"', "a plain column name"),
+        ('template = "add"', "contains no column"),
         ('template = "add {a} and {b}"\nchat = "never"', "set tasks.chat to 'auto'"),
     ],
 )

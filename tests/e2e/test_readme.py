@@ -1,7 +1,8 @@
-"""What the README tells people to type is accepted; tests/learning runs its Python."""
+"""The command line accepts every command of the README and the first pages; tests/learning runs the README's Python."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from importlib import import_module
 from pathlib import Path
@@ -13,13 +14,18 @@ from steelyard import config as configs
 from steelyard.cli import COMMANDS, options_of, parser_of, split_overrides
 from steelyard.templates import write_template
 
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("installation", "usage", "recipes", "configuration")))
 
-def commands() -> list[str]:
-    lines = [line.partition(" #")[0].strip() for block in blocks("sh") for line in block.splitlines()]
+
+def commands(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
     return [part.strip() for line in lines for part in line.split("&&") if part.strip().startswith("steelyard")]
 
 
-@pytest.mark.parametrize("line", commands())
+@pytest.mark.parametrize("line", sorted({line for page in PAGES for line in commands(page)}))
 def test_every_command_is_accepted(line: str, folder: Path) -> None:
     write_template(folder)
     name, *words = shlex.split(line)[1:]
@@ -30,5 +36,10 @@ def test_every_command_is_accepted(line: str, folder: Path) -> None:
     assert configs.load(recipe, overrides)
 
 
-def test_there_are_commands_to_try() -> None:
-    assert {shlex.split(line)[1] for line in commands()} >= {"train", "eval", "sample", "init", "check"}
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_has_commands(page: str) -> None:
+    assert commands(page)
+
+
+def test_the_readme_leads_from_a_first_run_to_a_verifier() -> None:
+    assert {shlex.split(line)[1] for line in commands("README.md")} >= {"train", "eval", "sample", "init", "check"}

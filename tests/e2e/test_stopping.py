@@ -103,7 +103,8 @@ def test_a_second_interrupt_of_a_script_stops_now(environment: dict[str, str], m
     finally:
         process.kill()
     assert process.returncode != 0
-    assert "stopped now. The run is in runs/letters; resume with:\n  steelyard train --resume runs/letters\n" in err
+    assert "stopped immediately. The run is in runs/letters" in err
+    assert "steelyard train --resume runs/letters\n" in err
     Path("hold").unlink()
     done = len(read_metrics(Path("runs/letters/metrics.jsonl")))
     monkeypatch.setattr(sys, "argv", ["script.py", str(done + 2), "resume"])

@@ -1,4 +1,4 @@
-"""The attacks that take a few seconds, one test each; ``python -m benchmarks attacks`` runs all of them."""
+"""The attacks that take only a few seconds, one test each; ``python -m benchmarks attacks`` runs all of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def test_the_system_holds(attack: Attack, tmp_path: Path) -> None:
     assert attack.run(tmp_path) is None
 
 
-def test_every_attack_has_a_name_of_its_own() -> None:
+def test_attack_names_are_unique() -> None:
     names = [(attack.target, attack.name) for attack in attacks()]
     assert len(set(names)) == len(names)

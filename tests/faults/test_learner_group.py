@@ -1,4 +1,4 @@
-"""A learner of two real ranks: on Ray through a whole run, and what happens when a rank is lost."""
+"""A learner with two real ranks: a complete run on Ray, and the loss of a rank."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ def test_a_run_on_ray_ranks_is_the_run_of_one_process_and_resumes(tmp_path: Path
     alone = compose.start_run(config_of(tmp_path / "alone", 4, None))
     alone.train()
     config = config_of(tmp_path / "group", 4, {"ranks": 2, "sharding": "fsdp"})
-    whole = compose.start_run(config)
+    complete = compose.start_run(config)
     try:
-        whole.train()
-        rows, last = rows_of(whole), weights_of(whole)
+        complete.train()
+        rows, last = rows_of(complete), weights_of(complete)
         with pytest.raises(CheckpointError, match="without"):
-            whole.learner.restore(alone.store.latest())  # type: ignore[arg-type]
-        os.kill(whole.learner.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
+            complete.learner.restore(alone.store.latest())  # type: ignore[arg-type]
+        os.kill(complete.learner.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
         for _ in range(2):
             with pytest.raises(TrainingError, match=r"rank 1 was lost.*checkpoint"):
-                whole.train_step()
+                complete.train_step()
     finally:
-        whole.learner.close()
-    whole.store.rewind(2)
+        complete.learner.close()
+    complete.store.rewind(2)
     again = compose.resume_run(config)
     try:
         again.train()
@@ -92,7 +92,7 @@ def test_a_run_on_ray_ranks_is_the_run_of_one_process_and_resumes(tmp_path: Path
             np.allclose(one[name], two[name], rtol=1e-3, atol=1e-5) for name in one if name != "reward/histogram"
         )
     with pytest.raises(CheckpointError, match="group"):
-        alone.learner.restore(whole.store.latest())  # type: ignore[arg-type]
+        alone.learner.restore(complete.store.latest())  # type: ignore[arg-type]
 
 
 CASES = [Case("fsdp", True, "8-bit AdamW"), Case("fsdp", False, "AdamW")]

@@ -1,4 +1,4 @@
-"""The pool on a real Ray cluster of one node: the same causes as in processes, and a lost actor costs nothing."""
+"""The verifier pool on a real one-node Ray cluster: causes match the process pool, and a lost actor loses no work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.verification import misbehaving
 from benchmarks.verification.faults import judged
 from benchmarks.verification.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
 from benchmarks.verification.worker_kills import unhurried
-from steelyard.cluster.connection import SET_FOR_LOCAL, Connection
+from steelyard.cluster.connection import LOCAL_VARIABLES, Connection
 from steelyard.cluster.pool import RayPool
 from steelyard.errors import VerifierError
 from steelyard.verification import as_verifier
@@ -25,14 +25,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[Connection]:
-    before = {name: os.environ.get(name) for name in SET_FOR_LOCAL}
+    before = {name: os.environ.get(name) for name in LOCAL_VARIABLES}
     connection = Connection()
     yield connection
     connection.close()
     assert settle_down(0) == 0
-    assert {name: os.environ.get(name) for name in SET_FOR_LOCAL} == before, (
-        "what was set for the cluster is taken back"
-    )
+    assert {name: os.environ.get(name) for name in LOCAL_VARIABLES} == before, "the environment is restored"
 
 
 def test_a_local_cluster_listens_on_loopback_only_and_requires_its_token(cluster: Connection) -> None:
@@ -62,7 +60,7 @@ def test_causes_are_those_of_the_process_pool() -> None:
     assert pool.metrics()["pool/workers_lost"] > 0
 
 
-def test_batches_are_formed_before_they_travel() -> None:
+def test_batches_are_formed_before_they_are_sent() -> None:
     pool = RayPool(
         as_verifier(misbehaving.misbehave_in_batches, mode="batch", size=4), workers=1, limits=PATIENT_LIMITS
     )
@@ -88,7 +86,7 @@ def test_what_a_killed_actor_had_is_judged_elsewhere() -> None:
     assert sum(verdict.status == "scored" for verdict in found.values()) == 1000
 
 
-def test_two_pools_share_the_cluster_and_either_may_close_first() -> None:
+def test_two_pools_share_the_cluster_and_close_in_either_order() -> None:
     pools = [RayPool(as_verifier(unhurried), shares=2) for _ in range(2)]
     try:
         for pool in pools:

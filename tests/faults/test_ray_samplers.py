@@ -1,4 +1,4 @@
-"""Samplers on a real Ray cluster: everything arrives once, weights arrive, and a killed replica is replaced."""
+"""Samplers on a real Ray cluster: each sample is delivered once, weights reach all replicas, and kills are survived."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("ray")
 
-from steelyard.cluster.samplers import RaySampler, _dealt
+from steelyard.cluster.samplers import RaySampler, _split
 from steelyard.errors import PolicyError, TrainingError
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
@@ -21,14 +21,12 @@ from steelyard.types import Sample
 from tests.tiny import tasks, tiny_policy
 
 DECODING = Decoding(max_new_tokens=6)
-
-
 REFUSED = 666
-"""A version that a sampler with other weights loads, and a fresh one does not."""
+"""A version that only samplers with earlier published weights load; new ones fail on it."""
 
 
 class LoadedSampler(LocalSampler):
-    """The local sampler on a policy of its own, handed its weights."""
+    """A local sampler with its own policy, which loads the published weights."""
 
     def load(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
         if version == REFUSED and self.version == 0:
@@ -56,24 +54,24 @@ def policy() -> Any:
 
 @pytest.fixture(scope="module")
 def sampler(policy: Any) -> Iterator[RaySampler]:
-    made = RaySampler(partial(engine), lambda: list(policy.model.named_parameters()), replicas=2, cpus=0.1)
-    yield made
-    made.close()
+    sampler = RaySampler(partial(engine), lambda: list(policy.model.named_parameters()), replicas=2, cpus=0.1)
+    yield sampler
+    sampler.close()
 
 
 def requests_for_step(step: int, count: int = 4) -> list[SampleRequest]:
     return [SampleRequest(task, step, slot, count) for slot, task in enumerate(tasks(5))]
 
 
-def test_everything_that_was_asked_for_arrives_once(sampler: RaySampler, policy: Any) -> None:
+def test_every_requested_sample_is_delivered_once(sampler: RaySampler, policy: Any) -> None:
     sampler.publish(3)
-    made = list(sampler.sample(requests_for_step(0), DECODING))
-    keys = [tuple(sample.key) for sample in made]
+    samples = list(sampler.sample(requests_for_step(0), DECODING))
+    keys = [tuple(sample.key) for sample in samples]
     assert sorted(keys) == [(0, slot, 0, index) for slot in range(5) for index in range(4)]
-    assert {sample.policy_version for sample in made} == {3}
+    assert {sample.policy_version for sample in samples} == {3}
     alone = LocalSampler(policy, seed=0, max_rows=4)
     local = {sample.key: sample.text for sample in alone.sample(requests_for_step(0), DECODING)}
-    assert sum(local[sample.key] == sample.text for sample in made) >= 18, "the same draws from the same weights"
+    assert sum(local[sample.key] == sample.text for sample in samples) >= 18, "the same draws from the same weights"
 
 
 def test_published_weights_arrive_in_every_replica(sampler: RaySampler, policy: Any) -> None:
@@ -95,45 +93,45 @@ def test_a_killed_replica_is_replaced_and_its_work_redone(sampler: RaySampler) -
     sampler.publish(5)
     processes = sampler.processes()
     stream = sampler.sample(requests_for_step(2, count=16), DECODING)
-    made = [next(stream)]
+    samples = [next(stream)]
     for process in processes:
         os.kill(process, signal.SIGKILL)
-    made += list(stream)
-    keys = [tuple(sample.key) for sample in made]
+    samples += list(stream)
+    keys = [tuple(sample.key) for sample in samples]
     assert sorted(keys) == [(2, slot, 0, index) for slot in range(5) for index in range(16)]
-    assert {sample.policy_version for sample in made} == {5}, "the new ones have the newest weights"
+    assert {sample.policy_version for sample in samples} == {5}, "replacements have the newest weights"
     assert sampler.lost >= 2
     assert not set(processes) & set(sampler.processes())
 
 
-def test_a_replica_killed_between_two_steps_is_noticed_by_the_next(sampler: RaySampler) -> None:
+def test_a_replica_killed_between_steps_is_replaced_in_the_next(sampler: RaySampler) -> None:
     os.kill(sampler.processes()[0], signal.SIGKILL)
     sampler.publish(6)
-    made = list(sampler.sample(requests_for_step(3), DECODING))
-    assert len(made) == 20
-    assert {sample.policy_version for sample in made} == {6}
+    samples = list(sampler.sample(requests_for_step(3), DECODING))
+    assert len(samples) == 20
+    assert {sample.policy_version for sample in samples} == {6}
 
 
-def test_what_an_engine_refuses_is_raised_as_it_is(sampler: RaySampler) -> None:
+def test_an_engine_error_is_raised_unchanged(sampler: RaySampler) -> None:
     bad = SampleRequest(tasks(1)[0].__class__("bad", "0"), 4, 0, 2)
     with pytest.raises(PolicyError, match="this cannot be sampled"):
         list(sampler.sample([bad], DECODING))
-    assert len(list(sampler.sample(requests_for_step(5), DECODING))) == 20, "and the sampler goes on"
+    assert len(list(sampler.sample(requests_for_step(5), DECODING))) == 20, "the sampler still works"
 
 
-def test_replicas_that_cannot_load_what_was_published_are_lost_too(sampler: RaySampler) -> None:
-    """A failed call does not stop an actor: without its weights it must not sample."""
+def test_replicas_that_cannot_load_the_weights_count_as_lost(sampler: RaySampler) -> None:
+    """A failed call does not stop an actor, but without the published weights it must not sample."""
     sampler.publish(7)
     sampler.publish(REFUSED)
     for process in sampler.processes():
         os.kill(process, signal.SIGKILL)
-    with pytest.raises(TrainingError, match=r"one after another.*no memory for the weights"):
+    with pytest.raises(TrainingError, match=r"in a row.*no memory for the weights"):
         list(sampler.sample(requests_for_step(6), DECODING))
 
 
-@pytest.mark.parametrize(("count", "shares", "sizes"), [(5, 2, [2, 3]), (1, 4, [1]), (0, 2, []), (8, 4, [2, 2, 2, 2])])
-def test_requests_are_dealt_out_evenly(count: int, shares: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(("count", "chunks", "sizes"), [(5, 2, [2, 3]), (1, 4, [1]), (0, 2, []), (8, 4, [2, 2, 2, 2])])
+def test_requests_are_split_evenly(count: int, chunks: int, sizes: list[int]) -> None:
     requests = [SampleRequest(task, 0, slot, 1) for slot, task in enumerate(tasks(count))]
-    dealt = _dealt(requests, shares)
-    assert [len(share) for share in dealt] == sizes
-    assert [request for share in dealt for request in share] == requests
+    split = _split(requests, chunks)
+    assert [len(chunk) for chunk in split] == sizes
+    assert [request for chunk in split for request in chunk] == requests

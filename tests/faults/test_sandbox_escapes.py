@@ -1,4 +1,4 @@
-"""Escapes tried for real at every level, and callers that die in the middle of a run."""
+"""Real sandbox escapes attempted at every isolation level, and callers that die in the middle of a run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ run_code(code, level=sys.argv[1], environment={{{MARK!r}: sys.argv[2]}}, limits=
 
 
 @every_escape
-def test_it_works_without_a_sandbox(escape: Escape) -> None:
-    assert tried(escape, "without").worked, "an escape that does not work anyway shows nothing"
+def test_the_escape_works_without_a_sandbox(escape: Escape) -> None:
+    assert tried(escape, "without").worked, "an escape that never works tests nothing"
 
 
 @NEEDS_BUBBLEWRAP
@@ -57,14 +57,14 @@ def test_the_floor_stops_what_it_is_documented_to_stop(escape: Escape) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_when_the_caller_is_gone_so_are_the_program_and_its_folder(
+def test_the_program_and_its_folder_disappear_with_the_caller(
     level: Level, number: signal.Signals, tmp_path: Path
 ) -> None:
     attempt = Attempt(level, secrets.token_hex(8), tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", CALLER, level, attempt.word]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as caller:
-        assert within(200, lambda: len(attempt.left_running()) >= 2), "the program did not begin"
+        assert within(200, lambda: len(attempt.left_running()) >= 2), "the program did not start"
         caller.send_signal(number)
         caller.wait(200)
     assert within(200, lambda: not attempt.left_running())
@@ -72,7 +72,7 @@ def test_when_the_caller_is_gone_so_are_the_program_and_its_folder(
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    """Whether it comes to hold in time."""
+    """Return whether the condition becomes true in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if holds():

@@ -1,4 +1,4 @@
-"""SIGKILL at random instants of a process that does nothing but save: a whole checkpoint is always found."""
+"""SIGKILL at random moments of a process that does nothing but save: an intact checkpoint is always found."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL"),
 ]
 
-NURSERY = """
-# Imports once, then for every delay read forks a process that only saves, kills it, and reports its last whole save.
+SAVERS = """
+# Imports once. For every delay it reads, forks a process that only saves, kills it, and prints its last completed save.
 import os, signal, sys, time
 from pathlib import Path
 import torch
 from steelyard.checkpoint import Store
 
-def save_for_ever(folder, out):
+def save_forever(folder, out):
     store = Store(folder, keep_last=1)
     found = store.latest()
     step = found.step if found else 0
@@ -44,7 +44,7 @@ for line in sys.stdin:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        save_for_ever(Path(folder), write)
+        save_forever(Path(folder), write)
     os.close(write)
     reports = os.fdopen(read)
     first = reports.readline()
@@ -57,7 +57,7 @@ for line in sys.stdin:
 KILLS = 15
 
 
-def assert_whole(found: Checkpoint) -> None:
+def assert_intact(found: Checkpoint) -> None:
     assert found.state == {"step": found.step}
     assert torch.equal(found.tensors("x")["x"], torch.full((50_000,), float(found.step)))
     for part in range(4):
@@ -67,9 +67,9 @@ def assert_whole(found: Checkpoint) -> None:
 
 @pytest.fixture
 def kill_a_saver() -> Iterator[Callable[[Path, float], int]]:
-    """Run a saver, kill it a while after its first save, and give the last step it reported."""
+    """Run a process that saves, kill it some time after its first save, and return the last step it reported."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", NURSERY]
+    command = [sys.executable, "-c", SAVERS]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment
     ) as process:
@@ -87,20 +87,20 @@ def kill_a_saver() -> Iterator[Callable[[Path, float], int]]:
 def test_fifteen_kills_leave_fifteen_whole_checkpoints(
     tmp_path: Path, kill_a_saver: Callable[[Path, float], int]
 ) -> None:
-    instant = random.Random(3)
-    torn_by_name = 0
+    delay = random.Random(3)
+    interrupted = 0
     for _ in range(KILLS):
-        reported = kill_a_saver(tmp_path, instant.uniform(0.0, 0.06))
-        torn_by_name += any(path.name.startswith(".") for path in tmp_path.iterdir())
+        reported = kill_a_saver(tmp_path, delay.uniform(0.0, 0.06))
+        interrupted += any(path.name.startswith(".") for path in tmp_path.iterdir())
         store = Store(tmp_path, keep_last=1)
         found = store.latest()
         assert found is not None
-        assert store.skipped == [], "a kill leaves work in progress by name, never a torn checkpoint"
+        assert store.skipped == [], "a kill leaves folders named as work in progress, never a damaged checkpoint"
         assert found.step >= reported
-        assert_whole(found)
+        assert_intact(found)
         best = store.best()
         assert best is not None
         assert best.step == 1
-    assert torn_by_name > 0, "no kill fell into a save: the test shows nothing"
+    assert interrupted > 0, "no kill interrupted a save, so the test shows nothing"
     Store(tmp_path, keep_last=1).save(10**6, state={})
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

@@ -1,4 +1,4 @@
-"""A torn checkpoint is recognised, said aloud, and the one before it used."""
+"""A damaged checkpoint is detected and reported, and the previous one is used."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def flip_a_bit(path: Path) -> None:
 
 
 def zero_the_tail(path: Path) -> None:
-    """What a file system may leave after a power cut: the length is right, the last block was never written."""
+    """Imitate a power cut: the length is right, but the last block was never written."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
 
@@ -66,16 +66,16 @@ def make_a_folder(path: Path) -> None:
     path.mkdir()
 
 
-HARMS = [truncate, cut_one_byte, empty, flip_a_bit, zero_the_tail, delete, make_a_folder]
+DAMAGE = [truncate, cut_one_byte, empty, flip_a_bit, zero_the_tail, delete, make_a_folder]
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("harm", HARMS)
-def test_the_one_before_is_used(
-    harm: Callable[[Path], None], name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_the_previous_checkpoint_is_used(
+    damage: Callable[[Path], None], name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = saved(tmp_path, 10, 20)
-    harm(tmp_path / "step-00000020" / name)
+    damage(tmp_path / "step-00000020" / name)
     with caplog.at_level(logging.WARNING):
         checkpoint = store.latest()
     assert checkpoint is not None
@@ -84,24 +84,24 @@ def test_the_one_before_is_used(
     assert store.skipped[0].startswith("step-00000020: ")
     assert Path(name).name in store.skipped[0]
     assert "step-00000020" in caplog.text
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match=r"step-00000020 is damaged.*another checkpoint"):
         open_checkpoint(tmp_path / "step-00000020")
 
 
-def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path: Path) -> None:
+def test_every_flipped_byte_of_the_manifest_is_detected(tmp_path: Path) -> None:
     store = saved(tmp_path, 10)
     path = tmp_path / "step-00000010" / "manifest.json"
-    whole = path.read_bytes()
-    for place in range(len(whole)):
-        data = bytearray(whole)
-        data[place] ^= 0x04
+    original = path.read_bytes()
+    for position in range(len(original)):
+        data = bytearray(original)
+        data[position] ^= 0x04
         path.write_bytes(bytes(data))
         found = store.latest()
-        # White space may change without harm: then everything read is as it was written.
-        assert found is None or json.loads(bytes(data)) == json.loads(whole), (place, chr(whole[place]))
+        # Changed white space is harmless: the content is the same.
+        assert found is None or json.loads(bytes(data)) == json.loads(original), (position, chr(original[position]))
 
 
-def test_all_torn_is_none_with_every_reason(tmp_path: Path) -> None:
+def test_with_only_damaged_checkpoints_the_latest_is_none_and_all_reasons_are_listed(tmp_path: Path) -> None:
     store = saved(tmp_path, 10, 20, 30)
     for step in (10, 20, 30):
         delete(tmp_path / f"step-000000{step}" / "state.json")
@@ -109,7 +109,7 @@ def test_all_torn_is_none_with_every_reason(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in store.skipped] == ["step-00000030", "step-00000020", "step-00000010"]
 
 
-def test_skipped_is_about_the_last_search(tmp_path: Path) -> None:
+def test_skipped_lists_only_the_last_search(tmp_path: Path) -> None:
     store = saved(tmp_path, 10, 20)
     delete(tmp_path / "step-00000020" / "state.json")
     store.latest()
@@ -118,7 +118,7 @@ def test_skipped_is_about_the_last_search(tmp_path: Path) -> None:
     assert store.skipped == []
 
 
-def test_a_torn_best_gives_way_to_the_next(tmp_path: Path) -> None:
+def test_if_the_best_checkpoint_is_damaged_the_next_best_is_used(tmp_path: Path) -> None:
     store = Store(tmp_path, keep_last=5)
     for step, score in ((1, 0.2), (2, 0.9), (3, 0.5)):
         store.save(step, state={"n": step}, score=score)
@@ -129,14 +129,14 @@ def test_a_torn_best_gives_way_to_the_next(tmp_path: Path) -> None:
     assert len(store.skipped) == 1
 
 
-def test_torn_ones_do_not_count_as_kept(tmp_path: Path) -> None:
+def test_damaged_checkpoints_do_not_count_towards_keep_last(tmp_path: Path) -> None:
     store = saved(tmp_path, 10, 20)
     delete(tmp_path / "step-00000020" / "manifest.json")
     store.save(30, state={})
-    assert store.steps() == [10, 30], "10 is the second newest whole one; the torn 20 went"
+    assert store.steps() == [10, 30], "10 is the second newest intact one; the damaged 20 was deleted"
 
 
-def test_a_torn_step_is_written_anew(tmp_path: Path) -> None:
+def test_a_damaged_step_is_written_again(tmp_path: Path) -> None:
     store = saved(tmp_path, 10, 20)
     truncate(tmp_path / "step-00000020" / "model" / "weights.bin")
     store.save(20, state={"again": True})
@@ -157,22 +157,22 @@ def test_a_manifest_cannot_point_outside(name: str, tmp_path: Path) -> None:
         open_checkpoint(folder)
 
 
-def test_a_newer_format_is_not_taken_for_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_format_is_not_treated_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from steelyard.checkpoint import manifest as manifests
 
     monkeypatch.setattr(manifests, "FORMAT", 2)
     store = saved(tmp_path, 10)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="checkpoint format 2, this version reads 1"):
+    with pytest.raises(CheckpointError, match=r"checkpoint format 2 .*reads format 1"):
         store.latest()
 
 
 class Killed(BaseException):
-    """Stands for a kill between two system calls of the store."""
+    """Imitates a kill between two system calls of the store."""
 
 
 def _die_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
-    """Let the store die just before its ``call``-th change of the folder (renames and removals)."""
+    """Make the store die just before its ``call``-th rename or removal."""
     done: list[str] = []
     rename, rmtree = Path.rename, shutil.rmtree
 
@@ -190,7 +190,7 @@ def _die_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["a further step", "the same step again"])
+@pytest.mark.parametrize("again", [False, True], ids=["a new step", "the same step again"])
 @pytest.mark.parametrize("call", range(4))
 def test_death_between_any_two_changes_leaves_a_whole_checkpoint(
     call: int, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,12 +215,12 @@ def test_death_between_any_two_changes_leaves_a_whole_checkpoint(
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000030"]
 
 
-def test_a_second_death_in_a_row_does_not_lose_what_the_first_one_left(
+def test_a_second_kill_in_a_row_keeps_the_checkpoint_that_the_first_one_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path, keep_last=1)
     store.save(10, state={"n": 10})
-    _die_at(monkeypatch, 1)  # the old step 10 is out of its place, the new one not yet in it
+    _die_at(monkeypatch, 1)  # the old step 10 has been renamed, the new one has not
     with pytest.raises(Killed):
         store.save(10, state={"second": True})
     monkeypatch.undo()

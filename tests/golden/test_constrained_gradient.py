@@ -1,4 +1,4 @@
-"""Under a constraint the expected update is the true gradient, and without the supports it is not."""
+"""With supports the expected update under a constraint is the true gradient; without them it is not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def test_the_expected_update_is_the_gradient_of_the_expected_reward(case: Case) 
     assert float(found["relative deviation"]) < 1e-6
 
 
-def test_it_is_not_when_the_learner_forgets_the_supports(case: Case) -> None:
+def test_the_update_is_wrong_without_the_supports(case: Case) -> None:
     found = deviation(case, "rloo", None, 2, true_gradient(case), forget=True)
     assert float(found["relative deviation"]) > 0.05
 
 
-def test_entropy_and_kl_add_up_to_those_of_the_sentences(case: Case) -> None:
+def test_entropy_and_kl_sum_to_those_of_complete_samples(case: Case) -> None:
     assert sums(case) == pytest.approx(sequence_values(case), abs=1e-6)

@@ -1,4 +1,4 @@
-"""Filled in one, two or three steps, what the learner takes from a trace equals what the list of all traces says."""
+"""For fill-in with one to three steps, the learner agrees with an enumeration of all traces."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def case(request: pytest.FixtureRequest) -> Case:
     return build(request.param)
 
 
-def test_log_probs_entropy_kl_and_the_expected_update_are_those_of_the_list(case: Case) -> None:
+def test_log_probs_entropy_kl_and_expected_update_agree_with_enumeration(case: Case) -> None:
     found = row(case)
     for name in ("sampler", "learner", "entropy", "KL", "update"):
         assert float(found[name]) < 1e-6, name
     surrogate = float(found["surrogate: update"])
     assert surrogate < 1e-6 if case.steps == 1 else surrogate > 0.1, (
-        "scored in one forward pass it is only right for one"
+        "a single forward pass is correct for one step only"
     )

@@ -82,5 +82,5 @@ def test_a_judge_begins_with_an_adapter_merged(tmp_path: Path) -> None:
     assert "parts/judge/mean" in trainer.train_step()
     trainer.close()
     assert (own_judge(config) / "config.json").is_file()
-    with pytest.raises(ConfigError, match="not with quantised ones"):
+    with pytest.raises(ConfigError, match="must not be quantised"):
         config_of(tmp_path, model={**model, "quantize": "8bit"})

@@ -418,7 +418,7 @@ def test_what_is_changed_on_resume_is_the_runs_from_then_on(tmp_path: Path) -> N
     (tmp_path / "run").rename(folder)
     text = (folder / "config.toml").read_text(encoding="utf-8")
     again = resumed()
-    assert (folder / "config.toml").read_text(encoding="utf-8") == text, "another place is no other configuration"
+    assert (folder / "config.toml").read_text(encoding="utf-8") == text, "moving the folder changes nothing"
     longer = resumed(**{"run.steps": 2, "optimiser.lr": 0.5})
     assert (again.run.steps, longer.run.steps, longer.optimiser.lr) == (1, 2, 0.5)
     assert resumed() == longer, "the next resume needs no overrides"

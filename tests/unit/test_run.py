@@ -57,7 +57,7 @@ class Run:
 
     def go(self) -> Trainer:
         with RunLock(self.folder / "run") as lock:
-            return running.run_holding(lock, CONFIG, NOTHING, resume=False)
+            return running.run_locked(lock, CONFIG, NOTHING, resume=False)
 
 
 def lose_at(*steps: int) -> Trouble:

@@ -1,4 +1,4 @@
-"""One module per topic; each lists its checks as ``CHECKS: tuple[SeamCheck, ...]``."""
+"""Checks of fixed faults, one module per topic; each lists its checks as ``CHECKS: tuple[SeamCheck, ...]``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from benchmarks.framework.result import Comparison
 
 @dataclass(frozen=True)
 class SeamCheck:
-    """A fault that was fixed: a figure that shows it, the figure before the fix, and the bar."""
+    """A fault that was fixed: a figure that reveals it, its value before the fix, and the bar."""
 
     item: str
-    """Which claim, in a few words."""
+    """The topic or the claim, in a few words."""
     figure: str
-    """What the number is."""
+    """What the number measures."""
     before: float
-    """The figure with the fix undone: measured, or reported (hidden tokens), or derived (bias of rounding)."""
+    """The figure with the fix undone: measured, or reported (hidden tokens), or derived (rounding bias)."""
     measure: Callable[[bool], float]
-    """Measures afresh; the argument is ``quick``."""
+    """Measures the figure; the argument is ``quick``."""
     comparison: Comparison
     bar: float
     unit: str = ""

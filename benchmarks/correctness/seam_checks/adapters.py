@@ -1,4 +1,4 @@
-"""Adapters that were trained elsewhere: their reference, and their weights as another engine gets them."""
+"""Adapters that were trained elsewhere: their reference, and their weights as exported to another engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _bare(seed: int = 0) -> Policy:
 
 
 def _adapted(**options: Any) -> Policy:
-    """A policy with an adapter that PEFT made and that has moved away from its start."""
+    """Build a policy with an adapter made by PEFT whose weights differ from their initial values."""
     policy = _bare()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
@@ -38,7 +38,7 @@ def _adapted(**options: Any) -> Policy:
 
 
 def kl_to_an_identical_reference(_quick: bool) -> float:
-    """Mean exact KL, in train mode, to a second adapter that equals the first; the adapter was trained with dropout."""
+    """Return the mean exact KL in train mode to an identical second adapter; the adapter was trained with dropout."""
     policy = _adapted(lora_dropout=0.2)
     reference = AdapterReference(policy)
     policy.train(True)
@@ -51,7 +51,7 @@ def kl_to_an_identical_reference(_quick: bool) -> float:
 
 
 def logits_of_merged_dora(_quick: bool) -> float:
-    """Largest difference in logits between a DoRA policy and a plain model with its merged weights."""
+    """Return the largest difference in logits between a DoRA policy and a plain model with its merged weights."""
     policy, plain = _adapted(use_dora=True), _bare(seed=1)
     plain.model.load_state_dict(dict(plain_tensors(policy.model)), strict=False)
     ids = torch.as_tensor(policy.encode(TEXT))[None]
@@ -60,9 +60,7 @@ def logits_of_merged_dora(_quick: bool) -> float:
 
 
 def unknown_names(_quick: bool) -> float:
-    """How many weights are handed over under names that the plain model does not have; an adapter that is refused
-    hands nothing over.
-    """
+    """Count the weights exported under names that the plain model lacks; a rejected adapter exports none."""
     known = _bare().model.state_dict().keys()
     try:
         policy = _adapted(modules_to_save=["norm"])
@@ -72,7 +70,7 @@ def unknown_names(_quick: bool) -> float:
 
 
 CHECKS = (
-    SeamCheck(ITEM, "exact KL to an identical reference", 0.0168, kl_to_an_identical_reference, "<=", 1e-6, "nat"),
+    SeamCheck(ITEM, "exact KL to an identical reference", 0.0168, kl_to_an_identical_reference, "<=", 1e-6, "nats"),
     SeamCheck(ITEM, "merged DoRA, largest difference in logits", 0.547, logits_of_merged_dora, "<=", 1e-4),
-    SeamCheck(ITEM, "modules_to_save, unknown names handed over", 10.0, unknown_names, "<=", 0.0),
+    SeamCheck(ITEM, "modules_to_save, weights exported under unknown names", 10.0, unknown_names, "<=", 0.0),
 )

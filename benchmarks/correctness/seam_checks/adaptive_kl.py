@@ -1,4 +1,4 @@
-"""An adaptive KL coefficient reacts within a few hundred steps, whatever the size of a step."""
+"""An adaptive KL coefficient reacts within a few hundred steps, whatever the number of samples per step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ FACTOR = 10.0
 
 
 def steps_to_react(_: bool) -> float:
-    """Steps of 64 samples until a coefficient is ten times what it was, with KL at twice its target."""
+    """Count the steps of 64 samples until a coefficient has grown tenfold, with KL at twice its target."""
     overrides = ["--loss.kl.coefficient=0.05", "--loss.kl.adaptive.target=0.1"]
     sizes = ["--sampling.tasks_per_step=8", "--sampling.group_size=8"]
     config = configs.load("sequences", [*overrides, *sizes])
     adaptive = config.loss.kl.adaptive
     if adaptive is None:
-        raise ValueError("loss.kl.adaptive was set and is not there")
+        raise ValueError("loss.kl.adaptive is None although it was set in the overrides")
     rule, coefficient, steps = build_adaptive_kl(config, adaptive), 1.0, 0
     while coefficient < FACTOR:
         coefficient, steps = rule.update(coefficient, 2 * adaptive.target, 64), steps + 1

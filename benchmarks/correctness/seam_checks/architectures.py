@@ -1,4 +1,4 @@
-"""Models that the local sampler cannot run are rejected when it is built, not midway."""
+"""The local sampler rejects models that it cannot run when it is built, not during sampling."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def _accepted(architecture: str, settings: dict[str, Any], constraint: Constrain
 
 
 def accepted(_: bool) -> float:
-    """How many are accepted, the ones with ALiBi under a constraint."""
-    some = cast("Constraint", object())  # the sampler must not come to use it
+    """Count the accepted architectures; those with ALiBi get a constraint."""
+    some = cast("Constraint", object())  # the sampler must reject the model before it uses the constraint
     stateful = sum(_accepted(name, settings, None) for name, settings in STATEFUL.items())
     return float(stateful + sum(_accepted(name, settings, some) for name, settings in ALIBI.items()))
 
 
-CHECKS = (SeamCheck("architectures", "of 4 that cannot be sampled, accepted", 4.0, accepted, "<=", 0.0),)
+CHECKS = (SeamCheck("architectures", "unsupported architectures accepted, of 4", 4.0, accepted, "<=", 0.0),)

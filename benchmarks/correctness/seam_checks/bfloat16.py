@@ -1,4 +1,4 @@
-"""Full fine-tuning in bfloat16: small updates arrive."""
+"""Full fine-tuning in bfloat16 applies small updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS, STEPS = 1 << 16, 100
 
 @lru_cache
 def _change(dtype: torch.dtype) -> Tensor:
-    """How far weights of the size of a pretrained model's move in 100 steps at 1e-5, under gradients with a mean."""
+    """Return the change of pretrained-sized weights after 100 steps at 1e-5, with gradients of non-zero mean."""
     generator = torch.Generator().manual_seed(0)
     start = (0.03 * torch.randn(NUMBERS, generator=generator)).bfloat16()
     mean = torch.randn(NUMBERS, generator=generator)
@@ -31,19 +31,20 @@ def _change(dtype: torch.dtype) -> Tensor:
 
 
 def share_that_moves(_quick: bool) -> float:
-    """Share of weights that end elsewhere than they started."""
+    """Return the share of weights that changed."""
     return float((_change(torch.bfloat16) != 0).double().mean())
 
 
 def share_that_arrives(_quick: bool) -> float:
-    """The change as a multiple of that in float32: its projection on it."""
+    """Return the projection of the bfloat16 change on the float32 change, relative to the latter."""
     narrow, wide = _change(torch.bfloat16), _change(torch.float32)
     return float(narrow @ wide / (wide @ wide))
 
 
 def bias_of_rounding(_quick: bool) -> float:
-    """Largest distance of the mean of a rounded number from the number, as a share of the last bit, over 64 numbers
-    between two neighbours; 0.5 is that of rounding to nearest.
+    """Return the largest bias of a rounded number, in units of the last bit, over 64 numbers between two neighbours.
+
+    Rounding to nearest has a bias of 0.5.
     """
     bits, worst = torch.empty(STREAMS, NUMBERS, dtype=torch.int32), 0.0
     RoundingBits(0, 1, 0, NUMBERS, torch.device("cpu")).into(0, bits)
@@ -57,6 +58,6 @@ def bias_of_rounding(_quick: bool) -> float:
 
 CHECKS = (
     SeamCheck(ITEM, "share of weights that move at 1e-5", 0.104, share_that_moves, ">=", 0.9),
-    SeamCheck(ITEM, "share of the float32 change that arrives", 0.0952, share_that_arrives, ">=", 0.97),
-    SeamCheck(ITEM, "bias of rounding, share of the last bit", 0.5, bias_of_rounding, "<=", 0.01),
+    SeamCheck(ITEM, "weight change relative to float32", 0.0952, share_that_arrives, ">=", 0.97),
+    SeamCheck(ITEM, "rounding bias in units of the last bit", 0.5, bias_of_rounding, "<=", 0.01),
 )

@@ -1,4 +1,4 @@
-"""Groups with nothing to teach are found after truncation, length and steps, and the source hears of all groups."""
+"""Groups without a learning signal are detected after truncation, length penalty and step rewards."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from steelyard.algorithms.advantages import best_of_group
 from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.types import Decisions, FinishReason, Group, Sample, SampleKey, Task, Verdict
 
-Made = tuple[float, int, FinishReason]
-"""Reward, length and end of a sample."""
+SampleSpec = tuple[float, int, FinishReason]
+"""Reward, length and finish reason of a sample."""
 PENALISED = Credit(truncated="penalise", truncation_penalty=1.0)
-CASES: tuple[tuple[Credit, tuple[Made, Made], bool], ...] = (
+CASES: tuple[tuple[Credit, tuple[SampleSpec, SampleSpec], bool], ...] = (
     (Credit(), ((1000.0, 2, "stop"), (1000.0009, 2, "stop")), False),
     (Credit(), ((0.1 + 0.2, 2, "stop"), (0.3, 2, "stop")), True),
     (Credit(length_penalty=LengthPenalty(8, 4)), ((1.0, 2, "stop"), (1.0, 8, "stop")), False),
@@ -24,9 +24,9 @@ CASES: tuple[tuple[Credit, tuple[Made, Made], bool], ...] = (
 """Credit, a group of two, and whether it is dead."""
 
 
-def _group(made: tuple[Made, Made]) -> Group:
-    samples = tuple(_sample(index, length, finish) for index, (_, length, finish) in enumerate(made))
-    return Group(Task("t", ""), samples, tuple(Verdict.scored(reward) for reward, _, _ in made))
+def _group(specs: tuple[SampleSpec, SampleSpec]) -> Group:
+    samples = tuple(_sample(index, length, finish) for index, (_, length, finish) in enumerate(specs))
+    return Group(Task("t", ""), samples, tuple(Verdict.scored(reward) for reward, _, _ in specs))
 
 
 def _sample(index: int, length: int, finish: FinishReason) -> Sample:
@@ -36,8 +36,8 @@ def _sample(index: int, length: int, finish: FinishReason) -> Sample:
 
 
 def wrong(_: bool) -> float:
-    """Cases in which a group is taken for dead and is not, or the other way round."""
-    return float(sum(credit.dead(_group(made)) != dead for credit, made, dead in CASES))
+    """Count the groups that are wrongly classified as dead or as not dead."""
+    return float(sum(credit.dead(_group(specs)) != dead for credit, specs, dead in CASES))
 
 
-CHECKS = (SeamCheck("dead groups", f"wrong of {len(CASES)} groups", 4.0, wrong, "<=", 0.0),)
+CHECKS = (SeamCheck("dead groups", f"misclassified groups, of {len(CASES)}", 4.0, wrong, "<=", 0.0),)

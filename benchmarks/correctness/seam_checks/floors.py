@@ -1,4 +1,4 @@
-"""A rejected sample never beats a scored one by accident, whatever sign the rewards have."""
+"""A rejected sample never beats a scored sample by accident, whatever the sign of the rewards."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ INVALID = 0.3
 
 
 def likelihood(_: Task, text: str) -> float:
-    """A log-likelihood: below 0, and some texts are too long for the judge."""
+    """Return a log-likelihood, which is negative, or reject a text that is too long."""
     if text.startswith("!"):
         raise Invalid("too long")
     return -2.3 + float(text.lstrip("!"))
 
 
 def closeness(_: Task, text: str) -> float:
-    """In 0 .. 1; with a weight of -1 its best is the worst."""
+    """Return a value in 0 .. 1, whose best becomes the worst with a weight of -1."""
     return abs(float(text.lstrip("!"))) % 1.0
 
 
@@ -51,7 +51,7 @@ def _sample(slot: int, index: int, text: str) -> Sample:
 
 
 def _beaten(groups: list[Group]) -> float:
-    """Share of the rejected samples whose advantage is above that of a scored one in their group."""
+    """Return the share of rejected samples with a higher advantage than some scored sample of their group."""
     credit = Credit(group_norm)
     rejected, above = 0, 0
     for group in groups:
@@ -76,6 +76,6 @@ def opposite_weights(quick: bool) -> float:
 
 
 CHECKS = (
-    SeamCheck("floors", "rejected above a scored sample, likelihood judge", 1.0, likelihood_judge, "<=", 0.0),
+    SeamCheck("floors", "rejected above a scored sample, likelihood reward", 1.0, likelihood_judge, "<=", 0.0),
     SeamCheck("floors", "rejected above a scored sample, weights (1, -1)", 0.818, opposite_weights, "<=", 0.0),
 )

@@ -1,4 +1,4 @@
-"""Tokens that a text cannot show are never sampled."""
+"""Tokens that are invisible in the text are never sampled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.correctness.seam_checks import SeamCheck
 
 LIMIT = 8
-"""Tokens of a sample in the README's run."""
+"""Maximum tokens per sample in the README's run."""
 
 
 def evens(task: Any, text: str) -> float:
-    """The README's first checker: as many numbers as requested, all of them even."""
+    """Score like the README's first verifier: as many numbers as requested, all of them even."""
     numbers, count = text.split(), task.spec["count"]
     right = sum(number in "02468" for number in numbers)
     return min(right, count) / max(len(numbers), count)
@@ -23,7 +23,7 @@ def evens(task: Any, text: str) -> float:
 
 @cache
 def trained(steps: int) -> list[Any]:
-    """400 samples of the README's first run after some steps."""
+    """Return 400 samples of the README's first run after ``steps`` steps."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
     from steelyard.sampling.base import Decoding
@@ -58,10 +58,10 @@ def steps_of(quick: bool) -> int:
 
 
 def hiding(quick: bool) -> float:
-    """Samples with a sampled token that is neither in the text nor the end."""
+    """Return the share of samples with a sampled token that is neither in the text nor the end token."""
     samples = trained(steps_of(quick))
     shown = [len(sample.text.split()) + (sample.finish == "stop") for sample in samples]
     return float(np.mean([len(sample.completion_ids) > count for sample, count in zip(samples, shown, strict=True)]))
 
 
-CHECKS = (SeamCheck("hidden tokens", "samples with a token that the text hides", 0.99, hiding, "<=", 0.0),)
+CHECKS = (SeamCheck("hidden tokens", "share of samples with an invisible token", 0.99, hiding, "<=", 0.0),)

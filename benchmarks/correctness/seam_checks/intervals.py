@@ -1,4 +1,4 @@
-"""The 95% intervals of pass@k and success hold for few tasks: coverage by simulation."""
+"""The 95% intervals of pass@k and success have the right coverage for few tasks, by simulation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from steelyard.types import Verdict
 
 SOLVED = (Verdict.scored(0.0), Verdict.scored(1.0, success=True))
 CASES = ((1, 1, 0.5, 0.5), (1, 1, 0.5, 2.0), (4, 1, 0.5, 2.0), (4, 1, 2.0, 0.5), (4, 4, 1.0, 1.0), (16, 4, 1.0, 1.0))
-"""Samples per task, k, and the Beta distribution of the tasks' difficulty."""
+"""Samples per task, k, and the Beta distribution of the tasks' success rates."""
 
 
 def coverage(tasks: int, case: tuple[int, int, float, float], repeats: int) -> float:
-    """Share of simulated evaluations whose interval holds the true mean over all tasks."""
+    """Return the share of simulated evaluations whose interval contains the true mean over all tasks."""
     samples, k, alpha, beta = case
     rng = np.random.default_rng([tasks, samples, k])
     true = float(np.mean(1 - (1 - rng.beta(alpha, beta, 200_000)) ** k))
@@ -33,6 +33,6 @@ def _lowest(tasks: int, quick: bool) -> float:
 
 
 CHECKS = tuple(
-    SeamCheck("intervals", f"lowest coverage of 95%, {tasks} tasks", before, partial(_lowest, tasks), ">=", 0.9)
-    for tasks, before in ((8, 0.813), (16, 0.867), (64, 0.923))
+    SeamCheck("intervals", f"lowest coverage of the 95% interval, {n} tasks", before, partial(_lowest, n), ">=", 0.9)
+    for n, before in ((8, 0.813), (16, 0.867), (64, 0.923))
 )

@@ -1,7 +1,7 @@
-"""KL in the loss for samples of a stale policy: the expected gradient against enumeration.
+"""KL in the loss for samples of a stale policy: the expected gradient, compared with enumeration.
 
-All sentences of two tokens are listed with their probability under the policy that drew them. The right gradient is
-that of the KL at the states this policy visits.
+All sentences of two tokens are listed with their probability under the policy that sampled them. The correct gradient
+is that of the KL at the states that this policy visits.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from steelyard.algorithms.surrogates import reinforce
 WORDS = 6
 UNCAPPED = 1e9
 SHIFT = 0.8
-"""How far the current logits have moved from those that drew the samples, in standard deviations."""
+"""Distance of the current logits from those that sampled, in standard deviations."""
 
 
 def _kl_at_states(kl: str, logp_SV: Tensor, reference_SV: Tensor) -> Tensor:
-    if kl == "k3":  # it follows the forward KL
+    if kl == "k3":  # its gradient is that of the forward KL
         return (reference_SV.exp() * (reference_SV - logp_SV)).sum(-1)
     return (logp_SV.exp() * (logp_SV - reference_SV)).sum(-1)
 
 
 def relative_error(kl: str, seed: int) -> float:
-    """|gradient - enumerated gradient| / |enumerated gradient|."""
+    """Return |gradient - enumerated gradient| / |enumerated gradient|."""
     generator = torch.Generator().manual_seed(seed)
     drew_SV, moved_SV, reference_SV = torch.randn(3, 1 + WORDS, WORDS, dtype=torch.float64, generator=generator)
     logit_SV = (drew_SV + SHIFT * moved_SV).requires_grad_()

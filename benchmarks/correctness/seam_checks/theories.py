@@ -1,4 +1,4 @@
-"""Theories: vacua that break a force, masses of a seesaw, and rewards of the worst theories."""
+"""Theories: vacua that break a force, masses in a seesaw, and rewards of the worst theories."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from steelyard.domains.theories.reward.reward import Judge
 from steelyard.types import Task
 
 UNSEEN = ("1 1 +1", "1 1 +2", "1 3 +2/3", "1 8 0", "2 3 +1/6")
-"""Scalars with charge or colour that no term gives a mass."""
+"""Scalars with charge or colour to which no term gives a mass."""
 BREAKING = ("1 1 +1 c1 1e3", "1 1 -2 c1 1e2", "1 3 +2/3 c1 1e3", "1 1 +1 c1 1e3 S3 1 3 +1/6 c1 1e3")
 """Vacuum expectation values that break electromagnetism, colour, or both."""
 
 
 def hidden_exotics(quick: bool) -> float:
-    """Theories with massless charged or coloured scalars that succeed once their vacuum breaks a force."""
+    """Count the theories with massless charged or coloured scalars that succeed when their vacuum breaks a force."""
     del quick
     judge, task = Judge(), Task("any", "nothing")
     successes = 0
@@ -37,7 +37,7 @@ def hidden_exotics(quick: bool) -> float:
 
 
 def neutrino_error(quick: bool) -> float:
-    """The largest relative error of m = y² v² / (2 M); 1 for a neutrino that comes out massless."""
+    """Return the largest relative error of m = y² v² / (2 M); 1 for a massless neutrino."""
     del quick
     errors: list[float] = []
     for heavy in (1e10, 1e12, 1e14, 1e16):
@@ -51,7 +51,7 @@ def neutrino_error(quick: bool) -> float:
 
 @cache
 def random_groups(groups: int, size: int) -> list[list[float]]:
-    """Rewards of the failures among random theories, a list for each of some training tasks of the default options."""
+    """Return the rewards of failed random theories, one list per training task, with default options."""
     domain = Theories()
     judge = domain.judge()
     found: list[list[float]] = []
@@ -64,7 +64,7 @@ def random_groups(groups: int, size: int) -> list[list[float]]:
 
 
 def reinforced_failures(quick: bool) -> float:
-    """The share of random groups in which the median failure has a positive advantage next to one success."""
+    """Return the share of random groups in which the median failure has a positive advantage next to one success."""
     import torch
 
     from steelyard.algorithms.advantages import group_norm
@@ -80,7 +80,7 @@ def reinforced_failures(quick: bool) -> float:
 
 
 def below_floor(quick: bool) -> float:
-    """The share of random theories that score below what a rejected text gets."""
+    """Return the share of random theories that score below a rejected text."""
     floor = Judge().verifier().floor
     assert floor is not None
     rewards = [reward for group in random_groups(*((6, 24) if quick else (40, 64))) for reward in group]

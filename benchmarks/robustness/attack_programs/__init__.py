@@ -1,4 +1,4 @@
-"""One module per target; each lists its attacks as ``ATTACKS: tuple[Attack, ...]``."""
+"""Attacks on runs, one module per target; each lists its attacks as ``ATTACKS: tuple[Attack, ...]``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Attack:
-    """Something hostile or broken that must not harm a run."""
+    """A hostile or broken input that must not harm a run."""
 
     target: str
-    """What is attacked: a part of the system, in a word or two."""
+    """The attacked part of the system, in a word or two."""
     name: str
     run: Callable[[Path], str | None]
-    """Carries out the attack in an empty folder. Returns None if the system held, else what went wrong."""
+    """Carries out the attack in an empty folder. Returns None if the system was not harmed, else what went wrong."""
     quick: bool = True
-    """Takes a few seconds at most: it is also a test."""
+    """Takes a few seconds at most, so that it also runs as a test."""

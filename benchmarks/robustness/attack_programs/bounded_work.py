@@ -1,4 +1,4 @@
-"""Small inputs that ask for a great deal of work: counted repeats, references that double, loops, long lists."""
+"""Small inputs that require a huge amount of work: counted repeats, doubling references, loops, long lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.framework.process import ROOT
 from benchmarks.robustness.attack_programs import Attack
 
 MEMORY = 512 << 20
-"""Address space beyond what the imports take."""
+"""Address space in addition to that of the imports."""
 SECONDS = 120
 MEASURE = f"""
 import json, resource, sys
@@ -34,7 +34,7 @@ print("done")
 
 
 def doubled(levels: int) -> dict[str, Any]:
-    """A schema of which each definition holds the next one twice."""
+    """Return a schema in which each definition contains the next one twice."""
     names = [f"d{level}" for level in range(levels)]
     pairs = itertools.pairwise(names)
     definitions: dict[str, Any] = {
@@ -52,7 +52,7 @@ GRAMMARS: dict[str, tuple[str, Any]] = {
     "a JSON schema with minItems of 1e9": ("json_schema", array(10**9, {"type": "integer"})),
     "a JSON schema with maxItems of 1e9": ("json_schema", {**array(0, {"type": "integer"}), "maxItems": 10**9}),
     "a JSON schema with minLength of 1e10": ("json_schema", {"type": "string", "minLength": 10**10}),
-    "arrays of at least 1000 items in one another": ("json_schema", array(1000, array(1000, array(1000, {})))),
+    "nested arrays of at least 1000 items": ("json_schema", array(1000, array(1000, array(1000, {})))),
     "definitions that double 60 times": ("json_schema", doubled(60)),
     "a pattern with nested counts": ("regex", "(((a{1000}){1000}){1000}){1000}"),
     "a pattern with many counts": ("regex", "a{4000000}" * 1000),
@@ -69,7 +69,7 @@ GRAMMARS: dict[str, tuple[str, Any]] = {
 
 
 def analyse(kind: str, source: Any) -> Callable[[Path], str | None]:
-    """In a process of little memory, as before the first sample of a run."""
+    """Return an attack that analyses a grammar in a process with little memory, as before the first sample."""
 
     def run(_folder: Path) -> str | None:
         done = subprocess.run(
@@ -112,17 +112,17 @@ tokenizer.chat_template = sys.stdin.read()
 try:
     codec.encode((message, message))
 except PolicyError as error:
-    print("refused" if "the chat template of" in str(error) else error)
+    print("rejected" if "the chat template of" in str(error) else error)
 tokenizer.chat_template = "{{ messages[0].content }}"
 print(len(codec.encode((message,))))
 """
-"""A prompt with the template, then one with a sound template."""
+"""Encodes a prompt with the hostile template, then one with a sound template."""
 
 
 def encode(template: str) -> Callable[[Path], str | None]:
     def run(_folder: Path) -> str | None:
         done = run_program(ENCODE, template)
-        return None if done.stdout == "refused\n1\n" else done.stdout + done.stderr[-500:]
+        return None if done.stdout == "rejected\n1\n" else done.stdout + done.stderr[-500:]
 
     return run
 
@@ -149,7 +149,7 @@ print(json.dumps([seconds() - before, peak_memory() - memory]))
 
 
 def a_million_tasks(folder: Path) -> str | None:
-    """From the imports to the checkpoint after the first step; CPU time, since a busy machine is not slower in it."""
+    """Measure CPU time, which other load hardly affects, from the imports to the checkpoint after the first step."""
     with (folder / "tasks.jsonl").open("w", encoding="utf-8") as file:
         for number in range(1_000_000):
             row = {"prompt": " ".join(f"{number:06d}"), "answer": str(number * 7), "level": number % 5}

@@ -1,4 +1,4 @@
-"""Strangers at the ports of a Ray cluster that a run started on its own machine: whoever gets in can run any code."""
+"""Strangers at the ports of a local Ray cluster: anybody who gets in can run any code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHOD = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 
 
 def listening_to_others() -> list[str]:
-    """The addresses other than loopback at which this process or one below it listens, as the kernel writes them."""
+    """Return the non-loopback addresses at which this process or a descendant listens, in the kernel's format."""
     sockets: dict[str, str] = {}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
@@ -35,7 +35,7 @@ def listening_to_others() -> list[str]:
 
 
 def refused(address: str, metadata: Sequence[tuple[str, str]]) -> bool:
-    """Whether the cluster's head sends a caller away for want of the token."""
+    """Whether the cluster's head rejects a caller without the right token."""
     import grpc
 
     with grpc.insecure_channel(address) as channel:
@@ -49,14 +49,14 @@ def refused(address: str, metadata: Sequence[tuple[str, str]]) -> bool:
 
 
 def flaw(connection: Connection) -> str | None:
-    """What is wrong with a local cluster that runs."""
+    """Return what is wrong with a running local cluster, or None."""
     if found := listening_to_others():
         return f"it listens at {', '.join(found)}"
     address, token = connection.ray.get_runtime_context().gcs_address, os.environ.get(AUTH_TOKEN, "")
-    for what, metadata in (("without a token", ()), ("with a wrong one", (("authorization", "Bearer guessed"),))):
+    for which, metadata in (("without a token", ()), ("with a wrong token", (("authorization", "Bearer guessed"),))):
         if not refused(address, metadata):
-            return f"it answers {what}"
-    return "it refuses its own token" if refused(address, (("authorization", f"Bearer {token}"),)) else None
+            return f"it answers a caller {which}"
+    return "it rejects its own token" if refused(address, (("authorization", f"Bearer {token}"),)) else None
 
 
 def start_a_cluster(_folder: Path) -> str | None:

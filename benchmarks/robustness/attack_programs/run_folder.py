@@ -1,4 +1,4 @@
-"""A second process, a file manager or a signal at work on the folder of a run that is training."""
+"""A second process, a file manager or a signal interferes with the folder of a run that is training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESUME = ("train", "--resume", str(RUN))
 
 
 def training(folder: Path, *words: str) -> Command:
-    """A run that has a checkpoint and goes on."""
+    """Start a run that has written a checkpoint and continues training."""
     write_run(folder)
     command = start(folder, *ENDLESS, *words)
     command.wait_until(lambda: any((folder / RUN / "checkpoints").glob("step-*")))
@@ -25,7 +25,7 @@ def training(folder: Path, *words: str) -> Command:
 
 
 def second_process(words: tuple[str, ...], folder: Path) -> str | None:
-    """It is rejected, and the first one has not noticed."""
+    """Check that the second process is rejected and the first one is not affected."""
     first = training(folder)
     before = (folder / RUN / "config.toml").read_bytes()
     start_time = time.monotonic()
@@ -42,7 +42,7 @@ def second_process(words: tuple[str, ...], folder: Path) -> str | None:
 
 
 def killed_owner(folder: Path) -> str | None:
-    """SIGKILL leaves no lock behind: the run resumes immediately."""
+    """Check that SIGKILL leaves no lock behind: the run can be resumed immediately."""
     first = training(folder)
     first.send(signal.SIGKILL)
     first.wait()
@@ -60,23 +60,23 @@ def delete(folder: Path) -> None:
 
 
 def replace(folder: Path) -> None:
-    """Another folder is put into its place."""
+    """Replace the folder by a copy."""
     (folder / RUN).rename(folder / "moved")
     shutil.copytree(folder / "moved", folder / RUN)
 
 
-def taken_away(harm: Callable[[Path], None], said: str, folder: Path) -> str | None:
-    """The run stops with a message, and writes nothing more where its folder was."""
+def taken_away(harm: Callable[[Path], None], message: str, folder: Path) -> str | None:
+    """Check that the run stops with a message, and writes nothing more where its folder was."""
     command = training(folder)
     command.send(signal.SIGSTOP)
     harm(folder)
     left = sorted((folder / RUN).rglob("*"))
     command.send(signal.SIGCONT)
     code = command.wait()
-    if code != 2 or said not in command.error or "Traceback" in command.error:
+    if code != 2 or message not in command.error or "Traceback" in command.error:
         return f"exit code {code}: {command.error[-300:]}"
     grown = [path for path in (folder / RUN).rglob("*") if path not in left and "checkpoints/" not in str(path)]
-    return f"it went on writing: {grown[:3]}" if grown else None
+    return f"it continued to write: {grown[:3]}" if grown else None
 
 
 ATTACKS = (

@@ -1,4 +1,4 @@
-"""What a verifier says and where a run writes: nothing of it ends the run or reaches the terminal as a command.
+"""Hostile output of a verifier, and outputs that cannot be written: neither ends a run or controls the terminal.
 
 Every attack trains a tiny policy through the real command line.
 """
@@ -68,7 +68,7 @@ def score(task, text):
 
 
 def trains(score: str, folder: Path, *, pool: str = "inline", largest: float = 1e6) -> str | None:
-    """The run comes to its end, writes little, and writes no escape sequence."""
+    """Check that the run finishes, writes little, and writes no escape sequence."""
     ids = [f"task{ESCAPE}[2J", "task\ud800", "plain"]
     tasks = "".join(json.dumps({"id": name, "prompt": "a b"}) + "\n" for name in ids)
     (folder / "tasks.jsonl").write_text(tasks, encoding="utf-8")
@@ -84,7 +84,7 @@ def trains(score: str, folder: Path, *, pool: str = "inline", largest: float = 1
 
 
 def breaker_message(folder: Path) -> str | None:
-    """The breaker stops the run: its message shows the verifier's text without obeying it, and how to resume."""
+    """Check that the breaker's message shows the verifier's text without escape sequences, and how to resume."""
     write_run(folder, score=HEAD + BROKEN)
     code, command = steelyard(folder, *TRAIN)
     if code != 2 or "steelyard train --resume runs/tiny" not in command.error:
@@ -93,7 +93,7 @@ def breaker_message(folder: Path) -> str | None:
 
 
 def finishes(folder: Path, command: Command) -> str | None:
-    """Training comes to its end although its output cannot be written."""
+    """Check that training finishes although its output cannot be written."""
     code = command.wait()
     if code != 0:
         return f"exit code {code}: {command.error[-300:]}"
@@ -101,7 +101,7 @@ def finishes(folder: Path, command: Command) -> str | None:
 
 
 def closed_pipe(folder: Path) -> str | None:
-    """``steelyard train | head -1``: the reader goes away after the first bytes."""
+    """Run ``steelyard train | head -1``: the reader closes the pipe after the first bytes."""
     write_run(folder)
     pipe = folder / "pipe"
     os.mkfifo(pipe)
@@ -118,7 +118,7 @@ def closed_pipe(folder: Path) -> str | None:
 
 
 def full_output(folder: Path) -> str | None:
-    """``steelyard train > log`` on a full disk."""
+    """Run ``steelyard train > log`` on a full disk."""
     write_run(folder)
     return finishes(folder, start(folder, *TRAIN, out=Path("/dev/full")))
 
@@ -130,13 +130,13 @@ def close_output() -> None:
 
 
 def closed_output(folder: Path) -> str | None:
-    """``steelyard train >&-``."""
+    """Run ``steelyard train >&-``."""
     write_run(folder)
     return finishes(folder, start(folder, *TRAIN, before=close_output))
 
 
 def blocked(block: Callable[[Path], object], name: str, folder: Path) -> str | None:
-    """A file or folder of the run cannot be written from some step on: the run goes to its end and says so once."""
+    """Make a file or folder of the run unwritable during training: the run must finish and warn once."""
     write_run(folder)
     command = start(folder, *TRAIN, "--run.steps", "100000", "--checkpoint.every", "0")
     metrics = folder / RUN / "metrics.jsonl"
@@ -162,8 +162,8 @@ def block_metrics(run: Path) -> None:
 
 
 def full_disk(folder: Path) -> str | None:
-    """The disk of the run fills up: it stops with the checkpoints it has and the command that resumes, and that works
-    once there is room again.
+    """Fill the run's disk: the run must stop with its checkpoints and the resume command, which works once there is
+    space again.
     """
     write_run(folder)
     with small_disk(folder / "runs") as fill:
@@ -187,7 +187,7 @@ def full_disk(folder: Path) -> str | None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Callable[[], Path]]:
-    """A file system of 1 MB at ``place``; gives what fills it. Needs the right to mount."""
+    """Mount a file system of 1 MB at ``place`` and yield a function that fills it. Needs the right to mount."""
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True, capture_output=True)
 
@@ -209,7 +209,7 @@ def allow_small_files(size: int = 6000) -> None:
 
 
 def small_files(folder: Path) -> str | None:
-    """No file may have more than 6000 bytes: the first checkpoint fails, and the message says how to resume."""
+    """Limit files to 6000 bytes: the first checkpoint fails, and the message says how to resume."""
     write_run(folder)
     code, command = steelyard(folder, *TRAIN, before=allow_small_files)
     if code != 2 or "--resume runs/tiny" not in command.error or "Traceback" in command.error:
@@ -235,6 +235,6 @@ ATTACKS = (
     _attack("standard output is closed", closed_output),
     _attack("artifacts/ turns into a file", partial(blocked, block_artifacts, "ArtifactTracker")),
     _attack("metrics.jsonl turns into a folder", partial(blocked, block_metrics, "JsonlTracker"), quick=False),
-    _attack("files may have 6000 bytes", small_files),
+    _attack("a file size limit of 6000 bytes", small_files),
     _attack("the disk fills up during training", full_disk, quick=False),
 )

@@ -1,4 +1,4 @@
-"""Resuming what cannot be resumed, and checkpoints in which somebody has put something else."""
+"""Resuming with an incompatible configuration, and checkpoints with foreign files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESUME = ("train", "--resume", str(RUN), "--run.steps", "8")
 
 
 def trained(folder: Path) -> None:
-    """A run of four steps with checkpoints of steps 2 and 4."""
+    """Train a run of four steps with checkpoints of steps 2 and 4."""
     write_run(folder)
     code, command = steelyard(folder, *TRAIN)
     if code != 0:
@@ -25,18 +25,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def rejected(words: tuple[str, ...], said: str, folder: Path) -> str | None:
-    """Another configuration: a message that names what differs, and not a byte is written."""
+def rejected(words: tuple[str, ...], message: str, folder: Path) -> str | None:
+    """Resume with another configuration: a message must name the difference, and nothing is written."""
     trained(folder)
     before = contents(folder / RUN)
     code, command = steelyard(folder, *RESUME, *words)
-    if code != 2 or said not in command.error or "Traceback" in command.error:
+    if code != 2 or message not in command.error or "Traceback" in command.error:
         return f"exit code {code}: {command.error[-300:]}"
     return None if contents(folder / RUN) == before else "the run folder was written to"
 
 
 def changed_verifier(folder: Path) -> str | None:
-    """The resumed run says that its verifier is another one, once; a helper module next to it counts too."""
+    """Check that the resumed run warns once if its verifier, or a helper module next to it, has changed."""
     (folder / "rules.py").write_text("LETTER = 'a'\n")
     write_run(folder, score="import rules\n" + SCORE.replace("'a'", "rules.LETTER"))
     steelyard(folder, *TRAIN)
@@ -62,26 +62,26 @@ def link_to_pipe(path: Path) -> None:
 
 
 def link(path: Path) -> None:
-    """A link to a file with the same content, which may change later."""
+    """Replace the file by a link to the same content, which may change later."""
     path.rename(path.with_name("elsewhere"))
     path.symlink_to(path.with_name("elsewhere"))
 
 
 def tampered(harm: Callable[[Path], None], name: str, folder: Path) -> str | None:
-    """The newest checkpoint is passed over: resume, eval and sample take the one before, and nothing hangs."""
+    """Check that resume, eval and sample skip the damaged newest checkpoint, use the previous one, and never hang."""
     trained(folder)
     harm(folder / RUN / "checkpoints/step-00000004" / name)
     code, command = steelyard(folder, "sample", str(RUN), "--checkpoint", "4", "--split", "train")
-    if code != 2 or "not a whole checkpoint" not in command.error:
+    if code != 2 or "is damaged" not in command.error:
         return f"sample of the checkpoint ended with {code}: {command.error[-300:]}"
     code, command = steelyard(folder, *RESUME)
-    if code != 0 or "passed over" not in command.error:
+    if code != 0 or "skipped" not in command.error:
         return f"resume ended with {code}: {command.error[-300:]}"
     return None
 
 
 def link_as_checkpoint(folder: Path) -> str | None:
-    """A link where an old checkpoint was: pruning removes the link and not what it points at."""
+    """Replace an old checkpoint by a link: pruning must remove the link, not its target."""
     trained(folder)
     old = folder / RUN / "checkpoints/step-00000002"
     old.rename(folder / "kept")

@@ -1,4 +1,4 @@
-"""Signals at any time: what is under way is finished and saved, and the command that is printed resumes the run."""
+"""Signals at any time: the current work is finished and saved, and the printed command resumes the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESUME = ("train", "--resume", str(RUN))
 
 
 def during_training(number: signal.Signals, folder: Path) -> str | None:
-    """The step is finished and saved; the exit code says that the run can be resumed."""
+    """Check that the step is finished and saved, and that the exit code says that the run can be resumed."""
     write_run(folder)
     command = start(folder, *TRAIN, "--run.steps", "1000000")
     metrics = folder / RUN / "metrics.jsonl"
@@ -40,7 +40,7 @@ def during_training(number: signal.Signals, folder: Path) -> str | None:
 
 
 def before_training(phase: str, number: signal.Signals, folder: Path) -> str | None:
-    """In a warm start or while a judge is trained: what was done is kept, and the run goes on from there."""
+    """Interrupt a warm start or the training of a judge: its work is kept, and the resumed run continues."""
     write_run(folder, config=INFILL)
     command = start(folder, *TRAIN)
     command.wait_until(lambda: f"{phase} (" in command.error)
@@ -55,7 +55,7 @@ def before_training(phase: str, number: signal.Signals, folder: Path) -> str | N
     if code != 0:
         return f"the resumed run ended with {code}: {command.error[-300:]}"
     updates = command.error.partition("warm start (")[2].partition(")")[0]
-    return f"all {updates} updates were made again" if updates == "60" else None
+    return f"all {updates} updates were repeated" if updates == "60" else None
 
 
 ATTACKS = (

@@ -1,4 +1,4 @@
-"""Programs in the sandbox that reach for the caller's keys, its files while the sandbox cleans up, or its time."""
+"""Sandboxed programs that try to get the caller's keys, its files during clean-up, or its time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_the_keyring(level: Level) -> Callable[[Path], str | None]:
 
 
 def put_a_link_in_the_folders_place(folder: Path) -> str | None:
-    """The program moves the folder it runs in away and leaves a link to a folder of the caller; at the floor it can."""
+    """Replace the program's own folder by a link to a folder of the caller, which is possible at the floor level."""
     private, moved = folder / "private", folder / "moved"
     private.mkdir()
     (private / "key").write_text("x", encoding="ascii")
@@ -89,13 +89,13 @@ print("done")
     finally:
         tempfile.tempdir = before
     if "done" not in ran.stdout:
-        return f"the attack did not begin: {ran}"
+        return f"the attack did not start: {ran}"
     modes = [path.stat().st_mode & 0o777 for path in (private, private / "key")]
     return None if modes == [0o500, 0o400] else f"modes of the caller's files were changed to {list(map(oct, modes))}"
 
 
 def bomb(level: Level, *, sessions: bool) -> Callable[[Path], str | None]:
-    """512 busy processes; the run must return as soon as the page on the sandbox says."""
+    """Start 512 busy processes; the run must return within the documented time."""
 
     def run(_folder: Path) -> str | None:
         limits = RunLimits(seconds=5)
@@ -103,7 +103,7 @@ def bomb(level: Level, *, sessions: bool) -> Callable[[Path], str | None]:
         ran = run_code(BOMB.format(sessions=sessions), level=level, limits=limits)
         took, most = time.monotonic() - began, limits.seconds + 2 * GRACE
         if ran.ok or took > most:
-            return f"{ran.stopped or 'nothing'} stopped it; it returned after {took:.1f} s, of at most {most:.0f}"
+            return f"{ran.stopped or 'nothing'} stopped it; it returned after {took:.1f} s, allowed are {most:.0f} s"
         return None
 
     return run

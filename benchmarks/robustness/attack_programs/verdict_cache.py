@@ -1,4 +1,4 @@
-"""Verifiers and second processes that would make the verdict cache give a sample somebody else's verdict, or stall."""
+"""Verifiers and processes that try to make the verdict cache return a wrong verdict, or stall."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_text(_task: Task, text: str) -> float:
 
 
 def kind_of_x(task: Task, _text: str) -> str | Verdict:
-    """A reward that depends on the type of a column, not only on what it contains."""
+    """Return a verdict that depends on the type of a column, not only on its content."""
     value = task.spec["x"]
     kind = f"{type(value).__name__} {getattr(value, 'dtype', '')} {getattr(value, 'shape', '')}"
     return Verdict.rejected(kind)
@@ -65,7 +65,7 @@ def longer_than(limit: int) -> Any:
 
 
 def verdicts(path: Path, function: Any, items: list[Item]) -> list[Verdict]:
-    """What a run with this cache file says of the items."""
+    """Return the verdicts of a run with this cache file."""
     verifier = FunctionVerifier(function, name="score", version="1", deterministic=True)
     pool = Pipeline([CacheStage(verifier, VerdictCache(path))], InlinePool(verifier))
     try:
@@ -77,13 +77,13 @@ def verdicts(path: Path, function: Any, items: list[Item]) -> list[Verdict]:
 
 
 def share_a_key(make: Any) -> Any:
-    """Two verifiers that differ in nothing but what they hold write to one file."""
+    """Return an attack in which two verifiers that differ only in their captured state share one file."""
 
     def run(folder: Path) -> str | None:
         for limit, expected in ((1, 1.0), (5, 0.0)):
             try:
                 (found,) = verdicts(folder / "cache.sqlite", make(limit), [item(0, "abc")])
-            except VerifierError:  # not cached at all
+            except VerifierError:  # rejected, so nothing is cached
                 continue
             if found.reward != expected:
                 return f"a limit of {limit} gave the verdict of another limit: {found}"
@@ -120,7 +120,7 @@ def hold_the_lock(folder: Path) -> str | None:
     if [verdict.reward for verdict in found] != list(range(ITEMS)):
         return "wrong verdicts while the file was locked"
     most = ITEMS * BUSY_SECONDS / 2
-    return None if seconds < most else f"{ITEMS} items took {seconds:.0f} s at a timeout of {BUSY_SECONDS} s"
+    return None if seconds < most else f"{ITEMS} items took {seconds:.0f} s with a timeout of {BUSY_SECONDS} s"
 
 
 def write_nonsense(folder: Path) -> str | None:
@@ -134,7 +134,7 @@ def write_nonsense(folder: Path) -> str | None:
         )
     other.close()
     found = verdicts(path, by_text, items)
-    return None if found == expected else f"verdicts that were made up by another process: {found}"
+    return None if found == expected else f"verdicts forged by another process: {found}"
 
 
 ATTACKS = (

@@ -1,4 +1,4 @@
-"""Verifiers that write to the connection between their worker and the pool: a program in the same process can."""
+"""Verifiers that write to the connection between worker and pool, which is open in their process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def call_number() -> int:
-    """The number of the call that this process is at, found on the worker's stack."""
+    """Return the number of the current call, found on the worker's stack."""
     caller: Any = sys._getframe()
     while caller is not None:
         if caller.f_code.co_name == "serve":
@@ -71,7 +71,7 @@ FORGED: dict[str, Callable[[int], bytes]] = {
 
 
 def forging(_task: Task, text: str) -> float:
-    """Scores by length; a text that names a forgery has it written to every socket of the worker first."""
+    """Score by length; a text that names a forgery first has it written to every socket of the worker."""
     if text in FORGED:
         data = FORGED[text](call_number())
         for descriptor in range(3, 64):
@@ -95,7 +95,7 @@ def dictionary_of_scores(_tasks: list[Task], texts: list[str]) -> Any:
     return dict.fromkeys((float(len(text)) for text in texts), 1.0).keys()
 
 
-def judged(function: Any, texts: list[str], limits: Limits = LIMITS, **settings: Any) -> list[Verdict]:
+def verify_texts(function: Any, texts: list[str], limits: Limits = LIMITS, **settings: Any) -> list[Verdict]:
     pool = ProcessPool(as_verifier(function, **settings), workers=1, limits=limits)
     try:
         pool.submit([item(number, text) for number, text in enumerate(texts)])
@@ -106,14 +106,14 @@ def judged(function: Any, texts: list[str], limits: Limits = LIMITS, **settings:
 
 
 def forge(*kinds: str, limits: Limits = LIMITS) -> Callable[[Path], str | None]:
-    """Some samples among others forge; every other one must get its own verdict."""
+    """Return an attack in which some samples forge messages; every other sample must get its own verdict."""
 
     def run(_folder: Path) -> str | None:
         texts: list[str] = []
         for kind in kinds:
             texts += [FINE + "x" * (len(texts) + number) for number in range(BEFORE)] + [kind]
         texts += [FINE + "y" * (len(texts) + number) for number in range(AFTER)]
-        for text, verdict in zip(texts, judged(forging, texts, limits), strict=True):
+        for text, verdict in zip(texts, verify_texts(forging, texts, limits), strict=True):
             if len(verdict.reason) > MOST_REASON:
                 return f"{text!r} has a reason of {len(verdict.reason)} characters"
             if text not in FORGED and (verdict.status, verdict.reward) != ("scored", len(text)):
@@ -124,10 +124,10 @@ def forge(*kinds: str, limits: Limits = LIMITS) -> Callable[[Path], str | None]:
 
 
 def without_order(function: Any) -> Callable[[Path], str | None]:
-    """Scores in no order belong to no sample."""
+    """Return an attack with unordered scores, which cannot be assigned to samples."""
 
     def run(_folder: Path) -> str | None:
-        verdicts = judged(function, ["aaaaaaaa", "a", "aaa"], mode="batch", size=3)
+        verdicts = verify_texts(function, ["aaaaaaaa", "a", "aaa"], mode="batch", size=3)
         scored = [verdict for verdict in verdicts if verdict.status == "scored"]
         return f"accepted: {scored}" if scored else None
 
@@ -135,7 +135,7 @@ def without_order(function: Any) -> Callable[[Path], str | None]:
 
 
 HANG = ("half a frame", "ready once more")
-"""These end at the time limit."""
+"""These forgeries end at the time limit."""
 ATTACKS = (
     Attack("worker protocol", "every forgery in turn", forge(*(kind for kind in FORGED if kind not in HANG))),
     *(Attack("worker protocol", kind, forge(kind), quick=False) for kind in FORGED if kind not in HANG),

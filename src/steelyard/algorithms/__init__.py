@@ -1,6 +1,6 @@
-"""The algorithm as pure functions on tensors: no configuration, model or logging in here.
+"""The algorithms as pure functions on tensors, without configuration, models or logging.
 
-Read `advantages.py`, then `surrogates.py`, `aggregation.py`, `kl.py` and, where they meet, `objective.py`.
+Read `advantages.py`, then `surrogates.py`, `aggregation.py` and `kl.py`, then `objective.py`, which combines them.
 """
 
 from steelyard.algorithms.advantages import Estimator, estimator

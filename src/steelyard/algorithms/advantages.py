@@ -1,8 +1,9 @@
 """Advantage estimators: how good each sample is relative to its group.
 
-All take ``reward_M`` (scored samples of the whole batch) and ``group_M`` (the group of each) and return
-``advantage_M`` in float64. A group whose rewards are all equal, and so a group of one, gives exactly 0. Pass@k-type
-estimators that need ``k`` are in `subsets.py`; `estimator` looks all of them up by name.
+Every estimator takes ``reward_M`` (the rewards of all scored samples in the batch) and ``group_M`` (the group of each
+sample) and returns ``advantage_M`` in float64. In a group whose rewards are all equal, and therefore in a group of one
+sample, every advantage is exactly 0. Estimators that need a ``k`` are in `subsets.py`; `estimator` finds any of them by
+name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from steelyard.algorithms.custom import custom_estimator
 from steelyard.algorithms.groups import group_members, group_moments
-from steelyard.algorithms.names import look_up
+from steelyard.algorithms.lookup import look_up
 from steelyard.algorithms.subsets import max_at_k, pass_at_k
 from steelyard.defaults import SMALLEST_K
 from steelyard.errors import ConfigError
@@ -23,7 +24,8 @@ from steelyard.errors import ConfigError
 EPSILON = 1e-6
 
 Estimator = Callable[..., Tensor]
-"""``(reward_M, group_M) -> advantage_M``; what it names as further parameters is passed too, see `facts.py`."""
+"""``(reward_M, group_M) -> advantage_M``. An estimator can request more inputs by naming them as parameters; see
+`facts.py`."""
 
 
 def group_norm(reward_M: Tensor, group_M: Tensor) -> Tensor:
@@ -38,16 +40,16 @@ def group_mean(reward_M: Tensor, group_M: Tensor) -> Tensor:
 
 
 def rloo(reward_M: Tensor, group_M: Tensor) -> Tensor:
-    """Leave one out: ``A_i = r_i - mean_{j != i} r_j = n / (n - 1) * (r_i - mean)``. Ahmadian et al., arXiv 2402.14740.
+    """Leave-one-out: ``A_i = r_i - mean_{j != i} r_j = n / (n - 1) * (r_i - mean)``. Ahmadian et al., arXiv 2402.14740.
 
-    With ``constant`` aggregation this is the exact policy gradient in expectation.
+    With ``constant`` aggregation, the expected update is the exact policy gradient.
     """
     moments = group_moments(reward_M, group_M)
     return moments.deviation_M * moments.count_M / (moments.count_M - 1).clamp(min=1)
 
 
 def batch_norm(reward_M: Tensor, group_M: Tensor) -> Tensor:
-    """The group's mean as baseline, the sample std of all rewards in the batch as scale:
+    """Subtract the group's mean and divide by the sample std of the whole batch:
     ``A_i = (r_i - mean_group) / (std_batch + 1e-6)``.
     """
     deviation_M = group_moments(reward_M, group_M).deviation_M
@@ -57,9 +59,9 @@ def batch_norm(reward_M: Tensor, group_M: Tensor) -> Tensor:
 
 
 def best_of_group(reward_M: Tensor, group_M: Tensor) -> Tensor:
-    """Only the best sample learns: ``(r_max - r_second) / (std + 1e-6)``, all others 0. arXiv 2503.19595.
+    """Give the best sample ``A = (r_max - r_second) / (std + 1e-6)`` and all others 0. arXiv 2503.19595.
 
-    There is no gradient once two samples tie at the top; judge it by pass@k, not by the mean reward.
+    The gradient vanishes when two samples tie for the best reward. Monitor pass@k, not the mean reward.
     """
     moments = group_moments(reward_M, group_M)
     advantage_M = torch.zeros_like(moments.deviation_M)
@@ -82,14 +84,14 @@ SUBSET_ESTIMATORS: dict[str, Callable[..., Tensor]] = {"pass_at_k": pass_at_k, "
 
 
 def estimator(name: str, k: int | None = None) -> Estimator:
-    """The estimator of that name with ``k`` bound, or the user's own given as ``"module:function"``."""
+    """Return the estimator called ``name`` with ``k`` bound, or load a custom one from ``"module:function"``."""
     if ":" in name:
         return custom_estimator(name, k)
-    hint = "; or give your own as 'module:function'"
+    hint = "; or name a function of yours as 'module:function'"
     found = look_up("advantage estimator", name, {**ESTIMATORS, **SUBSET_ESTIMATORS}, hint)
     if name not in SUBSET_ESTIMATORS:
         if k is not None:
-            raise ConfigError(f"advantage estimator {name!r} takes no k, got k = {k}: leave k out, or use 'max_at_k'")
+            raise ConfigError(f"advantage estimator {name!r} does not use k (got k = {k}): remove k, or use 'max_at_k'")
         return found
     if k is None or k < SMALLEST_K[name]:
         reason = " (k = 1 is 'rloo')" if name == "max_at_k" else ""

@@ -1,7 +1,7 @@
-"""How the losses of decisions become one loss: a weight per decision, ``loss = sum_N weight_N * loss_N``.
+"""Aggregation of per-decision losses into one loss: ``loss = sum_N weight_N * loss_N``.
 
-Weights are made once for a whole minibatch; its microbatches then simply add up, whatever way it is split. Samples
-without decisions are in no denominator.
+The weights are computed once per minibatch, so the losses of its microbatches add up however it is split. Samples
+without decisions do not count in any denominator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from steelyard.algorithms.flat import renumber, require_flat
-from steelyard.algorithms.names import look_up
+from steelyard.algorithms.lookup import look_up
 from steelyard.errors import ConfigError
 
 
@@ -27,9 +27,11 @@ def _token_mean(count_M: Tensor, _: float | None) -> Tensor:
 
 
 def _constant(count_M: Tensor, length: float | None) -> Tensor:
-    """Dr. GRPO: sum over a sample divided by a fixed length, then mean over samples. arXiv 2503.20783."""
+    """Dr. GRPO: sum over the decisions of a sample / fixed length, then mean over samples. arXiv 2503.20783."""
     if length is None or length <= 0:
-        raise ConfigError(f"aggregation 'constant' needs a length > 0 to divide by (the longest sample), got {length}")
+        raise ConfigError(
+            f"aggregation 'constant' needs length > 0, usually the maximum sample length; got length = {length}"
+        )
     return torch.ones_like(count_M) / (length * len(count_M))
 
 
@@ -38,18 +40,18 @@ AGGREGATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "token_mean": _token_mean,
     "constant": _constant,
 }
-"""Name -> weight of each decision of a sample, from the samples' numbers of decisions."""
+"""Functions from the number of decisions per sample to the weight of a decision in each sample."""
 
 
 def decision_weights(
     name: str, sample_N: Tensor, *, length: float | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Weight of each decision of a minibatch; ``sample_N`` says which sample each belongs to (any integers).
+    """Return the weight of each decision of a minibatch. ``sample_N`` gives the sample of each, as any integers.
 
-    ``sequence_mean``: 1 / (|o_i| M), ``token_mean``: 1 / N, ``constant``: 1 / (length M), M being the number of samples
-    with decisions. ``length`` is only used by ``constant``.
+    With M samples that have decisions: ``sequence_mean`` is 1 / (|o_i| M), ``token_mean`` is 1 / N, and ``constant`` is
+    1 / (length M). Only ``constant`` uses ``length``.
     """
     require_flat(sample_N=sample_N)
-    weigh = look_up("aggregation", name, AGGREGATIONS)
+    weight_per_sample = look_up("aggregation", name, AGGREGATIONS)
     index_N, count_M = renumber(sample_N)
-    return weigh(count_M.to(dtype), length)[index_N]
+    return weight_per_sample(count_M.to(dtype), length)[index_N]

@@ -1,11 +1,11 @@
-"""What an advantage estimator can request besides rewards and groups: it names them as parameters.
+"""Further inputs that an advantage estimator can request by naming them as parameters.
 
     def correct_then_short(reward_M, group_M, parts, lengths):
         score_M = torch.nan_to_num(parts["correct"]) - 0.001 * lengths
         return group_mean(score_M, group_M)
 
-The first two parameters are always rewards and groups. Each further one that is named like a field of `SampleFacts` is
-passed by its name; an estimator with two parameters is called with rewards and groups alone.
+The first two parameters are always rewards and groups. Every further parameter whose name is a field of `SampleFacts`
+receives that field.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ RewardEstimator = Callable[[Tensor, Tensor], Tensor]
 
 
 class RewardParts(dict[str, Tensor]):
-    """The named parts of the verdicts, ``parts["correct"]`` of shape ``[M]`` in float64. A sample without a part (a
-    rejected one has none) is NaN there; ``torch.nan_to_num`` or ``torch.where`` decide what that counts as.
+    """The named reward parts of the verdicts: ``parts["correct"]`` has shape ``[M]`` in float64.
+
+    The entry is NaN for a sample without that part, for example a rejected one. Replace it with ``torch.nan_to_num`` or
+    ``torch.where``.
     """
 
     def __init__(self, parts: Sequence[Mapping[str, float]]) -> None:
-        names = dict.fromkeys(name for own in parts for name in own)
+        names = dict.fromkeys(name for sample_parts in parts for name in sample_parts)
         super().__init__(
-            {name: torch.tensor([own.get(name, math.nan) for own in parts], dtype=torch.float64) for name in names}
+            {name: torch.tensor([one.get(name, math.nan) for one in parts], dtype=torch.float64) for name in names}
         )
         self.samples = len(parts)
-        self.absent: set[str] = set()
-        """Names that were looked up and that no sample has."""
+        self.missing: set[str] = set()
+        """Names that were looked up although no sample has them."""
 
     def __missing__(self, name: str) -> Tensor:
-        self.absent.add(name)
+        self.missing.add(name)
         return torch.full((self.samples,), math.nan, dtype=torch.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleFacts:
-    """One entry per sample, in the order of the rewards. Samples that are not learnt from are absent, as they are from
-    the rewards.
-    """
+    """One entry per sample, in the order of the rewards. Samples excluded from learning are not included."""
 
     parts: RewardParts
-    """Named parts of the reward, as the verifier gave them: before penalties for length, truncation and KL."""
+    """Named parts of the reward as the verifier returned them, before penalties for length, truncation and KL."""
     lengths: Tensor
-    """Tokens of the completion."""
+    """Number of tokens in the completion."""
     decisions: Tensor
-    """Sampled tokens: a forced one is not a decision."""
+    """Number of sampled tokens. Forced tokens are not decisions."""
     truncated: Tensor
     """Whether the sample was cut off at the length limit (bool)."""
     tasks: tuple[Task, ...]
@@ -64,22 +64,22 @@ class SampleFacts:
 
 FACTS = tuple(field.name for field in fields(SampleFacts))
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-"""Parameters that can be passed by name."""
+"""Kinds of parameters that can be passed by name."""
 
 
-def requested(estimator: Callable[..., Any]) -> tuple[str, ...]:
-    """The facts that an estimator names as parameters after rewards and groups."""
+def requested_facts(estimator: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the facts that an estimator names as parameters after rewards and groups."""
     try:
         parameters = list(inspect.signature(estimator).parameters.values())[2:]
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return ()
-    return tuple(one.name for one in parameters if one.kind in NAMED and one.name in FACTS)
+    return tuple(parameter.name for parameter in parameters if parameter.kind in NAMED and parameter.name in FACTS)
 
 
 def with_facts(estimator: Callable[..., Tensor], facts: Callable[[], SampleFacts]) -> RewardEstimator:
-    """The estimator as a function of rewards and groups; ``facts`` is called only if it requests any."""
-    names = requested(estimator)
+    """Bind the facts that the estimator requests. ``facts`` is called only if it requests any."""
+    names = requested_facts(estimator)
     if not names:
         return estimator
-    known = facts()
-    return partial(estimator, **{name: getattr(known, name) for name in names})
+    values = facts()
+    return partial(estimator, **{name: getattr(values, name) for name in names})

@@ -1,7 +1,7 @@
-"""Statistics of rewards within groups, on the flat layout that every advantage estimator shares.
+"""Reward statistics per group, in the flat layout that all advantage estimators share.
 
-``reward_M`` holds the rewards of all scored samples of a batch and ``group_M`` says which group each belongs to
-(any integers, in any order). Unscored samples are simply absent, so they leave mean, std and count alike.
+``reward_M`` holds the rewards of all scored samples of a batch. ``group_M`` gives the group of each sample, as any
+integers in any order. Unscored samples are not included and so affect neither mean, std nor count.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from torch import Tensor
 from steelyard.algorithms.flat import renumber, require_flat
 
 RELATIVE_TOLERANCE = 1e-12
-"""A group whose rewards differ by no more than this share of their size counts as equal: what thousands of float64
-operations lose to rounding."""
+"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. It allows for the
+rounding error of thousands of float64 operations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMoments:
-    """Each sample's group seen from the sample, float64."""
+    """The statistics of each sample's group, one entry per sample, in float64."""
 
     deviation_M: Tensor
     """Reward minus the group's mean; exactly 0 in a group whose rewards are all equal."""
     std_M: Tensor
     """Sample standard deviation (n - 1) of the group; 0 for a group of one."""
     count_M: Tensor
-    """Samples in the group."""
+    """Number of samples in the group."""
     equal_M: Tensor
     """Whether all rewards of the group are equal, up to rounding."""
 
 
 def group_moments(reward_M: Tensor, group_M: Tensor) -> GroupMoments:
-    """Mean, spread and size of every group; rewards are taken from the group's lowest one so that a large common
-    offset costs no digits.
+    """Compute the deviation from the mean, the standard deviation and the size of every group.
+
+    Each group's minimum is subtracted first, so that a large common offset does not cost precision.
     """
     index_M, count_U = _group_index(reward_M, group_M)
     size = len(count_U)
@@ -52,14 +53,14 @@ def group_moments(reward_M: Tensor, group_M: Tensor) -> GroupMoments:
 
 
 def group_members(reward_M: Tensor, group_M: Tensor) -> list[Tensor]:
-    """For every group the positions of its samples."""
+    """Return the positions of the samples of each group."""
     index_M, count_U = _group_index(reward_M, group_M)
     return list(torch.argsort(index_M).split_with_sizes([int(count) for count in count_U]))
 
 
 def _group_index(reward_M: Tensor, group_M: Tensor) -> tuple[Tensor, Tensor]:
-    """Groups renumbered 0, 1, ... and the size of each."""
+    """Number the groups 0, 1, ... and return the group of each sample and the size of each group."""
     require_flat(reward_M=reward_M, group_M=group_M)
     if not bool(torch.isfinite(reward_M).all()):
-        raise ValueError("reward_M has values that are not finite: leave unscored samples out of the batch")
+        raise ValueError("reward_M contains non-finite values: remove unscored samples from the batch")
     return renumber(group_M)

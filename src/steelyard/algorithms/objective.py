@@ -1,11 +1,10 @@
-"""The loss of a microbatch, composed of surrogate, importance correction, KL and entropy.
+"""The loss of a microbatch: surrogate, importance correction, KL and entropy.
 
 ``loss = sum_N weight_N * (importance_N * (surrogate_N + kl_coefficient * kl_N) - entropy_coefficient * entropy_N)``
 
-A KL term estimated from the drawn token needs the importance weight as the surrogate does: the token was drawn by the
-sampler. Entropy and ``exact`` KL are sums over the support in the state that was visited, so they carry no such weight.
-Weights come from `decision_weights` over the whole minibatch, so losses, gradients and metrics of its microbatches
-add up.
+A KL term estimated from the sampled token needs the same importance weight as the surrogate, because the sampler drew
+that token. Entropy and ``exact`` KL are sums over the support and need no importance weight. ``weight_N`` comes from
+`decision_weights` over the whole minibatch, so the losses, gradients and metrics of its microbatches add up.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steelyard.algorithms.flat import largest, require_flat
+from steelyard.algorithms.flat import max_or_zero, require_flat
 from steelyard.algorithms.importance import importance_statistics, importance_weights
 from steelyard.algorithms.kl import LOSS_ESTIMATORS, check_loss_estimator, k3, kl_term
 from steelyard.algorithms.surrogates import Surrogate, SurrogateInput, SurrogateOutput
@@ -25,14 +24,17 @@ from steelyard.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectiveInput:
-    """Flat over the N decisions of a microbatch; gradients flow through ``logp_N``, ``entropy_N``, ``exact_kl_N``."""
+    """The N decisions of a microbatch in one flat tensor per quantity.
+
+    Gradients flow through ``logp_N``, ``entropy_N`` and ``exact_kl_N``.
+    """
 
     logp_N: Tensor
-    """Current log-probs."""
+    """Log-probs under the current policy."""
     old_logp_N: Tensor
-    """The learner's at the start of the update; with a single update, ``logp_N.detach()``."""
+    """Log-probs under the learner's policy at the start of the update; ``logp_N.detach()`` for a single update."""
     behaviour_logp_N: Tensor
-    """Recorded by the sampler."""
+    """Log-probs that the sampler recorded."""
     advantage_N: Tensor
     sample_N: Tensor
     weight_N: Tensor
@@ -47,25 +49,29 @@ class ObjectiveInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectiveOutput:
+    """The loss of a microbatch and its metrics."""
+
     loss: Tensor
     metrics: dict[str, Tensor]
-    """Detached scalars: ``loss`` and ``weight`` are sums, keys ending in ``_max`` maxima, the rest sums weighted by
-    ``weight_N``. `merge_metrics` joins those of microbatches."""
+    """Detached scalars. ``loss`` and ``weight`` are sums, keys that end in ``_max`` are maxima, and all others are sums
+    weighted by ``weight_N``. `merge_metrics` combines the metrics of several microbatches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
+    """Computes the loss from a surrogate, an optional KL term and an optional importance correction."""
+
     surrogate: Surrogate
     kl: str | None = None
-    """``k2``, ``k3``, ``k3_unbiased`` or ``exact``; ``None`` for no KL in the loss."""
+    """``k2``, ``k3``, ``k3_unbiased`` or ``exact``; ``None`` leaves KL out of the loss."""
     importance_cap: float | None = None
-    """Cap of the old / behaviour correction; ``None`` for no correction."""
+    """Upper bound of the importance ratio old / behaviour; ``None`` disables the correction."""
 
     def __post_init__(self) -> None:
         if self.kl is not None:
             check_loss_estimator(self.kl)
         if self.importance_cap is not None and self.importance_cap <= 0:
-            raise ConfigError(f"importance_cap must be above 0 (2 is usual), got {self.importance_cap}")
+            raise ConfigError(f"importance_cap = {self.importance_cap} must be above 0; 2 is a common choice")
 
     def __call__(
         self, inp: ObjectiveInput, *, kl_coefficient: float = 0.0, entropy_coefficient: float = 0.0
@@ -78,7 +84,7 @@ class Objective:
             loss_N = loss_N + kl_coefficient * kl_N
         if entropy_coefficient:
             if inp.entropy_N is None:
-                raise ValueError(f"entropy_coefficient is {entropy_coefficient} but the input has no entropy_N")
+                raise ValueError(f"entropy_coefficient = {entropy_coefficient} needs entropy_N, but the input has none")
             loss_N = loss_N - entropy_coefficient * inp.entropy_N
         loss = (inp.weight_N * loss_N).sum()
         return ObjectiveOutput(loss, self._metrics(inp, surrogate, kl_N, importance_N, loss))
@@ -94,7 +100,7 @@ class Objective:
         exact = LOSS_ESTIMATORS[self.kl]
         field, tensor = ("exact_kl_N", inp.exact_kl_N) if exact else ("reference_logp_N", inp.reference_logp_N)
         if tensor is None:
-            raise ValueError(f"kl {self.kl!r} needs {field}, which the input lacks")
+            raise ValueError(f"kl {self.kl!r} needs {field}, but the input has none")
         return tensor if exact else importance_N * kl_term(self.kl, inp.logp_N, tensor, inp.old_logp_N)
 
     def _metrics(
@@ -120,7 +126,7 @@ class Objective:
             "loss": loss.detach(),
             "weight": inp.weight_N.sum(),
             **{key: (inp.weight_N * value_N.detach()).sum() for key, value_N in means.items() if value_N is not None},
-            "log_ratio_max": largest(log_ratio_N),
+            "log_ratio_max": max_or_zero(log_ratio_N),
             "importance_log_ratio": importance.log_ratio,
             "importance_log_ratio_max": importance.log_ratio_max,
             "importance_ratio": importance.ratio,
@@ -129,8 +135,10 @@ class Objective:
 
 
 def merge_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Metrics of a minibatch from those of its microbatches: sums of ``loss`` and ``weight``, maxima of ``*_max``, and
-    true means of the rest (under ``constant`` aggregation weights do not sum to 1, so their sum is divided out).
+    """Combine the metrics of microbatches into those of the minibatch.
+
+    ``loss`` and ``weight`` are summed, ``*_max`` takes the maximum, and all others become weighted means. The means are
+    divided by the total weight, which is not 1 under ``constant`` aggregation.
     """
     keys = list(parts[0]) if parts else []
     joined = {key: torch.stack([part[key] for part in parts]) for key in keys}

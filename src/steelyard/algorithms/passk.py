@@ -1,4 +1,4 @@
-"""Evaluation: the unbiased pass@k, and intervals over tasks. (The training estimator is in `subsets.py`.)"""
+"""Unbiased pass@k for evaluation, and confidence intervals over tasks. Pass@k for training is in `subsets.py`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from numpy.typing import NDArray
 
 
 def pass_at_k_estimate(samples: int, successes: int, k: int) -> float:
-    """``1 - C(n - c, k) / C(n, k)``: chance that k of n samples without replacement hold one of the c successes.
+    """Return ``1 - C(n - c, k) / C(n, k)``, the probability that k of n samples include one of the c successes.
 
-    Unbiased, unlike ``1 - (1 - c/n)^k``. Chen et al., arXiv 2107.03374.
+    The samples are drawn without replacement. The estimate is unbiased, unlike ``1 - (1 - c/n)^k``. Chen et al.,
+    arXiv 2107.03374.
     """
     if not 0 <= successes <= samples:
-        raise ValueError(f"successes must be within 0 .. {samples} samples, got {successes}")
+        raise ValueError(f"successes = {successes} must be between 0 and samples ({samples})")
     if not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} needs at least that many samples a task, got {samples}: sample more, or lower k")
+        raise ValueError(f"pass@{k} needs k between 1 and samples ({samples}): draw more samples per task, or change k")
     return 1 - comb(samples - successes, k) / comb(samples, k)
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over tasks with its interval."""
+    """A mean over tasks with its confidence interval."""
 
     mean: float
     low: float
@@ -33,15 +34,17 @@ class Interval:
 
 
 def wilson_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
-    """Wilson's score interval of the mean of shares (success, pass@k), one value in 0 .. 1 per task. Wilson 1927.
+    """Wilson score interval for the mean of success rates or pass@k, one value between 0 and 1 per task. Wilson 1927.
 
-    ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)`` with mean p of n tasks. Of all values in
-    0 .. 1 with that mean, those of 0 and 1 vary most, so shares in between are covered too, by a wider interval than
-    they need. It holds for few tasks, where the bootstrap is too narrow, and is never a point.
+    ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)`` with the mean p of n tasks. For a given
+    mean, values of exactly 0 and 1 have the largest variance, so the interval is conservative for values in between.
+    It is valid for few tasks, where the bootstrap is too narrow, and its width is never zero.
     """
     value_T = _checked(values, level)
     if value_T.min() < 0 or value_T.max() > 1:
-        raise ValueError(f"shares lie within 0 .. 1, got {value_T.min()} .. {value_T.max()}: use bootstrap_interval")
+        raise ValueError(
+            f"wilson_interval needs values in [0, 1], got {value_T.min()} to {value_T.max()}: use bootstrap_interval"
+        )
     mean, n = float(value_T.mean()), len(value_T)
     z = NormalDist().inv_cdf((1 + level) / 2)
     centre = mean + z**2 / (2 * n)
@@ -53,10 +56,11 @@ def wilson_interval(values: Sequence[float], *, level: float = 0.95) -> Interval
 def bootstrap_interval(
     values: Sequence[float], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap of the mean over tasks: the middle ``level`` of the means of resampled tasks. Efron 1979.
+    """Percentile bootstrap interval for the mean over tasks. Efron 1979.
 
-    Give one value per task, not per sample: samples of a task are not independent. For rewards of any range; with fewer
-    than about 20 tasks it is too narrow.
+    Resamples the tasks and returns the middle ``level`` of the means. Pass one value per task, not per sample, because
+    samples of the same task are not independent. Values may have any range. With fewer than about 20 tasks the interval
+    is too narrow.
     """
     value_T = _checked(values, level)
     rng = np.random.default_rng(seed)
@@ -67,7 +71,7 @@ def bootstrap_interval(
 
 def _checked(values: Sequence[float], level: float) -> NDArray[np.float64]:
     if not len(values):
-        raise ValueError("no values to take an interval of")
+        raise ValueError("values is empty: an interval needs at least one value")
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
+        raise ValueError(f"level = {level} must be between 0 and 1, for example 0.95")
     return np.asarray(values, dtype=np.float64)

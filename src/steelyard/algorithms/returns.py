@@ -1,4 +1,4 @@
-"""Credit for samples whose text divides into spans (steps), each with a reward at its end."""
+"""Advantages for samples that consist of several spans (steps), each with a reward at its end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from steelyard.algorithms.flat import require_flat
 
 
 def returns_to_go(reward_S: Sequence[float], gamma: float) -> list[float]:
-    """``G_s = sum_{s' >= s} gamma^(s' - s) r_{s'}``, by ``G_s = r_s + gamma G_{s+1}``; s counts spans, not tokens."""
+    """Return ``G_s = sum_{s' >= s} gamma^(s' - s) r_{s'}``, computed as ``G_s = r_s + gamma G_{s+1}``.
+
+    The index s counts spans, not tokens.
+    """
     return_S: list[float] = []
-    ahead = 0.0
+    following = 0.0
     for reward in reversed(reward_S):
-        ahead = reward + gamma * ahead
-        return_S.append(ahead)
+        following = reward + gamma * following
+        return_S.append(following)
     return return_S[::-1]
 
 
@@ -26,17 +29,19 @@ def span_advantages(
     estimator: Callable[[Tensor, Tensor], Tensor],
     gamma: float,
 ) -> list[Tensor]:
-    """Advantage of every span of every sample: the estimator applied to returns-to-go, span by span.
+    """Apply the estimator to the returns-to-go, one span index at a time. Return one advantage per span and sample.
 
-    At span s a sample is compared with its group's ``G_{j, min(s, S_j)}``: a sample that has ended stands with its last
-    return. ``rewards[i]`` are the S_i >= 1 span rewards of sample i. One terminal reward and gamma = 1 give
-    every span the plain advantage of the sample.
+    ``rewards[i]`` holds the S_i >= 1 span rewards of sample i. At span s, a sample is compared with the returns
+    ``G_{j, min(s, S_j)}`` of its group: a sample with fewer spans keeps its last return. With a single terminal reward
+    and gamma = 1, every span gets the sample's ordinary advantage.
     """
     if not rewards:
         return []
     empty = [i for i, reward_S in enumerate(rewards) if not len(reward_S)]
     if empty:
-        raise ValueError(f"sample {empty[0]} has no span: a sample without step rewards is one span with its reward")
+        raise ValueError(
+            f"sample {empty[0]} has no spans: pass a sample without step rewards as a single span with its reward"
+        )
     returns = [torch.tensor(returns_to_go(reward_S, gamma), dtype=torch.float64) for reward_S in rewards]
     last_M = torch.tensor([len(return_S) - 1 for return_S in returns])
     require_flat(rewards=last_M, group_M=group_M)

@@ -1,4 +1,4 @@
-"""Small changes to rewards and advantages: length penalty, truncated samples, advantage clip."""
+"""Reward and advantage shaping: length penalty, truncated samples, advantage clipping."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from steelyard.algorithms.flat import require_flat
 from steelyard.defaults import TRUNCATION_PENALTY
 
 Truncation = Literal["count", "mask", "penalise"]
-"""What to do with samples cut off at the longest length: let them count like others, leave them out of the group and
-the loss, or take a penalty off their reward."""
+"""How to treat samples that were cut off at the length limit: like any other sample (``count``), excluded from the
+group and the loss (``mask``), or with a penalty subtracted from the reward (``penalise``)."""
 
 
 def soft_length_penalty(length_M: Tensor, *, max_length: int, buffer: int) -> Tensor:
-    """DAPO's soft overlong punishment, to be added to the reward. Yu et al., arXiv 2503.14476.
+    """Return DAPO's soft overlong punishment, to be added to the reward. Yu et al., arXiv 2503.14476.
 
-    0 up to ``max_length - buffer``, then linear down to -1 at ``max_length``, and -1 beyond.
+    The penalty is 0 up to ``max_length - buffer``, falls linearly to -1 at ``max_length`` and stays at -1 beyond.
     """
     require_flat(length_M=length_M)
     if not 0 < buffer <= max_length:
-        raise ValueError(f"soft length penalty needs 0 < buffer <= max_length, got {buffer} and {max_length}")
+        raise ValueError(
+            f"soft length penalty: buffer = {buffer} must be above 0 and at most max_length ({max_length})"
+        )
     over_M = length_M.to(torch.float64) - (max_length - buffer)
     return -(over_M / buffer).clamp(0, 1)
 
@@ -30,8 +32,10 @@ def soft_length_penalty(length_M: Tensor, *, max_length: int, buffer: int) -> Te
 def handle_truncated(
     reward_M: Tensor, truncated_M: Tensor, how: Truncation, penalty: float = TRUNCATION_PENALTY
 ) -> tuple[Tensor, Tensor]:
-    """Rewards after truncation is dealt with, and which samples are kept (bool). Samples that are not kept must leave
-    the group's statistics and the loss with its denominators, as unscored ones do.
+    """Apply the truncation rule. Return the rewards and a boolean mask of the samples to keep.
+
+    The caller must exclude the other samples from the group statistics, the loss and its denominators, exactly as it
+    excludes unscored samples.
     """
     require_flat(reward_M=reward_M, truncated_M=truncated_M)
     keep_M = ~truncated_M if how == "mask" else torch.ones_like(truncated_M)
@@ -41,5 +45,5 @@ def handle_truncated(
 
 
 def advantage_clip(advantage_M: Tensor, limit: float | None) -> Tensor:
-    """``clamp(A, -limit, limit)``; a different knob from the ratio clip, and off with ``None``."""
+    """Return ``clamp(A, -limit, limit)``; ``None`` disables it. This is independent of the ratio clip."""
     return advantage_M if limit is None else advantage_M.clamp(-limit, limit)

@@ -1,7 +1,7 @@
-"""Surrogate losses per decision: what to minimise so that decisions with a positive advantage become likelier.
+"""Surrogate losses per decision. Minimising them makes decisions with a positive advantage more likely.
 
-``rho = exp(logp - old_logp)`` is the ratio of the current to the old policy. With a single update per rollout
-``old_logp`` is the detached current one, so the ratio is 1 and only its gradient matters.
+``rho = exp(logp - old_logp)`` is the probability ratio of the current to the old policy. With a single update per
+rollout, ``old_logp`` is the detached ``logp``, so the ratio is 1 and only its gradient matters.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ import torch
 from torch import Tensor
 
 from steelyard.algorithms.flat import renumber, require_flat
-from steelyard.algorithms.names import look_up
+from steelyard.algorithms.lookup import look_up
 from steelyard.defaults import CLIP_RANGES, RATIO_CAP
 from steelyard.errors import ConfigError
 
-LARGEST_LOG_RATIO = 20.0
-"""Log ratios above this are cut: ``exp`` would overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
+MAX_LOG_RATIO = 20.0
+"""Upper bound of log ratios. Without it ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateInput:
-    """Flat over the N decisions of a microbatch; all decisions of a sample are in the same microbatch."""
+    """The N decisions of a microbatch in one flat tensor per quantity.
+
+    A microbatch contains all decisions of a sample or none of them.
+    """
 
     logp_N: Tensor
     old_logp_N: Tensor
     advantage_N: Tensor
     sample_N: Tensor
-    """Which sample each decision belongs to (any integers)."""
+    """The sample of each decision, as any integers."""
 
     def __post_init__(self) -> None:
         require_flat(
@@ -42,9 +45,11 @@ class SurrogateInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateOutput:
+    """The loss of each decision, and where it was clipped."""
+
     loss_N: Tensor
     clipped_N: Tensor
-    """Where the clip is in force (bool)."""
+    """Whether the clip is active for the decision (bool)."""
 
 
 Surrogate = Callable[[SurrogateInput], SurrogateOutput]
@@ -59,11 +64,11 @@ def ppo_clip(
 ) -> SurrogateOutput:
     """``-min(rho A, clip(rho, 1 - low, 1 + high) A)``. PPO, arXiv 1707.06347.
 
-    Both bounds are 0.2 by default, as in PPO and GRPO. DAPO (arXiv 2503.14476) raises the upper one to 0.28 so that
-    unlikely tokens can gain probability ("clip-higher"): pass ``clip_high=0.28``.
+    Both bounds default to 0.2, as in PPO and GRPO. DAPO's "clip-higher" (arXiv 2503.14476) sets ``clip_high=0.28`` so
+    that unlikely tokens can gain probability.
 
-    With ``dual_clip`` c (usually 3) the objective of a negative advantage is no lower than ``c A``, which bounds the
-    push away from one sample; Ye et al., arXiv 1912.09729.
+    With ``dual_clip`` c (usually 3), the objective of a negative advantage is at least ``c A``. This limits how far one
+    sample can push the policy away. Ye et al., arXiv 1912.09729.
     """
     ratio_N = _exp(inp.logp_N - inp.old_logp_N.detach())
     return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, dual_clip)
@@ -72,11 +77,11 @@ def ppo_clip(
 def gspo(
     inp: SurrogateInput, *, clip_low: float = CLIP_RANGES["gspo"][0], clip_high: float = CLIP_RANGES["gspo"][1]
 ) -> SurrogateOutput:
-    """PPO's clip on the ratio of whole sequences, ``s_i = exp(mean_t log rho_t)`` over the sample's decisions.
+    """PPO's clip applied to the sequence ratio ``s_i = exp(mean_t log rho_t)`` over the sample's decisions.
 
-    Each decision carries ``sg[s_i] * pi / sg[pi]``: the value of the sequence ratio with the gradient of its own
-    log-prob, so that their mean over the sequence has the gradient of ``s_i A``. That mean is ``sequence_mean``: with
-    another aggregation this is no longer the algorithm, and the configuration refuses it. arXiv 2507.18071.
+    Each decision uses ``sg[s_i] * pi / sg[pi]``, which has the value of the sequence ratio and the gradient of the
+    decision's own log-prob. Its mean over the sequence has the gradient of ``s_i A``. Only ``sequence_mean`` takes that
+    mean, so the configuration rejects GSPO with any other aggregation. arXiv 2507.18071.
     """
     log_ratio_N = inp.logp_N.detach() - inp.old_logp_N.detach()
     index_N, count_M = renumber(inp.sample_N)
@@ -86,13 +91,13 @@ def gspo(
 
 
 def cispo(inp: SurrogateInput, *, ratio_cap: float = RATIO_CAP) -> SurrogateOutput:
-    """``-sg[min(rho, ratio_cap)] A log pi``: the weight is capped, no decision dropped. MiniMax, arXiv 2506.13585."""
+    """``-sg[min(rho, ratio_cap)] A log pi``: caps the weight, drops no decisions. MiniMax, arXiv 2506.13585."""
     ratio_N = _exp((inp.logp_N - inp.old_logp_N).detach())
     return SurrogateOutput(-ratio_N.clamp(max=ratio_cap) * inp.advantage_N * inp.logp_N, ratio_N > ratio_cap)
 
 
 def reinforce(inp: SurrogateInput) -> SurrogateOutput:
-    """``-A log pi``: right for one update per rollout only, since nothing corrects for a policy that has moved."""
+    """``-A log pi``, without a ratio. It is correct only for a single update per rollout."""
     return SurrogateOutput(-inp.advantage_N * inp.logp_N, torch.zeros_like(inp.logp_N, dtype=torch.bool))
 
 
@@ -105,18 +110,18 @@ SURROGATES: dict[str, Callable[..., SurrogateOutput]] = {
 
 
 def surrogate(name: str, **options: Any) -> Surrogate:
-    """The surrogate of that name with its options bound."""
+    """Return the surrogate called ``name`` with its options bound."""
     function = look_up("surrogate", name, SURROGATES)
     accepted = [key for key in signature(function).parameters if key != "inp"]
     unknown = [key for key in options if key not in accepted]
     if unknown:
-        takes = ", ".join(accepted) or "none"
-        raise ConfigError(f"surrogate {name!r} has no option {unknown[0]!r}: its options are {takes}")
+        valid = ", ".join(accepted) or "none"
+        raise ConfigError(f"surrogate {name!r} has no option {unknown[0]!r}: valid options are {valid}")
     return partial(function, **options)
 
 
 def _exp(log_ratio_N: Tensor) -> Tensor:
-    return log_ratio_N.clamp(max=LARGEST_LOG_RATIO).exp()
+    return log_ratio_N.clamp(max=MAX_LOG_RATIO).exp()
 
 
 def _clipped(

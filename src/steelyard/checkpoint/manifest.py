@@ -1,4 +1,4 @@
-"""The manifest: size and SHA-256 of every file of a checkpoint, written last, so that a torn one is recognised."""
+"""The manifest of a checkpoint: size and SHA-256 of every file. It is written last, so it reveals damage."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 
 
-class Torn(Exception):  # noqa: N818 - a finding, always handled inside this package
-    """A checkpoint is not whole; the text says what is wrong with it."""
+class DamagedCheckpoint(Exception):  # noqa: N818 - a finding, always handled inside this package
+    """A checkpoint is incomplete or corrupt; the message says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Manifest:
     step: int
     score: float | None
     files: dict[str, FileEntry]
-    """By path relative to the checkpoint, with forward slashes."""
+    """Entries by path relative to the checkpoint, with forward slashes."""
 
 
 def seal(folder: Path, *, step: int, score: float | None) -> Manifest:
-    """Make every file of the folder durable, then write its manifest, durable too."""
+    """Flush every file of the folder to disk, then write and flush its manifest."""
     names = sorted(_files(folder))
     with ThreadPoolExecutor(max_workers=4) as threads:
         entries = list(threads.map(lambda name: _entry(folder / name, durable=True), names))
@@ -51,60 +51,63 @@ def seal(folder: Path, *, step: int, score: float | None) -> Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest alone, nothing checked against it; raises :class:`Torn`."""
+    """Read the manifest without checking the files; raises :class:`DamagedCheckpoint` if it is unreadable."""
     try:
         with _open_regular(folder / MANIFEST, MANIFEST) as file:
             data = json.loads(file.read())
     except FileNotFoundError:
-        raise Torn(f"{MANIFEST} is missing") from None
+        raise DamagedCheckpoint(f"{MANIFEST} is missing") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise Torn(f"{MANIFEST} cannot be read ({error})") from error
+        raise DamagedCheckpoint(f"{MANIFEST} cannot be read ({error})") from error
     if not isinstance(data, dict) or data.get("sha256") != _digest(data):
-        raise Torn(f"{MANIFEST} does not match its own hash")
+        raise DamagedCheckpoint(f"{MANIFEST} does not match its own hash")
     if data["format"] != FORMAT:
         raise CheckpointError(
-            f"{folder}: checkpoint format {data['format']}, this version reads {FORMAT}; use the version that wrote it"
+            f"{folder}: checkpoint format {data['format']} is not supported; this version of Steelyard reads format "
+            f"{FORMAT}. Use the version that wrote the checkpoint"
         )
     files = {name: FileEntry(entry["bytes"], entry["sha256"]) for name, entry in data["files"].items()}
     return Manifest(data["step"], data["score"], files)
 
 
 def check(folder: Path, manifest: Manifest, *, hashes: bool) -> None:
-    """Raise :class:`Torn` unless every listed file is there with its size and, if asked, its hash, and nothing else
-    than files and folders: whoever loads a checkpoint must not follow a link or wait for a pipe.
+    """Raise :class:`DamagedCheckpoint` unless every listed file has its size and, with ``hashes``, its hash.
+
+    Links and pipes are rejected too: loading a checkpoint must not follow a link or block on a pipe.
     """
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise Torn(f"{path.relative_to(folder)} is {_kind(path)} and not a regular file")
+            raise DamagedCheckpoint(f"{path.relative_to(folder)} is {_kind(path)}, not a regular file")
     for name, entry in manifest.files.items():
-        path = inside(folder, name)
+        path = path_inside(folder, name)
         if not path.is_file():
-            raise Torn(f"{name} is missing")
+            raise DamagedCheckpoint(f"{name} is missing")
         if path.stat().st_size != entry.bytes:
-            raise Torn(f"{name} has {path.stat().st_size} bytes, the manifest says {entry.bytes}")
+            raise DamagedCheckpoint(f"{name} has {path.stat().st_size} bytes instead of {entry.bytes}")
     if not hashes:
         return
     with ThreadPoolExecutor(max_workers=4) as threads:
         found = threads.map(lambda name: _entry(folder / name, durable=False), manifest.files)
         for (name, entry), actual in zip(manifest.files.items(), found, strict=True):
             if actual != entry:
-                raise Torn(f"{name} does not match its hash")
+                raise DamagedCheckpoint(f"{name} does not match its hash")
 
 
 def require_whole(folder: Path, solution: str) -> None:
-    """Raises :class:`CheckpointError` with the solution if a sealed folder is not as it was sealed. A folder without a
-    manifest (a model of another program) passes.
+    """Raise :class:`CheckpointError` with the given solution if a sealed folder has changed.
+
+    A folder without a manifest, such as a model from another program, is accepted.
     """
     if not os.path.lexists(folder / MANIFEST):
         return
     try:
         check(folder, read(folder), hashes=True)
-    except (Torn, OSError) as error:
-        raise CheckpointError(f"{folder} is not as it was written: {error}; {solution}") from error
+    except (DamagedCheckpoint, OSError) as error:
+        raise CheckpointError(f"{folder} has changed since it was written: {error}; {solution}") from error
 
 
-def inside(folder: Path, name: str) -> Path:
-    """``folder / name``, refused if it would leave the folder."""
+def path_inside(folder: Path, name: str) -> Path:
+    """Return ``folder / name``; raise an error if that is outside the folder."""
     relative = PurePosixPath(name)
     if not name or relative.is_absolute() or ".." in relative.parts or "\\" in name or ":" in name:
         raise CheckpointError(f"{name!r} is not a path inside {folder}")
@@ -117,7 +120,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make renames and new names in a folder durable (POSIX; elsewhere the file system does so itself)."""
+    """Flush renames and new entries of a folder to disk (needed on POSIX systems only)."""
     if os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -131,20 +134,20 @@ def _files(folder: Path) -> list[str]:
     found: list[str] = []
     for path in folder.rglob("*"):
         if path.is_symlink():
-            raise CheckpointError(f"{path}: a checkpoint may not hold links, since what they point at may change")
+            raise CheckpointError(f"{path}: a checkpoint must not contain links, because their targets may change")
         if path.is_file() and path != folder / MANIFEST:
             found.append(path.relative_to(folder).as_posix())
     return found
 
 
 def _open_regular(path: Path, name: str) -> BufferedReader:
-    """A file opened without waiting, as opening a pipe would, and without following a link."""
+    """Open a regular file; never block on a pipe or follow a link."""
     if path.is_symlink():
-        raise Torn(f"{name} is a symbolic link and not a regular file")
+        raise DamagedCheckpoint(f"{name} is a symbolic link, not a regular file")
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Torn(f"{name} is {_kind(path)} and not a regular file")
+        raise DamagedCheckpoint(f"{name} is {_kind(path)}, not a regular file")
     return os.fdopen(descriptor, "rb")
 
 

@@ -1,8 +1,8 @@
-"""Tensors divided among ranks, written by all of them at once and read by any number of ranks.
+"""Sharded tensors: all ranks write their shards in parallel, and any number of ranks can read them.
 
-This is ``torch.distributed.checkpoint`` with its safetensors storage. Its usual storage keeps the table of contents as
-a pickle (``.metadata``), which can run code when it is read. Here every rank writes one safetensors file, and where
-each piece belongs stands as JSON in the header of its file. Only tensors are taken.
+This uses ``torch.distributed.checkpoint`` with its safetensors storage. The default storage keeps its index in a pickle
+(``.metadata``), which can run code when it is read. Here every rank writes one safetensors file, whose header holds the
+position of each shard as JSON. Only tensors can be saved.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from steelyard.errors import CheckpointError
 
 
 def save_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Every rank calls this with its part of the same tensors; the folder must be on a disk that all of them see."""
+    """Save this rank's shards. All ranks must call it with the same names and a folder on a shared disk."""
     with _single_process_is_fine():
         writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
         save(_at_least_1d(tensors), storage_writer=writer, no_dist=_alone())
 
 
 def load_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Fill the tensors in place; they may be divided otherwise than they were when they were saved."""
+    """Fill the tensors in place; their sharding may differ from the one they were saved with."""
     wanted = _at_least_1d(tensors)
     reader = HuggingFaceStorageReader(str(folder))
     saved: dict[str, Any] = dict(reader.read_metadata().state_dict_metadata)
@@ -39,20 +39,21 @@ def load_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     wrong += [name for name in saved.keys() & wanted.keys() if saved[name].properties.dtype != wanted[name].dtype]
     if wrong:
         raise CheckpointError(
-            f"{folder} does not fit: {', '.join(wrong[:5])} (of {len(wrong)}). Resume with the run's own config; 8-bit "
-            "states of a weight fit another number of ranks only if its rows divide evenly there too"
+            f"{folder} does not match the learner: {len(wrong)} tensors differ, such as {', '.join(wrong[:5])}. Resume "
+            "with the config of the run. With 8-bit AdamW, the number of ranks can change only if the rows of each "
+            "weight divide evenly among the new ranks too"
         )
     with _single_process_is_fine():
         load(wanted, storage_reader=reader, no_dist=_alone())
 
 
 def names_in(folder: Path) -> set[str]:
-    """Names of the tensors that were saved."""
+    """Return the names of the saved tensors."""
     return set(HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata)
 
 
 def _at_least_1d(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Numbers as vectors of one, in the same memory: slices are read, and a number has none."""
+    """View scalars as vectors of one element, because the storage reads slices."""
     return {name: tensor.detach().view(1) if tensor.dim() == 0 else tensor.detach() for name, tensor in tensors.items()}
 
 

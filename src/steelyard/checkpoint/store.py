@@ -1,10 +1,11 @@
-"""Checkpoints on a file system: written beside, sealed by a manifest, renamed into place.
+"""Checkpoints on a file system: written to a temporary folder, sealed by a manifest, then renamed.
 
-A store's folder holds ``step-00000120/`` and so on, each with the folders its writers filled (``model/``, ...), one
-safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and ``manifest.json``. Names that begin
-with a dot are work in progress. A kill at any instant leaves every finished checkpoint whole.
+A store contains one folder per checkpoint, such as ``step-00000120/``. Each holds the folders that its writers filled
+(``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
+``manifest.json``. Names that start with a dot are work in progress. A kill at any moment leaves every finished
+checkpoint intact.
 
-One process writes to a store; others may read it meanwhile (reading never changes anything on disk).
+Only one process may write to a store. Others may read it at the same time; reading never changes anything on disk.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Literal
 from safetensors import SafetensorError
 
 from steelyard.checkpoint import manifest as manifests
-from steelyard.checkpoint.manifest import Manifest, Torn
+from steelyard.checkpoint.manifest import DamagedCheckpoint, Manifest
 from steelyard.checkpoint.tensors import Tree, from_json, load_tree, save_tree, to_json
 from steelyard.defaults import BEST_MODE, KEEP_LAST
 from steelyard.errors import CheckpointError
@@ -29,7 +30,7 @@ from steelyard.errors import CheckpointError
 log = logging.getLogger(__name__)
 
 Writer = Callable[[Path], object]
-"""Fills an empty folder, for instance ``policy.save_pretrained``."""
+"""Fills an empty folder; ``policy.save_pretrained`` is an example."""
 
 _STATE = "state.json"
 _STEP = re.compile(r"step-(\d{8,})")
@@ -40,60 +41,62 @@ _RESERVED = frozenset({"state", "manifest"})
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint: its manifest was found and every file matched it."""
+    """An intact checkpoint: every file matched its manifest."""
 
     path: Path
     step: int
-    """Optimiser steps done when it was written."""
+    """Optimiser steps completed when it was written."""
     score: float | None
-    """The chosen metric at that step, None if it was not measured."""
+    """Value of the configured metric at that step, or None if it was not measured."""
     state: dict[str, Any]
 
     def tensors(self, name: str) -> Tree:
-        """The tree saved under this name (an optimiser's state dict, say), on the CPU."""
-        path = self.path / f"{_safe(name)}.safetensors"
+        """Load the tensor tree with this name, such as an optimiser's state dict, onto the CPU."""
+        path = self.path / f"{_checked(name)}.safetensors"
         if not path.is_file():
-            raise CheckpointError(f"{self.path} holds no tensors named {name!r}; it holds {self._held('.safetensors')}")
+            raise CheckpointError(f"{self.path} has no tensors named {name!r}; it has {self._tensor_names()}")
         return load_tree(path)
 
     def folder(self, name: str) -> Path:
-        """The folder a writer of this name filled; ``folder("model")`` opens with plain ``from_pretrained``."""
-        path = self.path / _safe(name)
+        """Return the folder with this name; ``folder("model")`` loads with plain ``from_pretrained``."""
+        path = self.path / _checked(name)
         if not path.is_dir():
-            raise CheckpointError(f"{self.path} holds no folder named {name!r}")
+            raise CheckpointError(f"{self.path} has no folder named {name!r}")
         return path
 
     def has(self, name: str) -> bool:
-        """Whether a folder or a tensor tree of this name was saved."""
-        return (self.path / _safe(name)).is_dir() or (self.path / f"{name}.safetensors").is_file()
+        """Return whether the checkpoint has a folder or a tensor tree with this name."""
+        return (self.path / _checked(name)).is_dir() or (self.path / f"{name}.safetensors").is_file()
 
-    def _held(self, suffix: str) -> str:
-        return ", ".join(sorted(path.stem for path in self.path.glob(f"*{suffix}"))) or "none"
+    def _tensor_names(self) -> str:
+        return ", ".join(sorted(path.stem for path in self.path.glob("*.safetensors"))) or "none"
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open one checkpoint by its folder, every file checked against the manifest."""
+    """Open the checkpoint in a folder and check every file against the manifest."""
     try:
         return _open(path)
-    except Torn as torn:
-        raise CheckpointError(f"{path} is not a whole checkpoint: {torn}; use another one of its run") from torn
+    except DamagedCheckpoint as error:
+        raise CheckpointError(
+            f"the checkpoint {path} is damaged: {error}; use another checkpoint of the run"
+        ) from error
 
 
 class Store:
-    """The last ``keep_last`` checkpoints of a run and the best one by score."""
+    """Keeps the last ``keep_last`` checkpoints of a run, and the one with the best score."""
 
     def __init__(
         self, folder: Path, *, keep_last: int = KEEP_LAST, best_mode: Literal["max", "min"] = BEST_MODE
     ) -> None:
         if keep_last < 1:
             raise CheckpointError(
-                f"keep_last is {keep_last}; at least the newest checkpoint must be kept: use 1 or more"
+                f"keep_last = {keep_last} must be at least 1, because a run needs its newest checkpoint to resume"
             )
         self.folder = Path(folder)
         self.keep_last = keep_last
         self.best_mode: Literal["max", "min"] = best_mode
         self.skipped: list[str] = []
-        """Torn checkpoints passed over by the last :meth:`latest` or :meth:`best`, with the reason."""
+        """Damaged checkpoints that the last :meth:`latest` or :meth:`best` skipped, each with the reason."""
 
     def save(
         self,
@@ -104,64 +107,64 @@ class Store:
         state: Mapping[str, Any] | None = None,
         score: float | None = None,
     ) -> Path:
-        """Write the run state after ``step`` steps, then drop what need not be kept. Returns the folder.
+        """Write a checkpoint after ``step`` steps, delete those no longer kept, and return its folder.
 
         ``folders`` are filled by callbacks, ``tensors`` are nested state dicts, ``state`` is plain data (JSON).
         Saving a step again replaces it.
         """
-        beside = self.folder / f".writing-{_name(step)}"
+        temporary = self.folder / f".writing-{_name(step)}"
         try:
-            self._tidy()
-            beside.mkdir(parents=True)
+            self._clean_up()
+            temporary.mkdir(parents=True)
             for name, write in (folders or {}).items():
-                target = beside / _safe(name)
+                target = temporary / _checked(name)
                 target.mkdir()
                 write(target)
             for name, tree in (tensors or {}).items():
-                save_tree(beside / f"{_safe(name)}.safetensors", tree)
-            (beside / _STATE).write_text(to_json(dict(state or {}), what=_STATE), encoding="utf-8")
-            manifests.seal(beside, step=step, score=_finite(score))
-            self._place(beside, step)
+                save_tree(temporary / f"{_checked(name)}.safetensors", tree)
+            (temporary / _STATE).write_text(to_json(dict(state or {}), what=_STATE), encoding="utf-8")
+            manifests.seal(temporary, step=step, score=_finite(score))
+            self._move_into_place(temporary, step)
             self._prune()
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(beside, ignore_errors=True)  # it may hold the last free space of the disk
+            shutil.rmtree(temporary, ignore_errors=True)  # it may occupy the last free space of the disk
             kept = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written to {self.folder}: {error}. Free space there or "
-                f"make it writable, then resume; checkpoints that are there: {kept}"
+                f"make it writable, then resume; checkpoints available from steps: {kept}"
             ) from error
         return self.folder / _name(step)
 
     def latest(self) -> Checkpoint | None:
-        """The newest whole checkpoint. Torn ones are passed over, logged, and listed in ``skipped``."""
+        """Return the newest intact checkpoint. Damaged ones are logged and listed in ``skipped``."""
         self.skipped = []
         for _, path in sorted(self._present().items(), reverse=True):
-            if found := self._whole(path):
-                return found
+            if checkpoint := self._open_intact(path):
+                return checkpoint
         return None
 
     def best(self) -> Checkpoint | None:
-        """The whole checkpoint with the best score (the earliest of equals), or None if none has a score."""
+        """Return the intact checkpoint with the best score (the earliest if tied), or None if none has a score."""
         self.skipped = []
         scored = [(manifest.score, step) for step, manifest in self._manifests().items() if manifest.score is not None]
         for _, step in sorted(scored, key=self._rank):
-            if found := self._whole(self._present()[step]):
-                return found
+            if checkpoint := self._open_intact(self._present()[step]):
+                return checkpoint
         return None
 
     def steps(self) -> list[int]:
-        """Steps that have a checkpoint, torn or whole, in rising order."""
+        """Return the steps that have a checkpoint, damaged or not, in ascending order."""
         return sorted(self._present())
 
     def rewind(self, step: int) -> None:
-        """Drop every checkpoint after ``step``: the run goes on from there and will write them anew."""
-        self._tidy()
+        """Delete every checkpoint after ``step``; a resumed run will write them again."""
+        self._clean_up()
         for later, path in self._present().items():
             if later > step:
                 self._drop(path)
 
     def _present(self) -> dict[int, Path]:
-        """Step → folder. A replaced one counts while its successor is not yet in place."""
+        """Map steps to folders. A folder under replacement counts until the new one is in place."""
         if not self.folder.is_dir():
             return {}
         found: dict[int, Path] = {}
@@ -171,22 +174,22 @@ class Store:
                     found[int(match[1])] = path
         return found
 
-    def _whole(self, path: Path) -> Checkpoint | None:
+    def _open_intact(self, path: Path) -> Checkpoint | None:
         try:
             return _open(path)
-        except Torn as torn:
-            self.skipped.append(f"{path.name}: {torn}")
-            log.warning("checkpoint %s is torn and passed over: %s", path, torn)
+        except DamagedCheckpoint as error:
+            self.skipped.append(f"{path.name}: {error}")
+            log.warning("the checkpoint %s is damaged and was skipped: %s", path, error)
             return None
 
     def _manifests(self) -> dict[int, Manifest]:
-        """Manifests of the checkpoints whose files are all there with the right size (hashes not computed)."""
+        """Read the manifests of checkpoints whose files all have the right size; hashes are not computed."""
         found: dict[int, Manifest] = {}
         for step, path in self._present().items():
             try:
                 manifest = manifests.read(path)
                 manifests.check(path, manifest, hashes=False)
-            except Torn:
+            except DamagedCheckpoint:
                 continue
             found[step] = manifest
         return found
@@ -195,23 +198,23 @@ class Store:
         score, step = scored
         return (-score if self.best_mode == "max" else score), step
 
-    def _place(self, beside: Path, step: int) -> None:
+    def _move_into_place(self, temporary: Path, step: int) -> None:
         target = self.folder / _name(step)
         if target.exists():
             replaced = self.folder / f".replaced-{target.name}"
             target.rename(replaced)
-            beside.rename(target)
+            temporary.rename(target)
             manifests.sync_folder(self.folder)
             _remove(replaced)
             return
-        beside.rename(target)
+        temporary.rename(target)
         manifests.sync_folder(self.folder)
 
     def _prune(self) -> None:
-        """Keep the newest ``keep_last`` and the best; torn ones do not count and go."""
-        whole = self._manifests()
-        keep = set(sorted(whole)[-self.keep_last :])
-        scored = [(manifest.score, step) for step, manifest in whole.items() if manifest.score is not None]
+        """Delete all but the newest ``keep_last`` intact checkpoints and the best one; damaged ones are deleted too."""
+        intact = self._manifests()
+        keep = set(sorted(intact)[-self.keep_last :])
+        scored = [(manifest.score, step) for step, manifest in intact.items() if manifest.score is not None]
         if scored:
             keep.add(min(scored, key=self._rank)[1])
         for step, path in self._present().items():
@@ -219,13 +222,13 @@ class Store:
                 self._drop(path)
 
     def _drop(self, path: Path) -> None:
-        """Rename first, so that a kill half-way leaves rubbish by name and not a torn checkpoint."""
+        """Rename a checkpoint, then delete it; a kill in between leaves only a folder that is cleaned up later."""
         dropped = self.folder / f".dropping-{path.name}"
         path.rename(dropped)
         _remove(dropped)
 
-    def _tidy(self) -> None:
-        """Finish or clear what a killed process left behind."""
+    def _clean_up(self) -> None:
+        """Complete interrupted replacements and delete what a killed process left behind."""
         if not self.folder.is_dir():
             return
         for path in list(self.folder.iterdir()):
@@ -240,7 +243,7 @@ class Store:
 
 
 def _remove(path: Path) -> None:
-    """A folder with all that is in it; of a link only the link."""
+    """Delete a folder and its contents; of a link, delete only the link."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -253,7 +256,7 @@ def _open(path: Path) -> Checkpoint:
         manifests.check(path, manifest, hashes=True)
         state = from_json((path / _STATE).read_text(encoding="utf-8"))
     except OSError as error:
-        raise Torn(f"cannot be read ({error})") from error
+        raise DamagedCheckpoint(f"cannot be read ({error})") from error
     return Checkpoint(path, manifest.step, manifest.score, state)
 
 
@@ -261,14 +264,14 @@ def _name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def _safe(name: str) -> str:
+def _checked(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise CheckpointError(
-            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _, and neither state nor manifest"
+            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (state and manifest are taken)"
         )
     return name
 
 
 def _finite(score: float | None) -> float | None:
-    """A score that is not a number ranks nowhere."""
+    """Return the score, or None if it is not finite and cannot be ranked."""
     return None if score is None or not math.isfinite(score) else float(score)

@@ -1,8 +1,8 @@
-"""State dicts without pickle: tensors go to safetensors, everything else to a JSON skeleton that points at them.
+"""State dicts without pickle: tensors go to safetensors, everything else to a JSON skeleton that refers to them.
 
-The round trip is bitwise (a Python NaN comes back as some NaN). JSON alone would turn integer keys into strings and
-tuples into lists and has no word for NaN, so what it cannot say is tagged: ``{"$items": [[key, value], ...]}`` for a
-dict with other than plain string keys, ``{"$tuple": [...]}``, ``{"$float": "nan"}`` and ``{"$tensor": name}``.
+The round trip is exact to the bit, except for the payload of a Python NaN. JSON alone would turn integer keys into
+strings and tuples into lists, and it has no NaN, so such values are tagged: ``{"$items": [[key, value], ...]}`` for a
+dict whose keys are not all plain strings, ``{"$tuple": [...]}``, ``{"$float": "nan"}`` and ``{"$tensor": name}``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SKELETON = "skeleton"
 
 
 def flatten(tree: Tree) -> tuple[dict[str, Tensor], Any]:
-    """Split a state dict into named tensors that safetensors takes and a skeleton that JSON takes.
+    """Split a state dict into named tensors for safetensors and a skeleton for JSON.
 
-    A tensor that occurs several times is stored once and is shared again after :func:`unflatten`; tensors that
-    only overlap (views of one storage) are copied apart.
+    A tensor that occurs several times is stored once and is shared again after :func:`unflatten`. Tensors that merely
+    overlap (views of one storage) are stored as separate copies.
     """
     found: dict[str, Tensor] = {}
     name_of: dict[tuple[Any, ...], str] = {}
@@ -37,13 +37,13 @@ def flatten(tree: Tree) -> tuple[dict[str, Tensor], Any]:
     def note(tensor: Tensor, path: str) -> Any:
         same = _identity(tensor)
         if same not in name_of:
-            name = _free(path or "value", found)
+            name = _unique_name(path or "value", found)
             found[name] = tensor
             name_of[same] = name
         return {"$tensor": name_of[same]}
 
     skeleton = _encode(tree, "", note)
-    return _apart(found), skeleton
+    return _separate(found), skeleton
 
 
 def unflatten(tensors: Mapping[str, Tensor], skeleton: Any) -> Tree:
@@ -51,7 +51,7 @@ def unflatten(tensors: Mapping[str, Tensor], skeleton: Any) -> Tree:
 
     def fetch(name: str) -> Tensor:
         if name not in tensors:
-            raise CheckpointError(f"the skeleton names tensor {name!r}, which the file does not hold")
+            raise CheckpointError(f"the skeleton refers to the tensor {name!r}, which the file does not contain")
         return tensors[name]
 
     return _decode(skeleton, fetch)
@@ -64,32 +64,32 @@ def save_tree(path: Path, tree: Tree) -> None:
 
 
 def load_tree(path: Path) -> Tree:
-    """Read back what :func:`save_tree` wrote, on the CPU, in memory of its own (not mapped from the file)."""
+    """Load a state dict that :func:`save_tree` wrote onto the CPU; the tensors are copies, not views of the file."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
+        raise CheckpointError(f"{path} is not a readable safetensors file: {error}") from error
     if _SKELETON not in metadata:
         return tensors
     return unflatten(tensors, json.loads(metadata[_SKELETON]))
 
 
 def to_json(tree: Tree, *, what: str) -> str:
-    """A tree without tensors as text; plain data stays plain JSON."""
+    """Serialise a tree without tensors; plain data stays plain JSON."""
 
     def refuse(_: Tensor, path: str) -> Any:
-        raise CheckpointError(f"{what}: {path or 'the value'} is a tensor; hand it to the store under `tensors`")
+        raise CheckpointError(f"{what}: {path or 'the value'} is a tensor; pass it to Store.save as `tensors`")
 
     return json.dumps(_encode(tree, "", refuse, what), indent=1, allow_nan=False)
 
 
 def from_json(text: str) -> Tree:
-    """Inverse of :func:`to_json`; raises ``ValueError`` on text that is no JSON."""
+    """Inverse of :func:`to_json`; raises ``ValueError`` if the text is not JSON."""
 
     def refuse(name: str) -> Tensor:
-        raise CheckpointError(f"a JSON state points at tensor {name!r}")
+        raise CheckpointError(f"a JSON state refers to the tensor {name!r}")
 
     return _decode(json.loads(text), refuse)
 
@@ -147,8 +147,8 @@ def _join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _free(path: str, taken: Mapping[str, Tensor]) -> str:
-    """The path itself, or numbered where two paths read alike (``{"a.b": …, "a": {"b": …}}``)."""
+def _unique_name(path: str, taken: Mapping[str, Tensor]) -> str:
+    """Return the path, with a number if another path has the same text (``{"a.b": …, "a": {"b": …}}``)."""
     name, number = path, 2
     while name in taken:
         name, number = f"{path}#{number}", number + 1
@@ -156,14 +156,14 @@ def _free(path: str, taken: Mapping[str, Tensor]) -> str:
 
 
 def _identity(tensor: Tensor) -> tuple[Any, ...]:
-    """Equal for two tensors that are the same memory read the same way."""
+    """Return a key that is equal for two tensors with the same memory, type and layout."""
     return tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, contiguous, and no two in one storage."""
+def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Make all tensors contiguous on the CPU, each with its own storage."""
     seen: set[int] = set()
-    apart: dict[str, Tensor] = {}
+    separate: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         packed = tensor.to("cpu").contiguous()
         storage = packed.untyped_storage().data_ptr()
@@ -171,5 +171,5 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             packed = packed.clone()
             storage = packed.untyped_storage().data_ptr()
         seen.add(storage)
-        apart[name] = packed
-    return apart
+        separate[name] = packed
+    return separate

@@ -1,1 +1,1 @@
-"""Parts of a run on a Ray cluster, behind the same protocols as on one machine."""
+"""Verifier pool, samplers and learners on a Ray cluster, with the same interfaces as on one machine."""

@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster; the only place that imports Ray."""
+"""The connection to a Ray cluster. No other module imports Ray."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from steelyard.errors import ConfigError, MissingExtraError
 
 LOCAL = defaults.CLUSTER
 START_SECONDS = 600.0
-"""How long actors may wait for room on the cluster."""
+"""How long actors may wait for free resources on the cluster."""
 AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-LISTEN_TO_OTHERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""0: Ray's processes listen on loopback alone, which is its default on the systems after which it is named."""
+NETWORK_CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""With 0, Ray listens on the loopback interface only. That is already its default on Windows and macOS."""
 NICENESS = "RAY_worker_niceness"
-"""Of Ray's workers; its default of 15 lets them starve next to any busy process, the learner included."""
-SET_FOR_LOCAL = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, LISTEN_TO_OTHERS, NICENESS)
+"""Niceness of Ray's workers. With Ray's default of 15, any busy process starves them, including the learner."""
+LOCAL_VARIABLES = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, NETWORK_CLUSTER, NICENESS)
+"""Environment variables that are set while a local cluster runs."""
 
 
 def require_ray() -> Any:
-    """The ``ray`` package, or an error that names the extra."""
+    """Import and return ``ray``; if it is missing, raise an error that names the extra to install."""
     try:
         import ray
     except ImportError:
@@ -35,18 +36,20 @@ def require_ray() -> Any:
 
 @contextmanager
 def local_settings() -> Iterator[None]:
-    """A cluster started in here listens on loopback alone and requires a token: whoever reaches a Ray cluster can run
-    any code on it. The user's own token is used if there is one, else one that lives as long as this process. Its
-    workers run at the priority of this process, unless the user set another.
+    """Set the environment for a cluster on this machine, and restore it afterwards.
+
+    Anyone who can reach a Ray cluster can run code on it, so a local one listens on loopback only and requires a token:
+    the user's, or a random one for the lifetime of this process. Workers run at the priority of this process unless the
+    user set another.
     """
     from ray._private import ray_constants
 
-    before, listened = {name: os.environ.get(name) for name in SET_FOR_LOCAL}, ray_constants.ENABLE_RAY_CLUSTER
-    os.environ |= {AUTH_MODE: "token", LISTEN_TO_OTHERS: "0", NICENESS: before[NICENESS] or "0"}
+    before, network = {name: os.environ.get(name) for name in LOCAL_VARIABLES}, ray_constants.ENABLE_RAY_CLUSTER
+    os.environ |= {AUTH_MODE: "token", NETWORK_CLUSTER: "0", NICENESS: before[NICENESS] or "0"}
     if not before[AUTH_TOKEN] and not before[AUTH_TOKEN_PATH]:
         os.environ[AUTH_TOKEN] = _token()
     ray_constants.ENABLE_RAY_CLUSTER = False
-    _read_settings_again()
+    _reload_settings()
     try:
         yield
     finally:
@@ -55,8 +58,8 @@ def local_settings() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        ray_constants.ENABLE_RAY_CLUSTER = listened
-        _read_settings_again()
+        ray_constants.ENABLE_RAY_CLUSTER = network
+        _reload_settings()
 
 
 @cache
@@ -64,8 +67,8 @@ def _token() -> str:
     return secrets.token_hex(32)
 
 
-def _read_settings_again() -> None:
-    """Ray reads mode and token once, when it is imported or first needs them."""
+def _reload_settings() -> None:
+    """Make Ray read the authentication mode and token again; it caches them on first use."""
     with suppress(ImportError, AttributeError):
         from ray._raylet import AuthenticationTokenLoader, Config  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -74,21 +77,24 @@ def _read_settings_again() -> None:
 
 
 class Connection:
-    """Joins a cluster, or starts one on this machine; several share one, and the last leaves it as it was found."""
+    """Joins a cluster or starts one on this machine.
 
-    users: ClassVar[dict[int, list[float]]] = {}
-    """What each open connection wants, in cores an actor."""
+    All connections of a process share one cluster. Closing the last one shuts the cluster down if it was started here.
+    """
+
+    requested: ClassVar[dict[int, list[float]]] = {}
+    """Cores per actor that each open connection requests."""
     started_here: ClassVar[bool] = False
     settings: ClassVar[ExitStack] = ExitStack()
-    """What was set for a cluster that was started here, to be taken back when it ends."""
+    """Restores the environment when a cluster that was started here ends."""
 
     def __init__(self, address: str = LOCAL) -> None:
         self.ray = require_ray()
-        if not Connection.users:
+        if not Connection.requested:
             Connection.started_here = not self.ray.is_initialized()
             if Connection.started_here:
                 self._join(address)
-        Connection.users[id(self)] = []
+        Connection.requested[id(self)] = []
 
     def _join(self, address: str) -> None:
         try:
@@ -105,30 +111,31 @@ class Connection:
             if not isinstance(error, ConnectionError):
                 raise
             raise ConfigError(
-                f"cluster.address = {address!r}: {error}. Start a cluster with `ray start --head`, or use local"
+                f"cluster.address = {address!r}: {error}. Start a cluster with `ray start --head`, or use 'local'"
             ) from error
 
     @property
     def open(self) -> bool:
-        return id(self) in Connection.users
+        return id(self) in Connection.requested
 
-    def want(self, cores: Sequence[float]) -> None:
-        """Tell an autoscaling cluster what all open connections together want; any other takes no notice."""
-        Connection.users[id(self)] = list(cores)
-        self._tell()
+    def request(self, cores: Sequence[float]) -> None:
+        """Request cores for this connection's actors from an autoscaling cluster; other clusters ignore it."""
+        Connection.requested[id(self)] = list(cores)
+        self._send_requests()
 
-    def _tell(self) -> None:
+    def _send_requests(self) -> None:
         from ray.autoscaler.sdk import request_resources
 
-        request_resources(bundles=[{"CPU": cores} for wanted in Connection.users.values() for cores in wanted if cores])
+        bundles = [{"CPU": cores} for actors in Connection.requested.values() for cores in actors if cores]
+        request_resources(bundles=bundles)
 
     def close(self) -> None:
-        """Withdraw what was wanted; twice does no harm."""
+        """Withdraw the requests. Closing twice is harmless."""
         if not self.open:
             return
-        del Connection.users[id(self)]
+        del Connection.requested[id(self)]
         if self.ray.is_initialized():
-            self._tell()
-            if not Connection.users and Connection.started_here:
+            self._send_requests()
+            if not Connection.requested and Connection.started_here:
                 self.ray.shutdown()
                 Connection.settings.close()

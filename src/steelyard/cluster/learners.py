@@ -1,8 +1,8 @@
-"""The learner as a group of ranks, each a Ray actor, behind the interface of a learner in this process.
+"""A learner made of several ranks, each a Ray actor, with the interface of a learner in this process.
 
-Ray places the processes and tells when one is gone; rank 0 says where the others meet it, so nobody needs ``torchrun``.
-Ranks share every optimiser step, so a group that has lost one is over: the error says so, and a new group takes up the
-last checkpoint.
+Ray places the processes and reports when one dies. Rank 0 publishes the address at which the others join, so
+``torchrun`` is not needed. All ranks take part in every optimiser step, so losing one ends the group; a new group
+resumes from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -33,54 +33,55 @@ from steelyard.types import Sample
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 5.0
-"""How long the other ranks may take to say why they failed too, once one has failed."""
+"""How long to wait for the errors of the other ranks after one has failed."""
 
 
 class RankGroup:
-    """Several ranks with one learner between them, whatever way they are asked.
+    """Several ranks that act as one learner; subclasses decide how the ranks are called.
 
-    ``mirror`` is a policy in this process that samples and finds supports; it gets the weights after every step.
+    ``mirror`` is a policy in this process that samples and computes supports; it receives the weights after every step.
     """
 
     def __init__(self, rule: UpdateRule, *, kl_in_reward: bool = False, mirror: Policy | None = None) -> None:
         self.rule, self.kl_in_reward, self.mirror = rule, kl_in_reward, mirror
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        """Call a method of :class:`LearnerRank` on every rank at once, and wait for all answers."""
+        """Call a method of :class:`LearnerRank` on all ranks in parallel and return all results."""
         raise NotImplementedError
 
     def ask_first(self, method: str, *arguments: Any) -> Any:
-        """Call it on rank 0 alone."""
+        """Call a method on rank 0 only."""
         raise NotImplementedError
 
-    def shared(self, value: Any) -> Any:
-        """A value that all ranks will read, made ready to travel once."""
+    def put(self, value: Any) -> Any:
+        """Prepare an argument that all ranks will read, so that it is serialised once."""
         return value
 
     def close(self) -> None:
-        """End the processes; twice does no harm."""
+        """End the processes. Closing twice is harmless."""
         raise NotImplementedError
 
-    # --- what the loop asks --------------------------------------------------------------------------------------
+    # --- called by the training loop -----------------------------------------------------------------------------
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps:
-        return self.ask("score", self.shared(list(samples)))[0]
+        return self.ask("score", self.put(list(samples)))[0]
 
     def update(self, samples: Sequence[LearnerSample], step: int, report: Report = silent) -> dict[str, float]:
-        return self.ask("update", self.shared(list(samples)), step)[0]
+        return self.ask("update", self.put(list(samples)), step)[0]
 
     def kl_coefficient(self, step: int) -> float:
         return self.ask_first("kl_coefficient", step)
 
     def after_step(self, step: int) -> None:
         self.ask("after_step", step)
-        self._renew_mirror()
+        self._update_mirror()
 
     # --- weights -------------------------------------------------------------------------------------------------
 
     def weights(self, which: Which = "merged") -> Iterator[tuple[str, Tensor]]:
-        """Weights by name, whole, a layer at a time: ``merged`` as of a model without an adapter, which is what another
-        engine takes; ``all`` or ``trained`` as they are.
+        """Yield unsharded weights by name, layer by layer.
+
+        ``merged`` folds adapters into the base model, as inference engines expect; ``all`` and ``trained`` do not.
         """
         portion = self.ask("first_portion", which)[0]
         while portion is not None:
@@ -88,7 +89,7 @@ class RankGroup:
             portion = self.ask("next_portion")[0]
 
     @torch.no_grad()
-    def _renew_mirror(self) -> None:
+    def _update_mirror(self) -> None:
         if self.mirror is None:
             return
         trained = dict(self.mirror.trainable())
@@ -98,7 +99,7 @@ class RankGroup:
     # --- state ---------------------------------------------------------------------------------------------------
 
     def parts(self) -> Parts:
-        """A plain model folder, and the ranks' shards of everything that is trained."""
+        """Return the checkpoint's parts: a plain model folder, and the ranks' shards of the training state."""
         folders: dict[str, Callable[[Path], object]] = {
             "model": lambda folder: self.ask("save_model", str(folder.absolute())),
             SHARDS: lambda folder: self.ask("save_shards", str(folder.absolute())),
@@ -106,17 +107,17 @@ class RankGroup:
         return Parts(folders, {}, self.ask("state")[0])
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take up a checkpoint of a group of any size."""
+        """Load a checkpoint that was written by a group of any size."""
         if not checkpoint.has(SHARDS):
             raise CheckpointError(
                 f"{checkpoint.path} was written by a learner in one process; resume without [cluster.learners]"
             )
         self.ask("restore", str(checkpoint.path.absolute()))
-        self._renew_mirror()
+        self._update_mirror()
 
 
 class LearnerGroup(RankGroup):
-    """Ranks that are Ray actors."""
+    """A rank group whose ranks are Ray actors."""
 
     def __init__(
         self,
@@ -135,7 +136,8 @@ class LearnerGroup(RankGroup):
         super().__init__(rule, kl_in_reward=kl_in_reward, mirror=mirror)
         self._connection = Connection(address)
         self.ray = self._connection.ray
-        self._over: Callable[[], TrainingError] | None = None
+        self._failed: Callable[[], TrainingError] | None = None
+        """Makes the error for calls after the group has failed or was closed."""
         paths = [path or str(Path.cwd()) for path in sys.path]
         options = {"num_cpus": 0, "num_gpus": int(gpus), "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         actor = self.ray.remote(LearnerRank).options(**options)
@@ -153,7 +155,7 @@ class LearnerGroup(RankGroup):
             raise
 
     def _host(self) -> str:
-        """The address of rank 0's node, as the cluster knows it; the rank itself knows nothing of Ray."""
+        """Return the address of rank 0's node as the cluster knows it; the rank itself does not use Ray."""
         find = self.ray.util.get_node_ip_address
         return self._answers([self._ranks[0].__ray_call__.remote(lambda _: find())])[0]
 
@@ -162,34 +164,34 @@ class LearnerGroup(RankGroup):
             for rank in self._ranks:
                 with suppress(self.ray.exceptions.RayError):
                     self.ray.kill(rank)
-        self._over = self._over or _over(LostLearnerError, "it was closed")
+        self._failed = self._failed or _group_failed(LostLearnerError, "it was closed")
         self._connection.close()
 
-    # --- asking --------------------------------------------------------------------------------------------------
+    # --- calls ---------------------------------------------------------------------------------------------------
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
-        self._require_whole()
+        self._require_running()
         return self._answers([getattr(rank, method).remote(*arguments) for rank in self._ranks])
 
-    def shared(self, value: Any) -> Any:
+    def put(self, value: Any) -> Any:
         return self.ray.put(value)
 
     def ask_first(self, method: str, *arguments: Any) -> Any:
-        self._require_whole()
+        self._require_running()
         return self._answers([getattr(self._ranks[0], method).remote(*arguments)])[0]
 
-    def _answers(self, calls: list[Any], within: float | None = None) -> list[Any]:
+    def _answers(self, calls: list[Any], timeout: float | None = None) -> list[Any]:
         waiting = list(calls)
         while waiting:
-            done, waiting = self.ray.wait(waiting, num_returns=1, timeout=within)
+            done, waiting = self.ray.wait(waiting, num_returns=1, timeout=timeout)
             if not done:
                 self._end(
                     LostLearnerError,
-                    f"no room for {len(waiting)} of {len(calls)} ranks was found in {within:.0f} s; `ray status` shows "
-                    "what takes it, and cluster.learners.ranks asks for fewer",
+                    f"the cluster had no room for {len(waiting)} of {len(calls)} ranks within {timeout:.0f} s. Check "
+                    "`ray status` for what is in use, or lower cluster.learners.ranks",
                 )
             if self._failure(done[0]) is not None:
-                self._give_up(calls)
+                self._raise_failure(calls)
         return self.ray.get(calls)
 
     def _failure(self, call: Any) -> Exception | None:
@@ -199,8 +201,8 @@ class LearnerGroup(RankGroup):
             return error
         return None
 
-    def _give_up(self, calls: list[Any]) -> None:
-        """One error for the group. A rank that died is the cause; that others then lost their connection is not."""
+    def _raise_failure(self, calls: list[Any]) -> None:
+        """Raise one error for the group. A dead rank is the cause; connections that others lost are its effect."""
         self.ray.wait(calls, num_returns=len(calls), timeout=GRACE_SECONDS)
         done, _ = self.ray.wait(calls, num_returns=len(calls), timeout=0)
         failures = {calls.index(call): error for call in done if (error := self._failure(call)) is not None}
@@ -210,31 +212,31 @@ class LearnerGroup(RankGroup):
         causes = {rank: getattr(error, "cause", error) for rank, error in failures.items()}
         for rank, cause in causes.items():
             if isinstance(cause, SteelyardError):
-                self._over = _over(TrainingError, str(cause))
+                self._failed = _group_failed(TrainingError, str(cause))
                 self.close()
                 raise cause
-            if not _may_be_a_loss(cause):
+            if not _may_follow_a_loss(cause):
                 self._end(TrainingError, f"rank {rank} failed: {cause!r}")
         rank, cause = next(iter(causes.items()))
         self._end(LostLearnerError, f"rank {rank} failed: {cause!r}")
 
     def _end(self, kind: type[TrainingError], reason: str) -> NoReturn:
-        self._over = _over(kind, reason)
+        self._failed = _group_failed(kind, reason)
         self.close()
-        raise self._over()
+        raise self._failed()
 
-    def _require_whole(self) -> None:
-        if self._over is not None:
-            raise self._over()
+    def _require_running(self) -> None:
+        if self._failed is not None:
+            raise self._failed()
 
 
-def _over(kind: type[TrainingError], reason: str) -> Callable[[], TrainingError]:
+def _group_failed(kind: type[TrainingError], reason: str) -> Callable[[], TrainingError]:
     return lambda: kind(
-        f"the learner group is over: {reason}. Its ranks share every step, so none can go on alone: resume the run "
-        "from its last checkpoint"
+        f"the learner group has stopped: {reason}. The other ranks cannot continue without it; resume the run from its "
+        "last checkpoint"
     )
 
 
-def _may_be_a_loss(cause: Exception) -> bool:
-    """Whether a rank may have failed because another was lost, which torch tells it by errors of these kinds."""
+def _may_follow_a_loss(cause: Exception) -> bool:
+    """Return whether a rank may have failed because another was lost; torch then raises errors of these types."""
     return isinstance(cause, RuntimeError | OSError) and not isinstance(cause, torch.OutOfMemoryError)

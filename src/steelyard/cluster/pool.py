@@ -1,7 +1,7 @@
-"""The pool on a Ray cluster: one actor a node or part of it, each with worker processes of its own.
+"""A verifier pool on a Ray cluster: one or more actors per node, each with its own worker processes.
 
-Ray places the actors, moves the items and tells when an actor or its node is gone; what a verifier does to its process
-is dealt with on the node, exactly as without a cluster.
+Ray places the actors, transfers the items and reports lost actors and nodes. A verifier that crashes or exceeds a limit
+is handled on its node, exactly as without a cluster.
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ log = logging.getLogger("steelyard.verification")
 CHUNKS_AHEAD = 4
 """Chunks that an actor has at a time: while one waits for its slowest item, others keep the workers busy."""
 CHUNK_SECONDS = 0.25
-MOST_IN_CHUNK = 512
-LOST_IN_CHUNK = 8
+MAX_CHUNK = 512
+MAX_RETRIED_CHUNK = 8
+"""Largest chunk that starts with a call whose actor was lost."""
 MAX_FAILED_STARTS = 10
-"""Actors in a row that are lost before they are up."""
-LOSSES = 5
-"""How often a call may be lost with its node before it counts as unscored."""
+"""Actors that may be lost in a row before they are running."""
+MAX_LOSSES = 5
+"""How many actors a call may lose before it counts as unscored."""
 WAKE_SECONDS = 0.05
-MISSING_SECONDS = 60.0
+UNPLACED_SECONDS = 60.0
+"""How long an actor may wait for free cores before a warning is logged."""
 
 
 @dataclass(eq=False, slots=True)
 class _Actor:
-    """An actor, what it was last seen to be, and the chunks it has."""
+    """An actor, its last known state, and the chunks assigned to it."""
 
     handle: Any
     ready: Any
-    """Answered when the actor is up."""
+    """Reference that resolves once the actor is running."""
     started: float
     up: bool = False
     process: int = 0
-    missed: bool = False
-    """It was said that it does not come."""
+    warned: bool = False
+    """Whether it was reported that the actor cannot be placed."""
     chunks: dict[Any, _Chunk] = field(default_factory=dict[Any, "_Chunk"])
 
 
@@ -62,11 +64,13 @@ class _Chunk:
 
 
 class RayPool(BackgroundPool):
-    """Runs a verifier on ``workers`` cores of a cluster (default: all but those ``kept`` for other actors of the run,
-    a figure for each; divided by ``shares``, the number of verifiers that run there at once).
+    """Runs a verifier on ``workers`` cores of a cluster.
 
-    The pool's thread hands out chunks of calls and collects verdicts; at most a few chunks an actor are under way, the
-    rest waits here. An actor that is lost is replaced, and what it had is judged again elsewhere.
+    By default it uses all cores except those ``kept`` for other actors of the run (one entry per actor), divided by
+    ``shares``, the number of verifiers that run there in parallel.
+
+    A thread sends chunks of calls and collects verdicts. Each actor has at most a few chunks; the rest is queued here.
+    A lost actor is replaced, and its calls are verified again elsewhere.
     """
 
     def __init__(
@@ -85,13 +89,13 @@ class RayPool(BackgroundPool):
         self._connection = Connection(address)
         self.ray = self._connection.ray
         nodes = [int(node["Resources"].get("CPU", 0)) for node in self.ray.nodes() if node["Alive"]]
-        count, self.workers_per_actor, self._cores = lay_out(nodes, kept, workers, workers_per_actor, shares)
+        count, self.workers_per_actor, self._cores = plan_actors(nodes, kept, workers, workers_per_actor, shares)
         self.workers = workers or count * self.workers_per_actor
         paths = [path or str(Path.cwd()) for path in sys.path]
         self._arguments = (packed, self.workers_per_actor, settings, paths, str(Path.cwd()))
         self._call_seconds = CHUNK_SECONDS
         self._lost_in_a_row = 0
-        self._connection.want([self._cores] * count)
+        self._connection.request([self._cores] * count)
         self._actors = [self._start() for _ in range(count)]
         self._thread.start()
 
@@ -103,11 +107,11 @@ class RayPool(BackgroundPool):
         self._connection.close()
 
     def actor_processes(self) -> list[int]:
-        """Process ids of the actors that are up."""
+        """Return the process ids of the running actors."""
         return [actor.process for actor in list(self._actors) if actor.up]
 
     def _wake(self) -> None:
-        """The thread looks at the queue every moment; when there is nothing under way it waits to be told."""
+        """Wake the thread, which sleeps while it has nothing to do."""
         with self._lock:
             self._lock.notify_all()
 
@@ -120,25 +124,26 @@ class RayPool(BackgroundPool):
         for actor in sorted(self._actors, key=lambda actor: len(actor.chunks)):
             while actor.up and len(actor.chunks) < CHUNKS_AHEAD and (calls := self._take_chunk()):
                 items = self.ray.put([[light(item) for item in call.items] for call in calls])
-                reference = actor.handle.judge.remote(items)
+                reference = actor.handle.verify.remote(items)
                 actor.chunks[reference] = _Chunk(calls, time.monotonic())
 
     def _take_chunk(self) -> tuple[Call, ...]:
-        """As many calls as keep an actor's workers busy for a moment, and no more than its share; few if the first was
-        lost before, so that they are soon back.
+        """Take as many calls as keep an actor's workers busy for ``CHUNK_SECONDS``, and no more than its share.
+
+        A chunk with calls that were lost before is smaller, so that its verdicts arrive sooner.
         """
         size = int(CHUNK_SECONDS * self.workers_per_actor / max(self._call_seconds, 1e-6))
         share = -(-len(self._queue) // (CHUNKS_AHEAD * len(self._actors)))
-        size = max(1, min(MOST_IN_CHUNK, size, share))
+        size = max(1, min(MAX_CHUNK, size, share))
         taken: list[Call] = []
         while len(taken) < size and (call := self._take()) is not None:
             taken.append(call)
             if call.before[0]:
-                size = min(size, LOST_IN_CHUNK)
+                size = min(size, MAX_RETRIED_CHUNK)
         return tuple(taken)
 
     def _collect(self) -> None:
-        """Whatever is done, or a short sleep until there is something to do."""
+        """Process all finished references; wait briefly if there are none."""
         watched = {actor.ready: actor for actor in self._actors if not actor.up}
         watched |= {reference: actor for actor in self._actors for reference in actor.chunks}
         if not any(actor.chunks for actor in self._actors) and all(actor.up for actor in self._actors):
@@ -151,48 +156,47 @@ class RayPool(BackgroundPool):
             done, _ = self.ray.wait(list(watched), num_returns=1, timeout=WAKE_SECONDS)
         for reference in done:
             self._answered(watched[reference], reference)
-        self._miss_actors()
+        self._warn_of_unplaced_actors()
 
-    def _miss_actors(self) -> None:
-        """Say it when the cluster has no room for an actor, instead of waiting in silence."""
+    def _warn_of_unplaced_actors(self) -> None:
         for actor in self._actors:
-            if not actor.up and not actor.missed and time.monotonic() - actor.started > MISSING_SECONDS:
-                actor.missed = True
+            if not actor.up and not actor.warned and time.monotonic() - actor.started > UNPLACED_SECONDS:
+                actor.warned = True
                 log.warning(
-                    "no node has had %d free cores for %.0f s, so a verification actor waits; `ray status` shows what "
-                    "takes them, and verify.workers asks for fewer",
+                    "a verification actor has waited %.0f s for a node with %d free cores. Check `ray status` for what "
+                    "is in use, or lower verify.workers",
+                    UNPLACED_SECONDS,
                     self.workers_per_actor,
-                    MISSING_SECONDS,
                 )
 
     def _answered(self, actor: _Actor, reference: Any) -> None:
-        if actor not in self._actors:  # lost meanwhile; what it had was taken back
+        if actor not in self._actors:  # it was replaced meanwhile, and its calls went back to the queue
             return
         try:
             answer = self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             raise VerifierError(str(getattr(error, "cause", error))) from error
-        except self.ray.exceptions.RayError as error:  # the actor, its node, or the answer on the way
-            self._lost(actor, error)
+        except self.ray.exceptions.RayError as error:  # the actor, its node or its result was lost
+            self._replace(actor, error)
             return
         if reference is actor.ready:
             actor.up, actor.process, self._lost_in_a_row = True, int(answer), 0
             return
         chunk = actor.chunks.pop(reference)
-        found = json.loads(answer)
+        result = json.loads(answer)
         seconds = (time.monotonic() - chunk.sent) * self.workers_per_actor / len(chunk.calls) / CHUNKS_AHEAD
         self._call_seconds += 0.2 * (seconds - self._call_seconds)
-        self._count(found["counts"])
-        self._deliver([(SampleKey(*key), Verdict.from_json(verdict)) for key, verdict in found["verdicts"]])
+        self._count(result["counts"])
+        self._deliver([(SampleKey(*key), Verdict.from_json(verdict)) for key, verdict in result["verdicts"]])
 
-    def _lost(self, actor: _Actor, error: Exception) -> None:
-        """Replace the actor; what it had is judged elsewhere, unless that has happened too often."""
+    def _replace(self, actor: _Actor, error: Exception) -> None:
+        """Replace a lost actor and retry its calls elsewhere, up to ``MAX_LOSSES`` times."""
         reason = str(error)
         self._lost_in_a_row += not actor.up
         if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= MAX_FAILED_STARTS:
-            raise VerifierError(f"no verification actor starts: {reason}")
-        log.warning("a verification actor was lost and is replaced: %s", reason.strip().splitlines()[0])
-        with suppress(self.ray.exceptions.RayError):  # it may be cut off and not dead
+            raise VerifierError(f"verification actors fail to start: {reason}")
+        log.warning("a verification actor was lost and will be replaced: %s", reason.strip().splitlines()[0])
+        with suppress(self.ray.exceptions.RayError):  # it may still run behind a broken connection
             self.ray.kill(actor.handle)
         self._actors[self._actors.index(actor)] = self._start()
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
@@ -207,13 +211,13 @@ class RayPool(BackgroundPool):
         return _Actor(handle, handle.process.remote(), time.monotonic())
 
 
-def lay_out(
+def plan_actors(
     nodes: Sequence[float], kept: Sequence[float], workers: int | None, per_actor: int | None, shares: int
 ) -> tuple[int, int, float]:
-    """How many actors, workers of each, and the cores that each asks for.
+    """Return the number of actors, the workers per actor, and the cores that each actor requests.
 
-    If ``workers`` is left open, actors ask for no more than is left beside what others ask for, who come later and of
-    whom each goes where most is free; one worker there is in any case.
+    If ``workers`` is None, the actors request only the cores that the ``kept`` ones leave free. Actors for the kept
+    cores start later, and each is assumed to go to the node with the most free cores. There is at least one worker.
     """
     left = list(nodes)
     for cores in sorted(kept, reverse=True) if left and workers is None else ():
@@ -229,13 +233,13 @@ def lay_out(
 
 
 def _after_loss(calls: Sequence[Call], reason: str) -> tuple[list[Call], Settled]:
-    """Calls to be made again after their actor was lost, and verdicts for those to which it happened too often."""
+    """Return the calls to retry after their actor was lost, and verdicts for those that reached ``MAX_LOSSES``."""
     loss = Verdict.unscored(Cause.LOST_WORKER, reason)
     again: list[Call] = []
     given_up: Settled = []
     for call in calls:
         losses = len(call.before[0]) + 1
-        if losses < LOSSES:
+        if losses < MAX_LOSSES:
             again.append(Call(call.items, tuple((*before, loss) for before in call.before)))
         else:
             given_up.extend((item.sample.key, replace(loss, tries=losses)) for item in call.items)

@@ -1,4 +1,4 @@
-"""One rank of a learner group: a process with its part of the learner. It knows nothing of Ray."""
+"""One rank of a learner group: a process with its part of the learner. It does not depend on Ray."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from steelyard.training.shard_adamw import state_by_name
 from steelyard.types import Sample
 
 BuildLearner = Callable[[Ranks], Learner]
-"""Makes the learner of a rank; it must hand the ranks to ``build_learner`` before an optimiser is made."""
+"""Builds the learner of a rank. It must pass the ranks to ``build_learner`` before an optimiser is created."""
 
 
 class LearnerRank:
-    """What the group asks of one rank. All ranks are asked the same at the same time, unless it says otherwise."""
+    """The methods that a group calls on its ranks: on all ranks together, unless a method says otherwise."""
 
     def __init__(self, paths: Sequence[str] = (), folder: str | None = None) -> None:
         sys.path.extend(path for path in paths if path not in sys.path)
@@ -38,11 +38,11 @@ class LearnerRank:
         self._walk: Iterator[Named] = iter(())
 
     def process(self) -> int:
-        """The process id; answers when the rank is up."""
+        """Return the process id; the call returns once the rank is running."""
         return os.getpid()
 
     def address(self, host: str = "127.0.0.1") -> str:
-        """Where the others can meet this rank: the host as they know it, and a free port. Asked of rank 0 alone."""
+        """Return ``host:port`` with a free port, at which the other ranks can join. Called on rank 0 only."""
         with socket.create_server(("", 0)) as server:
             return f"{host}:{server.getsockname()[1]}"
 
@@ -61,10 +61,10 @@ class LearnerRank:
         self.ranks = GroupRanks(sharding, offload=offload)
         self.learner = build(self.ranks)
 
-    # --- what a learner does -------------------------------------------------------------------------------------
+    # --- learning ------------------------------------------------------------------------------------------------
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps | None:
-        """Rank 0 answers for all: every rank has found the same."""
+        """Compute log-probs. All ranks obtain the same result, and only rank 0 returns it."""
         return self._first(self.learner.score(samples))
 
     def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float] | None:
@@ -74,13 +74,16 @@ class LearnerRank:
         self.learner.after_step(step)
 
     def kl_coefficient(self, step: int) -> float:
-        """Asked of rank 0 alone."""
+        """Return the current KL coefficient. Called on rank 0 only."""
         return self.learner.kl_coefficient(step)
 
     # --- weights -------------------------------------------------------------------------------------------------
 
     def first_portion(self, which: Which) -> Named | None:
-        """Begin to walk through the weights; None at their end. Only rank 0 answers with tensors."""
+        """Start an iteration over the weights and return its first portion, or None if there is none.
+
+        Only rank 0 returns tensors.
+        """
         self._walk = portions(self.learner.policy, which, wanted=self.ranks.rank == 0)
         return self.next_portion()
 
@@ -90,11 +93,11 @@ class LearnerRank:
     # --- state ---------------------------------------------------------------------------------------------------
 
     def save_shards(self, folder: str) -> None:
-        """Trained weights, optimiser and reference, each rank its part, at full precision."""
+        """Save this rank's part of the trained weights, optimiser state and reference, at full precision."""
         save_shards(Path(folder), self._tensors())
 
     def save_model(self, folder: str) -> None:
-        """An ordinary transformers (or PEFT) folder, written by rank 0."""
+        """Write an ordinary transformers (or PEFT) folder; only rank 0 writes."""
         policy, first = self.learner.policy, self.ranks.rank == 0
         which = "all" if policy.base is policy.model else "trained"
         kept: dict[str, Tensor] = {}
@@ -109,13 +112,13 @@ class LearnerRank:
         return {"learner": learner.state_dict(), "reference": learner.reference_fingerprint()}
 
     def restore(self, path: str) -> None:
-        """Take up a checkpoint that was written by any number of ranks."""
+        """Load a checkpoint that was written by any number of ranks."""
         checkpoint, learner = open_checkpoint(Path(path)), self.learner
         learner.require_fit(checkpoint)
         folder = checkpoint.folder(SHARDS)
         learner.optimiser.state.clear()
         if any(name.startswith("optimiser.") for name in names_in(folder)):
-            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # makes the states, to be filled
+            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # allocates the states to load into
         load_shards(folder, self._tensors())
         learner.load_state_dict(checkpoint.state["learner"])
 

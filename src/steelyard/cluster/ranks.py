@@ -1,4 +1,4 @@
-"""Ranks that are processes of one ``torch.distributed`` group."""
+"""Ranks of a ``torch.distributed`` process group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sharding = Literal["fsdp", "ddp"]
 
 
 class GroupRanks(Ranks):
-    """A rank of the group that this process has joined; see :func:`join_group`."""
+    """The rank of this process in the group it joined with :func:`join_group`."""
 
     def __init__(self, sharding: Sharding, *, offload: bool = False) -> None:
         self.rank, self.size = group.get_rank(), group.get_world_size()
@@ -52,7 +52,7 @@ class GroupRanks(Ranks):
         return summed
 
     def shared(self, loss: Tensor) -> Tensor:
-        """FSDP and DDP take the mean over ranks; the weights of the loss are those of the whole minibatch."""
+        """Undo the mean that FSDP and DDP take over ranks; the loss is already weighted over the full minibatch."""
         return loss * self.size
 
     def whole(self, norm: Tensor) -> Tensor:
@@ -63,10 +63,10 @@ class GroupRanks(Ranks):
 
 
 def join_group(address: str, rank: int, size: int, *, seconds: float) -> None:
-    """Meet the other ranks at rank 0's ``host:port``; gloo for tensors on the CPU, nccl for those on GPUs."""
+    """Join the process group at rank 0's ``host:port``; gloo serves CPU tensors and nccl GPU tensors."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    patience = timedelta(seconds=seconds)
-    group.init_process_group(backend, init_method=f"tcp://{address}", rank=rank, world_size=size, timeout=patience)
+    timeout = timedelta(seconds=seconds)
+    group.init_process_group(backend, init_method=f"tcp://{address}", rank=rank, world_size=size, timeout=timeout)
 
 
 def leave_group() -> None:

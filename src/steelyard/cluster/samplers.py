@@ -1,8 +1,8 @@
-"""Samplers on a Ray cluster: replicas of an engine, each an actor, behind the ``Sampler`` protocol.
+"""A ``Sampler`` on a Ray cluster: several replicas of an engine, each in its own actor.
 
-Requests are dealt out among the replicas and samples stream back as they finish. Weights go through Ray's object store:
-the controller hands on a reference. A replica that is lost is replaced, given the newest weights, and what it had not
-delivered is sampled again; a sample that was delivered is never taken twice.
+Requests are distributed over the replicas, and samples stream back as they finish. Weights travel through Ray's object
+store; the controller passes only a reference. A lost replica is replaced and loads the newest weights. Samples that it
+had not delivered are sampled again, and no sample is delivered twice.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from steelyard.types import Sample, SampleKey
 
 log = logging.getLogger(__name__)
 
-SHARES = 2
-"""Into how many shares the requests of a replica are divided, so that what a lost one had is not all of it."""
-STARTS_IN_VAIN = 5
-"""Losses in a row without a sample in between."""
+CHUNKS_PER_REPLICA = 2
+"""Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
+MAX_LOSSES_IN_A_ROW = 5
+"""Replicas that may be lost without a sample in between before the run stops."""
 Named = Sequence[tuple[str, Tensor]]
 
 
 class Engine(Protocol):
-    """A sampler that is handed its weights."""
+    """A sampler that loads weights it is given."""
 
     def load(self, weights: Named, version: int) -> None: ...
 
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
 
 class SamplerStation:
-    """The actor: an engine in a process of its own, built when it is first needed. It knows nothing of Ray."""
+    """The actor class: an engine in its own process, built on first use. It does not depend on Ray."""
 
     def __init__(self, build: Callable[[], Engine], paths: Sequence[str] = (), folder: str | None = None) -> None:
         sys.path.extend(path for path in paths if path not in sys.path)
@@ -57,7 +57,7 @@ class SamplerStation:
         return self._build()
 
     def process(self) -> int:
-        """The process id; answers when there is room for it."""
+        """Return the process id; the call returns once the actor has been placed."""
         return os.getpid()
 
     def load(self, weights: Named, version: int) -> int:
@@ -69,8 +69,8 @@ class SamplerStation:
 
 
 @dataclass(eq=False, slots=True)
-class _Share:
-    """Requests that a replica works on, and the stream of what it makes."""
+class _Chunk:
+    """Requests assigned to a replica, and the stream of their samples."""
 
     requests: tuple[SampleRequest, ...]
     stream: Any = None
@@ -80,18 +80,18 @@ class _Share:
 class _Replica:
     handle: Any
     placed: Any
-    """Answered when there is room for it."""
-    given: Any = None
-    """The publication that it was told to load last."""
+    """Reference that resolves once the replica has been placed."""
+    requested: Any = None
+    """The newest weights and version that the replica was asked to load."""
     loading: Any = None
-    """Answered when it has loaded it; None: it has. Until then it gets nothing to do."""
-    shares: list[_Share] = field(default_factory=list[_Share])
+    """Reference that resolves once they are loaded, or None if they are. A replica gets no requests while it loads."""
+    chunks: list[_Chunk] = field(default_factory=list[_Chunk])
 
 
 class RaySampler:
-    """Samples from ``replicas`` engines on a cluster; ``build`` makes one of them, in its process.
+    """Samples from ``replicas`` engines on a cluster; ``build`` creates an engine in its actor's process.
 
-    ``weights`` gives what is to be published: named tensors, or a reference to them in Ray's object store.
+    ``weights`` returns the weights to publish: named tensors, or a reference to them in Ray's object store.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class RaySampler:
         self.ray = self._connection.ray
         self._weights = weights
         self._published: tuple[Any, int] | None = None
-        """A reference to the newest weights, and their version."""
+        """Reference to the newest weights, and their version."""
         self._lost_in_a_row = 0
         self.lost = 0
-        """Replicas lost and replaced so far."""
+        """Number of replicas lost so far."""
         paths = [path or str(Path.cwd()) for path in sys.path]
         self._arguments = (build, paths, str(Path.cwd()))
         self._options = {
@@ -122,7 +122,7 @@ class RaySampler:
             "scheduling_strategy": "SPREAD",
             "runtime_env": {"env_vars": dict(environment or {})},
         }
-        self._connection.want([cpus] * replicas)
+        self._connection.request([cpus] * replicas)
         self._replicas = [self._start() for _ in range(replicas)]
         try:
             self._require_room(replicas, START_SECONDS)
@@ -131,7 +131,7 @@ class RaySampler:
             raise
 
     def processes(self) -> list[int]:
-        """Process ids of the replicas, once there is room for all of them."""
+        """Return the process ids of the replicas, waiting until all are placed."""
         return self.ray.get([replica.handle.process.remote() for replica in self._replicas])
 
     def publish(self, version: int) -> None:
@@ -139,7 +139,7 @@ class RaySampler:
         reference = weights if isinstance(weights, self.ray.ObjectRef) else self.ray.put(list(weights))
         self._published = reference, version
         up = [replica for replica in self._replicas if replica.loading is None]
-        for replica in up:  # the others load it when they are up
+        for replica in up:  # the others load the weights once they are running
             self._load(replica)
         for replica in up:
             try:
@@ -152,13 +152,13 @@ class RaySampler:
                 replica.loading = None
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        waiting = deque(_dealt(requests, SHARES * len(self._replicas)))
-        taken: set[SampleKey] = set()
+        waiting = deque(_split(requests, CHUNKS_PER_REPLICA * len(self._replicas)))
+        delivered: set[SampleKey] = set()
         try:
-            while waiting or any(replica.shares for replica in self._replicas):
+            while waiting or any(replica.chunks for replica in self._replicas):
                 self._hand_out(waiting, decoding)
-                streams = {share.stream: (one, share) for one in self._replicas for share in one.shares}
-                loading = {one.loading: one for one in self._replicas if one.loading is not None}
+                streams = {chunk.stream: (replica, chunk) for replica in self._replicas for chunk in replica.chunks}
+                loading = {replica.loading: replica for replica in self._replicas if replica.loading is not None}
                 ready, _ = self.ray.wait(
                     [*loading, *streams], num_returns=1, timeout=None if streams else START_SECONDS
                 )
@@ -168,114 +168,117 @@ class RaySampler:
                     if answer in loading:
                         self._loaded(loading[answer])
                         continue
-                    replica, share = streams[answer]
-                    made = self._next(replica, share, waiting, taken)
-                    if made is not None and made.key not in taken:
-                        taken.add(made.key)
-                        yield made
+                    replica, chunk = streams[answer]
+                    sample = self._next(replica, chunk, waiting, delivered)
+                    if sample is not None and sample.key not in delivered:
+                        delivered.add(sample.key)
+                        yield sample
         finally:
             for replica in self._replicas:
-                replica.shares.clear()
+                replica.chunks.clear()
 
     def close(self) -> None:
-        """End the processes; twice does no harm."""
+        """End the processes. Closing twice is harmless."""
         if self._connection.open:
             for replica in self._replicas:
                 with suppress(self.ray.exceptions.RayError):
                     self.ray.kill(replica.handle)
         self._connection.close()
 
-    def _require_room(self, least: int, within: float) -> None:
-        """An error unless so many of the replicas are placed within so many seconds."""
+    def _require_room(self, least: int, timeout: float) -> None:
+        """Raise an error unless at least ``least`` replicas are placed within ``timeout`` seconds."""
         count = len(self._replicas)
-        placed, _ = self.ray.wait([one.placed for one in self._replicas], num_returns=count, timeout=within)
+        placed, _ = self.ray.wait([one.placed for one in self._replicas], num_returns=count, timeout=timeout)
         if len(placed) < least:
             raise TrainingError(
-                f"no room for {count - len(placed)} of {count} samplers was found in {START_SECONDS:.0f} s; "
-                "`ray status` shows what takes it, and cluster.samplers or verify.workers ask for less"
+                f"the cluster had no room for {count - len(placed)} of {count} samplers within {START_SECONDS:.0f} s. "
+                "Check `ray status` for what is in use, or lower cluster.samplers.replicas or verify.workers"
             )
 
     def _hand_out(self, waiting: deque[tuple[SampleRequest, ...]], decoding: Decoding) -> None:
-        """One share each at a time: an engine fills its batch from a share by itself."""
+        """Give each idle replica one chunk; an engine fills its batch from one chunk."""
         for replica in self._replicas:
-            if waiting and replica.loading is None and not replica.shares:
-                share = _Share(waiting.popleft())
+            if waiting and replica.loading is None and not replica.chunks:
+                chunk = _Chunk(waiting.popleft())
                 method = replica.handle.sample.options(num_returns="streaming")
-                share.stream = method.remote(share.requests, decoding)
-                replica.shares.append(share)
+                chunk.stream = method.remote(chunk.requests, decoding)
+                replica.chunks.append(chunk)
 
     def _next(
-        self, replica: _Replica, share: _Share, waiting: deque[tuple[SampleRequest, ...]], taken: set[SampleKey]
+        self, replica: _Replica, chunk: _Chunk, waiting: deque[tuple[SampleRequest, ...]], delivered: set[SampleKey]
     ) -> Sample | None:
-        """The next sample of a stream; None at its end, and if the replica is lost."""
+        """Return the next sample of a stream, or None at its end or if the replica is lost."""
         try:
-            made: Sample = self.ray.get(next(share.stream))
+            sample: Sample = self.ray.get(next(chunk.stream))
         except StopIteration:
-            replica.shares.remove(share)
+            replica.chunks.remove(chunk)
             return None
         except self.ray.exceptions.RayTaskError as error:
             raise _cause(error) from error
         except self.ray.exceptions.RayError as error:
-            unfinished = tuple(request for request in share.requests if not _all_taken(request, taken))
+            unfinished = tuple(request for request in chunk.requests if not _complete(request, delivered))
             self._replace(replica, error)
             if unfinished:
                 waiting.appendleft(unfinished)
             return None
         self._lost_in_a_row = 0
-        return made
+        return sample
 
     def _load(self, replica: _Replica) -> None:
-        """Tell it to load the newest weights, if there are any yet."""
+        """Make the replica load the newest weights, if any were published."""
         if self._published is not None:
-            replica.given = self._published
+            replica.requested = self._published
             replica.loading = replica.handle.load.remote(*self._published)
 
     def _loaded(self, replica: _Replica) -> None:
-        """It takes part once it has the newest weights; one that cannot load them is as good as lost."""
+        """Mark a replica as ready, unless newer weights were published; one that failed to load is replaced."""
         try:
             self.ray.get(replica.loading)
         except self.ray.exceptions.RayError as error:
             self._replace(replica, error)
             return
         replica.loading = None
-        if replica.given is not self._published:
+        if replica.requested is not self._published:
             self._load(replica)
 
     def _replace(self, replica: _Replica, error: Exception) -> None:
-        told = _cause(error)
-        reason = (str(told).strip() or repr(told)).splitlines()[0]
+        cause = _cause(error)
+        reason = (str(cause).strip() or repr(cause)).splitlines()[0]
         if getattr(error, "actor_init_failed", False):
-            raise TrainingError(f"no sampler starts: {str(error).strip()}") from error
+            raise TrainingError(f"samplers fail to start: {str(error).strip()}") from error
         self._lost_in_a_row += 1
         self.lost += 1
-        if self._lost_in_a_row > STARTS_IN_VAIN:
-            raise TrainingError(f"samplers are lost one after another, the last one so: {reason}") from error
-        log.warning("a sampler was lost and is replaced: %s", reason)
-        with suppress(self.ray.exceptions.RayError):  # it may be cut off and not dead
+        if self._lost_in_a_row > MAX_LOSSES_IN_A_ROW:
+            raise TrainingError(
+                f"{self._lost_in_a_row} samplers in a row were lost before they delivered a sample; the last error: "
+                f"{reason}"
+            ) from error
+        log.warning("a sampler was lost and will be replaced: %s", reason)
+        with suppress(self.ray.exceptions.RayError):  # it may still run behind a broken connection
             self.ray.kill(replica.handle)
         self._replicas[self._replicas.index(replica)] = self._start()
 
     def _start(self) -> _Replica:
-        """A new replica, which is to load the newest weights."""
+        """Start a replica and make it load the newest weights."""
         handle = self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments)
         replica = _Replica(handle, handle.process.remote())
         self._load(replica)
         return replica
 
 
-def _dealt(requests: Sequence[SampleRequest], shares: int) -> list[tuple[SampleRequest, ...]]:
-    """As many shares as asked, or one a request; neighbours stay together."""
-    count = min(shares, len(requests))
+def _split(requests: Sequence[SampleRequest], chunks: int) -> list[tuple[SampleRequest, ...]]:
+    """Split requests into up to ``chunks`` contiguous, non-empty chunks of nearly equal size."""
+    count = min(chunks, len(requests))
     bounds = [len(requests) * number // count for number in range(count + 1)] if count else []
     return [tuple(requests[low:high]) for low, high in itertools.pairwise(bounds)]
 
 
-def _all_taken(request: SampleRequest, taken: set[SampleKey]) -> bool:
+def _complete(request: SampleRequest, delivered: set[SampleKey]) -> bool:
     place = (request.step, request.slot, request.attempt)
-    return all(SampleKey(*place, index) in taken for index in range(request.count))
+    return all(SampleKey(*place, index) in delivered for index in range(request.count))
 
 
 def _cause(error: Any) -> Exception:
-    """What the engine itself raised."""
+    """Return the engine's own exception if Ray wrapped one, else Ray's error."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, Exception) else error

@@ -1,4 +1,4 @@
-"""What runs on a node of the cluster: a pool of worker processes with the same limits and causes as on one machine."""
+"""The actor that verifies on a cluster node: a pool of worker processes with the same limits as on one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECK_SECONDS = 1.0
 
 
 class Station:
-    """An actor: takes chunks of calls, several at a time, and answers each when all of it is judged."""
+    """A Ray actor that verifies several chunks of calls concurrently and returns each chunk when it is complete."""
 
     def __init__(
         self, verifier: PackedVerifier, workers: int, settings: dict[str, Any], paths: Sequence[str], folder: str
@@ -28,27 +28,27 @@ class Station:
         sys.path.extend(path for path in paths if path not in sys.path)
         if Path(folder).is_dir():
             os.chdir(folder)
-        self._judged: dict[SampleKey, Verdict] = {}
-        self._news = threading.Condition()
+        self._verdicts: dict[SampleKey, Verdict] = {}
+        self._changed = threading.Condition()
         self._pool = ProcessPool(verifier, workers=workers, listener=self._settled, **settings)
 
     def process(self) -> int:
-        """The actor's process id; answers when the actor is up."""
+        """Return the process id; the call returns once the actor is running."""
         return os.getpid()
 
-    def judge(self, chunk: Sequence[Sequence[Item]]) -> str:
-        """JSON: key and verdict of every item of the chunk, and what happened to the workers meanwhile."""
+    def verify(self, chunk: Sequence[Sequence[Item]]) -> str:
+        """Return JSON with the key and verdict of every item, and the counters of the pool such as lost workers."""
         calls = [Call.of(items) for items in chunk]
         keys = [item.sample.key for call in calls for item in call.items]
         self._pool.submit_calls(calls)
-        with self._news:
-            while not all(key in self._judged for key in keys):
-                self._news.wait(CHECK_SECONDS)
+        with self._changed:
+            while not all(key in self._verdicts for key in keys):
+                self._changed.wait(CHECK_SECONDS)
                 self._pool.require_working()
-            verdicts = [(key, self._judged.pop(key).to_json()) for key in keys]
+            verdicts = [(key, self._verdicts.pop(key).to_json()) for key in keys]
         return json.dumps({"verdicts": verdicts, "counts": self._pool.metrics()})
 
     def _settled(self, settled: Settled) -> None:
-        with self._news:
-            self._judged.update(settled)
-            self._news.notify_all()
+        with self._changed:
+            self._verdicts.update(settled)
+            self._changed.notify_all()

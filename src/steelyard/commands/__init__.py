@@ -1,5 +1,5 @@
-"""One file a command; see ``steelyard.cli``."""
+"""The commands, one module each; see ``steelyard.cli``."""
 
 FAILED, FAULT, INTERRUPTED = 1, 2, 130
-"""Exit codes: the answer is no (a checker that fails on everything), a mistake that the message explains, and a run
-stopped by a signal, which is saved and can be resumed."""
+"""Exit codes. FAILED: the result is negative, for example a verifier that fails on every sample. FAULT: an error that
+the message explains. INTERRUPTED: a signal stopped the run, which is saved and can be resumed."""

@@ -1,4 +1,4 @@
-"""Try a checker on a few samples of the base model before training: time, reward spread, dead groups, determinism."""
+"""Test a verifier on a few samples of the base model: speed, reward spread, dead groups and determinism."""
 
 from __future__ import annotations
 
@@ -33,43 +33,49 @@ if TYPE_CHECKING:
     from steelyard.sampling.base import Sampler
 
 BROKEN = """\
-The checker failed on every sample, so there is nothing to train on. It is called as f(task, text): task.prompt is the
-prompt, task.spec holds the other columns of the task, text is what the model wrote. It returns a number, True or
-False, or a Verdict; raise steelyard.Invalid("why") to reject a sample. Mend the failure above and check again."""
+The verifier failed on every sample, so there is nothing to train on. It is called as f(task, text): task.prompt is the
+prompt, task.spec holds the task's other columns, and text is the model's output. It must return a number, True, False
+or a Verdict; to reject a sample, raise steelyard.Invalid("reason"). Fix the failure shown above and check again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Tried:
+class _Trial:
+    """Samples of the base model, verified twice."""
+
     groups: list[Group]
     second: list[list[Verdict]]
+    """Verdicts of the second verification."""
     verifying: float
-    """Seconds of the faster of two verifications: the first one also waits for workers to start."""
+    """Seconds of the faster of two verifications; the first also waits for workers to start."""
     sampling: float
+    """Seconds taken by sampling."""
     prompts: str
-    """How prompts are sent."""
+    """Description of how prompts are sent."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
-    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="how many tasks (4)")
-    parser.add_argument("--samples", type=positive, metavar="N", help="samples a task (sampling.group_size)")
+    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="number of tasks (4)")
+    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (sampling.group_size)")
     add_trust(parser)
 
 
 def epilog() -> str:
-    return "Keys of the configuration can be set as in training: `steelyard train --help` lists them."
+    return "Configuration keys can be set as in training; `steelyard train --help` lists them."
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config = load_recipe(arguments.recipe, overrides, trust=arguments.trust)
     samples = arguments.samples or config.sampling.group_size
     if samples < 2:
-        raise ConfigError("a check needs at least two samples a task, to see whether they differ: --samples 8")
-    tried = _try(config, arguments.tasks, samples)
-    report = summarise_check(tried.groups, tried.second, tried.verifying, dead=_dead(config, tried.groups))
+        raise ConfigError(
+            f"--samples {samples}: a check needs at least two samples per task to compare; use --samples 8"
+        )
+    trial = _sample_and_verify(config, arguments.tasks, samples)
+    report = summarise_check(trial.groups, trial.second, trial.verifying, dead=_dead(config, trial.groups))
     console = stdout()
-    _show(console, config, tried, report)
+    _show(console, config, trial, report)
     if report.unscored == report.items:
         console.print(BROKEN, style="red", markup=False)
         return FAILED
@@ -81,7 +87,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     return 0
 
 
-def _try(config: Config, tasks: int, samples: int) -> _Tried:
+def _sample_and_verify(config: Config, tasks: int, samples: int) -> _Trial:
     with loading("torch and the model"):
         from steelyard.compose import (
             build_policy,
@@ -106,11 +112,11 @@ def _try(config: Config, tasks: int, samples: int) -> _Tried:
     with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
         (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
     groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]
-    return _Tried(groups, second, min(seconds, seconds_again), sampling, describe_prompting(policy))
+    return _Trial(groups, second, min(seconds, seconds_again), sampling, describe_prompting(policy))
 
 
 def _dead(config: Config, groups: Sequence[Group]) -> int:
-    """How many groups have nothing to teach under the configured credit."""
+    """Count the dead groups: groups in which no sample has an advantage under the configured credit."""
     from steelyard.compose import build_credit
 
     credit = build_credit(config)
@@ -128,7 +134,7 @@ def _sample(config: Config, sampler: Sampler, tasks: Sequence[Task], samples: in
 def _verify(
     pool: Pool, tasks: Sequence[Task], made: Sequence[Sequence[Sample]], advance: Callable[[], None]
 ) -> tuple[list[list[Verdict]], float]:
-    """Verdicts by task, and the seconds it took."""
+    """Return the verdicts of each task, and the seconds taken."""
     from steelyard.training.phases import verify
 
     start, found = time.perf_counter(), list[list[Verdict]]()
@@ -138,13 +144,13 @@ def _verify(
     return found, time.perf_counter() - start
 
 
-def _show(console: Console, config: Config, tried: _Tried, report: CheckReport) -> None:
+def _show(console: Console, config: Config, trial: _Trial, report: CheckReport) -> None:
     table = Table(show_header=False)
-    for name, value in _rows(config, tried, report):
+    for name, value in _rows(config, trial, report):
         table.add_row(name, value)
     console.print(f"{report.groups} tasks × {report.items // report.groups} samples", style="bold")
     console.print(table)
-    if shown := choose_shown(tried.groups):
+    if shown := choose_shown(trial.groups):
         from steelyard.tracking.cards import SampleCards
 
         console.print(SampleCards(0, shown))
@@ -154,14 +160,14 @@ def _show(console: Console, config: Config, tried: _Tried, report: CheckReport) 
             console.print(Text("  " + printable(example).replace("\n", "\n  "), style="dim"))
 
 
-def _rows(config: Config, tried: _Tried, report: CheckReport) -> Iterator[tuple[str, str]]:
+def _rows(config: Config, trial: _Trial, report: CheckReport) -> Iterator[tuple[str, str]]:
     per_step = config.sampling.tasks_per_step * config.sampling.group_size
-    sampling, verifying = tried.sampling / report.items, report.seconds_per_item
-    if tried.prompts:
-        yield "prompts", tried.prompts.removeprefix("prompts are ")
+    sampling, verifying = trial.sampling / report.items, report.seconds_per_item
+    if trial.prompts:
+        yield "prompts", trial.prompts.removeprefix("prompts are ")
     yield "time per sample", f"{_seconds(verifying)} to verify, {_seconds(sampling)} to sample"
-    whole = f"{_seconds(verifying * per_step)} verifying, {_seconds(sampling * per_step)} sampling"
-    yield "a training step", f"{per_step} samples: about {whole}"
+    total = f"{_seconds(verifying * per_step)} verifying, {_seconds(sampling * per_step)} sampling"
+    yield "training step", f"{per_step} samples: about {total}"
     yield "verdicts", f"{report.scored} scored, {report.rejected} rejected, {report.unscored} unscored"
     if report.reward_mean is not None:
         spread = f"{number(report.reward_min or 0.0)} – {number(report.reward_max or 0.0)}"

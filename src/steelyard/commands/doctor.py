@@ -1,4 +1,4 @@
-"""What is installed, what each missing extra would give, which devices there are, and whether a model fits."""
+"""Show installed packages, missing extras and devices, and estimate whether a model fits in memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from steelyard.verification import describe_level
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="PATH", help="hub id or folder: does it fit? (its weights are not read)")
+    parser.add_argument("--model", metavar="PATH", help="hub id or folder: estimate whether this model fits in memory")
     parser.add_argument(
-        "--rank", type=positive, default=LORA_RANK, metavar="R", help="rank of LoRA for that estimate (%(default)s)"
+        "--rank", type=positive, default=LORA_RANK, metavar="R", help="LoRA rank for that estimate (%(default)s)"
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"doctor takes no {overrides[0]}")
+        raise ConfigError(f"doctor takes no {overrides[0]}; remove it")
     console = stdout()
     _packages(console)
     with loading("torch"):
@@ -51,18 +51,18 @@ def _packages(console: Console) -> None:
     found = [f"python {platform.python_version()}"]
     found += [f"{package} {installed(package) or '(not installed)'}" for package in CORE]
     console.print("[bold]packages[/bold]  " + ", ".join(found))
-    table = Table("extra", "", "gives", title="extras", title_justify="left", title_style="bold")
+    table = Table("extra", "", "enables", title="extras", title_justify="left", title_style="bold")
     for name, extra in EXTRAS.items():
         versions = ", ".join(f"{package} {installed(package)}" for package in extra.packages if installed(package))
         install = f"[yellow]pip install 'steelyard\\[{name}]'[/yellow]"
-        table.add_row(name, install if missing(extra) else f"[green]{versions}[/green]", extra.gives)
+        table.add_row(name, install if missing(extra) else f"[green]{versions}[/green]", extra.enables)
     console.print(table)
 
 
 def _devices(console: Console, there: Sequence[Device]) -> None:
     for number, device in enumerate(there):
         memory = "" if device.memory is None else f", {amount(device.memory)} free"
-        chosen = "   (model.device = auto takes it)" if number == 0 else ""
+        chosen = "   (selected by model.device = auto)" if number == 0 else ""
         label = "[bold]devices[/bold]" if number == 0 else "       "
         console.print(f"{label}   {device.name}: {escape(device.about)}{memory}[dim]{chosen}[/dim]")
 
@@ -82,8 +82,8 @@ def _memory(console: Console, name: str, shape: Shape, device: Device, rank: int
     console.print(table)
     cache = 2 * shape.cached
     console.print(
-        f"Weights, reference and optimiser. Without KL there is no reference. Activations and the KV cache come on top "
-        f"({amount(cache * 1000)} for 1000 tokens of one sample in bfloat16): 'fits' leaves {1 - ROOM:.0%} for them; "
-        f"sampling.max_rows, optimiser.microbatch_tokens and model.gradient_checkpointing keep them small.",
+        f"Includes weights, optimiser and reference (used only with KL). Activations and the KV cache need more memory "
+        f"({amount(cache * 1000)} per 1000 tokens of a sample in bfloat16): 'fits' leaves {1 - ROOM:.0%} for them. "
+        f"Limit them with sampling.max_rows, optimiser.microbatch_tokens and model.gradient_checkpointing.",
         style="dim",
     )

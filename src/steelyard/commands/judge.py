@@ -1,6 +1,7 @@
-"""Train a judge: a sequence classifier that tells a domain's examples from what a model makes of the same tasks.
+"""Train a judge: a sequence classifier that distinguishes a domain's examples from a model's samples.
 
-A recipe with a table [judge] does this by itself at the start of a run; here it is done once for several runs.
+A recipe with a [judge] table trains its judge at the start of each run. This command trains a judge that several runs
+can share.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from steelyard.trust import load_recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["train"], help="what to do")
+    parser.add_argument("action", choices=["train"], help="action to perform")
     parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
-    parser.add_argument("--out", metavar="FOLDER", help="where the judge goes (runs/NAME-judge)")
+    parser.add_argument("--out", metavar="FOLDER", help="folder for the judge (runs/NAME-judge)")
     add_trust(parser)
 
 
@@ -34,18 +35,18 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     judge = config.judge or JudgeConfig()
     folder = Path(arguments.out or Path(config.run.folder) / f"{config.run.name}-judge")
     if folder.exists():
-        raise ConfigError(f"{folder} is there already; choose another --out, or remove it")
+        raise ConfigError(f"{folder} already exists; choose another --out, or remove it")
     if judge.folder is not None:
-        raise ConfigError(f"judge.folder names one that is there ({judge.folder}); leave it out to train another")
-    begins = [arguments.recipe, *overrides]
+        raise ConfigError(f"judge.folder = {judge.folder} names a trained judge; remove the key to train a new one")
+    words = [arguments.recipe, *overrides]
     if config.warmstart is not None and config.warmstart.folder is None:
         warm = folder.with_name(f"{folder.name}-warmstart")
         _warm_start(config, config.warmstart, warm)
-        begins += ["--warmstart.folder", str(warm)]
-    right = _train(load_recipe(arguments.recipe, begins[1:], trust=arguments.trust), judge, folder)
-    recipe = shlex.join([*begins, "--judge.folder", str(folder)])
+        words += ["--warmstart.folder", str(warm)]
+    accuracy = _train(load_recipe(arguments.recipe, words[1:], trust=arguments.trust), judge, folder)
+    recipe = shlex.join([*words, "--judge.folder", str(folder)])
     lines = [
-        f"done: {judge.updates * judge.batch} real texts and as many made ones, {right:.1%} told right, in {folder}",
+        f"done: {judge.updates * judge.batch} real and as many generated texts, accuracy {accuracy:.1%}, in {folder}",
         f"  steelyard train {recipe}    train against it",
     ]
     stdout().print("\n".join(lines), markup=False, soft_wrap=True)
@@ -53,9 +54,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _warm_start(config: Config, warmstart: WarmstartConfig, folder: Path) -> None:
-    """The model that a run would begin with, kept beside the judge so that the run can begin with it."""
+    """Train the model that a run would start from, and save it next to the judge so that runs can use it."""
     if folder.exists():
-        raise ConfigError(f"{folder} is there already; begin with it by --warmstart.folder {folder}, or remove it")
+        raise ConfigError(f"{folder} already exists; use it with --warmstart.folder {folder}, or remove it")
     with loading("torch and transformers"):
         from steelyard.compose import build_policy, with_domain
         from steelyard.compose.warmstart import make_warm_start
@@ -67,7 +68,7 @@ def _warm_start(config: Config, warmstart: WarmstartConfig, folder: Path) -> Non
 
 
 def _train(config: Config, judge: JudgeConfig, folder: Path) -> float:
-    """Against the model that a run would begin with."""
+    """Train the judge against the model that a run would start from, and return its accuracy."""
     with loading("torch and transformers"):
         from steelyard.compose import build_policy, with_domain
         from steelyard.compose.judge import make_judge

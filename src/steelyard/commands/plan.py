@@ -1,4 +1,4 @@
-"""Will it fit, how long will a step take, and what will hold it up: worked out, with nothing loaded and nothing run."""
+"""Estimate whether a run fits in memory, how long a step takes, and its bottleneck. Nothing is loaded or run."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from steelyard.planning.simulation import Spread
 from steelyard.trust import DOMAIN, load_recipe
 
 LARGE = 20_000
-"""Samples a step from which fewer steps are simulated."""
+"""From this many samples per step on, fewer steps are simulated."""
 HALF_NODE = "4xh100"
-"""Learns if no machines are named, and another half samples."""
+"""Default machines: half a node learns, and the other half samples."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,60 +46,68 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
     )
-    where = parser.add_argument_group("machines, as 8xh100", f"known: {', '.join(ACCELERATORS)}")
-    where.add_argument("--learners", metavar="MACHINES", help=f"these learn ({HALF_NODE}),")
+    where = parser.add_argument_group("machines, written as 8xh100", f"known: {', '.join(ACCELERATORS)}")
+    where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner ({HALF_NODE})")
     where.add_argument(
-        "--samplers", metavar="MACHINES", help=f"and these sample ({HALF_NODE}), meanwhile with sampling.staleness"
-    )
-    where.add_argument("--gpus", metavar="MACHINES", help="or: these sample and learn in turns, so far a single one")
-    where.add_argument("--hardware", metavar="FILE", help="TOML with machines of your own, a table each")
-    where.add_argument(
-        "--tensor", type=positive, default=1, metavar="N", help="GPUs of a sampler replica (1; more cannot be run yet)"
+        "--samplers",
+        metavar="MACHINES",
+        help=f"GPUs for sampling ({HALF_NODE}); with sampling.staleness, at the same time as learning",
     )
     where.add_argument(
-        "--cores", type=positive, default=defaults.CORES, metavar="N", help="cores that check (%(default)s)"
+        "--gpus",
+        metavar="MACHINES",
+        help="instead: GPUs that sample and learn in turn (only one GPU can be run so far)",
+    )
+    where.add_argument("--hardware", metavar="FILE", help="TOML file with your own machines, one table per machine")
+    where.add_argument(
+        "--tensor", type=positive, default=1, metavar="N", help="GPUs per sampler replica (1; more cannot be run yet)"
+    )
+    where.add_argument(
+        "--cores", type=positive, default=defaults.CORES, metavar="N", help="CPU cores for verification (%(default)s)"
     )
     where.add_argument(
         "--publish-gbs",
         type=_number,
         default=defaults.PUBLISH_GBS,
         metavar="X",
-        help="GB/s of weights to samplers (%(default)g)",
+        help="GB/s for sending weights to samplers (%(default)g)",
     )
     where.add_argument(
         "--reached",
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
-        help="shares of the data sheets: operations when sampling, when learning, and bandwidth (0.5,0.4,0.7)",
+        help="shares of the data-sheet values reached: FLOP/s in sampling and learning, bandwidth (0.5,0.4,0.7)",
     )
-    what = parser.add_argument_group("the work")
-    what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="of a prompt (256)")
-    what.add_argument("--tokens", type=positive, metavar="N", help="of a completion, on average (the longest allowed)")
-    what.add_argument("--tokens-p99", type=positive, metavar="N", help="of the longest hundredth of completions")
+    what = parser.add_argument_group("workload")
+    what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (256)")
+    what.add_argument("--tokens", type=positive, metavar="N", help="mean tokens per completion (the longest allowed)")
+    what.add_argument("--tokens-p99", type=positive, metavar="N", help="99th percentile of tokens per completion")
     what.add_argument(
         "--check-seconds",
         type=_number,
         default=defaults.CHECK_SECONDS,
         metavar="X",
-        help="of a core to check a sample, mean (%(default)g)",
+        help="mean core seconds to verify a sample (%(default)g)",
     )
-    what.add_argument("--check-p99", type=_number, metavar="X", help="of the slowest hundredth of checks")
+    what.add_argument("--check-p99", type=_number, metavar="X", help="99th percentile of seconds to verify a sample")
     add_trust(parser)
-    parser.epilog = f"Models known without a hub, as --model.path: {', '.join(KNOWN)}."
+    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN)}."
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config = load_recipe(arguments.recipe, overrides, uses=DOMAIN, trust=arguments.trust)
     work, site = run_of(config, arguments), site_of(config, arguments)
     if site.tensor > site.sampling.count:
-        raise ConfigError(f"--tensor {site.tensor}: there are {site.sampling.count} GPUs that sample")
+        raise ConfigError(
+            f"--tensor {site.tensor} must not exceed the number of sampling GPUs ({site.sampling.count}); lower it"
+        )
     steps = (6 if work.samples < LARGE else 3) + 2 * site.staleness
     show(stdout(), config, work, site, predict(work, site, steps), steps)
     return 0
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
+# --- input -----------------------------------------------------------------------------------------------------------
 
 
 def run_of(config: Config, arguments: argparse.Namespace) -> Run:
@@ -121,7 +129,7 @@ def run_of(config: Config, arguments: argparse.Namespace) -> Run:
 
 
 def training_of(config: Config) -> Training:
-    """What of the configuration decides about memory and time."""
+    """Select the parts of the configuration that determine memory and time."""
     model, weight = config.model, 4 if config.model.dtype == "float32" else 2
     bits = {None: None, "8bit": 1.0, "4bit": 0.5}
     return Training(
@@ -136,7 +144,7 @@ def training_of(config: Config) -> Training:
 
 
 def _state_bytes(config: Config) -> float | None:
-    """Of the optimiser for a trained weight; None: two moments in the weight's precision."""
+    """Return the bytes of optimiser state per trained weight; None: two moments in the weight's precision."""
     eight, master = config.optimiser.name == "adamw_8bit", config.optimiser.rounding == "master"
     if not master:
         return 2 if eight else None
@@ -164,7 +172,7 @@ def _shape(config: Config) -> Shape:
 def site_of(config: Config, arguments: argparse.Namespace) -> Site:
     known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
     if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
-        raise ConfigError("machines are either --gpus, which sample and learn in turns, or --learners and --samplers")
+        raise ConfigError("give either --gpus, which sample and learn in turn, or both --learners and --samplers")
     learners = parse_machines(arguments.learners or arguments.gpus or HALF_NODE, known)
     samplers: Machines | None = None if arguments.gpus else parse_machines(arguments.samplers or HALF_NODE, known)
     seconds = config.verify.limits.seconds or math.inf
@@ -190,7 +198,7 @@ def _vllm(config: Config) -> configs.VllmConfig | None:
 
 
 def _sharding(config: Config) -> str:
-    """Of several learners; quantised weights cannot be divided."""
+    """Return how several learners share the model; quantised weights cannot be sharded."""
     given = config.cluster.learners or configs.LearnersConfig()
     return given.sharding if config.model.quantize is None else "ddp"
 
@@ -208,7 +216,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0 or math.isinf(value):
-        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
     return value
 
 
@@ -218,18 +226,18 @@ def _shares(text: str) -> Efficiency:
     except ValueError:
         shares = []
     if len(shares) != 3 or not all(0 < share <= 1 for share in shares):
-        raise argparse.ArgumentTypeError(f"{text} is not three shares between 0 and 1, such as 0.5,0.4,0.7")
+        raise argparse.ArgumentTypeError(f"{text} must be three shares between 0 and 1, such as 0.5,0.4,0.7")
     return Efficiency(*shares)
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def show(console: Console, config: Config, work: Run, site: Site, found: Prediction, steps: int) -> None:
     trained = work.training.trained(work.shape)
     console.print(
         f"[bold]{config.model.path or 'from scratch'}[/bold]: {work.shape.parameters / 1e6:,.0f}M parameters, "
-        f"{trained / 1e6:,.0f}M trained; {work.tasks:,} x {work.group} samples a step, {work.prompt:,} + "
+        f"{trained / 1e6:,.0f}M trained; {work.tasks:,} x {work.group} samples per step, {work.prompt:,} + "
         f"{work.length.mean:,.0f} tokens each"
     )
     for what in missing(config, site):
@@ -240,7 +248,7 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
     enough = "[green]enough[/green]" if cores <= site.cores else "[yellow]too few[/yellow]"
     console.print(
         f"[bold]verifier cores[/bold]  {cores:,} keep the GPUs busy ({site.cores:,} given: {enough}); "
-        f"{found.outcome.timeouts} of {found.outcome.judged:,} checks timed out"
+        f"{found.outcome.timeouts} of {found.outcome.judged:,} verifications timed out"
     )
     console.print(f"[bold]bottleneck[/bold]      {BOTTLENECKS[found.outcome.bottleneck]}")
     for hint in hints(work, site, found):
@@ -250,54 +258,54 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
 
 
 BOTTLENECKS = {
-    "samplers": "sampling: more sampler GPUs, shorter completions, or constraints that force tokens",
-    "verifiers": "checking: more cores, a verdict cache, a tighter time limit, or sampling.staleness if few are slow",
-    "learner": "the learner: more learner GPUs, fewer tokens in prompts, or no gradient checkpointing if it fits",
-    "controller": "the controller: larger calls (batch or group verifiers) share its cost per sample",
-    "publication": "publication of weights: a faster network, or sampling.staleness = 1, which hides it",
+    "samplers": "sampling: use more sampler GPUs, shorter completions, or constraints that force tokens",
+    "verifiers": "verification: use more cores, a verdict cache, a shorter time limit, or sampling.staleness",
+    "learner": "the learner: use more learner GPUs, shorter prompts, or no gradient checkpointing if memory allows",
+    "controller": "the controller: use batch or group verifiers, which need fewer calls per sample",
+    "publication": "publishing weights: use a faster network, or sampling.staleness = 1, which hides it",
 }
 
 
 def missing(config: Config, site: Site) -> list[str]:
-    """What the layout needs and Steelyard cannot do."""
-    told: list[str] = []
+    """List what the layout needs but Steelyard cannot run yet."""
+    lines: list[str] = []
     if site.tensor > 1:
-        told.append(f"a replica on {site.tensor} GPUs, since our sampler in vLLM does not work with tensor parallelism")
+        lines.append(f"a replica on {site.tensor} GPUs, because the vLLM sampler does not support tensor parallelism")
     if site.samplers is None and site.learners.count > 1:
-        told.append(
-            "several GPUs that sample and learn in turns, since a learner takes a GPU for itself and leaves no replica "
-            "a place there; give --learners and --samplers, or one GPU"
+        lines.append(
+            "several GPUs that sample and learn in turn, because a learner takes a whole GPU and leaves no room for a "
+            "replica; give --learners and --samplers, or one GPU"
         )
     if site.samplers is not None and config.model.quantize is not None:
-        told.append("samplers of their own for quantised weights, since vLLM would sample from others than are trained")
-    return told
+        lines.append("separate samplers for quantised weights, because vLLM would sample from other weights")
+    return lines
 
 
 def hints(work: Run, site: Site, found: Prediction) -> list[str]:
-    """What the configuration could say to make better use of these machines."""
-    told: list[str] = []
+    """Suggest settings that would make better use of these machines."""
+    lines: list[str] = []
     copies = replace(site, sharded=False)
     whole = plan_memory(work, copies)
     scoring, updating, traffic = learning(work, copies, whole)
     learn = max(scoring + updating, traffic)
     if found.memory.sharded and whole.fits and learn < 0.95 * found.pipeline.learn:
-        told.append(
-            f'cluster.learners.sharding = "ddp": whole copies fit ({amount(whole.wanted)}), and the learner takes '
+        lines.append(
+            f'cluster.learners.sharding = "ddp": full copies fit ({amount(whole.wanted)}), and the learner takes '
             f"{learn:.3g} s instead of {found.pipeline.learn:.3g} s"
         )
     rows = plan_memory(work, replace(site, share=SAMPLER_SHARE)).rows
     if site.samplers is not None and rows > found.memory.rows:
-        told.append(
-            f"sampling.vllm.memory = {SAMPLER_SHARE}: samplers have their GPUs to themselves, and cache for {rows:,} "
+        lines.append(
+            f"sampling.vllm.memory = {SAMPLER_SHARE}: samplers do not share their GPUs, and could cache {rows:,} "
             f"rows instead of {found.memory.rows:,}"
         )
-    return told
+    return lines
 
 
 def _show_memory(console: Console, site: Site, found: Prediction) -> None:
     memory, learner = found.memory, found.memory.learner
-    how = f"sharded over {site.learners.count}" if memory.sharded else "a whole copy"
-    table = Table("of a GPU that learns", how, title="memory", title_justify="left", title_style="bold")
+    how = f"sharded over {site.learners.count}" if memory.sharded else "a full copy"
+    table = Table("on each learner GPU", how, title="memory", title_justify="left", title_style="bold")
     rows = {
         "weights": learner.weights,
         "reference": learner.reference,
@@ -311,16 +319,16 @@ def _show_memory(console: Console, site: Site, found: Prediction) -> None:
     for name, size in rows.items():
         table.add_row(name, amount(size))
     table.add_section()
-    table.add_row("in all", f"{amount(memory.wanted)} of {amount(memory.room)}: {_verdict(memory.learns)}")
+    table.add_row("total", f"{amount(memory.wanted)} of {amount(memory.room)}: {_verdict(memory.learns)}")
     cache = f"{memory.rows:,} (with {amount(memory.sampler_weights)} of weights)"
-    table.add_row("rows a sampler has cache for", cache if memory.rows else f"{cache}: {_verdict(False)}")
+    table.add_row("rows that fit in a sampler's cache", cache if memory.rows else f"{cache}: {_verdict(False)}")
     console.print(table)
     if not memory.rows:
-        console.print("[yellow]a sampler has no room for its cache; the times below are as of one row.[/yellow]")
+        console.print("[yellow]a sampler has no room for its cache; the times below assume one row.[/yellow]")
     if not memory.learns:
         console.print(
-            "[yellow]model.gradient_checkpointing = true, a smaller optimiser.microbatch_tokens, optimiser.name = "
-            "adamw_8bit, \\[model.lora] or more GPUs make it smaller; the times below are as if it fitted.[/yellow]"
+            "[yellow]To reduce memory: model.gradient_checkpointing = true, a smaller optimiser.microbatch_tokens, "
+            "optimiser.name = adamw_8bit, \\[model.lora] or more GPUs. The times below assume that it fits.[/yellow]"
         )
 
 
@@ -330,48 +338,50 @@ def _verdict(fits: bool) -> str:
 
 def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> None:
     outcome, pipeline = found.outcome, found.pipeline
-    table = Table("phase", "seconds", "busy", "by", title="a step", title_justify="left", title_style="bold")
+    table = Table("phase", "seconds", "busy", "by", title="time per step", title_justify="left", title_style="bold")
     replicas = f"{site.replicas:,} replicas of {site.tensor} on {site.sampling}, {pipeline.rows} rows each"
     checks = f"{site.cores:,} cores, after the last sample"
     ranks = f"{site.learners}: scoring {found.score:.3g}, update {found.update:.3g}, traffic {found.traffic:.3g}"
     sent = f"{amount(found.published)} to {site.sampling.nodes:,} nodes{', by a tree' if site.tree else ''}"
     for phase, by in {"samplers": replicas, "verifiers": checks, "learner": ranks, "publication": sent}.items():
         table.add_row(phase, f"{outcome.phases[phase]:.3g}", f"{outcome.busy[phase]:.0%}", by)
-    table.add_row("controller", "", f"{outcome.busy['controller']:.0%}", f"{1e3 * site.controller:.2g} ms a sample")
+    table.add_row("controller", "", f"{outcome.busy['controller']:.0%}", f"{1e3 * site.controller:.2g} ms per sample")
     table.add_section()
     tokens = work.samples * work.length.mean / outcome.step
-    overlapped = f"overlapped, at most {outcome.stale} behind" if pipeline.staleness else "in turns"
+    overlapped = f"overlapped, at most {outcome.stale} behind" if pipeline.staleness else "in turn"
     table.add_row("[bold]step[/bold]", f"[bold]{outcome.step:.3g}[/bold]", "", f"{overlapped}; {tokens:,.0f} tokens/s")
     console.print(table)
 
 
 def assumptions(config: Config, work: Run, site: Site, found: Prediction) -> list[str]:
-    """What the figures stand on."""
+    """List the assumptions behind the estimates."""
     has, kind = site.efficiency, site.sampling.kind
-    lengths = f"99% below {work.length.p99:,.0f}" if work.length.p99 else "all alike (--tokens-p99)"
-    checks = f"99% below {site.check.p99:.3g} s" if site.check.p99 else "all alike (--check-p99)"
+    lengths = f"99% below {work.length.p99:,.0f}" if work.length.p99 else "all equal (--tokens-p99)"
+    checks = f"99% below {site.check.p99:.3g} s" if site.check.p99 else "all equal (--check-p99)"
     sheet = f"{kind.name} {kind.flops / 1e12:,.0f} TFLOP/s bfloat16, {kind.bandwidth / 1e12:.3g} TB/s"
     reached = f"{has.sampling_flops:.0%} (sampling), {has.learning_flops:.0%} (learning) and {has.bandwidth:.0%}"
-    told = [
-        f"data sheets: {sheet}; of these {reached} are reached",
-        "2 operations a token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
-        f"completions of {work.length.mean:,.0f} tokens, {lengths}; checks of {site.check.mean:.3g} s, {checks}",
-        f"prompts run once for {found.pipeline.piece} samples; the learner runs prompts and completions whole",
-        f"weights travel at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s while they work",
+    lines = [
+        f"data sheets: {sheet}; {reached} of these values are reached",
+        "2 FLOPs per token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
+        f"completions of {work.length.mean:,.0f} tokens, {lengths}; verification in {site.check.mean:.3g} s, {checks}",
+        f"samplers run each prompt once per {found.pipeline.piece} samples; the learner runs it with every completion",
+        f"weights are sent at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s while working",
         _engine(config, site),
     ]
     if site.samplers is not None:
-        told.append("samplers get whole weights, an adapter merged into them")
+        lines.append("samplers receive the full weights, with any adapter merged")
     if site.learners.count > 1:
         copy = amount(footprint(work.shape, work.training).weights)
-        told.append(f'learners with cluster.learners.sharding = "{_sharding(config)}"')
-        told.append(f"the process of the run keeps a copy of the policy on a GPU beside that: {copy}, not counted")
-    told.append("python -m benchmarks plan holds memory and step times to real runs on a CPU; see docs/scaling.md")
-    return told
+        lines.append(f'learners with cluster.learners.sharding = "{_sharding(config)}"')
+        lines.append(f"not counted: the main process keeps another copy of the policy on a GPU ({copy})")
+    lines.append(
+        "python -m benchmarks plan compares memory and step times with real runs on a CPU; see docs/scaling.md"
+    )
+    return lines
 
 
 def _engine(config: Config, site: Site) -> str:
-    """Which engine samples, and with how much memory."""
+    """Describe the sampling engine and its memory."""
     if site.cache is not None:
         return f"vLLM has its weights and {amount(site.cache)} of cache (sampling.vllm.cache_gib)"
     if site.share is not None:

@@ -1,6 +1,6 @@
-"""Draw the curves of a run: reward, success, entropy, KL, clip share, length and time per step, over its steps.
+"""Plot the metrics of a run over its steps: reward, success, entropy, KL, clip fraction, length and time per step.
 
-Several runs share one chart, to compare them. A run may be unfinished, or training right now.
+Several runs are plotted in one chart for comparison. A run may be unfinished or still training.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steelyard.commands.output.files import form_of, write_file
-from steelyard.commands.output.screen import stderr, tell
+from steelyard.commands.output.files import format_of, write_file
+from steelyard.commands.output.screen import print_line, stderr
 from steelyard.drawing import Scene, png, svg
 from steelyard.errors import ConfigError, DataError, MissingExtraError
 from steelyard.folders import run_at
@@ -20,19 +20,21 @@ from steelyard.tracking.jsonl import METRICS, read_metrics
 
 FORMS = ("svg", "png")
 SHARP = 2.0
-"""Pixels of a PNG per unit: labels stay readable when it is scaled down."""
+"""PNG pixels per unit; at 2, labels stay readable when the image is scaled down."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, or several to compare")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder; give several to compare them")
     parser.add_argument(
-        "--out", metavar="FILE", help="a .svg or .png file (RUN/curves.svg and .png; of several runs: ./curves.…)"
+        "--out",
+        metavar="FILE",
+        help=".svg or .png file to write (RUN/curves.svg and .png; for several runs ./curves.…)",
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"{overrides[0]}: plot takes no keys of the configuration; it reads {METRICS} only")
+        raise ConfigError(f"plot takes no {overrides[0]}: it reads only {METRICS}; remove it")
     folders = [_folder(name) for name in dict.fromkeys(arguments.runs)]
     scene = run_chart({name: _rows(folder) for name, folder in _names(folders).items()})
     for path in _paths(arguments.out, folders):
@@ -46,11 +48,11 @@ def _folder(name: str) -> Path:
         return found[0]
     if (Path(name) / METRICS).is_file():
         return Path(name)
-    raise ConfigError(f"{name}: no such run; name a run folder, such as runs/sequences")
+    raise ConfigError(f"{name}: no such run; give a run folder, such as runs/sequences")
 
 
 def _names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Folders by their names, or by their whole paths where names are not enough to tell them apart."""
+    """Label runs by folder name, or by full path if two names are equal."""
     short = {folder.resolve().name: folder for folder in folders}
     return short if len(short) == len(folders) else {str(folder): folder for folder in folders}
 
@@ -59,20 +61,20 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     rows = read_metrics(path) if path.is_file() else []
     if not rows:
-        raise DataError(f"{folder} has no metrics yet: {METRICS} is written from the first step on; train it first")
+        raise DataError(f"{folder} has no metrics yet: {METRICS} is written after the first step; train the run first")
     return rows
 
 
 def _paths(out: str | None, folders: Sequence[Path]) -> list[Path]:
     if out is not None:
-        form_of(Path(out), FORMS, "--out")
+        format_of(Path(out), FORMS, "--out")
         return [Path(out)]
     folder = folders[0] if len(folders) == 1 else Path()
     return [(folder / CHART).with_suffix(f".{form}") for form in FORMS]
 
 
 def _write(scene: Scene, path: Path, *, required: bool) -> None:
-    """Without Pillow there is no PNG; that is an error only where one was requested."""
+    """Write the chart. A PNG needs Pillow; its absence is an error only if a PNG was requested."""
     try:
         content = svg(scene).encode() if path.suffix.lower() == ".svg" else png(scene, scale=SHARP)
     except MissingExtraError as error:
@@ -81,4 +83,4 @@ def _write(scene: Scene, path: Path, *, required: bool) -> None:
         stderr().print(f"no {path.name}: {error}", style="yellow", markup=False, soft_wrap=True)
         return
     write_file(path, content)
-    tell(f"wrote {path}")
+    print_line(f"wrote {path}")

@@ -1,6 +1,6 @@
-"""Summarise many samples of a run: how many are different and, if the domain knows, which are new.
+"""Summarise many samples of a run: how many are distinct and, if the domain can print_line, which are new.
 
-Tasks are sampled and verified, or artifacts are read from files. A table is printed and a page written.
+Samples and verifies tasks, or reads artifacts from files. Prints a table and writes an HTML page.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from rich.text import Text
 
 from steelyard.commands.inputs.artifact_files import (
     WHERE,
+    artifact_name,
     domain_of_run,
     known_domains,
-    name_of,
     open_domain,
     read_artifact,
 )
 from steelyard.commands.inputs.groups import sample_groups, temperature_note
 from steelyard.commands.inputs.target import add_target, resolve
 from steelyard.commands.output.files import write_file
-from steelyard.commands.output.screen import positive, stdout, tell
+from steelyard.commands.output.screen import positive, print_line, stdout
 from steelyard.domains.artifacts import Artifact, Summary
 from steelyard.domains.base import Split, title_of
 from steelyard.domains.registry import is_domain
 from steelyard.errors import ConfigError
 
-MOST_ROWS = 40
-"""Rows that a terminal shows; the page has all."""
+MAX_TABLE_ROWS = 40
+"""Maximum rows printed to the terminal; the page contains all rows."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_target(parser, WHERE, "a run folder; or a domain, whose files follow")
+    add_target(parser, WHERE, "a run folder; or a domain, followed by files")
     parser.add_argument("files", nargs="*", metavar="FILE", help="artifacts as text")
-    parser.add_argument("--n", type=positive, default=64, metavar="N", help="of a run: samples a task (64)")
-    parser.add_argument("--tasks", type=positive, default=16, metavar="N", help="of a run: how many tasks (16)")
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="of a run: which tasks (held_out)")
-    parser.add_argument("--out", metavar="FILE", help="where the page goes (RUN/report.html, or report.html)")
+    parser.add_argument("--n", type=positive, default=64, metavar="N", help="for a run: samples per task (64)")
+    parser.add_argument("--tasks", type=positive, default=16, metavar="N", help="for a run: number of tasks (16)")
+    parser.add_argument(
+        "--split", choices=get_args(Split), default="held_out", help="for a run: split of the tasks (held_out)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="HTML file to write (RUN/report.html, or report.html)")
 
 
 def epilog() -> str:
@@ -50,36 +52,36 @@ def epilog() -> str:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.files:
         domain = open_domain(arguments.target, overrides, trust=arguments.trust)
-        artifacts = [Artifact(read_artifact(file), name_of(file)) for file in arguments.files]
-        return _tell(domain.summary(artifacts, title=arguments.target), Path(arguments.out or "report.html"))
+        artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
+        return _show(domain.summary(artifacts, title=arguments.target), Path(arguments.out or "report.html"))
     if is_domain(arguments.target):
-        raise ConfigError(f"{arguments.target} is a domain: name files with its artifacts, or a run by its folder")
+        raise ConfigError(f"{arguments.target} is a domain: add files with its artifacts, or give a run folder")
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is no run: say with --out FILE where the page goes")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required: the page to write")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     artifacts = [
         Artifact(sample.text, title_of(domain, group.task), group.task.spec, verdict)
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
     ]
-    tell(temperature_note(target.config))
+    print_line(temperature_note(target.config))
     out = Path(arguments.out) if arguments.out else Path(target.run or ".") / "report.html"
-    return _tell(domain.summary(artifacts, title=opened.label), out)
+    return _show(domain.summary(artifacts, title=opened.label), out)
 
 
-def _tell(summary: Summary, out: Path) -> int:
+def _show(summary: Summary, out: Path) -> int:
     console = stdout()
     table = Table(*summary.columns)
-    for row in summary.rows[:MOST_ROWS]:
+    for row in summary.rows[:MAX_TABLE_ROWS]:
         table.add_row(*(Text(cell) for cell in row.cells), style="bold" if row.good else "")
     if summary.rows:
         console.print(table)
-    if len(summary.rows) > MOST_ROWS:
-        console.print(Text(f"{len(summary.rows) - MOST_ROWS} more are on the page", style="dim"))
+    if len(summary.rows) > MAX_TABLE_ROWS:
+        console.print(Text(f"{len(summary.rows) - MAX_TABLE_ROWS} more rows are on the page", style="dim"))
     for number, line in enumerate(summary.lines):
         console.print(Text(line, style="" if number else "bold"), soft_wrap=True)
     write_file(out, summary.page.encode())
-    tell(f"wrote {out}")
+    print_line(f"wrote {out}")
     return 0

@@ -1,6 +1,6 @@
-"""Sample a run or a model on held-out tasks and score the samples, or sample a prompt of your own.
+"""Sample from a run or a model on held-out tasks and score the samples, or sample a prompt of your own.
 
-A --prompt needs no verifier, and none is imported; --score scores it with the run's verifier.
+With --prompt no verifier is imported, unless --score asks for the run's verifier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from steelyard.commands.inputs.artifact_files import json_object
 from steelyard.commands.inputs.groups import NOT_SCORED, sample_groups, temperature_note
 from steelyard.commands.inputs.target import Target, add_target, resolve
 from steelyard.commands.output.files import write_file
-from steelyard.commands.output.screen import positive, stdout, tell
+from steelyard.commands.output.screen import positive, print_line, stdout
 from steelyard.config import Config
 from steelyard.data.tasks import filled
 from steelyard.defaults import SHOWN_SAMPLES, SHOWN_TASKS
@@ -34,45 +34,47 @@ from steelyard.tracking.shown import prompt_text
 from steelyard.types import Group, Task, Verdict
 
 STYLES = {"plain": "", "given": "", "right": "bold green", "made": "bold yellow"}
-"""What was there, what is as in the original, and what is the policy's own."""
+"""Style of each kind of text span: unmarked, given by the prompt, same as the original, different."""
 WITH_PROMPT = ("tasks", "eval_tasks")
 PROMPT_ALONE = (*WITH_PROMPT, "verifier")
-"""Parts of a run that a prompt of one's own does without, with and without scoring."""
+"""Parts of a run that are not needed for a prompt of the user's own: with scoring, and without."""
 _MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples a task (%(default)s)")
-    parser.add_argument("--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="how many tasks (%(default)s)")
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="which tasks (held_out)")
-    parser.add_argument("--prompt", metavar="TEXT", help="a prompt of your own instead of tasks; not scored")
+    parser.add_argument("--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples per task (%(default)s)")
     parser.add_argument(
-        "--chat", action="store_true", help="send the prompt as a chat message, whatever tasks.chat says"
+        "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (%(default)s)"
     )
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="split of the tasks (held_out)")
+    parser.add_argument("--prompt", metavar="TEXT", help="sample this prompt instead of tasks, without scoring")
+    parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message, overriding tasks.chat")
     parser.add_argument(
-        "--page", metavar="FILE", help="of a run with a domain: write the samples it showed as .html instead"
+        "--page",
+        metavar="FILE",
+        help="for a run with a domain: write the samples recorded during training to an .html file, and draw none",
     )
     parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(
         "--spec",
         metavar="JSON",
-        help="with --prompt: columns that the verifier reads, and --score; alone: those of tasks.template",
+        help="columns of the task; with --prompt: for the verifier (implies --score); alone: to fill in tasks.template",
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
-    asked = arguments.prompt is not None or arguments.spec is not None
-    if (arguments.chat and arguments.prompt is None) or (arguments.score and not asked):
-        raise ConfigError("--score and --chat go with --prompt")
-    scored = not asked or arguments.score or (arguments.prompt is not None and arguments.spec is not None)
-    target = resolve(arguments, overrides, unused=() if not asked else WITH_PROMPT if scored else PROMPT_ALONE)
+    own_prompt = arguments.prompt is not None or arguments.spec is not None
+    if (arguments.chat and arguments.prompt is None) or (arguments.score and not own_prompt):
+        raise ConfigError("--score and --chat need --prompt")
+    scored = not own_prompt or arguments.score or (arguments.prompt is not None and arguments.spec is not None)
+    target = resolve(arguments, overrides, unused=() if not own_prompt else WITH_PROMPT if scored else PROMPT_ALONE)
     own = _own_task(arguments, target.config)
     if own is None and "tasks" in target.config.run.supplied:
-        raise ConfigError(f"{arguments.target} is not a run: give a --prompt, or a --recipe with tasks")
+        raise ConfigError(f"{arguments.target} is not a run: add --prompt TEXT, or --recipe RECIPE for tasks")
     if own is not None and scored and "verifier" in target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} has no verifier to score with: name one with --verify.verifier or --recipe"
+            f"{arguments.target} has no verifier to score with; name one with --verify.verifier or --recipe"
         )
     table = target.config.domain
     domain = None if table is None else make_domain(table.name, **table.options)
@@ -94,7 +96,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
-    """The task of the command line: a prompt, or columns for the template of the tasks."""
+    """Build the task given on the command line: a prompt, or columns for tasks.template."""
     template = None if config.tasks is None else config.tasks.template
     spec = None if arguments.spec is None else json_object(arguments.spec, "--spec")
     if arguments.prompt is not None:
@@ -103,21 +105,21 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
     if spec is None:
         return None
     if template is None:
-        raise ConfigError("--spec goes with --prompt: these tasks have no tasks.template to build a prompt with")
+        raise ConfigError("--spec needs --prompt, because there is no tasks.template to build a prompt from")
     return Task("prompt", filled(template, spec, "--spec"), spec)
 
 
 def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
-    """If the verifier raised: columns of the run's tasks, or looked up by the verifier, that are not in ``own``."""
+    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks, and missing keys."""
     raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
     if not raised:
         return []
-    looked_up = [name for verdict in raised for name in _MISSING_KEY.findall(verdict.reason)]
-    return sorted({*_columns(config, domain), *looked_up} - own.spec.keys())
+    missing_keys = [name for verdict in raised for name in _MISSING_KEY.findall(verdict.reason)]
+    return sorted({*_columns(config, domain), *missing_keys} - own.spec.keys())
 
 
 def _columns(config: Config, domain: Domain | None) -> Iterable[str]:
-    """The columns of the run's tasks, as far as they can be read here."""
+    """Return the columns of the run's tasks, or nothing if the tasks cannot be read."""
     from steelyard.compose import Supplied, tasks_of_split
 
     try:
@@ -130,14 +132,16 @@ def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
     from steelyard.commands.output.page import page, read_shown
 
     if target.run is None or domain is None:
-        raise ConfigError(f"--page {path} shows the samples that a run showed while it trained: give a run of a domain")
+        raise ConfigError(
+            f"--page {path} writes the samples recorded during training; give the folder of a run with a domain"
+        )
     write_file(path, page(f"{target.run}: samples over training", read_shown(target.run), domain).encode())
-    tell(f"wrote {path}")
+    print_line(f"wrote {path}")
     return 0
 
 
 def _show(console: Console, label: str, group: Group, domain: Domain | None) -> None:
-    """The prompt and its samples. Samples with highlights are ranked, with the policy's own part in colour."""
+    """Print the prompt and its samples. Samples with highlights are sorted by reward and coloured."""
     console.print(Rule(Text(f"{label} · task {group.task.id}", style="bold"), align="left"))
     console.print(Text(printable(prompt_text(group.task.prompt)), style="dim"))
     spans = [_spans(group.task, sample.text, domain) for sample in group.samples]
@@ -162,7 +166,7 @@ def _spans(task: Task, text: str, domain: Domain | None) -> list[TextSpan]:
 
 
 def _one_line(verdict: Verdict) -> str:
-    """The verdict; of a traceback its last line, which says what happened."""
+    """Describe a verdict in one line; of a traceback, show the last line."""
     line = printable(verdict_line(verdict)).strip()
     if verdict.status != "unscored":
         return line.replace("\n", " ")

@@ -1,6 +1,6 @@
-"""Train a recipe or a TOML file, or resume a run where it was stopped or killed.
+"""Train with a recipe or a TOML file, or resume a run that was stopped or killed.
 
-docs/metrics.md explains every word on the panel and every key of metrics.jsonl.
+docs/metrics.md explains every value on the live display and every key of metrics.jsonl.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", nargs="?", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
-    parser.add_argument("--resume", metavar="RUN", help="resume this run folder, at its newest whole checkpoint")
+    parser.add_argument("--resume", metavar="RUN", help="resume this run from its newest complete checkpoint")
     add_trust(parser)
 
 
@@ -41,28 +41,28 @@ def epilog() -> str:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config, folder = _chosen(arguments, overrides)
     try:
-        with RunLock(folder) as lock:  # before torch is loaded, which takes seconds
+        with RunLock(folder) as lock:  # taken before loading torch, which takes seconds
             trainer = _train(lock, config, resume=arguments.resume is not None)
     except (SteelyardError, KeyboardInterrupt) as error:
         if (folder / "config.toml").exists():
             note = f"The run is in {folder}; resume with: {resume_command(folder)}"
             error.add_note(note)
             if isinstance(error, KeyboardInterrupt):
-                stdout().print(f"stopped now. {note}", markup=False, soft_wrap=True)
+                stdout().print(f"stopped immediately. {note}", markup=False, soft_wrap=True)
         raise
-    return _farewell(trainer, folder)
+    return _report_end(trainer, folder)
 
 
 def _train(lock: RunLock, config: Config, *, resume: bool) -> Trainer:
     with loading("torch and transformers"):
-        from steelyard.run import run_holding
-    return run_holding(lock, config, _nothing(), resume=resume)
+        from steelyard.run import run_locked
+    return run_locked(lock, config, _nothing(), resume=resume)
 
 
 def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Config, Path]:
     if (arguments.recipe is None) == (arguments.resume is None):
         raise ConfigError(
-            "say what to train: a recipe or a TOML file, or --resume RUN to go on with a run "
+            "give either a recipe or a TOML file to train, or --resume RUN to continue a run "
             f"(recipes: {', '.join(configs.recipes())})"
         )
     if arguments.resume is not None:
@@ -79,8 +79,8 @@ def _nothing():
     return NOTHING
 
 
-def _farewell(trainer: Trainer, folder: Path) -> int:
-    """Where the run is, and what to do with it."""
+def _report_end(trainer: Trainer, folder: Path) -> int:
+    """Print where the run is and which commands to try next, and return the exit code."""
     lines: list[str] = []
     if trainer.stopped:
         lines += [
@@ -91,12 +91,12 @@ def _farewell(trainer: Trainer, folder: Path) -> int:
         quoted = shlex.quote(str(folder))
         lines += [
             f"done: {trainer.step} steps, in {folder}",
-            f"  steelyard eval {quoted}      pass@k on held-out tasks",
-            f"  steelyard sample {quoted}    see what it makes",
+            f"  steelyard eval {quoted}      measure pass@k on held-out tasks",
+            f"  steelyard sample {quoted}    print some samples",
             f"  {resume_command(folder)} --run.steps {2 * trainer.step}    train longer",
         ]
     if (folder / CHART).is_file():
         lines.append(f"curves: {folder / CHART}")
-    with suppress(OSError):  # the run is what counts, whoever reads of it
+    with suppress(OSError):  # failing to print must not fail the run
         stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

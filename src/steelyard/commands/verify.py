@@ -1,6 +1,6 @@
-"""Verify an artifact from a file: the result part by part, and a picture of where it fails.
+"""Verify an artifact from a file: print the result part by part, and draw where it fails.
 
-The exit code is 0 if it is good (a structure that stands and, with --brief, succeeds), and 1 if not.
+The exit code is 0 if the artifact is good (bricks: the structure stands and, with --brief, succeeds), otherwise 1.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from steelyard.commands.inputs.artifact_files import (
     STDIN,
     WHERE,
     WHERE_HELP,
+    artifact_name,
     json_object,
     known_domains,
-    name_of,
     open_domain,
     read_artifact,
 )
 from steelyard.commands.inputs.target import add_trust
-from steelyard.commands.output.files import form_of, write_file
-from steelyard.commands.output.screen import stdout, tell
+from steelyard.commands.output.files import format_of, write_file
+from steelyard.commands.output.screen import print_line, stdout
 from steelyard.domains.artifacts import Artifact, Report
 from steelyard.text import printable
 
@@ -35,12 +35,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
     add_trust(parser)
     parser.add_argument(
-        "file", metavar="FILE", help="the artifact as text (bricks: hxw (x,y,z), one per line); - is stdin"
+        "file", metavar="FILE", help="the artifact as text (bricks: hxw (x,y,z), one per line); - reads stdin"
     )
-    parser.add_argument("--brief", "--spec", metavar="JSON", help="what it is for, such as the spec of a task")
-    parser.add_argument("--method", metavar="NAME", help="how to verify (bricks: highs, gurobi or connectivity)")
-    parser.add_argument("--picture", metavar="FILE", help="where to draw it: .svg or .png (beside FILE, as .svg)")
-    parser.add_argument("--no-picture", action="store_true", help="draw nothing")
+    parser.add_argument("--brief", "--spec", metavar="JSON", help="requirements to meet: the spec of a task")
+    parser.add_argument(
+        "--method", metavar="NAME", help="method of verification (bricks: highs, gurobi or connectivity)"
+    )
+    parser.add_argument("--picture", metavar="FILE", help="picture to write: .svg or .png (FILE with suffix .svg)")
+    parser.add_argument("--no-picture", action="store_true", help="do not draw a picture")
 
 
 def epilog() -> str:
@@ -53,20 +55,20 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.method is not None:
         domain = domain.with_method(arguments.method)
     picture = _picture_path(arguments)
-    form = "" if picture is None else form_of(picture, domain.picture_formats, "--picture")
+    form = "" if picture is None else format_of(picture, domain.picture_formats, "--picture")
     text = read_artifact(arguments.file)
     report = domain.report(text, spec)
     console = stdout()
     _show(console, report)
     if picture is not None and report.rows:
-        artifact = Artifact(text, name_of(arguments.file), spec)
+        artifact = Artifact(text, artifact_name(arguments.file), spec)
         write_file(picture, domain.render([artifact], form, by="stress"))
-        tell(f"picture: {picture}")
+        print_line(f"picture: {picture}")
     return 0 if report.good else FAILED
 
 
 def _picture_path(arguments: argparse.Namespace) -> Path | None:
-    """Where it is told to, else beside the file; what comes from stdin is drawn only where it is told to."""
+    """Return --picture, or an .svg path next to the file; input from stdin is drawn only with --picture."""
     if arguments.no_picture:
         return None
     if arguments.picture is not None:

@@ -1,6 +1,7 @@
-"""Train a fresh model on the examples of a recipe's domain, as a start for reinforcement.
+"""Train a new model on the examples of a recipe's domain, as a starting point for reinforcement learning.
 
-A recipe with a table [warmstart] does this by itself at the start of a run; here it is done once for several runs.
+A recipe with a [warmstart] table does this at the start of each run. This command trains a model that several runs can
+share.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from steelyard.trust import load_recipe
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
-    parser.add_argument("--out", metavar="FOLDER", help="where the model goes (runs/NAME-warmstart)")
+    parser.add_argument("--out", metavar="FOLDER", help="folder for the model (runs/NAME-warmstart)")
     add_trust(parser)
 
 
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     warmstart = config.warmstart or WarmstartConfig()
     folder = Path(arguments.out or Path(config.run.folder) / f"{config.run.name}-warmstart")
     if folder.exists():
-        raise ConfigError(f"{folder} is there already; choose another --out, or remove it")
+        raise ConfigError(f"{folder} already exists; choose another --out, or remove it")
     with loading("torch and transformers"):
         from steelyard.compose import build_policy, with_domain
         from steelyard.compose.warmstart import make_warm_start
@@ -44,9 +45,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         loss = make_warm_start(config, warmstart, build_policy(config, supplied), folder, supplied)
     place, recipe = shlex.quote(str(folder)), shlex.join([arguments.recipe, *overrides])
     lines = [
-        f"done: {warmstart.updates * warmstart.batch} examples, {loss:.3f} nat a token, in {folder}",
-        f"  steelyard eval {place} --recipe {recipe}              how good it is so far",
-        f"  steelyard train {recipe} --warmstart.folder {place}    go on from it",
+        f"done: {warmstart.updates * warmstart.batch} examples, {loss:.3f} nats per token, in {folder}",
+        f"  steelyard eval {place} --recipe {recipe}              evaluate it",
+        f"  steelyard train {recipe} --warmstart.folder {place}    train from it",
     ]
     stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return 0

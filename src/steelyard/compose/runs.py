@@ -36,7 +36,7 @@ from steelyard.compose.warmstart import (
 from steelyard.config import Config
 from steelyard.data import Source
 from steelyard.errors import CheckpointError, StoppedError
-from steelyard.folders import keep_files, read_about, require_free, run_folder, write_about, write_config
+from steelyard.folders import keep_files, read_run_info, require_free, run_folder, write_config, write_run_info
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Closeable, Sampler
 from steelyard.tracking import METRICS, ArtifactTracker, ChartTracker, ConsoleTracker, JsonlTracker, Tracker, Trackers
@@ -256,13 +256,13 @@ def _write_about(folder: Path, config: Config, supplied: Supplied, said: Mapping
         **said,
     }
     keep_files(folder, supplied.files)
-    write_about(folder, about)
+    write_run_info(folder, about)
     write_config(folder, config)
 
 
 def _report_changed_code(folder: Path, config: Config, supplied: Supplied) -> None:
     """Say so if the verifier is not what it was: rewards before and after may not be comparable."""
-    about, code = read_about(folder), verifier_code(config, supplied)
+    about, code = read_run_info(folder), verifier_code(config, supplied)
     before = about.get("verifier_code", code)
     changed = sorted(name for name in before.keys() | code.keys() if before.get(name) != code.get(name))
     if changed:
@@ -271,7 +271,7 @@ def _report_changed_code(folder: Path, config: Config, supplied: Supplied) -> No
             "not be comparable, and the run is not an exact continuation",
             ", ".join(changed),
         )
-    write_about(folder, {**about, "verifier_code": code})
+    write_run_info(folder, {**about, "verifier_code": code})
 
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:

@@ -1,7 +1,8 @@
-"""Configuration: pydantic schemas, one TOML file plus dotted overrides, and the recipes. Imports no torch.
+"""Configuration: pydantic schemas, TOML files with dotted overrides, and recipes. Imports no torch.
 
-``load`` reads a recipe or file, ``build`` takes nested tables from Python, ``dump`` writes the resolved text, and
-``describe`` lists every key. Objects never read this tree: ``steelyard.compose`` maps it to constructor arguments.
+``load`` reads a recipe or a file, ``build`` takes nested tables from Python, ``dump`` writes the resolved TOML, and
+``describe`` lists every key. Other packages never read the configuration: ``steelyard.compose`` maps it to constructor
+arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every section of the configuration is made of."""
+"""Base class and shared types of the configuration sections."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from steelyard.import_paths import is_import_path
 
 
 class Section(BaseModel):
-    """A frozen table of the TOML file: unknown keys are refused and values are never quietly converted.
+    """A frozen table of the TOML file. Unknown keys are rejected, and values are never converted silently.
 
-    A key that may be left empty is empty by default, since TOML cannot write "nothing": so what ``dump`` leaves out
-    comes back the same.
+    An optional key is empty by default, because TOML cannot express "nothing". Keys that ``dump`` omits therefore load
+    back unchanged.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
 class ScheduleConfig(Section):
-    """A value over the run's steps. In TOML a bare number is the constant one."""
+    """A value that changes over the run's steps. In TOML, a bare number means a constant."""
 
     kind: Literal["constant", "linear", "cosine"] = Field(
-        default="constant", description="Shape of the way from start to end; constant stays at start."
+        default="constant", description="Shape of the curve from start to end; constant stays at start."
     )
-    start: float = Field(description="Value at the beginning (after the warm-up, if there is one).", ge=0)
-    end: float | None = Field(default=None, description="Value at the end; needed by linear and cosine.", ge=0)
-    steps: int | None = Field(default=None, description="Step at which end is reached; empty: run.steps.", ge=1)
-    warmup: int = Field(default=0, description="Steps over which the value rises from 0 to start.", ge=0)
+    start: float = Field(description="Value at the first step, or after the warm-up if there is one.", ge=0)
+    end: float | None = Field(default=None, description="Value at the end; required for linear and cosine.", ge=0)
+    steps: int | None = Field(default=None, description="Step at which end is reached. Empty: run.steps.", ge=1)
+    warmup: int = Field(default=0, description="Number of steps over which the value rises from 0 to start.", ge=0)
 
     @property
     def ever_positive(self) -> bool:
@@ -54,7 +54,7 @@ def _table_of_number(value: Any) -> Any:
 
 
 Coefficient = Annotated[ScheduleConfig, BeforeValidator(_table_of_number)]
-"""A coefficient written as a number or as a schedule table; always a schedule once loaded."""
+"""A coefficient, written as a number or a schedule table, and always loaded as a schedule."""
 
 
 def _checked_import_path(text: str) -> str:
@@ -64,4 +64,4 @@ def _checked_import_path(text: str) -> str:
 
 
 ImportPath = Annotated[str, AfterValidator(_checked_import_path)]
-"""A Python object by name, as ``module:function``."""
+"""The import path of a Python object, ``module:function``."""

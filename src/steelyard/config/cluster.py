@@ -1,4 +1,4 @@
-"""The cluster that parts of a run may use."""
+"""Configuration of the Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from steelyard.config.base import Section
 
 
 class LearnersConfig(Section):
-    ranks: int = Field(default=1, ge=1, description="Processes that update the policy together, one a GPU.")
+    ranks: int = Field(default=1, ge=1, description="Number of learner processes, one per GPU.")
     sharding: Literal["fsdp", "ddp"] = Field(
         default=defaults.SHARDING,
-        description="fsdp divides weights, optimiser and reference among ranks; ddp copies them.",
+        description="fsdp shards weights, optimiser state and reference over the ranks; ddp replicates them.",
     )
     offload: bool = Field(
-        default=False, description="Weights, gradients and optimiser state of fsdp rest in the CPU's memory."
+        default=False, description="Keep weights, gradients and optimiser state in CPU memory (fsdp only)."
     )
     timeout: float = Field(
-        default=defaults.LEARNER_TIMEOUT, gt=0, description="Seconds a rank waits for the others before it gives up."
+        default=defaults.LEARNER_TIMEOUT, gt=0, description="Seconds that a rank waits for the others before it fails."
     )
 
 
 class SamplersConfig(Section):
-    replicas: int = Field(default=1, ge=1, description="Engines that sample side by side, each with all weights.")
-    cpus: float = Field(default=1.0, gt=0, description="Cores that are kept free for each of them.")
-    gpus: float = Field(default=1.0, ge=0, description="GPUs of each, if the run has any.")
+    replicas: int = Field(
+        default=1, ge=1, description="Number of vLLM engines that sample in parallel, each with all weights."
+    )
+    cpus: float = Field(default=1.0, gt=0, description="CPU cores reserved for each replica.")
+    gpus: float = Field(default=1.0, ge=0, description="GPUs for each replica, if the run uses GPUs.")
 
 
 class ClusterConfig(Section):
     address: str = Field(
         default=defaults.CLUSTER,
-        description="Ray: local starts one on this machine, auto joins the one that runs here, or host:port.",
+        description="Ray cluster to use: local starts one on this machine, auto joins one running here, or host:port.",
         min_length=1,
     )
-    samplers: SamplersConfig | None = Field(
-        default=None, description="vLLM in processes on the cluster, instead of in this one."
-    )
+    samplers: SamplersConfig | None = Field(default=None, description="Run vLLM in separate processes on the cluster.")
     learners: LearnersConfig | None = Field(
-        default=None, description="The learner as a group of processes on the cluster, instead of in this one."
+        default=None, description="Run the learner as a group of processes on the cluster."
     )

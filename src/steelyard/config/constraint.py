@@ -1,4 +1,4 @@
-"""What every sample must look like: a grammar for text, or an automaton of your own."""
+"""Configuration of the constraint on samples: a grammar for text, or a custom automaton."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ from steelyard.config.base import Section
 
 
 class ConstraintConfig(Section):
-    """Samples are drawn and learnt from under it. It comes from exactly one of source, file and column."""
+    """The constraint applies in sampling and in training. Set exactly one of source, file and column."""
 
     kind: Literal["json_schema", "regex", "lark", "choices", "automaton"] = Field(
-        description="A grammar for text (extra grammars), or your own automaton."
+        description="Kind of grammar for text (extra grammars), or automaton for your own class."
     )
     source: str | dict[str, Any] | Annotated[tuple[str, ...], Strict(False)] | None = Field(
         default=None,
-        description="The schema as a table, the pattern, the grammar, the choices, or the automaton as module:Class.",
+        description="The JSON schema as a table, the regular expression, the grammar, the list of choices, or the "
+        "automaton as module:Class.",
     )
-    file: str | None = Field(default=None, description="Or a file that holds it.", min_length=1)
-    column: str | None = Field(default=None, description="Or the column of the tasks that holds it.", min_length=1)
-    options: dict[str, Any] = Field(default={}, description="Options of the automaton; it checks them itself.")
+    file: str | None = Field(
+        default=None,
+        description="File that contains the schema, expression, grammar or choices, instead of source.",
+        min_length=1,
+    )
+    column: str | None = Field(
+        default=None,
+        description="Task column that contains it, if it differs between tasks, instead of source.",
+        min_length=1,
+    )
+    options: dict[str, Any] = Field(
+        default={}, description="Keyword arguments for the automaton, which validates them."
+    )
     over: Literal["words", "characters"] | None = Field(
         default=None,
-        description="What the automaton's symbols are; empty: words of a closed vocabulary, else characters.",
+        description="Symbols of the automaton. Empty: words for a closed vocabulary, otherwise characters.",
     )
     canonical_runs: bool | None = Field(
         default=None,
-        description="Text that must come (a JSON key) is written with the tokenizer's own tokens; empty: true.",
+        description="Write forced text, such as a JSON key, with the tokenizer's canonical tokens. Empty: true.",
     )

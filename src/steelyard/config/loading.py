@@ -1,4 +1,4 @@
-"""Reading and writing configurations: recipes, files, overrides, and the resolved text of a run folder."""
+"""Load configurations from recipes, files and overrides, and write them to run folders."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ log = logging.getLogger(__name__)
 
 
 def load(recipe_or_path: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
-    """The configuration of a shipped recipe (by name) or a TOML file, with dotted overrides on top.
+    """Load a shipped recipe (by name) or a TOML file, and apply dotted overrides.
 
-    ``overrides`` are words of a command line (``["--run.steps", "50"]``) or a mapping (``{"run.steps": 50}``).
+    ``overrides`` are command-line words (``["--run.steps", "50"]``) or a mapping (``{"run.steps": 50}``).
     """
     dotted = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
     return build(apply_overrides(read_tables(recipe_or_path), dotted), source=str(recipe_or_path))
 
 
 def build(data: Mapping[str, Any], *, source: str = "configuration") -> Config:
-    """The configuration made of nested tables; every problem is in the one ``ConfigError``. Values that do not fit a
-    short run are adjusted with a notice.
+    """Build a configuration from nested tables.
+
+    A single ``ConfigError`` lists all problems. Warm-ups too long for a short run are shortened with a warning.
     """
     try:
         config = Config.model_validate(data, context={"source": source})
@@ -48,18 +49,18 @@ def build(data: Mapping[str, Any], *, source: str = "configuration") -> Config:
 
 
 def dump(config: Config) -> str:
-    """The whole resolved configuration as TOML; ``load`` of it gives an equal configuration."""
+    """Write the resolved configuration as TOML; loading it gives an equal configuration."""
     return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
 def recipes() -> tuple[str, ...]:
-    """Names of the shipped recipes."""
+    """Return the names of the shipped recipes."""
     folder = files("steelyard") / "recipes"
     return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
 
 
 def read_tables(recipe_or_path: str | Path) -> dict[str, Any]:
-    """The tables of a shipped recipe or of a file, as they stand there."""
+    """Read the tables of a shipped recipe or a file, without validating them."""
     try:
         tables = tomllib.loads(read_recipe(recipe_or_path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -72,7 +73,7 @@ def read_tables(recipe_or_path: str | Path) -> dict[str, Any]:
 
 
 def read_recipe(recipe_or_path: str | Path) -> str:
-    """The TOML text of a shipped recipe or of a file."""
+    """Read the TOML text of a shipped recipe or a file."""
     name = str(recipe_or_path)
     if name in recipes():
         return (files("steelyard") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
@@ -80,7 +81,7 @@ def read_recipe(recipe_or_path: str | Path) -> str:
     if path.is_file():
         return path.read_text(encoding="utf-8")
     if path.suffix == ".toml":
-        raise ConfigError(f"there is no file {name}")
+        raise ConfigError(f"there is no file {name} (working folder: {Path.cwd()})")
     known = ", ".join(recipes())
     raise ConfigError(
         f"there is no recipe {name!r}{did_you_mean(name, recipes())} (recipes: {known}; or give a .toml file)"

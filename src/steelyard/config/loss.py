@@ -1,4 +1,4 @@
-"""The objective: surrogate, aggregation, KL and entropy; and the optimiser that follows it."""
+"""Configuration of the objective (surrogate, aggregation, KL, entropy) and the optimiser."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Surrogate = Literal["ppo_clip", "gspo", "cispo", "reinforce"]
 
 PRETRAINED_LR = 1e-5
 SCRATCH_LR = 2e-3
-"""Default learning rates: of a pretrained model, and of a small one with random weights (``model.scratch``)."""
+"""Default learning rates of a pretrained model, and of a model trained from scratch (``model.scratch``)."""
 
 
-def _empty(side: Literal[0, 1]) -> str:
-    """What an empty bound of the clip range means."""
+def _default_clip(side: Literal[0, 1]) -> str:
+    """Describe the default bound of the clip range."""
     ranges = defaults.CLIP_RANGES
     return f"{ranges['ppo_clip'][side]:g}, for gspo {ranges['gspo'][side]:g}"
 
 
 class AdaptiveKlConfig(Section):
-    """Steer the coefficient so that KL stays near a target (Ziegler et al., arXiv 1909.08593)."""
+    """Adapt the coefficient so that the KL stays near a target (Ziegler et al., arXiv 1909.08593)."""
 
-    target: float = Field(description="KL per decision to hold.", gt=0)
+    target: float = Field(description="Target KL per decision.", gt=0)
     horizon: float | None = Field(
         default=None,
-        description="Samples over which the coefficient changes by a fifth at most; empty: those of "
-        f"{defaults.KL_HORIZON_STEPS} steps, which lets it change a hundredfold in 250 steps.",
+        description="Number of samples within which the coefficient changes by at most a fifth. Empty: the samples of "
+        f"{defaults.KL_HORIZON_STEPS} steps, which allows a hundredfold change in 250 steps.",
         gt=0,
     )
 
@@ -37,63 +37,65 @@ class AdaptiveKlConfig(Section):
 class KlConfig(Section):
     coefficient: Coefficient = Field(
         default=ScheduleConfig(start=0.0),
-        description="Weight of the KL to the reference, a number or a schedule table.",
+        description="Weight of the KL to the reference: a number or a schedule table.",
     )
     estimator: Literal["k1", "k2", "k3", "k3_unbiased", "exact"] = Field(
         default="k3_unbiased",
-        description="k3 follows the forward KL; k2, k3_unbiased and exact the reverse; k1 only in the reward.",
+        description="KL estimator. k3 gives the gradient of the forward KL; k2, k3_unbiased and exact of the reverse "
+        "KL; k1 is for the reward only.",
     )
     placement: Literal["loss", "reward"] = Field(
-        default="loss", description="Added to the loss or taken off the reward."
+        default="loss", description="Add the KL to the loss, or subtract it from the reward."
     )
-    adaptive: AdaptiveKlConfig | None = Field(default=None, description="Let the coefficient follow a target.")
+    adaptive: AdaptiveKlConfig | None = Field(default=None, description="Adapt the coefficient to a target KL.")
 
     @property
     def active(self) -> bool:
-        """Whether anything needs a reference model."""
+        """Whether the coefficient is ever positive, so that a reference model is needed."""
         return self.coefficient.ever_positive
 
 
 class EntropyConfig(Section):
     coefficient: Coefficient = Field(
-        default=ScheduleConfig(start=0.0), description="Weight of the entropy bonus, a number or a schedule table."
+        default=ScheduleConfig(start=0.0), description="Weight of the entropy bonus: a number or a schedule table."
     )
 
 
 class LossConfig(Section):
-    surrogate: Surrogate = Field(default="ppo_clip", description="What is maximised in place of the expected reward.")
+    surrogate: Surrogate = Field(default="ppo_clip", description="Surrogate objective to maximise.")
     clip_low: float | None = Field(
-        default=None, description=f"The ratio is clipped below at 1 - clip_low; empty: {_empty(0)}.", gt=0, lt=1
+        default=None, description=f"Clip the ratio below at 1 - clip_low. Empty: {_default_clip(0)}.", gt=0, lt=1
     )
     clip_high: float | None = Field(
         default=None,
-        description=f"The ratio is clipped above at 1 + clip_high; empty: {_empty(1)}; DAPO's clip-higher: 0.28.",
+        description=f"Clip the ratio above at 1 + clip_high. Empty: {_default_clip(1)}; DAPO's clip-higher is 0.28.",
         gt=0,
     )
     dual_clip: float | None = Field(
-        default=None, description="Bound for negative advantages, such as 3 (ppo_clip).", gt=1
+        default=None, description="Upper bound on the ratio for negative advantages, such as 3 (ppo_clip only).", gt=1
     )
     ratio_cap: float | None = Field(
-        default=None, description=f"Cap of the ratio (cispo); empty: {defaults.RATIO_CAP:g}.", gt=0
+        default=None, description=f"Cap on the ratio (cispo only). Empty: {defaults.RATIO_CAP:g}.", gt=0
     )
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = Field(
         default=defaults.AGGREGATION,
-        description="Mean per sample then over samples, over all tokens, or over a constant length.",
+        description="Average over each sample and then over samples, over all tokens, or divide by a constant length.",
     )
     constant_length: int | None = Field(
-        default=None, description="Length for aggregation constant; empty: sampling.max_new_tokens.", ge=1
+        default=None, description="Divisor for aggregation = constant. Empty: sampling.max_new_tokens.", ge=1
     )
     importance_cap: float | None = Field(
         default=None,
-        description="Correct for sampler and learner differing, old/behaviour capped here (about 2); 0: no correction; "
-        f"empty: {defaults.IMPORTANCE_CAP:g} with sampling.engine = vllm or sampling.staleness, else none.",
+        description="Correct for differences between sampler and learner by the ratio of old to behaviour probability, "
+        f"capped at this value. 0: no correction. Empty: {defaults.IMPORTANCE_CAP:g} with sampling.engine = vllm or "
+        "sampling.staleness, otherwise no correction.",
         ge=0,
     )
-    kl: KlConfig = Field(default=KlConfig(), description="KL to the reference.")
+    kl: KlConfig = Field(default=KlConfig(), description="KL penalty to the reference model.")
     entropy: EntropyConfig = Field(default=EntropyConfig(), description="Entropy bonus.")
 
     def surrogate_options(self) -> dict[str, float | None]:
-        """The keyword arguments of the chosen surrogate, its own defaults filled in."""
+        """Return the keyword arguments of the chosen surrogate, with defaults filled in."""
         if self.surrogate == "reinforce":
             return {}
         if self.surrogate == "cispo":
@@ -108,32 +110,38 @@ class LossConfig(Section):
 
 class OptimiserConfig(Section):
     name: Literal["adamw", "adamw_fused", "adamw_8bit"] = Field(
-        default="adamw", description="AdamW, its fused kernel, or with 8-bit state (extra bitsandbytes)."
+        default="adamw", description="AdamW, AdamW with a fused kernel, or AdamW with 8-bit state (extra bitsandbytes)."
     )
     rounding: Literal["stochastic", "nearest", "master"] = Field(
         default=defaults.ROUNDING,
-        description="Updates of bfloat16 weights: rounded stochastically (right on average), to nearest (most updates "
-        "at a small learning rate are lost), or made on float32 master weights (more memory).",
+        description="Updates of bfloat16 weights: stochastic rounding (unbiased), rounding to nearest (loses most "
+        "updates at a small learning rate), or float32 master weights (more memory).",
     )
     lr: float = Field(
-        default=PRETRAINED_LR, description=f"Learning rate; with model.scratch the default is {SCRATCH_LR:g}.", gt=0
+        default=PRETRAINED_LR, description=f"Learning rate; the default with model.scratch is {SCRATCH_LR:g}.", gt=0
     )
-    betas: tuple[float, float] = Field(default=defaults.BETAS, strict=False, description="Decay of the two moments.")
-    eps: float = Field(default=defaults.EPS, description="Added to the root of the second moment.", gt=0)
+    betas: tuple[float, float] = Field(
+        default=defaults.BETAS, strict=False, description="Decay rates of the two moments."
+    )
+    eps: float = Field(default=defaults.EPS, description="Added to the square root of the second moment.", gt=0)
     weight_decay: float = Field(default=defaults.WEIGHT_DECAY, description="Decoupled weight decay.", ge=0)
     schedule: Literal["constant", "linear", "cosine"] = Field(
-        default="constant", description="Learning rate over the run."
+        default="constant", description="Schedule of the learning rate over the run."
     )
-    warmup_steps: int = Field(default=0, description="Steps over which the learning rate rises from 0.", ge=0)
-    min_lr_ratio: float = Field(default=0.0, description="Where linear and cosine end, as a share of lr.", ge=0, le=1)
-    grad_clip: float = Field(default=defaults.GRAD_CLIP, description="Largest gradient norm; 0: no clipping.", ge=0)
-    epochs: int = Field(default=defaults.EPOCHS, description="Passes over each rollout.", ge=1)
-    minibatches: int = Field(default=defaults.MINIBATCHES, description="Optimiser steps per pass.", ge=1)
+    warmup_steps: int = Field(default=0, description="Number of steps over which the learning rate rises from 0.", ge=0)
+    min_lr_ratio: float = Field(
+        default=0.0, description="Final learning rate of linear and cosine, as a fraction of lr.", ge=0, le=1
+    )
+    grad_clip: float = Field(default=defaults.GRAD_CLIP, description="Maximum gradient norm; 0: no clipping.", ge=0)
+    epochs: int = Field(default=defaults.EPOCHS, description="Number of passes over each rollout.", ge=1)
+    minibatches: int = Field(default=defaults.MINIBATCHES, description="Number of optimiser steps per pass.", ge=1)
     microbatch_tokens: int | None = Field(
         default=None,
-        description="Tokens per forward and backward, padding included; empty: as many as suit the device's memory.",
+        description="Tokens per forward and backward pass, including padding. Empty: chosen to fit the device memory.",
         ge=1,
     )
     max_skipped: int = Field(
-        default=defaults.MAX_SKIPPED, description="Non-finite steps in a row after which the run stops.", ge=1
+        default=defaults.MAX_SKIPPED,
+        description="Number of consecutive non-finite steps after which the run stops.",
+        ge=1,
     )

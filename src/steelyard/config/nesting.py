@@ -1,4 +1,4 @@
-"""How deep plain data (a configuration, the spec of a task) may be nested: programs walk it by recursion."""
+"""Limit the nesting of plain data (configurations, task specs), because it is processed recursively."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 DEEPEST = 100
-"""Levels of lists and tables."""
+"""Maximum depth of nested lists and tables."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def too_deep(data: Any) -> bool:
     """Whether lists and mappings are nested more than :data:`DEEPEST` levels deep."""
     if type(data) is dict and SCALARS.issuperset(map(type, cast("dict[Any, Any]", data).values())):
-        return False  # most specs, a million times per list of tasks
+        return False  # fast path: most specs are flat, and there may be millions of them
     level = _containers([data])
     for _ in range(DEEPEST):
         if not level:

@@ -1,4 +1,4 @@
-"""Dotted overrides: ``--loss.kl.coefficient 0.05``, ``--key=value``, ``--flag``; or a mapping from Python."""
+"""Dotted overrides from the command line (``--loss.kl.coefficient 0.05``, ``--key=value``, ``--flag``) or Python."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from steelyard.errors import ConfigError
 
 
 def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
-    """Dotted keys with their values, from the words of a command line.
+    """Parse command-line words into dotted keys and values.
 
-    A value is read as TOML writes it (``0.05``, ``true``, ``[1, 4]``, ``{kind = "linear", …}``), a bare word is
-    text, ``none`` unsets a key or a table, and a key without value is ``true``.
+    Values use TOML syntax (``0.05``, ``true``, ``[1, 4]``, ``{kind = "linear", …}``). A bare word is text, ``none``
+    restores the default of a key or table, and a key without a value is ``true``.
     """
     overrides: dict[str, Any] = {}
     position = 0
@@ -25,7 +25,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
         position += 1
         key, equals, text = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not key:
-            raise ConfigError(f"cannot read {word!r}: overrides look like --section.key value")
+            raise ConfigError(f"cannot parse {word!r}: overrides look like --section.key value")
         if not equals and position < len(arguments) and not arguments[position].startswith("--"):
             text, equals = arguments[position], "="
             position += 1
@@ -34,7 +34,7 @@ def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(key: str, text: str) -> Any:
-    """One value as the key wants it; see ``parse_overrides``."""
+    """Parse one value for a key; see ``parse_overrides``."""
     if text.lower() == "none":
         return None
     if takes_only_text(key) and not text.startswith(('"', "'")):
@@ -51,8 +51,9 @@ def parse_value(key: str, text: str) -> Any:
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested tables with every dotted key set, or removed if its value is ``None``, so that its default
-    applies; tables on the way are made as needed.
+    """Return a copy of nested tables with every dotted key set; missing tables are created.
+
+    A value of ``None`` removes the key, so that its default applies.
     """
     result = deepcopy(dict(data))
     for key, value in overrides.items():
@@ -72,7 +73,7 @@ def _enter(container: Any, name: str, path: str, key: str) -> Any:
     if inner is None:
         inner = container[name] = {}
     if path.endswith(".coefficient") and isinstance(inner, int | float):
-        inner = container[name] = {"start": inner}  # the table that a bare number is short for
+        inner = container[name] = {"start": inner}  # a bare number is short for this table
     if not isinstance(inner, dict | list):
         raise ConfigError(f"{key}: {path} is {inner!r}, not a table")
     return cast("dict[str, Any] | list[Any]", inner)
@@ -89,11 +90,13 @@ def _assign(container: Any, name: str, value: Any, key: str) -> None:
 
 
 def _is_known(key: str) -> bool:
-    """An unknown key is set to ``None`` instead of passed over, so that it is rejected like any other."""
+    """Whether a key is known. Unknown keys are set to ``None`` instead of ignored, so that validation rejects them."""
     return ".".join(part for part in key.split(".") if not part.isdigit()) in known_keys()
 
 
 def _index(container: list[Any], name: str, key: str) -> int:
     if not name.isdigit() or int(name) >= len(container):
-        raise ConfigError(f"{key}: {name!r} is no entry of a list of {len(container)}; entries are numbered from 0")
+        raise ConfigError(
+            f"{key}: {name!r} is not an index of a list with {len(container)} entries; indices start at 0"
+        )
     return int(name)

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, said so that it can be mended."""
+"""Problems of a configuration, worded so that the user can fix them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REASONS = {
     "float_type": "must be a number",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
-    "int_type": "must be a whole number",
+    "int_type": "must be an integer",
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "missing": "is required",
@@ -37,11 +37,11 @@ _WHY = {
     "sampling.group_size": ": a sample is credited relative to its group, and a group of one has nothing to compare",
     "sampling.temperature": ": greedy decoding makes every sample of a group the same",
 }
-"""Why a number is too small, where the range alone does not explain it."""
+"""Why a number is too small, for keys whose range is not self-explanatory."""
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the dotted key, its value (``None``: not given) and the reason."""
+    """One problem: the dotted key, its value (``None`` if not given) and the reason."""
 
     key: str
     value: Any
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
 
 
 def config_error(source: str, problems: Sequence[Problem]) -> ConfigError:
-    """One error that lists every problem."""
+    """Combine all problems into one error."""
     if len(problems) == 1:
         return ConfigError(f"{source}: {problems[0]}")
     lines = "".join(f"\n  {problem}" for problem in problems)
@@ -61,11 +61,11 @@ def config_error(source: str, problems: Sequence[Problem]) -> ConfigError:
 
 
 def problems_of(error: ValidationError, known: Collection[str]) -> list[Problem]:
-    """Pydantic's findings in our words, one per key, with suggestions from the ``known`` dotted keys."""
+    """Translate pydantic errors into problems, one per key, with suggestions from the ``known`` dotted keys."""
     found: dict[str, Problem] = {}
     for details in error.errors(include_url=False):
         problem = _problem(details, known)
-        if before := found.get(problem.key):  # a key of several types fails once for each
+        if before := found.get(problem.key):  # a key with several types fails once for each
             problem = before._replace(reason=f"{before.reason} or {problem.reason.removeprefix('must be ')}")
         found[problem.key] = problem
     return list(found.values())
@@ -92,7 +92,7 @@ def _problem(details: ErrorDetails, known: Collection[str]) -> Problem:
 
 
 def _without_type_names(path: list[str], known: Collection[str]) -> str:
-    """The dotted key of an error; where a key has several types pydantic ends the path with the one it tried."""
+    """Return the dotted key of an error. For a key with several types, pydantic appends the type it tried."""
     while path and not path[-1].isdigit() and ".".join(_without_indices(path)) not in known:
         path = path[:-1]
     return ".".join(path)

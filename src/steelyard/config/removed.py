@@ -1,17 +1,17 @@
-"""Keys and values of earlier versions that are gone, each answered with its replacement or the reason."""
+"""Keys and values that earlier versions accepted, with the message that explains their replacement."""
 
 from __future__ import annotations
 
 from typing import Any
 
 REMOVED_KEYS = {
-    "model.scratch.architecture": "was removed: model.kind decides, 'causal' builds a Llama and 'masked' a ModernBERT; "
+    "model.scratch.architecture": "was removed: model.kind selects it (causal: Llama, masked: ModernBERT); "
     "remove the key",
 }
-"""Dotted key, without indices of lists -> answer."""
+"""Dotted key, without list indices -> message."""
 
 REMOVED_VALUES: dict[tuple[str, Any], str] = {
-    ("sampling.fill_order", "confidence"): "was removed: the model would choose which holes come first, a decision "
-    "whose log-prob nobody knows; use random or left_to_right, which do not depend on it",
+    ("sampling.fill_order", "confidence"): "was removed: the order would depend on the model, so the choice of holes "
+    "would be a decision without a known log-prob; use random or left_to_right",
 }
-"""(dotted key, value) -> answer."""
+"""(dotted key, value) -> message."""

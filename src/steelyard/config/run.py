@@ -1,4 +1,4 @@
-"""The run itself, and what is evaluated, saved and shown while it goes."""
+"""Configuration of the run, its evaluations, checkpoints and tracking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.config.base import Section
 
 def _file_name(text: str) -> str:
     if re.fullmatch(r"\w[\w.+-]*", text) is None:
-        raise ValueError("names a folder: letters, digits and _ . + - only, and no leading dot")
+        raise ValueError("must be a valid folder name: letters, digits and _ . + - only, without a leading dot")
     return text
 
 
@@ -22,49 +22,59 @@ Supplied = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "constr
 
 
 class RunConfig(Section):
-    name: RunName = Field(default="run", description="Name of the run; its folder is run.folder/run.name.")
-    folder: str = Field(default="runs", description="Folder that holds the runs.", min_length=1)
-    seed: int = Field(default=0, description="Keys every random draw of the run.", ge=0, lt=2**63)
-    steps: int = Field(default=200, description="Training steps.", ge=1)
+    name: RunName = Field(default="run", description="Name of the run, whose folder is run.folder/run.name.")
+    folder: str = Field(default="runs", description="Folder that contains the runs.", min_length=1)
+    seed: int = Field(default=0, description="Seed of all random numbers of the run.", ge=0, lt=2**63)
+    steps: int = Field(default=200, description="Number of training steps.", ge=1)
     supplied: tuple[Supplied, ...] = Field(
         default=(),
         strict=False,
-        description="Parts that steelyard.train was handed as Python objects; it sets this key itself.",
+        description="Parts that were passed to steelyard.train as Python objects; set by steelyard.train.",
     )
 
 
 class EvaluateConfig(Section):
-    every: int = Field(default=0, description="Steps between evaluations on held-out tasks; 0: none.", ge=0)
-    tasks: int = Field(default=64, description="Held-out tasks per evaluation.", ge=1)
-    samples: int = Field(default=defaults.EVALUATION_SAMPLES, description="Samples per task.", ge=1)
+    every: int = Field(default=0, description="Steps between evaluations on held-out tasks; 0: no evaluation.", ge=0)
+    tasks: int = Field(default=64, description="Number of held-out tasks per evaluation.", ge=1)
+    samples: int = Field(default=defaults.EVALUATION_SAMPLES, description="Number of samples per task.", ge=1)
     ks: tuple[int, ...] = Field(
-        default=defaults.EVALUATION_KS, strict=False, description="The k of each pass@k reported.", min_length=1
+        default=defaults.EVALUATION_KS,
+        strict=False,
+        description="Values of k for which pass@k is reported.",
+        min_length=1,
     )
-    temperature: float | None = Field(default=None, description="Temperature; empty: sampling.temperature.", gt=0)
-    max_new_tokens: int | None = Field(default=None, description="Length limit; empty: sampling.max_new_tokens.", ge=1)
+    temperature: float | None = Field(
+        default=None, description="Sampling temperature. Empty: sampling.temperature.", gt=0
+    )
+    max_new_tokens: int | None = Field(
+        default=None, description="Maximum tokens per completion. Empty: sampling.max_new_tokens.", ge=1
+    )
 
 
 class CheckpointConfig(Section):
-    every: int = Field(default=50, description="Steps between checkpoints; 0: only the last step.", ge=0)
-    keep_last: int = Field(default=defaults.KEEP_LAST, description="How many of the newest checkpoints stay.", ge=1)
+    every: int = Field(default=50, description="Steps between checkpoints; 0: only after the last step.", ge=0)
+    keep_last: int = Field(default=defaults.KEEP_LAST, description="Number of newest checkpoints to keep.", ge=1)
     best_metric: str | None = Field(
         default=None,
-        description="Metric whose best checkpoint stays too; empty: eval/success with evaluation on, else reward/mean.",
+        description="Metric that selects the best checkpoint, which is also kept. Empty: eval/success if runs are "
+        "evaluated, otherwise reward/mean.",
     )
     best_mode: Literal["max", "min"] = Field(
-        default=defaults.BEST_MODE, description="Whether the metric is better high or low."
+        default=defaults.BEST_MODE, description="Whether higher (max) or lower (min) values of best_metric are better."
     )
 
 
 class TrackingConfig(Section):
-    console: bool = Field(default=True, description="Live display in the terminal.")
-    tensorboard: bool = Field(default=False, description="Write TensorBoard events (extra tensorboard).")
+    console: bool = Field(default=True, description="Show a live display in the terminal.")
+    tensorboard: bool = Field(default=False, description="Log to TensorBoard (extra tensorboard).")
     wandb: bool = Field(
-        default=False, description="Write a Weights & Biases run (extra wandb; WANDB_MODE=offline works)."
+        default=False, description="Log to Weights & Biases (extra wandb; supports WANDB_MODE=offline)."
     )
-    wandb_project: str = Field(default=defaults.WANDB_PROJECT, description="Weights & Biases project.", min_length=1)
+    wandb_project: str = Field(
+        default=defaults.WANDB_PROJECT, description="Name of the Weights & Biases project.", min_length=1
+    )
     samples_every: int = Field(
         default=10,
-        description="Steps between showing the best, median and worst sample, those of step 1 included; 0: never.",
+        description="Show the best, median and worst sample at step 1 and every this many steps; 0: never.",
         ge=0,
     )

@@ -1,4 +1,4 @@
-"""How samples are drawn and how each is credited relative to its group."""
+"""Configuration of sampling, and of the credit that each sample gets relative to its group."""
 
 from __future__ import annotations
 
@@ -13,115 +13,139 @@ from steelyard.suggest import did_you_mean
 from steelyard.types import CutRule
 
 ADVANTAGES = ("group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "pass_at_k", "max_at_k")
-"""The estimators of ``steelyard.algorithms.advantages``, which cannot be imported here (it needs torch)."""
+"""Names of the estimators in ``steelyard.algorithms.advantages``, which needs torch and so cannot be imported here."""
 _PLAIN = CutRule()
 
 
 class VllmConfig(Section):
-    """How the engine vLLM is set up."""
+    """Settings of the vLLM engine."""
 
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        default=None, description="Type of its weights and cache; empty: that of the policy's weights."
+        default=None, description="Data type of vLLM's weights and cache. Empty: that of the policy."
     )
     memory: float = Field(
         default=defaults.VLLM_MEMORY,
-        description="Share of the device's memory for its weights and cache.",
+        description="Fraction of the device memory for vLLM's weights and cache.",
         gt=0,
         le=1,
     )
     cache_gib: float | None = Field(
-        default=None, description="Memory for keys and values, taken at once; empty: what memory leaves.", gt=0
+        default=None,
+        description="GiB for the key/value cache, allocated at the start. Empty: what remains of memory.",
+        gt=0,
     )
     max_length: int | None = Field(
-        default=None, description="Longest sequence, prompt and completion together; empty: the model's own.", ge=2
+        default=None,
+        description="Maximum sequence length, prompt and completion together. Empty: the model's maximum.",
+        ge=2,
     )
     eager: bool | None = Field(
-        default=None, description="No compilation and no CUDA graphs: starts sooner, samples slower; empty: on a CPU."
+        default=None,
+        description="Skip compilation and CUDA graphs: faster start, slower sampling. Empty: true on a CPU.",
     )
     lora: Literal["merge", "serve"] | None = Field(
         default=None,
-        description="An adapter is merged into the weights or served beside them; empty: merged on a "
-        "CPU and for DoRA, else served.",
+        description="Merge the adapter into the weights, or serve it separately. Empty: merge on a CPU and for DoRA, "
+        "otherwise serve.",
     )
 
 
 class SamplingConfig(Section):
-    tasks_per_step: int = Field(default=8, description="Tasks drawn per step.", ge=1)
-    group_size: int = Field(default=16, description="Samples per task; each is credited relative to them.", ge=2)
+    tasks_per_step: int = Field(default=8, description="Number of tasks per step.", ge=1)
+    group_size: int = Field(
+        default=16, description="Number of samples per task, which are compared with each other.", ge=2
+    )
     max_new_tokens: int = Field(
         default=defaults.MAX_NEW_TOKENS,
-        description="Longest completion, in tokens; of a masked model the most holes of a text.",
+        description="Maximum tokens per completion; for a masked model, maximum holes per text.",
         ge=1,
     )
-    temperature: float = Field(default=_PLAIN.temperature, description="Divides the logits.", gt=0)
-    top_k: int = Field(default=_PLAIN.top_k, description="Keep the k most likely tokens; 0 keeps all.", ge=0)
+    temperature: float = Field(
+        default=_PLAIN.temperature, description="Sampling temperature, which divides the logits.", gt=0
+    )
+    top_k: int = Field(
+        default=_PLAIN.top_k, description="Sample only from the k most likely tokens; 0: from all.", ge=0
+    )
     top_p: float = Field(
-        default=_PLAIN.top_p, description="Keep the fewest tokens whose mass reaches p; 1 keeps all.", gt=0, le=1
+        default=_PLAIN.top_p,
+        description="Sample only from the smallest set of tokens whose probability reaches p; 1: from all.",
+        gt=0,
+        le=1,
     )
     min_p: float = Field(
-        default=_PLAIN.min_p, description="Keep tokens this likely relative to the likeliest; 0 keeps all.", ge=0, lt=1
+        default=_PLAIN.min_p,
+        description="Sample only tokens with at least min_p times the highest probability; 0: from all.",
+        ge=0,
+        lt=1,
     )
     supports: Literal["stored", "replayed"] = Field(
         default=defaults.SUPPORTS,
-        description="What could have been drawn: stored with the sample, or found again before the update.",
+        description="Token sets that decisions were sampled from: stored with samples, or recomputed by the learner.",
     )
     staleness: int = Field(
         default=0,
-        description="Sample ahead of the learner, at most so many versions behind; 0: in turn, with exact resume.",
+        description="Sample during updates, from weights at most this many versions old; 0: in turn, exact resume.",
         ge=0,
     )
     fill_steps: int = Field(
         default=defaults.FILL_STEPS,
-        description="Of a masked model: forward passes in which the holes are filled, part by part.",
+        description="For masked models: number of forward passes in which the holes are filled.",
         ge=1,
     )
     fill_order: Literal["random", "left_to_right"] = Field(
-        default=defaults.FILL_ORDER, description="Of a masked model, with several steps: which holes come first."
+        default=defaults.FILL_ORDER,
+        description="For masked models with several fill_steps: order in which holes are filled.",
     )
-    max_rows: int = Field(default=defaults.MAX_ROWS, description="Sequences decoded at once.", ge=1)
+    max_rows: int = Field(
+        default=defaults.MAX_ROWS, description="Maximum number of sequences decoded in one batch.", ge=1
+    )
     engine: Literal["local", "vllm"] = Field(
-        default="local", description="The policy's own transformers model, or vLLM (extra vllm, docs/vllm.md)."
+        default="local",
+        description="local: sample with the transformers model itself; vllm: with vLLM (extra vllm, docs/vllm.md).",
     )
-    vllm: VllmConfig | None = Field(default=None, description="Settings of engine = vllm.")
+    vllm: VllmConfig | None = Field(default=None, description="Settings for engine = vllm.")
 
 
 class LengthPenaltyConfig(Section):
     """Soft length penalty (DAPO, arXiv 2503.14476): 0 up to start, then linear to -weight at limit."""
 
-    start: int = Field(description="Completion length at which the penalty begins.", ge=0)
+    start: int = Field(description="Completion length at which the penalty starts.", ge=0)
     limit: int | None = Field(
-        default=None, description="Length of the full penalty; empty: sampling.max_new_tokens.", ge=1
+        default=None,
+        description="Completion length at which the penalty is full. Empty: sampling.max_new_tokens.",
+        ge=1,
     )
-    weight: float = Field(default=defaults.LENGTH_PENALTY_WEIGHT, description="The full penalty.", gt=0)
+    weight: float = Field(default=defaults.LENGTH_PENALTY_WEIGHT, description="Size of the full penalty.", gt=0)
 
 
 class CreditConfig(Section):
     advantage: str = Field(
-        default="group_norm", description=f"{', '.join(ADVANTAGES)}, or your own as module:function."
+        default="group_norm",
+        description=f"Advantage estimator: {', '.join(ADVANTAGES)}, or your own as module:function.",
     )
-    k: int | None = Field(default=None, description="The k of pass_at_k and max_at_k.", ge=1)
-    advantage_clip: float | None = Field(default=None, description="Clamp advantages to plus or minus this.", gt=0)
+    k: int | None = Field(default=None, description="k for the estimators pass_at_k and max_at_k.", ge=1)
+    advantage_clip: float | None = Field(default=None, description="Clip advantages to plus or minus this value.", gt=0)
     gamma: float = Field(
-        default=defaults.GAMMA, description="Discount per step reward (spans, not tokens).", ge=0, le=1
+        default=defaults.GAMMA, description="Discount between step rewards (per span, not per token).", ge=0, le=1
     )
     truncated: Literal["count", "mask", "penalise"] = Field(
         default=defaults.TRUNCATED,
-        description="Samples cut off at max_new_tokens: like any other, not learnt from, or reward reduced.",
+        description="Samples cut off at max_new_tokens: train on them as usual, exclude them, or reduce their reward.",
     )
     truncation_penalty: float | None = Field(
         default=None,
-        description=f"What truncated = penalise takes off the reward; empty: {defaults.TRUNCATION_PENALTY:g}.",
+        description=f"Reduction of the reward by truncated = penalise. Empty: {defaults.TRUNCATION_PENALTY:g}.",
         ge=0,
     )
     length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")
     refill_dead_groups: int = Field(
         default=0,
-        description="How often a group without any advantage, or with too few scored samples, is replaced by another "
-        "task's.",
+        description="How many times to replace a group in which no sample has an advantage, or too few are scored, by "
+        "a group of another task.",
         ge=0,
     )
     min_scored: int = Field(
-        default=defaults.MIN_SCORED, description="A group with fewer scored samples is not learnt from.", ge=2
+        default=defaults.MIN_SCORED, description="Minimum scored samples for a group to be trained on.", ge=2
     )
 
     @field_validator("advantage")

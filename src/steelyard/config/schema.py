@@ -1,4 +1,4 @@
-"""The configuration seen from outside: every key with its type, default and help."""
+"""List the configuration keys with their types, defaults and help texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.suggest import closest
 
 
 class Key(NamedTuple):
-    """One key of the configuration, for ``--help`` and for suggestions."""
+    """A configuration key, for ``--help`` and for suggestions."""
 
     key: str
     type: str
@@ -26,19 +26,20 @@ class Key(NamedTuple):
 
 @cache
 def describe() -> tuple[Key, ...]:
-    """Every dotted key in the order of the sections; keys of list entries carry ``[]``."""
+    """Return every dotted key in the order of the sections; keys of list entries contain ``[]``."""
     return tuple(_keys(Config, ""))
 
 
 @cache
 def known_keys() -> frozenset[str]:
-    """Every dotted key, tables too, without list indices."""
+    """Return every dotted key and table, without list indices."""
     return frozenset(key.key.replace("[]", "") for key in describe()) | frozenset(_tables(Config, ""))
 
 
 def keys_named(name: str) -> list[str]:
-    """Dotted keys (``run.steps``) with this name, or one like it, in the sections that every run has; else in optional
-    ones. None for the name of a section.
+    """Find dotted keys (``run.steps``) with this name or a similar one.
+
+    Sections that every run has take precedence over optional ones. The name of a section gives an empty list.
     """
     if name in Config.model_fields or "." in name:
         return []
@@ -54,7 +55,7 @@ def keys_named(name: str) -> list[str]:
 
 
 def takes_only_text(key: str) -> bool:
-    """Whether the value of a dotted key is text as it stands, so that ``--run.name 7`` names the run "7"."""
+    """Whether a key accepts only text, so that ``--run.name 7`` names the run "7"."""
     field = _field(key.split("."))
     return field is not None and _plain_types(field.annotation) == {str}
 
@@ -88,7 +89,7 @@ def _field(path: list[str]) -> FieldInfo | None:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The alternatives of an annotation, ``None`` left out and ``Annotated`` opened."""
+    """Return the alternatives of an annotation, without ``None`` and with ``Annotated`` unwrapped."""
     if get_origin(annotation) is Annotated:
         return _members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -97,7 +98,7 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _section_of(annotation: Any) -> tuple[type[Section] | None, bool]:
-    """The section an annotation stands for, and whether there may be many of it."""
+    """Return the section that an annotation contains, and whether it is a list of sections."""
     for member in _members(annotation):
         if isinstance(member, type) and issubclass(member, Section):
             return member, False

@@ -1,4 +1,4 @@
-"""What comes before the first step."""
+"""Configuration of the warm start, supervised training before the first step."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from steelyard.config.base import Section
 
 
 class WarmstartConfig(Section):
-    """Supervised training on the domain's examples before the first step; the rest is as in [optimiser]."""
+    """Supervised training on the domain's examples before the first step; other settings come from [optimiser]."""
 
-    examples: int = Field(default=20_000, description="How many examples are seen, each once.", ge=1)
+    examples: int = Field(default=20_000, description="Number of examples, each seen once.", ge=1)
     batch: int = Field(default=64, description="Examples per update.", ge=1)
-    lr: float = Field(default=1e-3, description="Learning rate; it falls to a tenth along a cosine.", gt=0)
-    warmup_steps: int = Field(default=20, description="Updates over which the rate rises from 0.", ge=0)
+    lr: float = Field(default=1e-3, description="Peak learning rate; a cosine schedule lowers it to a tenth.", gt=0)
+    warmup_steps: int = Field(default=20, description="Updates over which the learning rate rises from 0.", ge=0)
     folder: str | None = Field(
         default=None,
-        description="Folder that `steelyard warmstart` wrote, to begin from instead of training anew.",
+        description="Model written by `steelyard warmstart`. Empty: train one at the start of the run.",
         min_length=1,
     )
 
     @property
     def updates(self) -> int:
-        """How often the model is updated; the last batch is a whole one."""
+        """Number of updates, rounded up so that the last batch is full."""
         return -(-self.examples // self.batch)

@@ -1,7 +1,8 @@
-"""Tasks and where they come from."""
+"""Tasks, and sources that provide them."""
 
 from steelyard.data.base import Source, SourceContext
 from steelyard.data.files import load_tasks
+from steelyard.data.jsonl import as_jsonl
 from steelyard.data.sources import (
     GeneratedSource,
     ListSource,
@@ -10,7 +11,6 @@ from steelyard.data.sources import (
     domain_source,
     domain_tasks,
 )
-from steelyard.data.stored import as_jsonl
 from steelyard.data.tasks import as_tasks, split
 
 __all__ = [

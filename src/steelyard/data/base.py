@@ -1,4 +1,4 @@
-"""Sources of tasks, and what a source of the user's own is built from."""
+"""The ``Source`` protocol, and the context that a user's own source receives."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from steelyard.types import GroupSummary, Task
 
 @runtime_checkable
 class Source(Protocol):
-    """Gives tasks step by step and sees what became of them. Data sets, generators and mixtures are sources.
+    """Provides tasks for each step and observes their results. Data sets, generators and mixtures are sources.
 
-    All state is in ``state_dict`` (plain data that survives JSON), so a resumed run draws exactly the tasks that the
-    uninterrupted one would have.
+    All state is in ``state_dict`` (plain data that survives JSON), so a resumed run draws exactly the tasks that an
+    uninterrupted run would have drawn.
     """
 
     def draw(self, step: int, n: int) -> list[Task]:
-        """The next ``n`` tasks."""
+        """Return the next ``n`` tasks."""
         ...
 
     def observe(self, groups: Sequence[GroupSummary]) -> None:
-        """What the policy made of tasks drawn before: all groups that were sampled, replaced ones included."""
+        """Receive the results of tasks drawn earlier: all sampled groups, including those that were replaced."""
         ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -33,11 +33,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source of the user's own gets as its first argument: ``[tasks.source] kind = "module:Class"``."""
+    """The first argument of a user's own source, configured as ``[tasks.source] kind = "module:Class"``."""
 
     tasks: Sequence[Task]
     """The listed training tasks; empty if there are none."""
     domain: Domain | None
     """The domain of the run, if it has one."""
     seed: int
-    """``run.seed``: key every random choice with it and a counter, never with the history."""
+    """``run.seed``. Derive every random choice from it and a counter, never from earlier draws."""

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from steelyard.data.tasks import TOO_DEEP, require_distinct_ids, task_of
+from steelyard.data.tasks import TOO_DEEP, require_distinct_ids, task_from_row
 from steelyard.defaults import DATASET_SPLIT, PROMPT_COLUMN
 from steelyard.errors import DataError, MissingExtraError
 from steelyard.types import Task
 
 HUB = "hf:"
 Row = tuple[str, str, Any]
-"""(default id, where it stands, its data)."""
+"""(default id, location for error messages, data)."""
 
 
 def load_tasks(
@@ -29,9 +29,10 @@ def load_tasks(
     subset: str | None = None,
     limit: int | None = None,
 ) -> list[Task]:
-    """Tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet``, or a hub data set as
-    ``"hf:owner/name"`` (its ``subset`` and ``split``). A row without an ``id`` is named by its line or row number.
-    ``template`` builds prompts from columns, as ``tasks.template`` does.
+    """Load tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet`` or a hub data set.
+
+    ``"hf:owner/name"`` names a Hugging Face data set, with its ``subset`` and ``split``. A row without an ``id`` gets
+    its line or row number as id. ``template`` builds prompts from columns, as ``tasks.template`` does.
     """
     rows = (
         _hub_rows(str(path).removeprefix(HUB), subset, split) if str(path).startswith(HUB) else _file_rows(Path(path))
@@ -41,18 +42,18 @@ def load_tasks(
         for default_id, where, data in itertools.islice(rows, limit):
             row = {prompt_column: data} if isinstance(data, str) else data
             if not isinstance(row, Mapping):
-                raise DataError(f"{where}: expected an object with a {prompt_column!r}, got {type(data).__name__}")
+                raise DataError(f"{where}: expected an object with {prompt_column!r}, got {type(data).__name__}")
             tasks.append(
-                task_of(row, where=where, default_id=default_id, prompt_column=prompt_column, template=template)
+                task_from_row(row, where=where, default_id=default_id, prompt_column=prompt_column, template=template)
             )
     if not tasks:
-        raise DataError(f"{path}: no tasks in it")
+        raise DataError(f"{path} contains no tasks")
     return require_distinct_ids(tasks, str(path))
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Tasks have no cycles: while a million of them are made, the collector would walk all of them again and again."""
+    """Pause garbage collection: tasks have no cycles, and with a million of them the collector slows loading down."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -65,9 +66,12 @@ def _collector_paused() -> Iterator[None]:
 def _file_rows(path: Path) -> Iterable[Row]:
     readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
     if path.suffix not in readers:
-        raise DataError(f"{path}: tasks are read from {', '.join(readers)} or '{HUB}owner/name', not {path.suffix!r}")
+        raise DataError(
+            f"{path}: cannot read tasks from {path.suffix!r} files; use {', '.join(readers)}, or '{HUB}owner/name' for "
+            "a hub data set"
+        )
     if not path.is_file():
-        raise DataError(f"{path}: no such file (looked in {Path.cwd()})")
+        raise DataError(f"{path}: no such file (working directory: {Path.cwd()})")
     return readers[path.suffix](path)
 
 

@@ -1,6 +1,6 @@
-"""Sources: a list of tasks, tasks made by a function, and mixtures of sources.
+"""Task sources: a list, a function that generates tasks, and mixtures of sources.
 
-Every random choice is keyed by (seed, counter) and never by history, so the state is a few integers.
+Every random choice depends only on (seed, counter), so the state is a few integers.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from steelyard.domains.base import Domain, Split
 from steelyard.errors import DataError
 from steelyard.types import GroupSummary, Task
 
-COMPARED = 16
-"""How many tasks of a function are compared on resume."""
-OTHER_TASKS = (
-    "the tasks changed since the checkpoint: {found}. "
+CHECKED_TASKS = 16
+"""How many generated tasks are compared on resume."""
+TASKS_CHANGED = (
+    "the tasks changed since the checkpoint: {difference}. "
     "Resume with the same tasks, or start a new run from the checkpoint's model"
 )
 
 
 class ListSource:
-    """A list of tasks, epoch after epoch; the order of an epoch is a permutation keyed by (seed, epoch)."""
+    """Repeats a list of tasks; each epoch is a permutation that depends on (seed, epoch)."""
 
     def __init__(self, tasks: Iterable[Task], *, seed: int = 0, shuffle: bool = True) -> None:
         self.tasks = list(tasks)
         if not self.tasks:
-            raise DataError("a source of tasks is empty: nothing to train on")
+            raise DataError("the list of tasks is empty; a run needs at least one task")
         self.seed = seed
         self.shuffle = shuffle
         self.epoch = 0
@@ -63,8 +63,8 @@ class ListSource:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if (state["tasks"], state.get("checksum")) != (len(self.tasks), self._checksum):
-            found = f"it had {state['tasks']}, there are {len(self.tasks)} now, and ids, prompts or specs differ"
-            raise DataError(OTHER_TASKS.format(found=found))
+            counts = f"the checkpoint has {state['tasks']} tasks and the run {len(self.tasks)}"
+            raise DataError(TASKS_CHANGED.format(difference=f"{counts}, or ids, prompts or specs differ"))
         self._move_to(int(state["epoch"]), int(state["cursor"]))
 
     def _move_to(self, epoch: int, cursor: int) -> None:
@@ -79,9 +79,9 @@ class ListSource:
 
 
 class GeneratedSource:
-    """Tasks made by a function of a running number: ``make(0)``, ``make(1)``, …
+    """Generates tasks with a function of an index: ``make(0)``, ``make(1)``, …
 
-    Whether a checkpoint is of the same function is seen from its first tasks.
+    On resume, the first ``CHECKED_TASKS`` tasks are compared to detect a different function.
     """
 
     def __init__(self, make: Callable[[int], Task]) -> None:
@@ -101,39 +101,42 @@ class GeneratedSource:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if state.get("checksum") != self._checksum:
-            raise DataError(OTHER_TASKS.format(found=f"the first {COMPARED} that are made differ"))
+            raise DataError(TASKS_CHANGED.format(difference=f"the first {CHECKED_TASKS} generated tasks differ"))
         self.index = int(state["index"])
 
     @cached_property
     def _checksum(self) -> int:
-        return checksum(self.make(index) for index in range(COMPARED))
+        return checksum(self.make(index) for index in range(CHECKED_TASKS))
 
 
 class MixtureSource:
-    """Each task comes from one of several named sources, chosen by weight with a draw keyed by (seed, counter).
+    """Draws each task from one of several named sources with probability proportional to its weight.
 
-    A task's id gets the name of its source in front ("name/id"), by which observations find their way back.
+    The choice depends only on (seed, counter). Task ids are prefixed with the name of the source ("name/id"), so that
+    results are passed back to the right source.
     """
 
     def __init__(self, sources: Mapping[str, Source], weights: Mapping[str, float], *, seed: int = 0) -> None:
         if set(sources) != set(weights) or not sources:
             raise DataError(
-                f"a mixture needs one weight a source: sources {sorted(sources)}, weights {sorted(weights)}"
+                f"a mixture needs one weight per source, got sources {sorted(sources)} and weights {sorted(weights)}"
             )
         if not all(weight >= 0 and np.isfinite(weight) for weight in weights.values()) or not sum(weights.values()):
-            raise DataError(f"weights of a mixture are positive numbers, got {dict(weights)}")
+            raise DataError(f"mixture weights must be non-negative and not all zero, got {dict(weights)}")
         slashed = [name for name in sources if "/" in name]
         if slashed:
-            raise DataError(f"the name {slashed[0]!r} of a source has a '/', which separates names from task ids")
+            raise DataError(
+                f"the source name {slashed[0]!r} must not contain '/', which separates source names from task ids"
+            )
         self.sources = dict(sources)
         self.seed = seed
         self.counter = 0
         total = np.cumsum([weights[name] for name in self.sources])
-        self._edges = total / total[-1]  # the last is exactly 1, above every uniform
+        self._edges = total / total[-1]  # the last edge is exactly 1, above every uniform draw
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks of all sources that list theirs."""
+        """Tasks of all sources that have a list of tasks."""
         return [_renamed(task, name) for name, source in self.sources.items() for task in getattr(source, "tasks", ())]
 
     def draw(self, step: int, n: int) -> list[Task]:
@@ -156,7 +159,10 @@ class MixtureSource:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state["sources"]) != set(self.sources):
-            raise DataError(f"the checkpoint mixes {sorted(state['sources'])}, this run {sorted(self.sources)}")
+            raise DataError(
+                f"the checkpoint has the task sources {sorted(state['sources'])}, but this run has "
+                f"{sorted(self.sources)}; resume with the same sources"
+            )
         self.counter = int(state["counter"])
         for name, source in self.sources.items():
             source.load_state_dict(state["sources"][name])
@@ -175,23 +181,23 @@ def _with_own_id(group: GroupSummary, name: str) -> GroupSummary:
 
 
 def domain_tasks(domain: Domain, split: Split, count: int | None = None) -> list[Task]:
-    """The first ``count`` tasks of a domain's split, or all of a finite one."""
+    """Return the first ``count`` tasks of a domain's split; without ``count``, all tasks of a finite split."""
     size = domain.size(split)
     limits = [limit for limit in (count, size) if limit is not None]
     if not limits:
-        raise DataError(f"the domain {domain.name} makes {split} tasks without end: say how many to take")
+        raise DataError(f"the domain {domain.name} has infinitely many {split} tasks; set how many to use")
     return [domain.task(split, index) for index in range(min(limits))]
 
 
 def domain_source(domain: Domain, split: Split = "train", *, seed: int = 0) -> Source:
-    """A domain's split as a source: shuffled epochs if it is finite, else made one after the other."""
+    """Return a domain's split as a source: shuffled epochs of a finite split, otherwise tasks in order."""
     if domain.size(split) is None:
         return GeneratedSource(lambda index: domain.task(split, index))
     return ListSource(domain_tasks(domain, split), seed=seed)
 
 
 def as_source(tasks: object, *, seed: int = 0, shuffle: bool = True) -> Source:
-    """A source from whatever a user has: a source, a file or hub data set by name, or an iterable of tasks."""
+    """Return a source for a source, the name of a file or hub data set, or an iterable of tasks."""
     if isinstance(tasks, Source):
         return tasks
     if isinstance(tasks, str | Path):

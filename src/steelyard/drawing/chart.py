@@ -1,6 +1,6 @@
-"""Line charts: panels with axes, ticks and titles, and one legend for all of them.
+"""Line charts: panels with axes, ticks and titles, and one shared legend.
 
-Curves are told apart by colour (Okabe and Ito's palette, for colour-blind readers too) and by the shape of their marks.
+Curves differ in colour (Okabe and Ito's palette, which suits colour-blind readers) and in the shape of their marks.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.drawing.scene import INK, Colour, Ellipse, Label, Line, Point, Polygon, Scene, Shape, text_width
-from steelyard.drawing.ticks import Axis, Scale, scale, usable
+from steelyard.drawing.ticks import Axis, Scale, drawable, scale
 from steelyard.text import shortened
 
 WIDTH, HEIGHT = 250.0, 150.0
-"""Of the plot itself, without what is written around it."""
+"""Size of the plot area, without titles and tick labels."""
 LEFT, RIGHT, ABOVE, BELOW = 62.0, 18.0, 34.0, 48.0
 HEAD, TITLE, TEXT, SMALL = 17.0, 14.0, 12.0, 11.0
 MARGIN, LEGEND_LINE = 10.0, 20.0
@@ -30,25 +30,25 @@ COLOURS: tuple[Colour, ...] = (
     (40, 40, 40),
 )
 MARKS: tuple[tuple[int, float], ...] = ((0, 0.0), (4, math.pi / 4), (3, 0.0), (4, 0.0), (5, 0.0))
-"""Corners and turn of each mark: circle, square, triangle, diamond, pentagon. With seven colours that is 35 pairs."""
+"""Corners and rotation of each mark: circle, square, triangle, diamond, pentagon. Seven colours give 35 styles."""
 MARK = 3.6
 MARKED, SPARSE = 20, 12
-"""Every point of a curve with up to ``MARKED`` points has a mark; on longer ones there are at most ``SPARSE``."""
+"""Curves with up to ``MARKED`` points have a mark at every point; longer ones have at most ``SPARSE`` marks."""
 
 
 _Place = Callable[[float, float], Point]
-"""From values to a point of the picture."""
+"""Maps values to a point of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A named line. Where ``y`` is not finite, the line has a gap."""
+    """A named line with a gap wherever ``y`` is not finite."""
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     spread: tuple[float, ...] = ()
-    """Half the height of the band around each point; empty for no band."""
+    """Half the height of the band at each point; empty for no band."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,14 @@ class Panel:
     y: Axis
     curves: tuple[Curve, ...]
     note: str = ""
-    """A few words at the right of the title."""
+    """Short text to the right of the title."""
 
 
 def chart(panels: Sequence[Panel], *, title: str = "", note: str = "", columns: int = 4) -> Scene:
-    """Panels row by row under the title. Curves of the same name look alike; several names have a legend."""
+    """Arrange panels row by row under a title.
+
+    Curves with the same name share a style; a legend appears if there is more than one name.
+    """
     if not panels:
         raise ValueError("a chart needs at least one panel")
     columns = min(columns, len(panels))
@@ -80,31 +83,31 @@ def chart(panels: Sequence[Panel], *, title: str = "", note: str = "", columns: 
 
 
 def _head(title: str, note: str, width: float) -> tuple[list[Shape], float]:
-    """Title and note, next to each other if there is room, and where they end."""
+    """Return the title and note, side by side if they fit, and the y coordinate below them."""
     if not title:
         return [], MARGIN
     room = width - 2 * (MARGIN + 6)
     title, y = _cut(title, HEAD, room), MARGIN + 16
     shapes: list[Shape] = [Label((MARGIN + 6, y), title, HEAD, INK)]
     after = text_width(title, 1.1 * HEAD) + 12
-    beside = after + text_width(note, TEXT) <= room
+    same_line = after + text_width(note, TEXT) <= room
     if note:
-        y += 0 if beside else 18
-        shapes.append(Label((MARGIN + 6 + (after if beside else 0), y), _cut(note, TEXT, room), TEXT, GREY))
+        y += 0 if same_line else 18
+        shapes.append(Label((MARGIN + 6 + (after if same_line else 0), y), _cut(note, TEXT, room), TEXT, GREY))
     return shapes, y + 12
 
 
 def _cut(text: str, size: float, room: float) -> str:
-    """As much of a text as there is room for."""
+    """Shorten a text to the available room."""
     return shortened(text, int(room / text_width("x", size)))
 
 
 def _legend(names: Sequence[str], top: float, width: float) -> tuple[list[Shape], float]:
-    """The entries, as many to a line as fit, and where they end."""
+    """Return the entries, as many per line as fit, and the y coordinate below them."""
     shapes: list[Shape] = []
     x, y = MARGIN + 6, top + 14
-    for place, whole in enumerate(names):
-        name = _cut(whole, 1.1 * TEXT, width - 2 * MARGIN - 54)
+    for place, full_name in enumerate(names):
+        name = _cut(full_name, 1.1 * TEXT, width - 2 * MARGIN - 54)
         wide = 34 + text_width(name, TEXT * 1.1) + 14
         if x > MARGIN + 6 and x + wide > width - MARGIN:
             x, y = MARGIN + 6, y + LEGEND_LINE
@@ -126,7 +129,7 @@ def _panel(panel: Panel, left: float, top: float, places: Mapping[str, int]) -> 
         return left + WIDTH * across.share(x), bottom - HEIGHT * up.share(y)
 
     if not points:
-        yield Label((left + WIDTH / 2, top + HEIGHT / 2), "no finite value", TEXT, GREY, "middle")
+        yield Label((left + WIDTH / 2, top + HEIGHT / 2), "no finite values", TEXT, GREY, "middle")
     for curve in panel.curves:
         yield from (_band(run, place, places[curve.name]) for run in _runs(curve) if curve.spread and len(run) > 1)
     for curve in panel.curves:
@@ -152,17 +155,17 @@ def _axes(panel: Panel, left: float, top: float, across: Scale, up: Scale) -> It
 
 
 def _points(curve: Curve) -> Iterator[tuple[float, float, float]]:
-    """(x, y, half the band) of all that can be drawn."""
+    """Yield (x, y, half the band) for all points that can be drawn."""
     return (point for run in _runs(curve) for point in run)
 
 
 def _runs(curve: Curve) -> list[list[tuple[float, float, float]]]:
-    """Stretches of the curve without a gap."""
+    """Split the curve into runs without a gap."""
     spread = curve.spread or (0.0,) * len(curve.x)
     runs: list[list[tuple[float, float, float]]] = [[]]
     for x, y, around in zip(curve.x, curve.y, spread, strict=True):
-        if usable(x) and usable(y):
-            runs[-1].append((x, y, around if usable(around) else 0.0))
+        if drawable(x) and drawable(y):
+            runs[-1].append((x, y, around if drawable(around) else 0.0))
         elif runs[-1]:
             runs.append([])
     return [run for run in runs if run]
@@ -175,7 +178,7 @@ def _band(run: Sequence[tuple[float, float, float]], place: _Place, style: int) 
 
 
 def _line(curve: Curve, place: _Place, style: int, styles: int) -> Iterator[Shape]:
-    """The line, and marks along it; those of different curves begin at different places."""
+    """Yield the line and its marks; the marks of different curves are offset against each other."""
     runs = _runs(curve)
     for run in runs:
         if len(run) > 1:

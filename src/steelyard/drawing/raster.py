@@ -1,4 +1,4 @@
-"""A scene as pixels, by Pillow (extra ``pictures``): painted larger and then reduced. The only file that imports it."""
+"""Renders scenes as PNG and GIF with Pillow (extra ``pictures``), supersampled. No other module imports Pillow."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 FINER = 4
-"""Painted pixels per pixel of the picture; half as many for pictures at twice the scale."""
-MOST_PIXELS = 40_000_000
+"""Supersampling factor per axis; halved for pictures at a scale of 2 or more."""
+MAX_PIXELS = 40_000_000
 LETTERS = frozenset(map(chr, range(0x20, 0x7F))) | frozenset("·…±°’‘“”")
-"""That Pillow's own font has."""
+"""Characters in Pillow's default font."""
 SPELLINGS = {"×": "x", "−": "-", "–": "-", "—": "-", "→": "->", "≤": "<=", "≥": ">=", "λ": "lambda", "μ": "mu"}
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
-"""Pillow's names for a point on the base line."""
+"""Pillow's names for the anchors of a label."""
 
 
 def png(scene: Scene, *, scale: float = 1.0) -> bytes:
-    """A PNG file with ``scale`` pixels per unit."""
+    """Return a PNG file with ``scale`` pixels per unit."""
     out = io.BytesIO()
     image(scene, scale=scale).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 
 def gif(scenes: Sequence[Scene], *, scale: float, milliseconds: Sequence[int]) -> bytes:
-    """A GIF that shows each scene for its time, over and over. All scenes have the same frame."""
+    """Return a looping GIF that shows each scene for its time. All scenes must have the same frame."""
     frames = [image(scene, scale=scale).quantize(128) for scene in scenes]
     out = io.BytesIO()
     rest = frames[1:]
@@ -41,14 +41,14 @@ def gif(scenes: Sequence[Scene], *, scale: float, milliseconds: Sequence[int]) -
 
 
 def image(scene: Scene, *, scale: float = 1.0) -> Image:
-    """The picture as a Pillow image."""
+    """Render the scene as a Pillow image."""
     try:
         from PIL import Image, ImageDraw
     except ImportError:
         raise MissingExtraError("PNG and GIF pictures", "pictures") from None
     width, height = (max(1, round(scale * side)) for side in scene.size)
-    if width * height > MOST_PIXELS:
-        raise ValueError(f"a picture of {width} x {height} pixels is too large; lower scale = {scale}")
+    if width * height > MAX_PIXELS:
+        raise ValueError(f"scale = {scale} gives a picture of {width} x {height} pixels, which is too large; lower it")
     finer = FINER if scale < 2 else FINER // 2
     fine = Image.new("RGB", (width * finer, height * finer), PAPER)
     factor = scale * finer
@@ -79,7 +79,7 @@ def _fill(image: Image, pen: ImageDraw, shape: Polygon) -> None:
     if shape.fill is not None and shape.opacity == 1.0:
         pen.polygon(shape.points, fill=shape.fill)
     elif shape.fill is not None:
-        blending = ImageDraw.Draw(image, "RGBA")  # slower than a pen that only covers
+        blending = ImageDraw.Draw(image, "RGBA")  # blends, and is slower than an opaque pen
         blending.polygon(shape.points, fill=(*shape.fill, round(255 * shape.opacity)))
     if shape.edge is not None and round(shape.width):
         pen.line([*shape.points, *shape.points[:2]], fill=shape.edge, width=round(shape.width), joint="curve")
@@ -88,7 +88,7 @@ def _fill(image: Image, pen: ImageDraw, shape: Polygon) -> None:
 def _write(image: Image, pen: ImageDraw, label: Label) -> None:
     from PIL import Image, ImageDraw, ImageFont
 
-    font, text, anchor = ImageFont.load_default(label.size), spelt(label.text), ANCHORS[label.anchor]
+    font, text, anchor = ImageFont.load_default(label.size), transliterate(label.text), ANCHORS[label.anchor]
     if not label.upward:
         pen.text(label.at, text, fill=label.fill, font=font, anchor=anchor)
         return
@@ -99,8 +99,8 @@ def _write(image: Image, pen: ImageDraw, label: Label) -> None:
     image.paste(label.fill, (x + top, y - right), mask.transpose(Image.Transpose.ROTATE_90))
 
 
-def spelt(text: str) -> str:
-    """The text in letters that Pillow's own font has, which are few beyond ASCII: ``×`` as x, é as e."""
+def transliterate(text: str) -> str:
+    """Replace characters that Pillow's default font lacks, which has few beyond ASCII: ``×`` becomes x, é becomes e."""
     return "".join(letter if letter in LETTERS else _spelling(letter) for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""What a picture consists of: flat shapes in the order they are painted. SVG and PNG are written from the same list."""
+"""Flat shapes that make up a picture, in the order they are painted. SVG and PNG are rendered from the same shapes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Polygon:
     edge: Colour | None = None
     width: float = 0.0
     opacity: float = 1.0
-    """Of the fill."""
+    """Opacity of the fill."""
 
     def extent(self) -> Extent:
         return _around(self.points, self.width)
@@ -51,7 +51,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Ellipse:
-    """Its axes are upright and level."""
+    """An ellipse with horizontal and vertical axes."""
 
     centre: Point
     radii: Point
@@ -71,7 +71,7 @@ class Ellipse:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text whose base line starts, has its middle or ends at ``at``; ``upward`` turns it a quarter to the left."""
+    """Text whose baseline starts, is centred or ends at ``at``; ``upward`` rotates it 90 degrees to the left."""
 
     at: Point
     text: str
@@ -81,7 +81,7 @@ class Label:
     upward: bool = False
 
     def extent(self) -> Extent:
-        """An estimate: how wide letters are depends on the font."""
+        """Estimate the extent; the width of letters depends on the font."""
         (x, y), wide = self.at, text_width(self.text, self.size)
         before = {"start": 0.0, "middle": wide / 2, "end": wide}[self.anchor]
         if self.upward:
@@ -98,7 +98,7 @@ Shape = Polygon | Line | Ellipse | Label
 
 @dataclass(frozen=True)
 class Scene:
-    """Shapes from back to front, and the part of the plane that is shown."""
+    """Shapes from back to front, and the visible part of the plane."""
 
     shapes: tuple[Shape, ...]
     frame: Extent
@@ -109,14 +109,14 @@ class Scene:
         return right - left, bottom - top
 
     def placed(self, factor: float, dx: float, dy: float) -> Scene:
-        """The scene made larger by ``factor``, then moved."""
+        """Return the scene scaled by ``factor``, then moved by ``(dx, dy)``."""
         left, top, right, bottom = self.frame
         frame = (factor * left + dx, factor * top + dy, factor * right + dx, factor * bottom + dy)
         return Scene(tuple(shape.placed(factor, dx, dy) for shape in self.shapes), frame)
 
 
 def framed(shapes: Iterable[Shape], margin: float) -> Scene:
-    """A scene with all its shapes in sight."""
+    """Return a scene whose frame encloses all shapes, with a margin."""
     kept = tuple(shapes)
     left, top, right, bottom = zip(*(shape.extent() for shape in kept), strict=True)
     return Scene(kept, (min(left) - margin, min(top) - margin, max(right) + margin, max(bottom) + margin))

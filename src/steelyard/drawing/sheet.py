@@ -1,4 +1,4 @@
-"""A contact sheet: many pictures on one page, each with a caption; and a title above a picture."""
+"""Contact sheets, which show many captioned pictures on one page, and titles above a picture."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from steelyard.drawing.scene import INK, LETTER, SMALL_PRINT, Label, Scene, Shap
 
 CELL, GAP, LINE = 220.0, 12.0, 15.0
 LETTERS = 34
-"""Characters of a caption line under a cell."""
+"""Maximum characters per caption line."""
 GOOD, BAD = (46, 139, 87), (190, 60, 60)
 MARGIN = 8.0
 TITLE, SMALL = 15.0, 11.0
-LEAST_LETTERS = 36
-"""Characters of a title line, however small the picture is."""
+MIN_LETTERS = 36
+"""Minimum characters per title line, even for a narrow picture."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One picture of a sheet. ``good`` paints a green or a red bar under it; ``None`` none."""
+    """One picture of a sheet. ``good`` draws a green or red bar under it, or no bar if None."""
 
     scene: Scene
     caption: str = ""
@@ -30,7 +30,7 @@ class Card:
 
 
 def contact_sheet(cards: Sequence[Card], *, columns: int = 0) -> Scene:
-    """All cards row by row, each scaled to its cell; without ``columns`` the page is about twice as wide as high."""
+    """Arrange cards row by row, each scaled to its cell; by default the page is about twice as wide as high."""
     if not cards:
         raise ValueError("a contact sheet needs at least one card")
     columns = columns or min(len(cards), math.ceil(math.sqrt(2 * len(cards))))
@@ -45,13 +45,13 @@ def contact_sheet(cards: Sequence[Card], *, columns: int = 0) -> Scene:
 
 
 def with_title(scene: Scene, title: str, *, margin: float = MARGIN) -> Scene:
-    """The scene under its title; what follows the first line of the title is in small print."""
+    """Return the scene with a title above it; lines after the first are in small print."""
     left, top, right, bottom = scene.frame
     labels: list[Label] = []
     y = 0.0
     for number, paragraph in enumerate(title.split("\n")):
         size, colour = (SMALL, SMALL_PRINT) if number else (TITLE, INK)
-        letters = max(LEAST_LETTERS, int((right - left - 2 * margin) / (LETTER * size)))
+        letters = max(MIN_LETTERS, int((right - left - 2 * margin) / (LETTER * size)))
         for line in textwrap.wrap(paragraph, letters) or [""]:
             y += 1.25 * size
             labels.append(Label((left + margin, y), line, size, colour))
@@ -75,5 +75,5 @@ def _cell(card: Card, left: float, top: float) -> list[Shape]:
 
 
 def _lines(caption: str) -> list[str]:
-    """The lines of a caption; a line wider than a cell is broken between words."""
+    """Split a caption into lines; lines wider than a cell wrap between words."""
     return [part for line in caption.split("\n") for part in textwrap.wrap(line, LETTERS) or [""]]

@@ -1,4 +1,4 @@
-"""A scene as SVG."""
+"""Renders scenes as SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.drawing.scene import PAPER, Colour, Ellipse, Label, Line, Point, 
 
 
 def svg(scene: Scene) -> str:
-    """The whole file, on white."""
+    """Return an SVG document with a white background."""
     left, top, _, _ = scene.frame
     width, height = scene.size
     box = f"{left:.1f} {top:.1f} {width:.1f} {height:.1f}"
@@ -52,7 +52,7 @@ def _text(label: Label) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML holds no control characters, and a verifier's message may contain some."""
+    """Replace control characters, which XML does not allow and a verifier's message may contain."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""Where an axis has its ticks, and what is written next to them."""
+"""Positions and labels of the ticks on an axis."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from dataclasses import dataclass
 
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 LARGEST, SMALLEST = 1e100, 1e-30
-"""Values beyond the first are treated as not finite, since differences and squares of them might not be; differences
-below the second as none.
-"""
+"""Larger values are treated as not finite, because their squares might overflow; smaller differences count as zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows. ``low`` and ``high`` are on it whatever the values are."""
+    """Settings of an axis. It always includes ``low`` and ``high`` if they are given."""
 
     title: str
     low: float | None = None
     high: float | None = None
     percent: bool = False
     whole: bool = False
-    """Ticks are at integers only."""
+    """Whether ticks are at integers only."""
     log: bool = False
-    """Each tick is twice, or ten times, the one before; all values are positive."""
+    """Whether the axis is logarithmic, with base 2 or 10; all values must be positive."""
     tight: bool = False
-    """The axis ends at the smallest and the largest value, not at a tick."""
+    """Whether the axis ends at the smallest and largest value instead of at a tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An axis laid over its values."""
+    """An axis with its range, ticks and labels."""
 
     low: float
     high: float
@@ -40,19 +38,19 @@ class Scale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """How far along the axis a value lies: 0 at its start, 1 at its end."""
+        """Return the position of a value on the axis: 0 at its start, 1 at its end."""
         low, high = self.low, self.high
         if self.log:
             low, high, value = math.log(low), math.log(high), math.log(value)
         return (value - low) / (high - low)
 
 
-def usable(value: float) -> bool:
+def drawable(value: float) -> bool:
     return math.isfinite(value) and abs(value) < LARGEST
 
 
 def scale(axis: Axis, values: Sequence[float], *, most: int = 5) -> Scale:
-    """The scale for these finite values, with at most ``most`` + 1 ticks."""
+    """Choose a scale for finite values, with at most ``most`` + 1 ticks."""
     found = [*values, *(limit for limit in (axis.low, axis.high) if limit is not None)] or [0.0, 1.0]
     low, high = min(found), max(found)
     if axis.log:
@@ -89,7 +87,7 @@ def _log_scale(axis: Axis, low: float, high: float, most: int) -> Scale:
 
 
 def _labels(ticks: Sequence[float], step: float, *, percent: bool) -> tuple[str, ...]:
-    """With as many decimals as tell neighbours apart."""
+    """Format ticks with just enough decimals to tell neighbours apart."""
     if percent:
         return tuple(f"{number}%" for number in _labels([100 * tick for tick in ticks], 100 * step, percent=False))
     largest = max(map(abs, ticks), default=0.0)
@@ -100,7 +98,7 @@ def _labels(ticks: Sequence[float], step: float, *, percent: bool) -> tuple[str,
 
 
 def _short(value: float, *, percent: bool = False) -> str:
-    """``250``, ``12k``, ``1.5M``, ``2e-5``."""
+    """Format a number compactly: ``250``, ``12k``, ``1.5M``, ``2e-5``."""
     if percent:
         return f"{100 * value:.3g}%"
     size = abs(value)

@@ -1,4 +1,4 @@
-"""How much memory each phase of a step takes, from shapes alone."""
+"""Estimates the memory of each phase of a training step from the model's shape."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from steelyard import defaults
 from steelyard.memory.model_shape import Shape
 
 ROOM = 0.8
-"""Share of the memory that weights may take where activations and the KV cache are not counted."""
-CPU_ACTIVATIONS = 400 * 2**20
-"""Bytes that the activations of a microbatch may take on a CPU."""
+"""Share of memory that weights and optimiser may use when activations and the KV cache are not estimated."""
+CPU_ACTIVATION_BYTES = 400 * 2**20
+"""Budget in bytes for the activations of one microbatch on a CPU."""
 LOGIT_COPIES = 4
-"""Arrays of the size of a chunk's logits that are there at once: logits, log-probs, probabilities, gradient."""
+"""Arrays as large as a chunk's logits that exist at the same time: logits, log-probs, probabilities, gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What is trained, in which precision, with what beside it."""
+    """How a model is trained: precision, adapter, optimiser state and reference."""
 
     weight: float = 4
-    """Bytes of a weight, of its gradient, and of what is computed with it."""
+    """Bytes per weight; gradients and activations use the same precision."""
     rank: int = 0
-    """Of LoRA; 0: all weights are trained."""
+    """LoRA rank; 0 trains all weights."""
     base: float | None = None
-    """Bytes of a weight of the quantised linear layers; None: as the others."""
+    """Bytes per weight of quantised linear layers; None: not quantised."""
     state: float | None = None
-    """Bytes of optimiser state for a trained parameter; None: AdamW, two moments in the parameter's precision."""
+    """Bytes of optimiser state per trained parameter; None: AdamW, two moments in the parameter's precision."""
     reference: bool = True
-    """KL to a frozen reference."""
+    """Whether KL to a frozen reference is computed."""
     checkpointing: bool = False
-    """Activations are computed again in the backward pass."""
+    """Whether the backward pass recomputes activations (gradient checkpointing)."""
     eager: bool = False
-    """Attention keeps its scores: bfloat16 on a CPU."""
+    """Whether attention stores its scores, as bfloat16 on a CPU does."""
 
     @property
     def trained_weight(self) -> float:
-        """Adapters are float32, whatever the weights are."""
+        """Bytes per trained parameter. Adapters are float32 regardless of the base weights."""
         return 4 if self.rank else self.weight
 
     @property
@@ -44,27 +44,27 @@ class Training:
         return 2 * self.trained_weight if self.state is None else self.state
 
     def trained(self, shape: Shape) -> int:
-        """Parameters that learn: W, or A and B of every linear layer, r · (inputs + outputs) (arXiv 2106.09685)."""
-        return self.rank * shape.borders if self.rank else shape.parameters
+        """Count trained parameters: all, or with LoRA r · (inputs + outputs) per linear layer (arXiv 2106.09685)."""
+        return self.rank * shape.lora_parameters_per_rank if self.rank else shape.parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """How much is in memory at once."""
+    """Sizes that determine how much is in memory at the same time."""
 
     rows: int
     """Sequences decoded together."""
     length: int
-    """Tokens of a sequence, prompt and completion."""
+    """Tokens per sequence, prompt and completion."""
     microbatch: int
-    """Tokens of a forward and backward pass."""
+    """Tokens per forward and backward pass."""
     chunk: int
-    """Decisions whose logits exist at once."""
+    """Decisions whose logits are computed together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes by what they hold."""
+    """Memory in bytes, by purpose."""
 
     weights: float
     reference: float
@@ -75,29 +75,32 @@ class Footprint:
     cache: float = 0.0
 
     @property
-    def kept(self) -> float:
-        """What stays from step to step."""
+    def persistent(self) -> float:
+        """Bytes that stay allocated between steps."""
         return self.weights + self.reference + self.optimiser
 
     @property
     def rollout(self) -> float:
-        return self.kept + self.cache
+        return self.persistent + self.cache
 
     @property
     def update(self) -> float:
-        return self.kept + self.gradients + self.activations + self.logits
+        return self.persistent + self.gradients + self.activations + self.logits
 
     @property
     def peak(self) -> float:
-        """Of a process that does both: an allocator keeps what one phase has left, in pieces the other rarely fits."""
+        """Peak of a process that samples and learns. Both phases are added, because memory freed by one phase is
+        fragmented and rarely fits the other.
+        """
         return self.update + self.cache
 
 
 def footprint(shape: Shape, training: Training, batch: Batch | None = None, *, ranks: int = 1) -> Footprint:
-    """One process of the learner, or one of ``ranks`` that share weights, gradients and optimiser among them (FSDP).
+    """Estimate the memory of one learner process, or of one of ``ranks`` processes with FSDP sharding.
 
-    Weights w bytes, gradient w, AdamW 2w or 2 with 8-bit state; the reference is a copy, but under LoRA it is the same
-    model with the adapter off. Sharded, two whole layers stand beside the shares: the one at work and the next.
+    Weights take w bytes, gradients w, AdamW 2w (2 with 8-bit state). The reference is a copy of the weights, except
+    under LoRA, where it is the same model with the adapter disabled. With sharding, two complete layers are gathered in
+    addition to the shards: the current one and the next.
     """
     trained = training.trained(shape)
     weights = base_bytes(shape, training) + (training.trained_weight * trained if training.rank else 0)
@@ -123,15 +126,15 @@ def footprint(shape: Shape, training: Training, batch: Batch | None = None, *, r
 
 
 def base_bytes(shape: Shape, training: Training) -> float:
-    """The weights without adapters; what is not quantised (embeddings, the head) keeps its precision."""
+    """Return the bytes of the weights without adapters; embeddings and output layer are never quantised."""
     inside = training.weight if training.base is None else training.base
     return inside * shape.linear + training.weight * (shape.parameters - shape.linear)
 
 
 def activation_bytes(shape: Shape, training: Training, length: int) -> float:
-    """What a token leaves for the backward pass, in all layers, and what the backward pass of one layer has beside it.
+    """Return the activation bytes per token: those stored in all layers, plus the backward pass of one layer.
 
-    With gradient checkpointing a layer leaves its input alone, and one layer at a time has all of it.
+    With gradient checkpointing each layer stores only its input, and one layer at a time stores everything.
     """
     kept = layer_activations(shape, training, length)
     if training.checkpointing:
@@ -140,14 +143,14 @@ def activation_bytes(shape: Shape, training: Training, length: int) -> float:
 
 
 def layer_activations(shape: Shape, training: Training, length: int) -> float:
-    """Bytes that a token leaves in one layer of a gated decoder.
+    """Return the bytes that one token stores in one layer of a gated decoder for the backward pass.
 
-    Two norms (computed in float32) keep their input; attention its queries, keys, values and result; the feed-forward
-    layer its gate, its activated gate, its other half and their product. A matrix that is trained keeps its input; one
-    with an adapter keeps it in float32, once for each matrix if the model's own precision is another, and the r numbers
-    between A and B; the output of B and its scaled copy, in float32, come and go between what stays and leave holes of
-    their size, which an allocator rarely fills, so they count too (measured, not derived). Eager attention keeps the
-    scores of all tokens before, in float32 and in the model's precision.
+    Two norms (computed in float32) store their input; attention stores queries, keys, values and output; the
+    feed-forward layer stores its gate, the activated gate, the up projection and their product. A trained matrix stores
+    its input. A matrix with an adapter stores its input in float32 (once per matrix if the model's precision differs)
+    and the r numbers between A and B. The float32 output of B and its scaled copy are temporary, but they leave holes
+    that the allocator rarely fills, so they count too (measured, not derived). Eager attention stores the scores of all
+    earlier tokens, in float32 and in the model's precision.
     """
     size, width, wide = training.weight, shape.width, shape.feed_forward
     inner = shape.heads * shape.head_width
@@ -163,25 +166,25 @@ def layer_activations(shape: Shape, training: Training, length: int) -> float:
 
 
 def comfortable_tokens(width: int, layers: int, *, adapted: bool, weight: int, memory: int | None = None) -> int:
-    """How many tokens to run forward and backward at once: 55 numbers of the width per token and layer (with an adapter
-    90), generously counted, in 400 MiB on a CPU or an eighth of the memory of an accelerator.
+    """Choose the tokens per forward and backward pass. A token is assumed to store 55 numbers (90 with an adapter) per
+    layer and unit of width; the budget is 400 MiB on a CPU or an eighth of the memory of an accelerator.
     """
     kept = (90 if adapted else 55) * width * layers * max(weight, 2)
-    budget = CPU_ACTIVATIONS if memory is None else memory // 8
+    budget = CPU_ACTIVATION_BYTES if memory is None else memory // 8
     return max(int(budget // kept), 96)
 
 
-def comfortable_chunk(vocabulary: int, *, cpu: bool) -> int:
-    """How many tokens' logits to have at once, 32 to 1024. On a CPU 24 MiB of float32: what is larger the allocator
-    gives back to the system at once, and the pages are made anew for every chunk.
+def default_chunk(vocabulary: int, *, cpu: bool) -> int:
+    """Choose how many tokens' logits to compute together, 32 to 1024. A CPU gets 24 MiB of float32: the allocator
+    returns larger blocks to the system immediately, so every chunk would fault its pages in again.
     """
     budget = (24 if cpu else 256) * 2**20
     return min(max(budget // (4 * vocabulary), 32), 1024)
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """Bytes for weights and optimiser under one way of training, KL to a frozen reference included."""
+class MemoryEstimate:
+    """Memory of one training method: weights, optimiser and a frozen reference."""
 
     way: str
     footprint: Footprint
@@ -199,8 +202,8 @@ class Need:
         return "fits" if share <= ROOM else "tight" if share <= 1 else "no"
 
 
-def needs(shape: Shape, *, rank: int = defaults.LORA_RANK) -> list[Need]:
-    """The usual ways of training a model, without activations and KV cache."""
+def needs(shape: Shape, *, rank: int = defaults.LORA_RANK) -> list[MemoryEstimate]:
+    """Estimate the memory of the usual training methods, without activations and KV cache."""
     ways = {
         "all weights, float32": Training(4),
         "all weights, float32, adamw_8bit": Training(4, state=2),
@@ -209,4 +212,4 @@ def needs(shape: Shape, *, rank: int = defaults.LORA_RANK) -> list[Need]:
         f"LoRA {rank}, 8-bit base": Training(2, rank, base=1),
         f"LoRA {rank}, 4-bit base": Training(2, rank, base=0.5),
     }
-    return [Need(way, footprint(shape, training)) for way, training in ways.items()]
+    return [MemoryEstimate(way, footprint(shape, training)) for way, training in ways.items()]

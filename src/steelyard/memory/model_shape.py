@@ -1,4 +1,4 @@
-"""The shape of a decoder: what of a model decides about memory and time."""
+"""The shape of a decoder: the sizes that determine its memory and compute time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steelyard.errors import PolicyError
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A causal transformer, without its weights."""
+    """Sizes of a causal transformer."""
 
     layers: int
     width: int
@@ -22,18 +22,18 @@ class Shape:
     vocabulary: int
     parameters: int
     linear: int
-    """Of these in the linear layers inside, which LoRA adapts and which can be quantised."""
-    borders: int
-    """Sum of inputs + outputs over those layers: LoRA of rank r has r times as many parameters."""
+    """Parameters of the linear layers inside the blocks, which LoRA adapts and which can be quantised."""
+    lora_parameters_per_rank: int
+    """Sum of inputs + outputs over those layers; LoRA of rank r has r times as many parameters."""
 
     @property
     def cached(self) -> int:
-        """Numbers in the KV cache for one token."""
+        """Numbers that the KV cache holds per token."""
         return 2 * self.layers * self.kv_heads * self.head_width
 
     @property
-    def multiplied(self) -> int:
-        """Parameters that every token is multiplied with: the linear layers and the output layer."""
+    def matmul_parameters(self) -> int:
+        """Parameters that every token is multiplied by: the linear layers and the output layer."""
         return self.linear + self.vocabulary * self.width
 
 
@@ -49,14 +49,13 @@ def decoder(
     tied: bool = True,
     bias: bool = False,
 ) -> Shape:
-    """A gated decoder (Llama, Qwen, SmolLM): attention with grouped keys, a feed-forward layer of three matrices.
-
-    ``bias``: queries, keys and values have one.
+    """Compute the shape of a gated decoder (Llama, Qwen, SmolLM): grouped-query attention and three feed-forward
+    matrices per layer. ``bias`` adds a bias to queries, keys and values.
     """
     head = head_width or width // heads
     inner, outer = heads * head, kv_heads * head
     linear = 2 * width * inner + 2 * width * outer + 3 * width * feed_forward
-    borders = 2 * (width + inner) + 2 * (width + outer) + 3 * (width + feed_forward)
+    lora_parameters_per_rank = 2 * (width + inner) + 2 * (width + outer) + 3 * (width + feed_forward)
     small = 2 * width + (inner + 2 * outer if bias else 0)
     embeddings = vocabulary * width * (1 if tied else 2)
     return Shape(
@@ -69,7 +68,7 @@ def decoder(
         vocabulary=vocabulary,
         parameters=embeddings + layers * (linear + small) + width,
         linear=layers * linear,
-        borders=layers * borders,
+        lora_parameters_per_rank=layers * lora_parameters_per_rank,
     )
 
 
@@ -94,31 +93,31 @@ KNOWN = {
         layers=80, width=8192, feed_forward=28672, heads=64, kv_heads=8, vocabulary=128256, tied=False
     ),
 }
-"""Shapes of well-known models, from their published configurations, so that planning needs no hub."""
-KNOWN["smollm2"] = KNOWN["smollm2-135m"]  # as `steelyard fetch` calls it
+"""Shapes of well-known models from their published configurations, so that planning works without a model hub."""
+KNOWN["smollm2"] = KNOWN["smollm2-135m"]  # the name in `steelyard fetch`
 
 
 SPECIAL = 3
-"""Tokens that every closed vocabulary has beside its own: padding, beginning and end."""
+"""Special tokens of every closed vocabulary: padding, start and end."""
 
 
 def feed_forward_width(width: int) -> int:
-    """Eight thirds of the width, in multiples of 32."""
+    """Return 8/3 of the width, rounded up to a multiple of 32."""
     return -(-8 * width // 3 // 32) * 32
 
 
 def find_shape(name: str) -> Shape:
-    """The shape of a model by its name in the table (or ``Qwen/Qwen2.5-14B-Instruct``), hub id or folder."""
+    """Return the shape of a model by its name in the table, its hub id or its folder."""
     short = name.rpartition("/")[2].lower().removesuffix("-instruct")
     return KNOWN[short] if short in KNOWN else read_shape(name)
 
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-"""Names that configurations have for the number of experts among which a token's are chosen."""
+"""Configuration keys for the number of experts that a token is routed among."""
 
 
 def read_shape(path: str) -> Shape:
-    """The shape of a model by hub id or folder: only its configuration is read, no weights."""
+    """Read the shape of a model from the configuration in a hub repository or folder, without loading weights."""
     import torch
     from torch import nn
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -131,14 +130,14 @@ def read_shape(path: str) -> Shape:
         experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
         if experts > 1:
             raise PolicyError(
-                f"{path!r} is a mixture of {experts} experts, whose memory and time are not worked out yet: only "
-                "models that run every parameter for every token are"
+                f"{path!r} is a mixture of {experts} experts; memory and time can only be estimated for dense models, "
+                "so choose one of those"
             )
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     except (OSError, ValueError) as error:
         raise PolicyError(
-            f"the size of {path!r} cannot be read: {error} (known without a hub: {', '.join(KNOWN)})"
+            f"cannot read the shape of {path!r}: {error}; give a folder or hub id, or one of {', '.join(KNOWN)}"
         ) from error
     head = model.get_output_embeddings()
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer is not head]
@@ -152,5 +151,5 @@ def read_shape(path: str) -> Shape:
         vocabulary=text.vocab_size,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         linear=sum(layer.weight.numel() for layer in linear),
-        borders=sum(layer.in_features + layer.out_features for layer in linear),
+        lora_parameters_per_rank=sum(layer.in_features + layer.out_features for layer in linear),
     )

@@ -1,4 +1,4 @@
-"""Machines: accelerators by their data sheets, and how they are joined."""
+"""Accelerators by their data sheets, and how they are connected."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ GIGA, TERA = 1e9, 1e12
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """What a data sheet says, in bytes, bytes a second and operations a second (dense bfloat16)."""
+    """Data sheet of an accelerator, in bytes, bytes per second and operations per second (dense bfloat16)."""
 
     name: str
     memory: float
     bandwidth: float
     flops: float
     link: float
-    """To the others of its node, one direction."""
+    """Bandwidth to the others in its node, one direction."""
     node: int = 8
-    """How many stand in a node."""
+    """Accelerators per node."""
     network: float = 50 * GIGA
-    """To other nodes, each accelerator's share, one direction: a 400 Gbit/s card each."""
+    """Bandwidth to other nodes per accelerator, one direction; the default is one 400 Gbit/s card each."""
 
 
 def _sheet(name: str, memory: float, bandwidth: float, flops: float, link: float, **more: float) -> Accelerator:
-    """GB, TB/s, TFLOP/s and GB/s, as data sheets have them."""
+    """Build an accelerator from data-sheet units: GB, TB/s, TFLOP/s and GB/s."""
     network = more.get("network", 50) * GIGA
     node = int(more.get("node", 8))
     return Accelerator(name, memory * GIGA, bandwidth * TERA, flops * TERA, link * GIGA, node, network)
@@ -49,14 +49,14 @@ ACCELERATORS = {
         _sheet("rtx4090", 24, 1.008, 165, 32, network=3),
     )
 }
-"""Dense bfloat16 of the data sheets, without sparsity; half of a link's two-way bandwidth. Networks are what such nodes
-usually have, and are no property of the accelerator.
+"""Dense bfloat16 rates from the data sheets, without sparsity. Links are half the two-way bandwidth. Networks are
+typical of such nodes and not a property of the accelerator.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """So many accelerators of one kind."""
+    """A number of accelerators of one kind."""
 
     count: int
     kind: Accelerator
@@ -70,10 +70,12 @@ class Machines:
 
 
 def parse_machines(text: str, known: Mapping[str, Accelerator] = ACCELERATORS) -> Machines:
-    """``8xh100``."""
+    """Parse a count and a kind, such as ``8xh100``."""
     match = re.fullmatch(r"([1-9]\d*)x([\w.-]+)", text.lower())
     if match is None or match[2] not in known:
-        raise ConfigError(f"{text!r} is no list of machines: write 8xh100, with one of {', '.join(known)}")
+        raise ConfigError(
+            f"{text!r} does not name machines; write a count and a kind such as 8xh100, with one of {', '.join(known)}"
+        )
     return Machines(int(match[1]), known[match[2]])
 
 
@@ -88,18 +90,21 @@ UNITS = {
 
 
 def read_accelerators(path: Path) -> dict[str, Accelerator]:
-    """Accelerators of your own beside the known ones: a TOML table each, with the keys of ``UNITS``."""
+    """Add accelerators from a TOML file to the known ones; each table has the keys of ``UNITS``."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    return {**ACCELERATORS, **{name.lower(): _own(path, name, table) for name, table in tables.items()}}
+        raise ConfigError(f"cannot read accelerators from {path}: {error}") from error
+    return {**ACCELERATORS, **{name.lower(): _parse_accelerator(path, name, table) for name, table in tables.items()}}
 
 
-def _own(path: Path, name: str, table: Mapping[str, float]) -> Accelerator:
-    needed = set(UNITS) - {"node", "network_gbs"}
-    if not isinstance(table, dict) or not needed <= set(table) <= set(UNITS):
-        raise ConfigError(f"{path}: [{name}] must have {', '.join(sorted(needed))} and may have node, network_gbs")
+def _parse_accelerator(path: Path, name: str, table: Mapping[str, float]) -> Accelerator:
+    required = set(UNITS) - {"node", "network_gbs"}
+    if not isinstance(table, dict) or not required <= set(table) <= set(UNITS):
+        found = ", ".join(sorted(table)) if isinstance(table, dict) else repr(table)
+        raise ConfigError(
+            f"{path}: [{name}] has {found}; it needs {', '.join(sorted(required))} (optional: node, network_gbs)"
+        )
     value = {key: number * UNITS[key] for key, number in table.items()}
     more: dict[str, float] = {key: value[f"{key}_gbs"] for key in ("network",) if f"{key}_gbs" in value}
     node = int(value.get("node", 8))

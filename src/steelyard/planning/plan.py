@@ -1,4 +1,4 @@
-"""From a run and its machines to what fits, how long a step takes, and what holds it up."""
+"""Predicts what fits in memory, how long a step takes, and which part limits it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from steelyard.memory.footprint import (
     Footprint,
     Training,
     base_bytes,
-    comfortable_chunk,
     comfortable_tokens,
+    default_chunk,
     footprint,
 )
 from steelyard.memory.model_shape import Shape
@@ -22,24 +22,24 @@ from steelyard.planning.simulation import Outcome, Pipeline, Spread, simulate
 from steelyard.planning.work import Work, decode, prefill, score, update
 
 SAMPLER_SHARE = 0.9
-"""Of an accelerator's memory that a sampling engine may take."""
-ROOMY = 0.75
-"""Share of the memory up to which whole copies are preferred to shards."""
-EXCHANGE = 10e-6
-"""Seconds of an exchange between the accelerators of a replica, two a layer."""
-CONTROLLER = 0.5e-3
-"""Seconds of the controller for a sample, both ways; ``python -m benchmarks scaling`` measures it."""
-ENOUGH = 1.02
-"""Cores are enough when a step takes no more than this times what it takes with a core for every sample."""
+"""Default share of an accelerator's memory for a sampling engine."""
+REPLICA_SHARE = 0.75
+"""Share of memory up to which learners keep complete copies of the weights instead of shards."""
+EXCHANGE_SECONDS = 10e-6
+"""Latency in seconds of an exchange between the accelerators of a replica; each layer has two."""
+CONTROLLER_SECONDS = 0.5e-3
+"""Controller time in seconds per sample, both ways; measured by ``python -m benchmarks scaling``."""
+CORES_TOLERANCE = 1.02
+"""There are enough cores when a step takes at most this many times as long as with one core per sample."""
 
 
-QUICK_CHECK = Spread(defaults.CHECK_SECONDS)
-USUAL = Efficiency()
+DEFAULT_CHECK = Spread(defaults.CHECK_SECONDS)
+DEFAULT_EFFICIENCY = Efficiency()
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is done in a step."""
+    """The workload of one step."""
 
     shape: Shape
     training: Training
@@ -48,7 +48,7 @@ class Run:
     prompt: int
     length: Spread
     updates: int = 1
-    """Optimiser steps on a rollout; with more than one the old log-probs are computed too."""
+    """Optimiser steps per rollout; with more than one, old log-probs are computed too."""
     epochs: int = defaults.EPOCHS
     max_rows: int = defaults.MAX_ROWS
     microbatch: int | None = None
@@ -64,29 +64,30 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where it is done."""
+    """The machines a run uses and how it uses them."""
 
     learners: Machines
     samplers: Machines | None = None
-    """None: the same accelerators sample and learn, in turns."""
+    """Accelerators that only sample; None: the learners take turns sampling and learning."""
     tensor: int = 1
-    """Accelerators of a sampler replica (tensor parallel)."""
+    """Accelerators per sampler replica (tensor parallel)."""
     sharded: bool | None = None
-    """Whether several learners share weights and optimiser (FSDP); None: if whole copies would be too large."""
+    """Whether learners shard weights and optimiser (FSDP); None: only if complete copies would be too large."""
     share: float | None = None
-    """Of the memory that a sampling engine takes from the start; None: 0.9, less what a learner beside it needs."""
+    """Share of memory that a sampling engine reserves at start; None: 0.9, minus what a learner on the same
+    accelerator needs."""
     cache: float | None = None
-    """Bytes for its keys and values, if they are not what the share leaves beside the weights."""
+    """Bytes of the engine's KV cache; None: its share of memory minus the weights."""
     cores: int = defaults.CORES
-    """For checking."""
-    check: Spread = QUICK_CHECK
+    """Cores for verification."""
+    check: Spread = DEFAULT_CHECK
     staleness: int = 0
-    controller: float = CONTROLLER
+    controller: float = CONTROLLER_SECONDS
     publish: float = defaults.PUBLISH_GBS * GIGA
-    """Bytes a second from node to node, and from a node's memory into its engine."""
+    """Bytes per second from node to node, and from a node's memory into its engine."""
     tree: bool = True
-    """Nodes that have the weights pass them on; otherwise the learner sends them to one node after the other."""
-    efficiency: Efficiency = USUAL
+    """Whether nodes pass the weights on; otherwise the learner sends them to one node after another."""
+    efficiency: Efficiency = DEFAULT_EFFICIENCY
 
     @property
     def sampling(self) -> Machines:
@@ -99,21 +100,21 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One accelerator of each kind."""
+    """Predicted memory of one learner and one sampler accelerator."""
 
     learner: Footprint
     sharded: bool
-    """Whether the ranks share weights and optimiser (FSDP) or each has its own."""
+    """Whether ranks shard weights and optimiser (FSDP) or each keeps a copy."""
     sampler_weights: float
     rows: int
-    """Sequences that a replica has cache for."""
+    """Sequences that fit in the KV cache of a replica."""
     beside: float
-    """What the sampler takes of a learner's accelerator, if it is there too: its weights, or its share."""
+    """Bytes that a sampler on the learner's accelerator takes: its weights or its reserved share."""
     room: float
 
     @property
     def wanted(self) -> float:
-        """What has to fit on a learner's accelerator."""
+        """Bytes that have to fit on a learner's accelerator."""
         return self.learner.update + self.beside
 
     @property
@@ -127,18 +128,18 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A plan, worked out."""
+    """Predicted memory, phase times and outcome of a run."""
 
     memory: Memory
     pipeline: Pipeline
     outcome: Outcome
     score: float
-    """Seconds of the learner before the update."""
+    """Seconds of scoring before the update."""
     update: float
     traffic: float
-    """Seconds of traffic between the learner's ranks, hidden as far as they are shorter than its work."""
+    """Seconds of traffic between the learner's ranks; it overlaps with computation."""
     published: float
-    """Bytes."""
+    """Bytes of weights sent to samplers after each update."""
 
 
 def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
@@ -154,27 +155,27 @@ def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
 
 
 def plan_memory(run: Run, site: Site) -> Memory:
-    """Of a learner, and what a sampling engine has left for its cache."""
+    """Predict the memory of a learner, and what is left for the KV cache of a sampling engine."""
     ranks, room = site.learners.count, site.learners.kind.memory
     own = sampler_bytes(run) / site.tensor
-    taken = _taken(site, own)
-    beside = 0.0 if site.samplers is not None else own if taken is None else taken
+    reserved = _reserved(site, own)
+    beside = 0.0 if site.samplers is not None else own if reserved is None else reserved
     one = footprint(run.shape, run.training, _batch(run, room))
-    divided = footprint(run.shape, run.training, _batch(run, room), ranks=ranks)
-    crowded = one.update + beside > ROOMY * room
+    shard = footprint(run.shape, run.training, _batch(run, room), ranks=ranks)
+    crowded = one.update + beside > REPLICA_SHARE * room
     sharded = ranks > 1 and (crowded if site.sharded is None else site.sharded)
-    learner = divided if sharded else one
-    if taken is None:
-        taken = SAMPLER_SHARE * site.sampling.kind.memory - (learner.update if site.samplers is None else 0.0)
-    piece = min(run.group, max(run.samples // site.replicas, 1))
-    row = run.training.weight * run.shape.cached * (run.prompt / piece + run.length.mean)
-    free = max(taken - own, 0.0) if taken <= site.sampling.kind.memory else 0.0
+    learner = shard if sharded else one
+    if reserved is None:
+        reserved = SAMPLER_SHARE * site.sampling.kind.memory - (learner.update if site.samplers is None else 0.0)
+    subgroup = min(run.group, max(run.samples // site.replicas, 1))
+    row = run.training.weight * run.shape.cached * (run.prompt / subgroup + run.length.mean)
+    free = max(reserved - own, 0.0) if reserved <= site.sampling.kind.memory else 0.0
     rows = min(run.max_rows, int(free * site.tensor // row))
     return Memory(learner, sharded, own, rows, beside, room)
 
 
-def _taken(site: Site, own: float) -> float | None:
-    """Bytes that the engine takes from the start, of which its weights are a part; None: what there is."""
+def _reserved(site: Site, own: float) -> float | None:
+    """Return the bytes that the engine reserves at start, weights included; None: all that is free."""
     if site.cache is not None:
         return own + site.cache
     return None if site.share is None else site.share * site.sampling.kind.memory
@@ -185,12 +186,12 @@ def _batch(run: Run, room: float) -> Batch:
         rows=0,
         length=run.sequence,
         microbatch=microbatch(run, room),
-        chunk=comfortable_chunk(run.shape.vocabulary, cpu=False),
+        chunk=default_chunk(run.shape.vocabulary, cpu=False),
     )
 
 
 def microbatch(run: Run, room: float) -> int:
-    """Tokens of a pass: what was asked for, or what suits the memory, and one sequence at least."""
+    """Return the tokens per pass: the configured number or the default for this memory, at least one sequence."""
     tokens = run.microbatch or comfortable_tokens(
         run.shape.width,
         run.shape.layers,
@@ -202,10 +203,10 @@ def microbatch(run: Run, room: float) -> int:
 
 
 def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]:
-    """Seconds of scoring and of the update, and of the traffic between ranks that runs beside both.
+    """Predict the seconds of scoring, of the update, and of the traffic between ranks that overlaps with both.
 
-    Sharded weights are gathered for every pass, forward and backward, and gradients scattered; whole copies exchange
-    the gradients of what is trained, once a step.
+    Shards are gathered for every forward and backward pass, and gradients are scattered. Complete copies exchange the
+    gradients of trained parameters once per optimiser step.
     """
     ranks, kind = site.learners.count, site.learners.kind
     rates = learning_rates(kind, ranks, site.efficiency)
@@ -223,7 +224,10 @@ def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]
 
 
 def learner_seconds(run: Run, rates: Rates, passes: tuple[float, float]) -> tuple[float, float]:
-    """Seconds of scoring (reference, and old log-probs where needed) and of the update, in so many passes each."""
+    """Return the seconds of scoring (reference, and old log-probs where needed) and of the update.
+
+    ``passes`` is the number of passes of each.
+    """
     scored, learnt = learner_work(run, passes)
     return rates.seconds(scored), rates.seconds(learnt)
 
@@ -238,7 +242,7 @@ def learner_work(run: Run, passes: tuple[float, float]) -> tuple[Work, Work]:
 
 
 def sampling(run: Run, site: Site, rows: int) -> Pipeline:
-    """The pipeline but for the learner. Adapters are merged, or served as cheaply; a row reads its own cache."""
+    """Build the sampling part of the pipeline. Adapters are merged, or cost no more; every row reads its own cache."""
     kind, shape = site.sampling.kind, run.shape
     rates = sampling_rates(kind, site.tensor, site.efficiency)
     sampled = replace(run.training, rank=0, base=None)
@@ -252,7 +256,7 @@ def sampling(run: Run, site: Site, rows: int) -> Pipeline:
         rows=rows,
         length=run.length,
         prefill=rates.seconds(prefill(shape, sampled, 1, run.prompt)),
-        decode=none + exchanges * EXCHANGE,
+        decode=none + exchanges * EXCHANGE_SECONDS,
         decode_row=one - none + exchanges * sampled.weight * shape.width / kind.link,
         cores=site.cores,
         check=site.check,
@@ -264,21 +268,21 @@ def sampling(run: Run, site: Site, rows: int) -> Pipeline:
 
 
 def sampler_bytes(run: Run) -> float:
-    """The weights of a sampling engine: whole, an adapter merged or beside them, and not quantised."""
+    """Return the bytes of a sampling engine's weights: complete, not quantised, adapter included."""
     return base_bytes(run.shape, replace(run.training, base=None))
 
 
 def published_bytes(run: Run, site: Site) -> float:
-    """Samplers of their own get whole weights, an adapter merged; beside the learner an adapter alone is handed on."""
+    """Return the bytes published per update: merged weights for separate samplers, only the adapter on shared ones."""
     if run.training.rank and site.samplers is None:
         return run.training.trained_weight * run.training.trained(run.shape)
     return sampler_bytes(run)
 
 
 def publication(size: float, site: Site) -> float:
-    """Gathered by the learner, sent to every node with samplers, and taken up there.
+    """Return the seconds to gather the weights, send them to every node with samplers, and load them there.
 
-    By a tree ceil(log2(nodes + 1)) sendings follow one another, otherwise as many as there are nodes.
+    A tree needs ceil(log2(nodes + 1)) consecutive transfers; otherwise there is one per node.
     """
     nodes = site.sampling.nodes
     sendings = math.ceil(math.log2(nodes + 1)) if site.tree else nodes
@@ -287,14 +291,14 @@ def publication(size: float, site: Site) -> float:
 
 
 def cores_needed(pipeline: Pipeline, steps: int = 4) -> int:
-    """The fewest verifier cores with which a step takes no longer than with one for every sample (2% are granted)."""
+    """Find the fewest verifier cores that make a step as fast as one core per sample would, within 2%."""
     most = pipeline.samples * (pipeline.staleness + 1)
     free = simulate(replace(pipeline, cores=most), steps).step
 
     def enough(cores: int) -> bool:
-        return simulate(replace(pipeline, cores=cores), steps).step <= ENOUGH * free
+        return simulate(replace(pipeline, cores=cores), steps).step <= CORES_TOLERANCE * free
 
-    low = max(1, int(pipeline.check.mean * pipeline.samples / free / ENOUGH))
+    low = max(1, int(pipeline.check.mean * pipeline.samples / free / CORES_TOLERANCE))
     low = min(low, most)
     high = low
     while high < most and not enough(high):

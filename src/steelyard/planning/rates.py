@@ -1,4 +1,4 @@
-"""Seconds for a unit of each kind of work: from a data sheet, or fitted to measurements."""
+"""Seconds per unit of each kind of work, from a data sheet or fitted to measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.planning.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds for one unit of each field of ``Work``; they are added, not overlapped."""
+    """Seconds per unit of each field of ``Work``; times are added, not overlapped."""
 
     calls: float = 0.0
     flops: float = 0.0
@@ -33,31 +33,31 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What an engine reaches of a data sheet. Assumptions, to be replaced by what your own machines measure."""
+    """Fractions of data-sheet rates that an engine reaches: assumptions, to be replaced by your own measurements."""
 
     sampling_flops: float = 0.5
     learning_flops: float = 0.4
-    """With everything between the products in it (model FLOPs utilisation)."""
+    """Model FLOPs utilisation, including everything between the matrix products."""
     bandwidth: float = 0.7
     call: float = 0.5e-6
-    """Seconds to start a kernel when sampling (CUDA graphs); in the learner they are started ahead."""
+    """Seconds per kernel launch when sampling (CUDA graphs); the learner launches kernels ahead of time."""
 
 
 def sampling_rates(kind: Accelerator, accelerators: int, efficiency: Efficiency) -> Rates:
-    """Several accelerators that share a model (tensor parallel)."""
+    """Return the rates of several accelerators that share a model (tensor parallel)."""
     byte = 1 / (accelerators * kind.bandwidth * efficiency.bandwidth)
     flop = 1 / (accelerators * kind.flops * efficiency.sampling_flops)
     return Rates(calls=efficiency.call, flops=flop, weights=byte, cache=byte, logits=4 * byte)
 
 
 def learning_rates(kind: Accelerator, accelerators: int, efficiency: Efficiency) -> Rates:
-    """Several accelerators that divide the batch, and the optimiser's state, among them."""
+    """Return the rates of several accelerators that divide batch and optimiser state among them."""
     byte = 1 / (accelerators * kind.bandwidth * efficiency.bandwidth)
     return Rates(flops=1 / (accelerators * kind.flops * efficiency.learning_flops), state=byte)
 
 
 def fit(works: Sequence[Work], seconds: Sequence[float], kinds: Sequence[str]) -> Rates:
-    """Rates of the kinds of work named, none negative, with the least squared *relative* error.
+    """Fit non-negative rates for the given kinds of work, minimising the squared *relative* error.
 
     Non-negative least squares by coordinate descent: minimise |A r - 1|^2 with A = work / seconds, r >= 0.
     """

@@ -1,14 +1,14 @@
 """A discrete-event simulation of a run: samplers, verifier cores, controller, learner and publication of weights.
 
-A step's samples wait in one queue, in pieces of one group. Replicas pull pieces from it when they have rows to spare,
-run the prompt of a piece once, and write all their rows at one pace: a pass gives every row a token and takes longer
-the more rows there are (continuous batching). A finished sample goes through the controller to the verifier cores
-(first come, first served), and its verdict back through the controller. When a step's last verdict is in, the learner
-works, then the weights are published. Sampling of step k may begin when version k - staleness is there: 0 is the
-synchronous loop.
+The samples of a step wait in one queue, divided into subgroups of one group each. A replica with free rows takes a
+subgroup, runs its prompt once and decodes all its rows together: a pass adds one token to every row and takes longer
+the more rows there are (continuous batching). A finished sample passes through the controller to the verifier cores
+(first come, first served), and its verdict returns through the controller. After the last verdict of a step the learner
+updates, then the weights are published. Sampling of step k may start once version k - staleness is published; staleness
+0 is the synchronous loop.
 
-What a sample is (its length, how long it takes to check) depends on its step and number alone, so that two simulations
-of different hardware see the same samples.
+The length and verification time of a sample depend only on its step and index, so simulations of different hardware see
+the same samples.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from steelyard.errors import ConfigError
 
 SATURATED = 0.85
-"""A part that is at work for this share of the time is what the others wait for."""
+"""A part that is busy for at least this share of the time is the bottleneck."""
 
 
 NORMAL_99 = 2.326
@@ -36,10 +36,10 @@ RARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A quantity by its mean and its 99th percentile, cut off at a limit; without p99 it is constant.
+    """A distribution given by its mean and 99th percentile, truncated at a limit; constant without p99.
 
-    Log-normal as far as one has such a tail, p99 up to e^2.7 = 15 times the mean; beyond that one in a hundred is p99
-    and all others are equal.
+    It is log-normal while a log-normal distribution can have such a tail (p99 up to e^2.7 = 15 times the mean). Beyond
+    that, one value in a hundred is p99 and all others are equal.
     """
 
     mean: float
@@ -49,16 +49,16 @@ class Spread:
     def __post_init__(self) -> None:
         if self.p99 is not None and not self.mean <= self.p99 <= self.mean / RARE:
             raise ConfigError(
-                f"99% below {self.p99:g} and a mean of {self.mean:g} do not go together: the 99th percentile is at "
-                f"least the mean and at most {1 / RARE:.0f} times as much, here {self.mean / RARE:g}"
+                f"p99 = {self.p99:g} is impossible with a mean of {self.mean:g}; the 99th percentile must be at least "
+                f"the mean and at most {1 / RARE:.0f} times the mean, here {self.mean / RARE:g}"
             )
 
     def draw(self, seed: tuple[int, ...], size: int) -> np.ndarray:
-        """ln x is normal with deviation s and mean ln m - s²/2, where 2.326 s - s²/2 = ln(p99 / m)."""
+        """Draw values: ln x is normal with deviation s and mean ln m - s²/2, where 2.326 s - s²/2 = ln(p99 / m)."""
         if self.p99 is None or self.p99 == self.mean:
             return np.full(size, min(self.mean, self.limit))
         generator = np.random.default_rng(seed)
-        # 2.326 s - s²/2 has its largest value at s = 2.326
+        # 2.326 s - s²/2 is largest at s = 2.326
         room = NORMAL_99**2 - 2 * math.log(self.p99 / self.mean)
         if room < 0:
             usual = max(self.mean - RARE * self.p99, 0.0) / (1 - RARE)
@@ -71,26 +71,26 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What the simulation needs to know of a run, in seconds."""
+    """The simulated run; times are in seconds."""
 
     tasks: int
     group: int
     replicas: int
     rows: int
-    """Sequences that a replica writes at once."""
+    """Sequences that a replica decodes together."""
     length: Spread
-    """Tokens of a completion."""
+    """Tokens per completion."""
     prefill: float
-    """A prompt on a replica; paid once for a piece of a group."""
+    """Time to run a prompt on a replica, once per subgroup."""
     decode: float
-    """A pass through the model that gives each row a token: the part that does not depend on how many rows."""
+    """Time of a decoding pass that does not depend on the number of rows."""
     decode_row: float
-    """And the part for each row."""
+    """Additional time of a decoding pass per row."""
     cores: int
     check: Spread
-    """Seconds of a core for a sample; the limit is the time-out."""
+    """Verification time per sample on one core; the limit is the timeout."""
     controller: float
-    """Seconds of the controller for a sample, half on its way to the checker and half on its way back."""
+    """Controller time per sample: half before verification, half after it."""
     learn: float
     publish: float
     staleness: int = 0
@@ -102,33 +102,33 @@ class Pipeline:
 
     @property
     def piece(self) -> int:
-        """Samples of a group that stay together: as many as leave no replica without work."""
+        """Samples of a group that one replica decodes; groups are split if a replica would be idle otherwise."""
         return max(1, min(self.group, self.samples // max(self.replicas, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened, after the first steps."""
+    """Simulated times and counts, without the first steps."""
 
     step: float
     """Seconds from the end of one update to the end of the next."""
     busy: dict[str, float]
-    """Share of the time that samplers, verifier cores, learner, controller and publication were at work."""
+    """Share of the time that samplers, verifier cores, learner, controller and publication were busy."""
     filled: float
-    """Share of the samplers' rows in use, while they were at work."""
+    """Share of the samplers' rows in use while they were busy."""
     stale: int
-    """The most versions that a sample was behind when its update began."""
+    """Largest number of versions that a sample was behind at its update."""
     drawn: int
     judged: int
     learnt: int
     timeouts: int
 
     phases: dict[str, float]
-    """Seconds of the phases of a step, one after the other."""
+    """Seconds of each phase of a step."""
 
     @property
     def bottleneck(self) -> str:
-        """What is at work nearly all the time; if nothing is, the longest phase."""
+        """The part that is busy nearly all the time, or else the longest phase."""
         busiest = max(self.busy, key=lambda part: self.busy[part])
         return busiest if self.busy[busiest] >= SATURATED else max(self.phases, key=lambda phase: self.phases[phase])
 
@@ -141,24 +141,24 @@ class _Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Replica:
-    """Rows that advance together; ``progress`` counts the passes made since the beginning."""
+    """Rows that are decoded together; ``progress`` counts the decoding passes so far."""
 
     rows: list[tuple[float, int, _Sample]] = field(default_factory=list[tuple[float, int, _Sample]])
-    """Heap by the progress at which each is finished."""
+    """Heap of rows, ordered by the progress at which they finish."""
     progress: float = 0.0
     at: float = 0.0
-    """When ``progress`` was right; later than now while prompts are being run."""
+    """Time at which ``progress`` is valid; in the future while prompts are running."""
     waiting: deque[_Sample] = field(default_factory=deque["_Sample"])
-    """Samples of its pieces for which it has no row yet."""
-    turn: int = 0
-    """Counts changes; an event of an earlier turn is void."""
+    """Samples of its subgroups that wait for a free row."""
+    revision: int = 0
+    """Number of changes; events scheduled under an earlier revision are ignored."""
 
 
 @dataclass(slots=True)
 class _Step:
-    versions: int
-    """Version of the weights its sampling began with."""
-    begun: float
+    version: int
+    """Version of the weights when sampling started."""
+    started: float
     drawn: int = 0
     judged: int = 0
     sampled: float = 0.0
@@ -168,7 +168,7 @@ class _Step:
 
 
 class Simulation:
-    """One run of so many steps; see ``simulate``."""
+    """The state of a simulated run; see ``simulate``."""
 
     def __init__(self, pipeline: Pipeline, steps: int) -> None:
         self.pipeline, self.steps = pipeline, steps
@@ -181,72 +181,72 @@ class Simulation:
         self.controller = 0.0
         self.version = 0
         self.learning = False
-        self.done: dict[int, _Step] = {}
-        self.opened = 0
+        self.progress: dict[int, _Step] = {}
+        self.started = 0
         self.updates = 0
         self.timeouts = 0
         self.rows = 0.0
-        """Rows in use, integrated over time."""
+        """Row-seconds in use."""
         self.work = dict.fromkeys(("samplers", "verifiers", "learner", "controller", "publication"), 0.0)
 
     def run(self) -> Outcome:
-        self._open()
+        self._start_steps()
         while self.events:
-            self.now, _, kind, what = heapq.heappop(self.events)
-            getattr(self, f"_on_{kind}")(*what)
+            self.now, _, kind, arguments = heapq.heappop(self.events)
+            getattr(self, f"_on_{kind}")(*arguments)
         return self._outcome()
 
-    def _at(self, time: float, kind: str, *what: object) -> None:
-        heapq.heappush(self.events, (time, next(self.order), kind, what))
+    def _schedule(self, time: float, kind: str, *arguments: object) -> None:
+        heapq.heappush(self.events, (time, next(self.order), kind, arguments))
 
     # --- sampling ------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        """Let every step begin that the staleness allows, and hand its pieces out, always to the least loaded."""
-        while self.opened < min(self.steps, self.version + self.pipeline.staleness + 1):
-            self.done[self.opened] = _Step(self.version, self.now)
-            self.queue.extend(_pieces(self.pipeline, self.opened))
-            self.opened += 1
+    def _start_steps(self) -> None:
+        """Start every step that the staleness allows, and hand out its subgroups to the least loaded replicas."""
+        while self.started < min(self.steps, self.version + self.pipeline.staleness + 1):
+            self.progress[self.started] = _Step(self.version, self.now)
+            self.queue.extend(_subgroups(self.pipeline, self.started))
+            self.started += 1
         loads = [(len(replica.rows) + len(replica.waiting), number) for number, replica in enumerate(self.replicas)]
         free = [entry for entry in loads if entry[0] < self.pipeline.rows]
         heapq.heapify(free)
         touched: set[int] = set()
         while self.queue and free:
             load, number = heapq.heappop(free)
-            piece = self.queue.popleft()
-            self._receive(self.replicas[number], piece)
+            subgroup = self.queue.popleft()
+            self._prefill(self.replicas[number], subgroup)
             touched.add(number)
-            if load + len(piece) < self.pipeline.rows:
-                heapq.heappush(free, (load + len(piece), number))
+            if load + len(subgroup) < self.pipeline.rows:
+                heapq.heappush(free, (load + len(subgroup), number))
         for number in sorted(touched):
-            self._go_on(number)
+            self._refill(number)
 
-    def _receive(self, replica: _Replica, piece: list[_Sample]) -> None:
-        """Run the prompt of a piece; its samples take rows as there are any."""
+    def _prefill(self, replica: _Replica, subgroup: list[_Sample]) -> None:
+        """Run the prompt of a subgroup and queue its samples for free rows."""
         self._advance(replica)
         replica.at += self.pipeline.prefill
         self.work["samplers"] += self.pipeline.prefill
-        replica.waiting.extend(piece)
+        replica.waiting.extend(subgroup)
 
-    def _go_on(self, number: int) -> None:
-        """Fill the rows of a replica, from its own pieces and then from the queue, and say when the next one ends."""
+    def _refill(self, number: int) -> None:
+        """Fill a replica's rows from its own subgroups, then from the queue, and schedule its next finished row."""
         replica = self.replicas[number]
         while len(replica.rows) < self.pipeline.rows and (replica.waiting or self.queue):
             if not replica.waiting:
-                self._receive(replica, self.queue.popleft())
+                self._prefill(replica, self.queue.popleft())
             sample = replica.waiting.popleft()
-            self.done[sample.step].drawn += 1
+            self.progress[sample.step].drawn += 1
             heapq.heappush(replica.rows, (replica.progress + sample.length, next(self.order), sample))
-        replica.turn += 1
+        replica.revision += 1
         if replica.rows:
             left = max(replica.rows[0][0] - replica.progress, 0.0)
-            self._at(replica.at + left * self._pace(len(replica.rows)), "written", number, replica.turn)
+            self._schedule(replica.at + left * self._pace(len(replica.rows)), "decoded", number, replica.revision)
 
     def _pace(self, rows: int) -> float:
         return self.pipeline.decode + self.pipeline.decode_row * rows
 
     def _advance(self, replica: _Replica) -> None:
-        """Bring ``progress`` up to now."""
+        """Advance ``progress`` to the current time."""
         if replica.rows and self.now > replica.at:
             elapsed = self.now - replica.at
             replica.progress += elapsed / self._pace(len(replica.rows))
@@ -254,26 +254,26 @@ class Simulation:
             self.rows += elapsed * len(replica.rows)
         replica.at = max(replica.at, self.now)
 
-    def _on_written(self, number: int, turn: int) -> None:
+    def _on_decoded(self, number: int, revision: int) -> None:
         replica = self.replicas[number]
-        if turn != replica.turn:
+        if revision != replica.revision:
             return
         self._advance(replica)
         replica.progress = max(replica.progress, replica.rows[0][0])
         while replica.rows and replica.rows[0][0] <= replica.progress * (1 + 1e-12):
             sample = heapq.heappop(replica.rows)[2]
-            self.done[sample.step].sampled = self.now
+            self.progress[sample.step].sampled = self.now
             self._control("check", sample)
-        self._go_on(number)
+        self._refill(number)
 
-    # --- controller and checking ---------------------------------------------------------------------------------
+    # --- controller and verification -----------------------------------------------------------------------------
 
     def _control(self, kind: str, sample: _Sample) -> None:
-        """The controller takes one thing after the other."""
+        """Queue work at the controller, which handles one sample at a time."""
         cost = self.pipeline.controller / 2
         self.controller = max(self.controller, self.now) + cost
         self.work["controller"] += cost
-        self._at(self.controller, kind, sample)
+        self._schedule(self.controller, kind, sample)
 
     def _on_check(self, sample: _Sample) -> None:
         free = heapq.heappop(self.cores)
@@ -281,13 +281,13 @@ class Simulation:
         heapq.heappush(self.cores, end)
         self.work["verifiers"] += sample.check
         self.timeouts += sample.check >= self.pipeline.check.limit
-        self._at(end, "checked", sample)
+        self._schedule(end, "checked", sample)
 
     def _on_checked(self, sample: _Sample) -> None:
         self._control("verdict", sample)
 
     def _on_verdict(self, sample: _Sample) -> None:
-        step = self.done[sample.step]
+        step = self.progress[sample.step]
         step.judged += 1
         step.verified = self.now
         self._learn()
@@ -295,30 +295,30 @@ class Simulation:
     # --- learning ------------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        step = self.done.get(self.updates)
+        step = self.progress.get(self.updates)
         if self.learning or step is None or step.judged < self.pipeline.samples:
             return
         self.learning = True
-        step.stale = self.updates - step.versions
+        step.stale = self.updates - step.version
         self.work["learner"] += self.pipeline.learn
-        self._at(self.now + self.pipeline.learn, "updated")
+        self._schedule(self.now + self.pipeline.learn, "updated")
 
     def _on_updated(self) -> None:
-        self.done[self.updates].updated = self.now
+        self.progress[self.updates].updated = self.now
         self.updates += 1
         self.learning = False
         self.work["publication"] += self.pipeline.publish
-        self._at(self.now + self.pipeline.publish, "published", self.updates)
+        self._schedule(self.now + self.pipeline.publish, "published", self.updates)
         self._learn()
 
     def _on_published(self, version: int) -> None:
         self.version = max(self.version, version)
-        self._open()
+        self._start_steps()
 
-    # --- what came of it -----------------------------------------------------------------------------------------
+    # --- outcome -------------------------------------------------------------------------------------------------
 
     def _outcome(self) -> Outcome:
-        steps = [self.done[number] for number in range(self.steps)]
+        steps = [self.progress[number] for number in range(self.steps)]
         first = min(self.pipeline.staleness + 1, self.steps - 1)
         later = steps[first:]
         began = steps[first - 1].updated if first else 0.0
@@ -330,7 +330,7 @@ class Simulation:
             busy={part: min(work / (total * capacity.get(part, 1)), 1.0) for part, work in self.work.items()},
             filled=min(self.rows / max(self.work["samplers"] * full, 1e-300), 1.0),
             phases={
-                "samplers": float(np.mean([step.sampled - step.begun for step in later])),
+                "samplers": float(np.mean([step.sampled - step.started for step in later])),
                 "verifiers": float(np.mean([max(step.verified - step.sampled, 0.0) for step in later])),
                 "learner": self.pipeline.learn,
                 "publication": self.pipeline.publish,
@@ -343,8 +343,8 @@ class Simulation:
         )
 
 
-def _pieces(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
-    """The samples of a step, those of a group in pieces that one replica writes."""
+def _subgroups(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
+    """Yield the samples of a step in subgroups that one replica decodes."""
     size, piece = pipeline.samples, pipeline.piece
     lengths = np.maximum(pipeline.length.draw((pipeline.seed, step, 0), size), 1.0).tolist()
     checks = pipeline.check.draw((pipeline.seed, step, 1), size).tolist()
@@ -355,7 +355,7 @@ def _pieces(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
 
 
 def simulate(pipeline: Pipeline, steps: int = 6) -> Outcome:
-    """Run it for so many steps. What is reported leaves out the first ones (one more than the staleness): they begin
-    at once with nothing under way, so there should be more than twice as many.
+    """Simulate ``steps`` steps. The outcome leaves out the first ``staleness + 1`` steps, which start on idle machines,
+    so simulate more than twice as many.
     """
     return Simulation(pipeline, steps).run()

@@ -1,15 +1,15 @@
-"""The work of each phase of a step: operations, bytes and calls, from shapes alone.
+"""Counts the work of each phase of a step (operations, bytes and kernel calls) from the model's shape.
 
-A token costs 2 operations for every parameter it is multiplied with, forward, and twice that backward (Kaplan et al.,
-arXiv 2001.08361: 6 N a token in training). What differs here:
+A token costs 2 operations per parameter it is multiplied by in the forward pass, and twice that in the backward pass
+(Kaplan et al., arXiv 2001.08361: 6 N per token in training). Differences from that count:
 
-- under LoRA nothing is multiplied for the gradient of a frozen matrix, so the backward pass costs 2 N, not 4 N, and the
-  adapter 6 of its own (4 N + 6 N_adapter in all);
-- gradient checkpointing runs the body forward once more (+ 2 N);
-- the output layer is computed for decisions only, and once more in the backward pass, since logits are not kept:
-  8 V D a decision, 6 V D under LoRA;
-- attention costs 4 · context · heads · head width a layer and token, forward (half of the length on average when whole
-  sequences are run).
+- under LoRA frozen matrices need no gradient, so the backward pass costs 2 N instead of 4 N, plus 6 per adapter
+  parameter (4 N + 6 N_adapter in total);
+- gradient checkpointing repeats the forward pass of the body (+ 2 N);
+- the output layer runs for decisions only, and again in the backward pass, because logits are not stored: 8 V D per
+  decision, 6 V D under LoRA;
+- attention costs 4 · context · heads · head width per layer and token in the forward pass; for complete sequences the
+  average context is half their length.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from steelyard.memory.footprint import Training, base_bytes, layer_activations
 from steelyard.memory.model_shape import Shape
 
 CALLS = 40
-"""Kernels that a layer of a gated decoder starts, forward."""
+"""Kernels that one layer of a gated decoder launches in the forward pass."""
 ADAPTER_CALLS = 28
-"""More of them with an adapter on its seven matrices: A, B, the scale and the sum."""
+"""Additional kernels with an adapter on its seven matrices: A, B, the scale and the sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Amounts of what takes time; each has its own rate (``rates.Rates``)."""
+    """Amounts of each kind of work that takes time; ``rates.Rates`` has one rate per kind."""
 
     calls: float = 0.0
-    """Kernels started."""
+    """Kernels launched."""
     flops: float = 0.0
     """Operations in matrix products."""
     weights: float = 0.0
@@ -40,11 +40,11 @@ class Work:
     activations: float = 0.0
     """Bytes written between the products."""
     logits: float = 0.0
-    """Numbers of the size of the vocabulary that are normalised."""
+    """Logits normalised."""
     state: float = 0.0
     """Bytes of gradients, weights and optimiser state that an optimiser step reads and writes."""
     tokens: float = 0.0
-    """Tokens drawn, or decisions scored, one by one in Python."""
+    """Tokens sampled, or decisions scored, one at a time in Python."""
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
@@ -57,19 +57,19 @@ class Work:
 
 
 def decode(shape: Shape, training: Training, rows: float, context: float) -> Work:
-    """One more token for each of so many rows that have ``context`` tokens on average."""
+    """Count the work of decoding one token for each of ``rows`` rows with ``context`` tokens on average."""
     body = _forward(shape, training, rows, context, passes=1)
     head = Work(flops=2 * rows * shape.vocabulary * shape.width, logits=rows * shape.vocabulary, tokens=rows)
     return body + head + Work(cache=rows * context * training.weight * shape.cached)
 
 
 def prefill(shape: Shape, training: Training, prompts: int, length: int) -> Work:
-    """Prompts of this length, run at once."""
+    """Count the work of running ``prompts`` prompts of ``length`` tokens in one pass."""
     return _forward(shape, training, prompts * length, length / 2, passes=1)
 
 
 def score(shape: Shape, training: Training, sequences: int, length: int, decisions: int, passes: float) -> Work:
-    """Log-probs of whole sequences, ``decisions`` of each, in so many passes."""
+    """Count the work of scoring sequences with ``decisions`` decisions each in ``passes`` passes."""
     body = _forward(shape, training, sequences * length, length / 2, passes)
     return body + _head(shape, sequences * decisions, products=1, logits=1)
 
@@ -77,12 +77,12 @@ def score(shape: Shape, training: Training, sequences: int, length: int, decisio
 def update(
     shape: Shape, training: Training, sequences: int, length: int, decisions: int, passes: float, steps: int = 1
 ) -> Work:
-    """Forward, backward and so many optimiser steps on whole sequences."""
+    """Count the work of forward, backward and ``steps`` optimiser steps on complete sequences."""
     tokens = sequences * length
     forward = _forward(shape, training, tokens, length / 2, passes)
     frozen = bool(training.rank)
     backward = forward.times(2)
-    if frozen:  # no gradient of the weights themselves
+    if frozen:  # the frozen weights need no gradient
         saved = 2 * shape.linear * tokens
         backward = backward + Work(flops=-saved)
     again = forward if training.checkpointing else Work()
@@ -93,7 +93,7 @@ def update(
 
 
 def _forward(shape: Shape, training: Training, tokens: float, context: float, passes: float) -> Work:
-    adapter = training.rank * shape.borders
+    adapter = training.rank * shape.lora_parameters_per_rank
     attention = 4 * context * shape.heads * shape.head_width * shape.layers
     return Work(
         calls=passes * shape.layers * (CALLS + (ADAPTER_CALLS if training.rank else 0)),

@@ -1,4 +1,4 @@
-"""LoRA by PEFT: one trained adapter, and where needed a second, frozen one that serves as reference."""
+"""LoRA with PEFT: one trained adapter, and if needed a second, frozen adapter as the reference."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TRAINS_MORE = (
     "layer_replication",
     "lora_bias",
 )
-"""Options of PEFT's ``LoraConfig`` that train or change more than the matrices A and B of adapted layers."""
+"""Options of PEFT's ``LoraConfig`` that train or change more than the A and B matrices of adapted layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """LoRA (arXiv 2106.09685): W + (alpha / rank) B A with A, B trained; dropout is always 0 here."""
+    """LoRA (arXiv 2106.09685): W + (alpha / rank) B A with trained A and B; dropout is always 0."""
 
     rank: int = defaults.LORA_RANK
     alpha: float = defaults.LORA_ALPHA
@@ -50,25 +50,25 @@ class Lora:
 
 
 def add_adapter(model: PreTrainedModel, lora: Lora, seed: int, *, causal: bool = True) -> PeftModel:
-    """A fresh adapter drawn from ``seed``; its B is 0, so the model starts as its base."""
+    """Add a new adapter initialised from ``seed``. B starts at 0, so the model initially equals its base."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return get_peft_model(model, lora.peft_config(causal=causal))
 
 
 def open_adapter(model: PreTrainedModel, folder: Path | str) -> PeftModel:
-    """Go on with a trained adapter."""
+    """Open a trained adapter for further training."""
     return PeftModel.from_pretrained(model, folder, is_trainable=True)
 
 
 def require_supported(model: Any) -> None:
-    """Raise unless the adapter, if there is one, is LoRA or DoRA on layers of the base: no other kind can be kept twice
-    as policy and reference, and merged for another engine under the names of the base.
+    """Raise if the model has an adapter other than LoRA or DoRA on base layers. Other kinds cannot be duplicated as a
+    reference or merged into the base weights for another engine.
     """
     if not isinstance(model, PeftModel):
         return
     if TRAINED not in model.peft_config:
-        raise PolicyError(f"the adapter is named {', '.join(model.peft_config)}; load it under the name {TRAINED!r}")
+        raise PolicyError(f"the adapter is called {', '.join(model.peft_config)}; load it with the name {TRAINED!r}")
     options: Any = model.peft_config[TRAINED]
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
     kinds = {type(layer.lora_variant[TRAINED]).__name__ for layer in layers if TRAINED in layer.lora_variant}
@@ -83,45 +83,45 @@ def require_supported(model: Any) -> None:
         listed = ", ".join(f"{name} = {value!r}" for name, value in found.items())
         raise PolicyError(
             f"the adapter has {listed}; only plain LoRA and DoRA adapters can be trained and merged. Merge it into its "
-            "base with PEFT (merge_and_unload), save the result and give that folder as model.path"
+            "base with PEFT (merge_and_unload), save the result and set model.path to that folder"
         )
 
 
 def base_model(model: Any) -> Any:
-    """The transformers model under an adapter, or the model itself."""
+    """Return the transformers model without its adapter, or the model itself."""
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
 def rank_of(model: PeftModel) -> int:
-    """The largest rank of the trained adapter."""
+    """Return the largest rank of the trained adapter."""
     trained = model.peft_config[TRAINED]
     return max([trained.r, *trained.rank_pattern.values()])  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def is_dora(model: PeftModel) -> bool:
-    """Whether the trained adapter has magnitudes beside its matrices (arXiv 2402.09353)."""
+    """Return whether the trained adapter has magnitude vectors (DoRA, arXiv 2402.09353)."""
     options: Any = model.peft_config[TRAINED]
     return bool(options.use_dora)
 
 
 def save_options(model: Any) -> dict[str, Any]:
-    """The reference adapter is saved by the reference, not with the policy."""
+    """Return ``save_pretrained`` options that save only the trained adapter, not the reference adapter."""
     if not isinstance(model, PeftModel):
         return {}
-    of_file = str(getattr(model.peft_config[TRAINED], "base_model_name_or_path", "")).endswith(".gguf")
-    own = {"save_embedding_layers": False} if of_file else {}  # else PEFT looks for a config.json inside the file
+    is_gguf = str(getattr(model.peft_config[TRAINED], "base_model_name_or_path", "")).endswith(".gguf")
+    own = {"save_embedding_layers": False} if is_gguf else {}  # PEFT would look for a config.json there
     return {"selected_adapters": [TRAINED], **own}
 
 
 def adapter_tensors(model: PeftModel, name: str) -> dict[str, Tensor]:
-    """Parameters of one adapter under names that do not say which adapter it is."""
+    """Return the parameters of one adapter under names without the adapter's name."""
     named = ((key.split("."), parameter) for key, parameter in model.named_parameters())
     return {".".join(part for part in path if part != name): p for path, p in named if name in path}
 
 
 def add_frozen_copy(model: PeftModel) -> None:
-    """A second adapter equal to the trained one, without its dropout. It starts from zero: some initialisations that a
-    configuration may name take their part out of the base weights, which are the policy's too.
+    """Add a frozen copy of the trained adapter, without dropout. It is created with the default initialisation, because
+    some initialisations subtract their part from the base weights, which the policy shares.
     """
     options: Any = copy.copy(model.peft_config[TRAINED])
     options.lora_dropout, options.init_lora_weights = 0.0, True
@@ -141,7 +141,7 @@ def copy_adapter(model: PeftModel) -> None:
 
 @contextmanager
 def frozen_active(model: PeftModel) -> Iterator[None]:
-    """Run with the reference adapter in the trained one's place."""
+    """Activate the reference adapter instead of the trained one."""
     model.set_adapter(FROZEN, inference_mode=True)
     try:
         yield
@@ -150,10 +150,10 @@ def frozen_active(model: PeftModel) -> Iterator[None]:
 
 
 def merged_weight(layer: Any, weight: Tensor) -> Tensor:
-    r"""The weight of a layer with the trained adapter merged into it.
+    r"""Return the weight of a layer with the trained adapter merged into it.
 
-    LoRA: :math:`W' = W + \frac{\alpha}{r} B A`. DoRA (arXiv 2402.09353) rescales every output of that to its trained
-    magnitude: :math:`m \, W' / \lVert W' \rVert`.
+    LoRA: :math:`W' = W + \frac{\alpha}{r} B A`. DoRA (arXiv 2402.09353) rescales every output to its trained magnitude:
+    :math:`m \, W' / \lVert W' \rVert`.
     """
     whole = weight + layer.get_delta_weight(TRAINED)
     if TRAINED not in layer.lora_magnitude_vector:
@@ -164,7 +164,7 @@ def merged_weight(layer: Any, weight: Tensor) -> Tensor:
 
 
 def require_mergeable(base: nn.Module) -> None:
-    """Raise if an adapted layer shares its weight with another layer: merged, the two would differ."""
+    """Raise if an adapted layer shares its weight with another layer: merging would make the two differ."""
     names = dict[int, list[str]]()
     for name, parameter in base.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
@@ -172,8 +172,8 @@ def require_mergeable(base: nn.Module) -> None:
         adapted = [name.partition(".base_layer.")[0] for name in shared if ".base_layer." in name]
         if adapted and len(shared) > 1:
             raise PolicyError(
-                f"{' and '.join(shared)} are one tied weight, and the adapter of {' and '.join(adapted)} changes only "
-                f"one use of it, so it cannot be merged. Remove {' and '.join(adapted)} from model.lora.targets"
+                f"{' and '.join(shared)} are one tied weight, but the adapter changes only {' and '.join(adapted)}, so "
+                f"it cannot be merged; remove {' and '.join(adapted)} from model.lora.targets"
             )
 
 
@@ -181,10 +181,10 @@ def require_mergeable(base: nn.Module) -> None:
 def plain_tensors(
     model: Any, *, merged: bool = True, rounded: torch.dtype | None = None
 ) -> Iterator[tuple[str, Tensor]]:
-    """The weights as a model without an adapter has them, under its names, with the trained adapter merged, one matrix
-    at a time (see :func:`merged_weight`); not ``merged``: the base alone. Weights that are tied come once.
+    """Yield the weights under the names of the model without an adapter. The trained adapter is merged one matrix at a
+    time (see :func:`merged_weight`), unless ``merged`` is false. Tied weights are yielded once.
 
-    A sum has the wider type of its two parts, or is ``rounded`` to the one that its reader keeps.
+    A merged weight has the wider dtype of its two parts, or the dtype ``rounded``.
     """
     base, seen = base_model(model), set[int]()
     if merged:
@@ -197,7 +197,7 @@ def plain_tensors(
         if not part:
             yield name, tensor
         elif not tensor.is_floating_point():
-            raise PolicyError(f"{layer} is quantised ({tensor.dtype}): its weights cannot be handed to another engine")
+            raise PolicyError(f"{layer} is quantised ({tensor.dtype}) and cannot be merged; remove model.quantize")
         elif merged and part == "weight":
             whole = merged_weight(base.get_submodule(layer), tensor)
             yield f"{layer}.weight", whole.to(rounded or whole.dtype)

@@ -1,4 +1,4 @@
-"""What every policy shares: a transformers model, and the scoring of decisions on their supports."""
+"""The base class of policies: a transformers model, and the scoring of decisions on their supports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
-from steelyard.memory.footprint import comfortable_chunk, comfortable_tokens
+from steelyard.memory.footprint import comfortable_tokens, default_chunk
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
@@ -24,19 +24,19 @@ from steelyard.policies.tokens.excluded import excluded_ids
 from steelyard.types import CutRule, Prompt, Sample, SampleKey, Task
 
 Pass = Callable[..., Any]
-"""``(work, *arguments) -> work(*arguments)``, with all weights at hand meanwhile."""
+"""``(work, *arguments) -> work(*arguments)``, with all weights gathered during the call."""
 
 
-def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    """A pass of a model whose weights are all in this process."""
+def call_directly(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a pass of a model whose weights are all in this process."""
     return work(*arguments)
 
 
 class Policy:
-    """A model, plain or with a PEFT adapter, whose logits are computed for decisions alone, a chunk at a time.
+    """A model with or without a PEFT adapter. Logits are computed only for decisions, in chunks.
 
-    A kind of policy says how a prompt becomes tokens (``encode``), how samples become rows of a forward pass
-    (``collate``), what the hidden state of a decision is (``hidden``), and how a given answer becomes a sample
+    A subclass defines how a prompt becomes tokens (``encode``), how samples become rows of a forward pass
+    (``collate``), how to get the hidden state of a decision (``hidden``), and how an example answer becomes a sample
     (``given``).
     """
 
@@ -58,106 +58,107 @@ class Policy:
         self.tokenizer = tokenizer
         self.autocast_dtype = autocast
         self.attention = attention
-        """Attention kernels for sampling and for scoring and updates; None: leave the model's own."""
+        """Attention kernels for sampling and for scoring and updates; None: keep the model's own."""
         self.constraint: Constraint | None = None
-        """What samples must look like. It is part of the policy: sampled under it, and scored on the same supports."""
-        self.one_pass: Pass = at_once
-        """Runs body and head as one forward pass; a sharded model gathers its weights around it."""
-        self.give_back: Callable[[], None] = lambda: None
-        self.runs_on: torch.device | None = None
-        """Where it computes, if its weights rest elsewhere."""
+        """Constraint on samples. It is part of the policy: sampling and scoring use the same supports."""
+        self.one_pass: Pass = call_directly
+        """Runs body and head as one forward pass; a sharded model gathers its weights for the duration."""
+        self.release_gathered: Callable[[], None] = lambda: None
+        self.compute_device: torch.device | None = None
+        """Device of the computation, if the weights are offloaded to another one."""
         base = adapters.base_model(model)
         self._output: Any = base.get_output_embeddings()
         self._config = base.config
         self._base = base
         self._excluded_names = excluded
         self.excluded = excluded_ids(tokenizer, self.vocabulary, self.end_ids, excluded)
-        """Tokens that are never sampled: ``excluded`` by name, or those that a text cannot show; and unused ids."""
+        """Ids that are never sampled: the tokens named in ``excluded`` (default: padding, start, mask) and unused ids.
+        """
         self._excluded_X = torch.tensor(self.excluded, dtype=torch.int64)
-        self.chunk = chunk or self._comfortable_chunk()
-        silence_dropout(model)
+        self.chunk = chunk or self._default_chunk()
+        disable_dropout(model)
 
-    # --- what a kind of policy says -------------------------------------------------------------------------------
+    # --- defined by subclasses ------------------------------------------------------------------------------------
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a prompt."""
+        """Return the token ids of a prompt."""
         raise NotImplementedError
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         raise NotImplementedError
 
     def hidden(self, batch: Batch) -> Tensor:
-        """Last hidden state at every decision, ``[N, D]``."""
+        """Return the last hidden state at every decision, ``[N, D]``."""
         raise NotImplementedError
 
     def given(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """The text as if the policy had made it for the task."""
+        """Return the text as a sample, as if the policy had produced it for the task."""
         raise NotImplementedError
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of a completion. It shows every token that was sampled, except the one that ended the sample."""
+        """Return the text of a completion with every sampled token except the one that ended the sample."""
         raise NotImplementedError
 
     @property
     def end_ids(self) -> tuple[int, ...]:
-        """Tokens that end a sample; none if the length is given."""
+        """Tokens that end a sample; empty if the length is fixed."""
         return ()
 
-    # --- what is the same for all ---------------------------------------------------------------------------------
+    # --- shared by all policies -----------------------------------------------------------------------------------
 
-    def beside(self, model: Any) -> Self:
-        """A policy of the same kind around another model with the same tokenizer."""
+    def with_model(self, model: Any) -> Self:
+        """Return a policy of the same kind with another model and the same tokenizer."""
         names = self._excluded_names
         return type(self)(model, self.tokenizer, autocast=self.autocast_dtype, chunk=self.chunk, excluded=names)
 
     @property
     def base(self) -> Any:
-        """The transformers model, under an adapter or not."""
+        """The transformers model without its adapter."""
         return self._base
 
     @property
     def device(self) -> torch.device:
-        return self._output.weight.device if self.runs_on is None else self.runs_on
+        return self._output.weight.device if self.compute_device is None else self.compute_device
 
     @property
     def vocabulary(self) -> int:
-        """How many logits there are; a model may have more than its tokenizer has tokens."""
+        """Number of logits; a model may have more logits than its tokenizer has tokens."""
         return self._output.weight.shape[0]
 
     @cached_property
     def vocabulary_digest(self) -> str:
-        """SHA-256 of all tokens with their numbers: the weights mean nothing under another one."""
+        """SHA-256 of all tokens and their ids. Weights are only valid with the vocabulary they were trained with."""
         tokens = sorted(self.tokenizer.get_vocab().items(), key=lambda token: token[1])
         return hashlib.sha256(json.dumps(tokens).encode()).hexdigest()
 
     @cached_property
     def longest(self) -> int | None:
-        """How many tokens a row may have, None if the model does not say."""
+        """Maximum tokens per row; None if the model does not say."""
         return positions(self._base)
 
     @property
     def attention_kernel(self) -> str:
-        """The attention implementation in use now, as transformers names it."""
+        """The current attention implementation, by its transformers name."""
         return self._config._attn_implementation
 
     @property
     def needs_loss_scaling(self) -> bool:
-        """Whether gradients pass through float16, in which small ones vanish."""
+        """Whether gradients pass through float16, where small values underflow."""
         return torch.float16 in (self.autocast_dtype, self._output.weight.dtype)
 
     def precision(self):
-        """Context of mixed precision, or nothing."""
+        """Return the mixed-precision context; it does nothing without autocast."""
         return device.autocast(self.device, self.autocast_dtype)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states, minus infinity for the tokens that are never sampled. Samplers, log-probs, entropy
-        and KL all start from here.
+        """Return the logits of hidden states, with minus infinity for excluded tokens. Sampling, log-probs, entropy and
+        KL all start from these logits.
         """
         logits = self.model_logits(hidden)
         return logits.index_fill_(-1, self._excluded_on(logits.device), -torch.inf) if self.excluded else logits
 
     def model_logits(self, hidden: Tensor) -> Tensor:
-        """Logits of the model itself, with the scaling or soft cap some architectures apply to them."""
+        """Return the model's own logits, with the scaling or soft cap of its architecture."""
         with self.precision():
             logits = self._output(hidden)
         config = self._config
@@ -170,11 +171,11 @@ class Policy:
         return logits
 
     def evaluate(self, batch: Batch, reference: Any = None) -> Scores:
-        """Log-prob and entropy of every decision on its support, and the exact KL to ``reference`` if given."""
+        """Compute log-prob and entropy of every decision on its support, and the exact KL to ``reference`` if given."""
         return Scores(*self.one_pass(self._evaluate, batch, reference))
 
     def _evaluate(self, batch: Batch, reference: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The scores as plain tensors, which is what sharding looks for in the output of a pass."""
+        """Return the scores as plain tensors, because sharding hooks expect tensors as the output of a pass."""
         reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
         hidden_ND = self.hidden(batch)
         excluded_X = self._excluded_on(self.device)
@@ -184,7 +185,9 @@ class Policy:
 
     @torch.no_grad()
     def kept(self, batch: Batch, rule: CutRule) -> list[Bits]:
-        """What the rule keeps at every decision with the weights as they are now, the drawn token always included."""
+        """Return the tokens that the rule keeps at each decision under the current weights, always with the sampled
+        one.
+        """
         hidden_ND, found = self.hidden(batch), list[Bits]()
         for at in range(0, batch.decisions, self.chunk):
             rows = slice(at, at + self.chunk)
@@ -201,11 +204,11 @@ class Policy:
         self._excluded_X = self._excluded_X.to(device)
         return self._excluded_X
 
-    def _comfortable_chunk(self) -> int:
-        return comfortable_chunk(self.vocabulary, cpu=self.device.type == "cpu")
+    def _default_chunk(self) -> int:
+        return default_chunk(self.vocabulary, cpu=self.device.type == "cpu")
 
     def comfortable_tokens(self) -> int:
-        """How many tokens to run forward and backward at once."""
+        """Choose the number of tokens per forward and backward pass."""
         config = self._config
         return comfortable_tokens(
             config.hidden_size,
@@ -219,34 +222,34 @@ class Policy:
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
     def train(self, mode: bool = True) -> None:
-        """Dropout is silenced; the mode matters only to gradient checkpointing, which works in train mode alone.
+        """Switch to scoring and updates. Dropout is always 0; train mode only enables gradient checkpointing.
 
-        Scoring and updates share one attention kernel, so that old and current log-probs differ by the weights alone.
+        Scoring and updates share one attention kernel, so old and current log-probs differ only by the weights.
         """
         self.model.train(mode)
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[1])
 
     def sample_mode(self) -> None:
-        """Ready to decode, with the attention kernel that is fastest for it."""
+        """Switch to decoding, with the fastest attention kernel for it."""
         self.model.train(False)
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[0])
 
     def settle(self) -> None:
-        """Give back what passes have gathered from other ranks."""
-        self.give_back()
+        """Release the weights that passes gathered from other ranks."""
+        self.release_gathered()
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
-        """A folder that ``from_pretrained`` opens (a model, or a PEFT adapter), of ``tensors`` if given."""
+        """Save the model or PEFT adapter as a folder for ``from_pretrained``, with ``tensors`` as weights if given."""
         given = {} if tensors is None else {"state_dict": dict(tensors)}
         self._suppress_excluded()
         self.model.save_pretrained(folder, **adapters.save_options(self.model), **given)
         self.tokenizer.save_pretrained(folder)
 
     def save_merged(self, folder: Path) -> None:
-        """A folder that ``AutoModel…from_pretrained`` opens without PEFT: the adapter is merged into the weights, in
-        their type.
+        """Save the model with the adapter merged into the weights, in their dtype, as a folder that
+        ``AutoModel…from_pretrained`` opens without PEFT.
         """
         self._suppress_excluded()
         merged = adapters.plain_tensors(self.model, rounded=self._output.weight.dtype)
@@ -255,7 +258,7 @@ class Policy:
         self.tokenizer.save_pretrained(folder)
 
     def _suppress_excluded(self) -> None:
-        """``generate()`` samples the same policy."""
+        """Make ``generate()`` exclude the same tokens."""
         if (generation := getattr(self._base, "generation_config", None)) is not None:
             generation.suppress_tokens = list(self.excluded) or None
 
@@ -263,16 +266,16 @@ class Policy:
         weights.load_into(self.model, folder)
 
     def require_agreement(self, whole: Tensor, apart: Tensor) -> None:
-        """The head on a hidden state must say what the whole model says."""
+        """Raise if the head on hidden states gives other logits than the complete model."""
         if not torch.allclose(whole.float(), apart.float(), rtol=1e-2, atol=1e-2):
             raise PolicyError(
-                f"{self._config.model_type}: this architecture changes its logits in a way Steelyard does not know "
-                f"(largest difference {(whole - apart).abs().max():.3g}); please report it"
+                f"{self._config.model_type}: this architecture transforms its logits in an unknown way (largest "
+                f"difference {(whole - apart).abs().max():.3g}); use another model and report this one"
             )
 
 
-def silence_dropout(model: nn.Module) -> None:
-    """Set every dropout probability to 0: sampling and scoring must be the same function."""
+def disable_dropout(model: nn.Module) -> None:
+    """Set every dropout probability to 0, so that sampling and scoring compute the same function."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

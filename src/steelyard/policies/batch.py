@@ -1,7 +1,7 @@
-"""The learner's view of samples: padded rows, and decisions in one flat list.
+"""The learner's batch: padded rows and a flat list of decisions.
 
-Decisions are flat (``N`` of them) and say which row and column of the forward pass they were drawn from, so causal
-text and fill-in traces of several forward passes share one layout.
+Each of the ``N`` decisions records the row and column of the forward pass that it was sampled from, so causal text and
+fill-in traces with several forward passes share one layout.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from steelyard.types import Sample
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """What could have been drawn at each decision: distinct sets as packed bits, and which of them it was."""
+    """The support of each decision, as an index into a table of distinct token sets in packed bits."""
 
     bits_UW: Tensor
-    """``[U, ceil(V / 8)]`` of uint8, the lowest bit first."""
+    """``[U, ceil(V / 8)]`` of uint8, lowest bit first."""
     index_N: Tensor
-    """-1 for "everything"."""
+    """Row of ``bits_UW`` per decision; -1 for the complete vocabulary."""
 
     def blocked(self, rows: slice, vocabulary: int) -> Tensor:
-        """Mask ``[C, V]``, true where a token could not have been drawn. Sets that repeat are unpacked once."""
+        """Return a mask ``[C, V]`` that is true for tokens outside the support. Repeated sets are unpacked once."""
         index_S, set_C = self.index_N[rows].unique(return_inverse=True)
         place_8 = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=index_S.device)
         bits_SW = self.bits_UW[index_S.clamp(min=0)]
@@ -42,14 +42,14 @@ class Supports:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows to run through the model and the decisions to score on them."""
+    """Rows for a forward pass and the decisions to score on them."""
 
     input_ids: Tensor
-    """``[B, T]``, padded on the right: a causal model needs no attention mask for that, others have ``length_B``."""
+    """``[B, T]``, padded on the right. A causal model needs no attention mask for that; others use ``length_B``."""
     length_B: Tensor
     row_N: Tensor
     column_N: Tensor
-    """Where in its row the distribution of the decision is read off."""
+    """Column whose output is the distribution of the decision."""
     token_N: Tensor
     sample_N: Tensor
     """Index of the decision's sample within the batch."""
@@ -67,7 +67,7 @@ class Batch:
 
 
 def pad_rows(rows: Sequence[np.ndarray], fill: int, *, left: bool = False) -> Tensor:
-    """Stack rows of different length into ``[B, T]``, padded with ``fill``."""
+    """Stack rows of different lengths into ``[B, T]``, padded with ``fill``."""
     width = max(len(row) for row in rows)
     padded = np.full((len(rows), width), fill, dtype=np.int64)
     for place, row in zip(padded, rows, strict=True):
@@ -76,7 +76,7 @@ def pad_rows(rows: Sequence[np.ndarray], fill: int, *, left: bool = False) -> Te
 
 
 def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
-    """Rows of a causal model: the distribution of the token at position p is read off at p - 1."""
+    """Build the batch of a causal model: the output at p - 1 is the distribution of the token at p."""
     if not samples:
         raise PolicyError("cannot collate an empty list of samples")
     rows = [sample.token_ids[:-1] for sample in samples]
@@ -98,12 +98,12 @@ def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
 
 
 def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
-    """Rows of a masked model: the inputs of the samples' forward passes, equal ones once. The distribution of a token
-    is read off at its own place.
+    """Build the batch of a masked model. Rows are the distinct inputs of the samples' forward passes; the output at p
+    is the distribution of the token at p.
     """
     if not samples:
         raise PolicyError("cannot collate an empty list of samples")
-    numbers: dict[bytes, int] = {}
+    row_of: dict[bytes, int] = {}
     rows: list[np.ndarray] = []
     row_N: list[int] = []
     for sample in samples:
@@ -111,7 +111,7 @@ def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
         for forward in sample.decisions.forward_N.tolist():
             if forward not in own:
                 row = sample.token_ids[forward * width : (forward + 1) * width]
-                own[forward] = numbers.setdefault(row.tobytes(), len(rows))
+                own[forward] = row_of.setdefault(row.tobytes(), len(rows))
                 rows += [row] * (own[forward] == len(rows))
             row_N.append(own[forward])
     counts = [len(sample.decisions) for sample in samples]
@@ -138,8 +138,8 @@ def collate_supports(samples: Sequence[Sample]) -> Supports | None:
         decisions = sample.decisions
         if decisions.left_out or (decisions.rule.cuts and decisions.supports is None):
             raise PolicyError(
-                f"sample {tuple(sample.key)} was made under a cut or a constraint but carries no supports; "
-                "use a sampler that records them, or find them again with steelyard.training.supports"
+                f"sample {tuple(sample.key)} was drawn under a cut or a constraint but has no supports; "
+                "use a sampler that records them, or recompute them with steelyard.training.supports"
             )
         if decisions.support_N is None or decisions.supports is None:
             indices.append(np.full(len(decisions), -1, np.int64))

@@ -1,4 +1,4 @@
-"""A causal language model as a policy: it encodes prompts and scores decisions on their supports."""
+"""A causal language model as a policy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from steelyard.types import Decisions, Prompt, Sample, SampleKey, Task
 
 
 class CausalPolicy(Policy):
-    """Any ``AutoModelForCausalLM``, plain or with a PEFT adapter.
+    """Any ``AutoModelForCausalLM``, with or without a PEFT adapter.
 
-    The body (everything up to the last hidden state) and the head (hidden state to logits) are called apart, so that
-    logits exist only for decisions and only a chunk at a time.
+    The body (up to the last hidden state) and the head (hidden state to logits) are called separately, so that logits
+    exist only for decisions and only for one chunk at a time.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class CausalPolicy(Policy):
     ) -> None:
         super().__init__(model, tokenizer, autocast=autocast, chunk=chunk, attention=attention, excluded=excluded)
         self.prompting = Prompting()
-        """How prompts are sent; set once, before anything is encoded."""
+        """How prompts are presented to the model; set it before encoding anything."""
         self.body = self._base.get_decoder()
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._any_end())
         self._check_head()
@@ -50,34 +50,34 @@ class CausalPolicy(Policy):
 
     @property
     def end_id(self) -> int:
-        """The one end token that a constraint allows: the tokenizer's own, which a chat model is trained to write."""
+        """The end token that a constraint allows: the tokenizer's own, which chat models are trained to produce."""
         own = self.tokenizer.eos_token_id
         return self._any_end() if own is None else int(own)
 
     @property
     def codec(self) -> Codec:
-        """The policy's texts and ids, without its weights."""
+        """The policy's tokenizer and settings, without its weights."""
         return Codec(self.tokenizer, self.end_ids, self.vocabulary, self.excluded, self.prompting)
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a prompt, sent as ``prompting`` says."""
+        """Return the token ids of a prompt, presented as ``prompting`` specifies."""
         return self.codec.encode(prompt)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         return self.codec.decode(ids)
 
     def encode_answer(self, text: str) -> np.ndarray:
-        """Token ids of a completion with its end, as the policy would have to write it."""
+        """Return the token ids of a completion, including the end token."""
         return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
 
     def given(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """The text as if the policy had drawn every token of it, the end included, from everything it can sample."""
+        """Return the text as a sample, as if the policy had sampled every token, end included, without constraint."""
         prompt, answer = self.encode(task.prompt), self.encode_answer(text)
         if never := sorted(set(answer.tolist()).intersection(self.excluded)):
             raise PolicyError(
                 f"task {task.id}: the example {shown(text, 60)} has the token "
                 f"{self.tokenizer.convert_ids_to_tokens(never[0])!r}, which is never sampled; remove it from the "
-                f"example, or set model.excluded_tokens without it"
+                f"example, or from model.excluded_tokens"
             )
         token_ids = np.concatenate([prompt, answer])
         position_N = np.arange(len(prompt), len(token_ids), dtype=np.int32)
@@ -89,7 +89,7 @@ class CausalPolicy(Policy):
         return collate_causal(samples, self.pad_id).to(self.device)
 
     def hidden(self, batch: Batch) -> Tensor:
-        """Last hidden state at every decision, ``[N, D]``."""
+        """Return the last hidden state at every decision, ``[N, D]``."""
         with self.precision():
             states_BTD = self.body(input_ids=batch.input_ids, use_cache=False).last_hidden_state
         flat_N = batch.row_N * batch.input_ids.shape[1] + batch.column_N
@@ -103,7 +103,7 @@ class CausalPolicy(Policy):
 
     @torch.no_grad()
     def _check_head(self) -> None:
-        """Body and head apart must say what the whole model says; some architecture may do more to its logits."""
+        """Check that body and head give the complete model's logits; an architecture may transform them further."""
         ids = torch.tensor([[self.pad_id, self.pad_id]], device=self.device)
         with self.precision():
             whole = self.model(input_ids=ids, use_cache=False).logits[0]

@@ -1,4 +1,4 @@
-"""Top-k, top-p and min-p: which tokens a cut rule keeps. The sampler draws by it and the learner can find it again."""
+"""Top-k, top-p and min-p: which tokens a cut rule keeps. Samplers apply it, and the learner can recompute it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch.nn import functional
 from steelyard.types import CutRule
 
 CANDIDATES = 512
-"""How many of the most likely tokens are looked at first when a cut is asked for."""
+"""Number of most likely tokens that are sorted first when a rule cuts."""
 
 
 def scaled(logits: Tensor, rule: CutRule, blocked: Tensor | None = None) -> Tensor:
-    """Logits over the temperature, float32 at least, minus infinity where the constraint blocks."""
+    """Divide logits by the temperature in at least float32, with minus infinity for blocked tokens."""
     values = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if rule.temperature != 1.0:
         values = values / rule.temperature
@@ -21,11 +21,11 @@ def scaled(logits: Tensor, rule: CutRule, blocked: Tensor | None = None) -> Tens
 
 
 def kept(scaled_BV: Tensor, rule: CutRule) -> tuple[Tensor, Tensor, Tensor]:
-    """The most likely tokens in falling order, their ids, and which of them the rule keeps (a prefix of each row; what
-    follows it may be padding).
+    """Return the most likely tokens' scaled logits in descending order, their ids, and which of them the rule keeps (a
+    prefix of each row; the rest of a row may be padding).
 
-    A few hundred candidates nearly always hold everything that top-p and min-p keep; of a row that wants more, all of
-    the vocabulary is sorted. A token of minus infinity, which a constraint blocked, is never kept.
+    A few hundred candidates nearly always contain everything that top-p and min-p keep; rows that keep more are sorted
+    over the complete vocabulary. Tokens at minus infinity (blocked by a constraint) are never kept.
     """
     vocabulary = scaled_BV.shape[-1]
     if 0 < rule.top_k < vocabulary:
@@ -46,14 +46,14 @@ def kept(scaled_BV: Tensor, rule: CutRule) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _widened(narrow_BK: Tensor, wide_W: Tensor, full_WV: Tensor, width: int) -> Tensor:
-    """The candidates of all rows, as many as the widest row keeps: what follows those of a narrow row is not kept."""
+    """Pad the candidates of narrow rows to ``width`` and insert the wide rows; the padding is not kept."""
     wider_BK = functional.pad(narrow_BK, (0, max(0, width - narrow_BK.shape[-1])))
     wider_BK[wide_W] = full_WV[:, : wider_BK.shape[-1]]
     return wider_BK
 
 
 def _kept_prefix(sorted_BK: Tensor, rule: CutRule, total_B1: Tensor) -> Tensor:
-    """Top-p and min-p on the values that top-k has left, whose log-sum-exp is ``total_B1``."""
+    """Apply top-p and min-p to the values left by top-k; ``total_B1`` is their log-sum-exp."""
     probability_BK = (sorted_BK - total_B1).exp()
     keep_BK = sorted_BK > -torch.inf
     if rule.top_p < 1.0:

@@ -1,4 +1,4 @@
-"""The one place that chooses devices and number formats."""
+"""Chooses devices and number formats; no other module does."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto`` takes CUDA, then MPS, then the CPU; a device asked for by name must be there."""
+    """Choose a device: ``auto`` prefers CUDA, then MPS, then the CPU; a named device must be available."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
-        return torch.device(next(kind for kind, there in available.items() if there))
+        return torch.device(next(kind for kind, found in available.items() if found))
     kind = name.split(":", maxsplit=1)[0]
     if not available.get(kind, False):
-        there = ", ".join(kind for kind, is_there in available.items() if is_there)
-        raise PolicyError(f'model.device is {name!r}, but this machine has only: {there}. Use device = "auto".')
+        usable = ", ".join(kind for kind, found in available.items() if found)
+        raise PolicyError(f'model.device = {name!r}, but this machine has only {usable}; set device = "auto"')
     return torch.device(name)
 
 
 def choose_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
-        raise PolicyError(f"model.dtype is {name!r}; choose one of {', '.join(DTYPES)}")
+        raise PolicyError(f"model.dtype = {name!r} is unknown; choose one of {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
 def main_memory() -> int | None:
-    """Bytes of main memory, used or not, within the limit of the container; None if the system does not say."""
+    """Return the bytes of main memory, at most the container's limit; None if the system does not report it."""
     try:
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -43,10 +43,10 @@ def main_memory() -> int | None:
 
 
 def memory(device: torch.device) -> int:
-    """Bytes of a CUDA device."""
+    """Return the total memory of a CUDA device in bytes."""
     return torch.cuda.get_device_properties(device).total_memory
 
 
 def autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[object]:
-    """Mixed precision on ``device``, or nothing when ``dtype`` is None."""
+    """Return a mixed-precision context for ``device``; it does nothing if ``dtype`` is None."""
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)

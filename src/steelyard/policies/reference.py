@@ -1,8 +1,8 @@
 r"""The reference policy that KL is measured against.
 
-Three carriers hold its weights: a frozen *copy* of the model, the policy's own model with the *adapter switched off*
-(no second model; right only when training began with a fresh adapter), or a *second frozen adapter*. Three rules renew
-them: never (``static``), every N steps (``periodic``), or as the exponential moving average
+Its weights are held by one of three carriers: a frozen *copy* of the model, the policy's own model with the *adapter
+disabled* (no second model; correct only if training started with a new adapter), or a *second frozen adapter*. They are
+renewed by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
 :math:`\phi \leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
 """
 
@@ -25,15 +25,15 @@ from steelyard.policies.weights import fingerprint
 
 Tensors = dict[str, Tensor]
 Renewal = Callable[[int, Tensors, Tensors], None]
-"""(steps done, reference weights, policy weights): change the reference in place."""
+"""``(steps done, reference weights, policy weights)``: updates the reference weights in place."""
 
 
 def static(step: int, reference: Tensors, policy: Tensors) -> None:
-    """The reference stays what the policy was at the start."""
+    """Keep the initial weights of the policy."""
 
 
 class Periodic:
-    """Take over the policy's weights every ``every`` steps."""
+    """Copies the policy's weights every ``every`` steps."""
 
     def __init__(self, every: int) -> None:
         self.every = every
@@ -65,7 +65,7 @@ class Ema:
 
 
 class Reference(Protocol):
-    """What the learner and the loop ask of a reference."""
+    """The interface of a reference that the learner and the loop use."""
 
     def distribution(self, batch: Batch) -> tuple[Tensor, Head]: ...
     def logp(self, batch: Batch) -> Tensor: ...
@@ -77,8 +77,8 @@ class Reference(Protocol):
     def own_policy(self) -> Policy | None: ...
 
 
-class _Carried:
-    """Shared part of the carriers: scoring, renewal and state."""
+class _ReferenceBase:
+    """Base class of the carriers: scoring, renewal and state."""
 
     def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         self.policy = policy
@@ -109,10 +109,10 @@ class _Carried:
 
     def _logp(self, batch: Batch) -> Tensor:
         hidden_ND, head = self.distribution(batch)
-        return score_decisions(ScoringJob(batch, head, self.policy.chunk, whole=False), hidden_ND, []).logp_N
+        return score_decisions(ScoringJob(batch, head, self.policy.chunk, complete=False), hidden_ND, []).logp_N
 
     def own_policy(self) -> Policy | None:
-        """The second model, if there is one; it is sharded like the policy's."""
+        """Return the policy of the second model, or None; it is sharded like the trained policy."""
         return None
 
     @torch.no_grad()
@@ -121,7 +121,7 @@ class _Carried:
             self.renewal(step, self.weights(), self.policy_weights())
 
     def tensors(self) -> Tensors:
-        """What a checkpoint must hold: nothing for a static reference, which is built again from the base."""
+        """Return the tensors for a checkpoint: none for a static reference, which is rebuilt from the base."""
         if self.renewal is static:
             return {}
         shadow = self.renewal.shadow if isinstance(self.renewal, Ema) else {}
@@ -132,7 +132,9 @@ class _Carried:
         own = {} if self.renewal is static else self.weights()
         saved = {name: tensor for name, tensor in tensors.items() if not name.startswith("shadow.")}
         if own.keys() != saved.keys():
-            raise CheckpointError("the checkpoint's reference is of another kind; resume with the run's own config")
+            raise CheckpointError(
+                "the checkpoint has another kind of reference; resume with the run's own configuration"
+            )
         for name, tensor in own.items():
             tensor.copy_(saved[name])
         if isinstance(self.renewal, Ema):
@@ -143,21 +145,21 @@ class _Carried:
         return self._fingerprint or fingerprint(sorted(self.weights().items()))
 
     def keep_fingerprint(self) -> None:
-        """Take it of a static reference while the weights are whole, before they are divided among ranks."""
+        """Store the fingerprint of a static reference before its weights are sharded across ranks."""
         self._fingerprint = self.fingerprint() if self.renewal is static else None
 
 
-class CopyReference(_Carried):
-    """A frozen copy of the model, on the policy's device or kept on the CPU."""
+class CopyReference(_ReferenceBase):
+    """A frozen copy of the model, on the policy's device or another one."""
 
     def __init__(self, policy: Policy, renewal: Renewal = static, device: torch.device | None = None) -> None:
         super().__init__(policy, renewal)
         model = copy.deepcopy(policy.model).requires_grad_(False).eval()
-        self._copy = policy.beside(model.to(device or policy.device))
+        self._copy = policy.with_model(model.to(device or policy.device))
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> tuple[Tensor, Head]:
-        """Hidden states of one pass of the copy; its output layer stays gathered until it is settled."""
+        """Run the copy and return hidden states and head; its output layer stays gathered until ``settle``."""
         hidden_ND = self._copy.one_pass(self._copy.hidden, batch.to(self._copy.device))
         return hidden_ND, lambda hidden: self._copy.head(hidden).to(self.policy.device)
 
@@ -175,8 +177,8 @@ class CopyReference(_Carried):
         return dict(_unique(self.policy.model.named_parameters()))
 
 
-class AdapterOffReference(_Carried):
-    """The policy's own base model: what a fresh adapter started from."""
+class AdapterOffReference(_ReferenceBase):
+    """The policy's own base model, with the adapter disabled."""
 
     def active(self) -> AbstractContextManager[Any]:
         return self.policy.model.disable_adapter()
@@ -185,8 +187,8 @@ class AdapterOffReference(_Carried):
         return {name: p for name, p in self.policy.model.named_parameters() if not p.requires_grad}
 
 
-class AdapterReference(_Carried):
-    """A second, frozen adapter beside the trained one."""
+class AdapterReference(_ReferenceBase):
+    """A second, frozen adapter in the policy's model."""
 
     def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         super().__init__(policy, renewal)
@@ -203,18 +205,19 @@ class AdapterReference(_Carried):
 
 
 def build_reference(policy: Policy, carrier: str, renewal: Renewal, device: torch.device | None = None) -> Reference:
-    """``carrier`` is one of copy, adapter_off, adapter."""
+    """Build a reference; ``carrier`` is ``copy``, ``adapter_off`` or ``adapter``."""
     if carrier == "copy":
         return CopyReference(policy, renewal, device)
     if device is not None and device != policy.device:
         raise PolicyError(
-            'an adapter reference lives in the policy\'s own model; device = "cpu" needs carrier = "copy"'
+            f"reference.carrier = {carrier!r} uses the policy's own model on {policy.device}, so it cannot be on "
+            f'{device}; set reference.carrier = "copy" or remove reference.device'
         )
     if carrier == "adapter_off":
         return AdapterOffReference(policy)
     if carrier == "adapter":
         return AdapterReference(policy, renewal)
-    raise PolicyError(f"reference.carrier is {carrier!r}; choose copy, adapter_off or adapter")
+    raise PolicyError(f"reference.carrier = {carrier!r} is unknown; choose copy, adapter_off or adapter")
 
 
 def _unique(named: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:

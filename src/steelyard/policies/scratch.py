@@ -1,4 +1,4 @@
-"""Small models from scratch with a closed vocabulary, saved as ordinary transformers folders."""
+"""Builds small untrained models with a closed vocabulary; they are saved as ordinary transformers folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from steelyard.special_tokens import BOS, EOS, MASK, PAD, SPECIAL_TOKENS
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """Size of a from-scratch transformer: causal (Llama blocks with grouped-query attention) or masked (ModernBERT
-    blocks, every layer over the whole text, without ``kv_heads``).
+    blocks with full attention in every layer; ``kv_heads`` is ignored).
     """
 
     layers: int = defaults.LAYERS
@@ -39,26 +39,28 @@ class Architecture:
 
     @property
     def feed_forward_width(self) -> int:
-        """Eight thirds of the width, in multiples of 32, unless said otherwise."""
+        """``feed_forward``, or by default 8/3 of the width, rounded up to a multiple of 32."""
         return self.feed_forward or feed_forward_width(self.width)
 
 
 def closed_vocabulary_tokenizer(
     words: Sequence[str], *, spaced: bool = True, masks: bool = False
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of whole words split at white space, or of single characters written without any between them, and
-    with a mask token if ``masks``; what is outside the vocabulary is an error to encode.
+    """Build a tokenizer of words separated by white space, or of single characters if ``spaced`` is false. ``masks``
+    adds a mask token. Encoding text outside the vocabulary raises an error.
     """
     special = (*SPECIAL_TOKENS, MASK) if masks else SPECIAL_TOKENS
     tokens = [*special, *(word for word in words if word not in special)]
     if len(set(tokens)) != len(tokens):
-        raise PolicyError("model.scratch.vocabulary has duplicates; list each token once")
+        raise PolicyError("model.scratch.vocabulary has duplicates; list every token once")
     own = tokens[len(special) :]
     bad = [token for token in own if not token or any(character.isspace() for character in token)]
     if spaced and bad:
-        raise PolicyError(f"tokens must not be empty or contain white space: {bad[:5]}")
+        raise PolicyError(
+            f"model.scratch.vocabulary has empty tokens or tokens with white space: {bad[:5]}; remove them"
+        )
     if not spaced and (long := [token for token in own if len(token) != 1]):
-        raise PolicyError(f"without spaces between them tokens must be single characters: {long[:5]}")
+        raise PolicyError(f"model.scratch.vocabulary without spaces must have single characters; remove {long[:5]}")
     core = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}))
     if spaced:
         core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -71,7 +73,7 @@ def closed_vocabulary_tokenizer(
 
 
 def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
-    """A Llama of the given size with weights drawn from ``seed``, leaving torch's global generator as it was."""
+    """Build a Llama with weights initialised from ``seed``, without changing torch's global generator."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=architecture.width,
@@ -91,19 +93,19 @@ def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
 
 
 def rotary_base(architecture: Architecture) -> float:
-    """The base θ of rotary positions with which the slowest pair of a head's d dimensions, at the frequency
-    θ^-(d-2)/d, makes half a turn over the longest text. Su et al., arXiv 2104.09864.
+    """Choose the rotary base θ such that the slowest pair of a head's d dimensions, with frequency θ^-(d-2)/d, makes
+    half a turn over the longest text (Su et al., arXiv 2104.09864).
     """
     dimensions = architecture.width // architecture.heads
     return max(architecture.max_length / math.pi, 2.0) ** (dimensions / max(dimensions - 2, 1))
 
 
 def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
-    """A ModernBERT of the given size, as :func:`scratch_model`.
+    """Build a ModernBERT with weights initialised from ``seed``, like :func:`scratch_model`.
 
-    Its defaults are for thousands of subwords; over some hundred characters a small model is slow to learn more than
-    the frequencies of letters with them. So positions turn as fast as the longest text allows, and weights
-    begin with the standard deviation width^-1/2.
+    The defaults of ModernBERT suit thousands of subwords. With them a small model over a few hundred characters is slow
+    to learn more than letter frequencies. The rotary base therefore follows the longest text, and weights start with a
+    standard deviation of width^-1/2.
     """
     config = ModernBertConfig(
         vocab_size=len(tokenizer),

@@ -1,9 +1,9 @@
-"""A policy whose weights are divided among ranks (FSDP2), or equal on all of them (DDP).
+"""Policies whose weights are sharded across ranks (FSDP2) or replicated on all of them (DDP).
 
-Body and head of a policy are called apart, and the output layer's weights by name: chunk after chunk, and again in the
-backward pass. To FSDP and DDP all of that is made to be *one* forward pass of one module, :class:`OnePass`. Its own
-weights (embedding, last norm, output layer, tied or not) are whole from before the pass until after its backward, each
-layer's only while it runs.
+A policy calls its body and head separately, and the head once per chunk, again in the backward pass. :class:`OnePass`
+makes all of that *one* forward pass of one module for FSDP and DDP. The weights outside the layers (embedding, last
+norm, output layer, tied or not) stay gathered from the start of the pass until the end of its backward; those of a
+layer only while it runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Which = Literal["merged", "all", "trained"]
 
 
 class OnePass(nn.Module):
-    """A model behind a ``forward`` that runs any work with it."""
+    """Wraps a model in a module whose ``forward`` runs any function."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class OnePass(nn.Module):
 
 
 def shard(policy: Policy, mesh: DeviceMesh, *, offload: bool = False) -> None:
-    """Divide every weight among the ranks of the mesh by its first dimension (FSDP2).
+    """Shard every weight by its first dimension across the ranks of the mesh (FSDP2).
 
-    Weights are gathered and computed with in their own number format, or under the policy's autocast, exactly as in one
-    process; gradients are added up in float32 at least. With ``offload`` a rank's share of weights, gradients and
-    optimiser state rests in the CPU's memory.
+    Gathering and computation use the weights' own dtype or the policy's autocast, exactly as in one process; gradients
+    are reduced in at least float32. With ``offload`` a rank's share of weights, gradients and optimiser state stays in
+    CPU memory.
     """
     if any(not parameter.is_floating_point() for parameter in policy.model.parameters()):
-        raise PolicyError("quantised weights cannot be divided among ranks: use sharding = 'ddp', or no model.quantize")
+        raise PolicyError("quantised weights cannot be sharded; set sharding = 'ddp' or remove model.quantize")
     device, low = policy.device, any(p.dtype.itemsize < 4 for p in policy.model.parameters())
     resting = CPUOffloadPolicy(pin_memory=device.type == "cuda") if offload else OffloadPolicy()
     precision = MixedPrecisionPolicy(reduce_dtype=torch.float32 if low else None, cast_forward_inputs=False)
@@ -55,33 +55,33 @@ def shard(policy: Policy, mesh: DeviceMesh, *, offload: bool = False) -> None:
         fully_shard(layer, mesh=mesh, reshard_after_forward=True, mp_policy=precision, offload_policy=resting)
     whole: Any = fully_shard(root, mesh=mesh, reshard_after_forward=False, mp_policy=precision, offload_policy=resting)
     with torch.no_grad():
-        whole(lambda: None)  # the first module that runs becomes the root, and no layer may run before it
-    policy.one_pass, policy.runs_on = whole, device
-    policy.give_back = whole.reset_iter_state
-    policy.settle()  # so that an optimiser finds the parts that this rank holds
+        whole(lambda: None)  # the first module to run becomes the FSDP root
+    policy.one_pass, policy.compute_device = whole, device
+    policy.release_gathered = whole.reset_iter_state
+    policy.settle()  # so that the optimiser sees the local shards
 
 
 def replicate(policy: Policy) -> DistributedDataParallel:
-    """Keep the weights equal on all ranks (DDP), beginning with those of rank 0."""
+    """Replicate the weights of rank 0 on all ranks and keep them equal (DDP)."""
     module = DistributedDataParallel(OnePass(policy.model), forward_sync_buffers=False, gradient_as_bucket_view=True)
     policy.one_pass = module
     return module
 
 
 def layers_of(policy: Policy) -> list[nn.Module]:
-    """The blocks that transformers says must stay in one piece; sharding has given them a class of their own."""
+    """Return the blocks that transformers never splits. Sharding changes their class, so base classes count too."""
     kinds = set(getattr(policy.base, "_no_split_modules", None) or ())
     return [module for module in policy.base.modules() if kinds & {kind.__name__ for kind in type(module).__mro__}]
 
 
 @torch.no_grad()
 def portions(policy: Policy, which: Which, *, wanted: bool = True) -> Iterator[Named]:
-    """Weights whole and on the CPU, a layer at a time, by name; every rank must walk through them together, and those
-    that do not want them get empty portions.
+    """Yield named, complete weights on the CPU, one layer at a time. All ranks must iterate together; ranks that pass
+    ``wanted=False`` get empty portions.
 
-    ``merged`` gives the weights with the adapter merged, under the names of the model without one; ``all`` what is
-    there, under the names it has in ``policy.model``, and ``trained`` the trained ones of those. Tied weights come
-    once.
+    ``merged`` yields the weights with the adapter merged, under the names of the model without an adapter; ``all``
+    yields every weight under its name in ``policy.model``; ``trained`` yields the trained ones of those. Tied weights
+    are yielded once.
     """
     policy.settle()
     if which == "merged":

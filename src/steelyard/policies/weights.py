@@ -1,4 +1,4 @@
-"""Reading weights back into a model, and telling whether two models are the same."""
+"""Loads saved weights into a model, and fingerprints weights to tell models apart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load_into(model: nn.Module, folder: Path) -> None:
     """Load a saved model or adapter folder into a model of the same shape, bit for bit."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise CheckpointError(f"{folder} holds no .safetensors file")
+        raise CheckpointError(f"{folder} has no .safetensors file; give the folder of a saved model or adapter")
     saved: dict[str, Tensor] = {}
     for file in files:
         saved.update(load_file(file))
@@ -32,13 +32,16 @@ def load_into(model: nn.Module, folder: Path) -> None:
         result = _load(model, saved, folder)
         wrong = list(result.unexpected_keys) + untied(model, result.missing_keys, saved)
     if wrong:
-        raise CheckpointError(f"{folder} does not fit the model: {', '.join(wrong[:5])} (of {len(wrong)})")
+        raise CheckpointError(
+            f"{folder} does not fit the model: {len(wrong)} missing or unexpected weights, such as "
+            f"{', '.join(wrong[:5])}; use the model that the run was started with"
+        )
 
 
 def _load(model: nn.Module, saved: dict[str, Tensor], folder: Path) -> Any:
     try:
         return model.load_state_dict(saved, strict=False)
-    except RuntimeError as error:  # another shape
+    except RuntimeError as error:  # shapes differ
         raise CheckpointError(
             f"{folder} does not fit the model: {shortened(str(error), 300)}; use the model that the run was "
             "started with"
@@ -46,14 +49,14 @@ def _load(model: nn.Module, saved: dict[str, Tensor], folder: Path) -> Any:
 
 
 def untied(model: nn.Module, missing: Iterable[str], saved: dict[str, Tensor]) -> list[str]:
-    """Missing names that do not share storage with a name that was loaded (tied heads are saved once)."""
+    """Return the missing names that do not share storage with a loaded weight (tied heads are saved once)."""
     state = model.state_dict()
     loaded = {state[name].data_ptr() for name in saved if name in state}
     return [name for name in missing if state[name].data_ptr() not in loaded]
 
 
 def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """SHA-256 over names, shapes and the first numbers of each tensor: it tells models apart in no time."""
+    """Hash names, shapes and the first 1024 numbers of each tensor (SHA-256), to tell models apart quickly."""
     digest = hashlib.sha256()
     for name, tensor in tensors:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())

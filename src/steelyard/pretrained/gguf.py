@@ -1,4 +1,4 @@
-"""Models from GGUF files, unpacked to plain weights."""
+"""Opens models from GGUF files with dequantised weights."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def is_gguf(path: str) -> bool:
 
 
 def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
-    """(tokenizer, model) of a file, by an ``AutoModel`` class of transformers. The weights are unpacked to ``dtype``: a
-    model that transformers has opened from GGUF counts as quantised, and can be neither trained in full nor saved, so
-    they move into a fresh one.
+    """Open a file with an ``AutoModel`` class of transformers; return tokenizer and model. The weights are dequantised
+    to ``dtype`` and moved into a new model, because transformers marks a model opened from GGUF as quantised, and then
+    it can be neither fully trained nor saved.
     """
     from transformers import AutoTokenizer, GenerationConfig
 
     file = Path(path)
     if not file.is_file():
         raise PolicyError(
-            f"model.path = {path!r}: no such file (looked in {Path.cwd()}); a GGUF file of a hub is downloaded first: "
+            f"model.path = {path!r}: no such file in {Path.cwd()}; download a GGUF file from a hub with "
             "hf download OWNER/NAME FILE --local-dir ."
         )
     if find_spec("gguf") is None:
@@ -47,7 +47,7 @@ def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def _bar_on_terminals_only() -> Iterator[None]:
-    """transformers shows its bar in logs too."""
+    """Hide the progress bar of transformers in logs, where it is shown by default."""
     reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     bar = reader.tqdm
     reader.tqdm = partial(bar, disable=None)
@@ -58,7 +58,7 @@ def _bar_on_terminals_only() -> Iterator[None]:
 
 
 def plain_config(config: Any, path: str) -> Any:
-    """The configuration without its mark of quantisation."""
+    """Return the configuration without its quantisation settings."""
     plain = copy.deepcopy(config)
     if hasattr(plain, "quantization_config"):
         del plain.quantization_config

@@ -1,4 +1,4 @@
-"""What the loop asks of a sampler."""
+"""The interface between the training loop and samplers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.types import CutRule, Sample, Task
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """``count`` samples for a task; step, slot and attempt key the random numbers."""
+    """A request for ``count`` samples of a task; step, slot and attempt are part of the random key."""
 
     task: Task
     step: int
@@ -23,7 +23,7 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to draw: the cut rule, the length limit, and whether supports are stored or left to be found again."""
+    """How to sample: the cut rule, the length limit, and whether supports are stored or recomputed later."""
 
     rule: CutRule = CutRule()
     max_new_tokens: int = defaults.MAX_NEW_TOKENS
@@ -31,21 +31,21 @@ class Decoding:
 
 
 class Sampler(Protocol):
-    """Tasks in, a stream of samples out, each with exact log-probs and supports."""
+    """Turns tasks into a stream of samples with exact log-probs and supports."""
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        """Yield samples as they finish, in any order; ``Sample.key`` says where each belongs."""
+        """Yield samples as they finish, in any order; ``Sample.key`` identifies them."""
         ...
 
     def publish(self, version: int) -> None:
-        """Take over the policy's newest weights, which from now on are ``version``."""
+        """Switch to the policy's newest weights and label samples with ``version``."""
         ...
 
 
 @runtime_checkable
 class Closeable(Protocol):
-    """What holds processes or memory of its own, as a sampler beside the policy may."""
+    """An object that holds processes or memory, such as a sampler with its own copy of the model."""
 
     def close(self) -> None:
-        """Let go of them; twice does no harm."""
+        """Release them. Calling it twice is safe."""
         ...

@@ -1,4 +1,4 @@
-"""A key/value cache with room to grow: a decoding step writes its columns instead of copying all that came before."""
+"""A preallocated KV cache: a decoding step writes its own columns instead of copying the cache."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 @dataclass(slots=True)
 class Columns:
-    """Where the next forward pass writes, the same for every layer."""
+    """The columns that the next forward pass writes, shared by all layers."""
 
     filled: int
-    """Columns that hold something in at least one row."""
+    """Number of columns that are in use in at least one row."""
     end: int
-    """The same after the pass."""
+    """The same number after the pass."""
     dtype: torch.dtype
     place_BT: Tensor | None = None
-    """Column of each token, row by row; None: all rows side by side, from ``filled`` to ``end``."""
+    """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
 
 
-class RoomyLayer(DynamicLayer):
-    """Keys and values ``[B, heads, capacity, D]`` allocated once, of which the first ``columns.filled`` are in use."""
+class PreallocatedLayer(DynamicLayer):
+    """Keys and values ``[B, heads, capacity, D]``, allocated once; the first ``columns.filled`` columns are in use."""
 
     keys: Tensor
     values: Tensor
@@ -32,12 +32,12 @@ class RoomyLayer(DynamicLayer):
     def __init__(self, filled: Any, row_B: Tensor, capacity: int, columns: Columns) -> None:
         super().__init__()
         self.columns = columns
-        self._keys = self._spread(filled.keys, row_B, capacity)
-        self._values = self._spread(filled.values, row_B, capacity)
+        self._keys = self._expanded(filled.keys, row_B, capacity)
+        self._values = self._expanded(filled.values, row_B, capacity)
         self.dtype, self.device, self.is_initialized = self._keys.dtype, self._keys.device, True
         self._expose(columns.filled)
 
-    def _spread(self, filled: Tensor, row_B: Tensor, capacity: int) -> Tensor:
+    def _expanded(self, filled: Tensor, row_B: Tensor, capacity: int) -> Tensor:
         _, heads, length, width = filled.shape
         room = filled.new_empty(len(row_B), heads, capacity, width)
         room[:, :, :length] = filled[row_B]
@@ -54,7 +54,7 @@ class RoomyLayer(DynamicLayer):
             self._values[:, :, start:end] = value_states
         else:
             for storage in (self._keys, self._values):
-                storage[:, :, start:end] = 0  # no token sees what it does not write, but 0 times NaN is NaN
+                storage[:, :, start:end] = 0  # unwritten cells are masked, but 0 times NaN is NaN
             row_B1 = torch.arange(len(place_BT), device=place_BT.device)[:, None]
             self._keys[row_B1, :, place_BT] = key_states.transpose(1, 2)
             self._values[row_B1, :, place_BT] = value_states.transpose(1, 2)
@@ -62,7 +62,7 @@ class RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep some rows, moved to the front of the same storage."""
+        """Keep only the given rows, moved to the front of the same storage."""
         end = self.keys.shape[-2]
         for name in ("_keys", "_values"):
             storage: Tensor = getattr(self, name)
@@ -72,15 +72,14 @@ class RoomyLayer(DynamicLayer):
 
 
 def spread_prompts(prompts: Cache, row_B: Tensor, capacity: int) -> tuple[Cache, Columns | None]:
-    """The cache of prompts, each computed once, handed out to the rows ``row_B`` that continue them.
+    """Copy the cache of each prompt to the rows ``row_B`` that continue it.
 
-    With it the columns it writes to next, or None where only the cache itself knows: sliding windows and the like keep
-    their own layout.
+    Return the cache and its columns; the columns are None if the cache has its own layout, such as a sliding window.
     """
     if all(type(layer) is DynamicLayer for layer in prompts.layers):
         filled, first = prompts.get_seq_length(), cast("DynamicLayer", prompts.layers[0])
         columns = Columns(filled, filled, first.dtype)
-        layers: list[Any] = [RoomyLayer(layer, row_B, capacity, columns) for layer in prompts.layers]
+        layers: list[Any] = [PreallocatedLayer(layer, row_B, capacity, columns) for layer in prompts.layers]
         return Cache(layers=layers), columns
     prompts.batch_select_indices(row_B)
     return prompts, None

@@ -1,7 +1,7 @@
-"""Drawing one token a row: constraint, temperature, top-k, top-p, min-p, in that order, then one uniform in the CDF.
+"""Draws one token per row: constraint, temperature, top-k, top-p and min-p in that order, then inverse-CDF sampling.
 
-One uniform and a search cost a third of ``torch.multinomial``, which draws an exponential for every entry of the
-vocabulary, and a uniform that is a function of (sample, position) is what exact resume needs.
+One uniform and a search cost a third of ``torch.multinomial``, which draws an exponential for every vocabulary entry.
+Exact resume also needs the uniform to be a function of (sample, position).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from steelyard.types import CutRule
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Tokens drawn, one a row, with their log-prob under the distribution that was really drawn from."""
+    """One token per row, with its log-prob under the distribution that it was drawn from."""
 
     token_B: Tensor
     logp_B: Tensor
     kept_BK: Tensor | None = None
-    """Kept tokens, the most likely first, when a cut was applied; row b's support is ``kept_BK[b, :count_B[b]]``."""
+    """Tokens kept by a cut, most likely first; the support of row b is ``kept_BK[b, :count_B[b]]``. None: no cut."""
     count_B: Tensor | None = None
 
     def kept(self) -> list[np.ndarray | None]:
-        """The tokens that a cut has left in each row; None where there was no cut."""
+        """Return the tokens that a cut kept in each row; None for rows without a cut."""
         if self.kept_BK is None or self.count_B is None:
             return [None] * len(self.token_B)
         return list(kept_sets(self.kept_BK, self.count_B))
 
 
 def draw(logits_BV: Tensor, rule: CutRule, uniform_B: Tensor, blocked_BV: Tensor | None = None) -> Draw:
-    """Draw from softmax(logits / temperature) on what is not blocked, cut by the rule and renormalised."""
+    """Draw from softmax(logits / temperature) over unblocked tokens, cut by the rule and renormalised."""
     scaled_BV = scaled(logits_BV, rule, blocked_BV)
     if not rule.cuts:
         return Draw(*_search(scaled_BV, uniform_B))
@@ -45,14 +45,14 @@ def draw(logits_BV: Tensor, rule: CutRule, uniform_B: Tensor, blocked_BV: Tensor
 
 
 def kept_sets(kept_BK: Tensor, count_B: Tensor) -> list[NDArray[np.int32]]:
-    """The tokens that a cut has left in each row, off the device."""
+    """Return the tokens that a cut kept in each row, as NumPy arrays."""
     counts = count_B.tolist()
     kept = kept_BK[:, : max(counts)].to(torch.int32).cpu().numpy()
     return [kept[row, :count] for row, count in enumerate(counts)]
 
 
 def _search(scaled_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Inverse-CDF draw: the first place whose cumulative mass passes uniform * total."""
+    """Draw by inverse CDF: the first index whose cumulative mass exceeds uniform * total."""
     total_B = scaled_BV.logsumexp(-1)
     cumulative_BV = (scaled_BV - total_B[:, None]).exp_().cumsum_(-1)
     mass_B1 = cumulative_BV[:, -1:]

@@ -1,8 +1,8 @@
-"""Batched generation on the policy's own transformers model.
+"""Batched generation with the policy's own transformers model.
 
-A prompt is computed once and its cache handed to every sample of its group; finished rows leave the batch; tokens that
-a constraint forces are run through the model together with the one before them; each draw takes one uniform keyed by
-(seed, step, slot, attempt, sample, position).
+Each prompt is processed once and its cache is copied to every sample of its group. Finished rows leave the batch.
+Forced tokens are processed together with the token before them. Each draw uses one uniform keyed by (seed, step, slot,
+attempt, sample, position).
 """
 
 from __future__ import annotations
@@ -30,44 +30,46 @@ from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
 
 COMPACT_BELOW = 0.875
-"""Rows are moved together once fewer than this share of them is still being written."""
+"""Finished rows are removed once at most this share of the rows is unfinished."""
 
-RUNS_PAY_ABOVE = 1.5
-LONG_RUN = 8
-"""Rows that are level stay so, at the price of single steps for some, unless more tokens than this are pending in the
-mean, or so many in one row: rows that are not level need masks of their own, which slows every later step."""
+ALIGNED_MEAN_LIMIT = 1.5
+ALIGNED_RUN_LIMIT = 8
+"""Aligned rows stay aligned, with single steps, while at most ``ALIGNED_MEAN_LIMIT`` tokens are pending per row on
+average and fewer than ``ALIGNED_RUN_LIMIT`` in any row. Rows that are not aligned need individual masks, which slow
+down every later step.
+"""
 
-RUNS_WITH = ("sdpa", "eager")
-"""Attention kernels that take a mask of our own, which several tokens a row at different places need."""
+MASKED_KERNELS = ("sdpa", "eager")
+"""Attention kernels that accept an explicit mask, needed for several tokens per row at different columns."""
 
 
-OTHER_ENGINE = "use sampling.engine = 'vllm' (extra vllm) if it serves the model, or another model"
+OTHER_ENGINE = "use sampling.engine = 'vllm' (extra vllm) if it supports the model, or another model"
 
 
 def require_sampleable(policy: CausalPolicy) -> None:
-    """Reject architectures whose cache or positions do not fit: their samples would be wrong, or fail midway."""
+    """Reject architectures whose cache or positions are not supported: samples would be wrong or fail midway."""
     config = policy.model.config
     spread = all(hasattr(layer, "batch_select_indices") for layer in DynamicCache(config=config).layers)
     if not spread or getattr(policy.base, "_is_stateful", False):
         raise PolicyError(
-            f"model {config.model_type!r} keeps a recurrent state beside or instead of keys and values (hybrid or "
-            f"state-space), which the local sampler cannot hand from a prompt to its samples; {OTHER_ENGINE}"
+            f"model {config.model_type!r} has a recurrent state (hybrid or state-space), which the local sampler "
+            f"cannot copy from a prompt to its samples; {OTHER_ENGINE}"
         )
     if policy.constraint is not None and has_alibi(config):
         raise PolicyError(
-            f"model {config.model_type!r} encodes positions by ALiBi, which cannot place rows of different length by "
-            f"a mask of their own, as tokens forced by a constraint need; remove the constraint, or {OTHER_ENGINE}"
+            f"model {config.model_type!r} uses ALiBi positions, which do not support the masks that rows of different "
+            f"lengths need under a constraint; remove the constraint, or {OTHER_ENGINE}"
         )
 
 
 def has_alibi(config: PretrainedConfig) -> bool:
-    """Whether attention is biased by distance instead of using position embeddings (BLOOM, MPT, some Falcon)."""
+    """Return whether attention is biased by distance instead of using position embeddings (BLOOM, MPT, some Falcon)."""
     attention: Any = getattr(config, "attn_config", None)
     return config.model_type == "bloom" or bool(getattr(config, "alibi", False) or getattr(attention, "alibi", False))
 
 
 class LocalSampler:
-    """Samples from a ``CausalPolicy`` in this process; new weights are there as soon as the learner has set them."""
+    """Samples from a ``CausalPolicy`` in this process; updates by the learner take effect immediately."""
 
     def __init__(self, policy: CausalPolicy, *, seed: int, max_rows: int = defaults.MAX_ROWS) -> None:
         require_sampleable(policy)
@@ -88,7 +90,7 @@ class LocalSampler:
 
 
 class _Wave:
-    """Rows decoded together, from their prompts to the last end."""
+    """Rows that are decoded together until the last one ends."""
 
     def __init__(self, sampler: LocalSampler, rows: Sequence[tuple[SampleRequest, int]], decoding: Decoding) -> None:
         self.sampler, self.policy, self.decoding = sampler, sampler.policy, decoding
@@ -112,13 +114,14 @@ class _Wave:
         limit = self.policy.longest
         if limit is not None and len(ids) + self.decoding.max_new_tokens > limit:
             raise PolicyError(
-                f"task {request.task.id}: a prompt of {len(ids)} tokens and {self.decoding.max_new_tokens} new ones "
-                f"pass the model's {limit} positions; shorten the prompt or lower sampling.max_new_tokens"
+                f"task {request.task.id}: a prompt of {len(ids)} tokens plus sampling.max_new_tokens = "
+                f"{self.decoding.max_new_tokens} exceeds the model's {limit} positions; shorten the prompt or lower "
+                "sampling.max_new_tokens"
             )
         return ids
 
     def run(self) -> Iterator[Sample]:
-        """Yield samples as they end. No gradient context is held while the caller works."""
+        """Yield samples as they end. No ``no_grad`` context is active while the caller runs."""
         hidden_BD = self._prefill()
         while True:
             ready = [place for place, row in enumerate(self.rows) if row.ready]
@@ -135,7 +138,7 @@ class _Wave:
 
     @torch.no_grad()
     def _prefill(self) -> Tensor:
-        """Run each prompt once and spread cache and last hidden state over the rows that continue it."""
+        """Run each prompt once and copy its cache and last hidden state to the rows that continue it."""
         device = self.policy.device
         ids_PT = pad_rows(self.prompt_ids, self.policy.pad_id, left=True).to(device)
         length_P = torch.tensor([len(ids) for ids in self.prompt_ids], device=device)
@@ -155,9 +158,10 @@ class _Wave:
             )
         row_B = torch.tensor(self.prompt_of_row, device=device)
         self.capacity = width + self.decoding.max_new_tokens
-        self.cache, self.columns = spread_prompts(out.past_key_values, row_B, self.capacity + 1)  # one to throw into
+        scratch = 1  # a column that finished rows write to
+        self.cache, self.columns = spread_prompts(out.past_key_values, row_B, self.capacity + scratch)
         self.filled = width
-        self.runs = self.columns is not None and self.policy.attention_kernel in RUNS_WITH
+        self.runs = self.columns is not None and self.policy.attention_kernel in MASKED_KERNELS
         self.padding_B = width - np.asarray([len(row.prompt_ids) for row in self.rows])
         self.end_B = np.full(len(self.rows), width)
         self.yielded = [False] * len(self.rows)
@@ -165,19 +169,19 @@ class _Wave:
 
     @torch.no_grad()
     def _feed(self) -> Tensor:
-        """Run the next tokens of every row: one each, or all that are pending. The hidden state after the last."""
-        going = [place for place, row in enumerate(self.rows) if not row.finished]
+        """Run one or all pending tokens of every row and return the hidden state after the last."""
+        unfinished = [place for place, row in enumerate(self.rows) if not row.finished]
         count_B = np.zeros(len(self.rows), np.int64)
-        count_B[going] = self._how_many(going)
+        count_B[unfinished] = self._feed_counts(unfinished)
         width = int(count_B.max())
         token_BT = np.full((len(self.rows), width), self.policy.pad_id)
-        for place in going:
+        for place in unfinished:
             row, count = self.rows[place], count_B[place]
             token_BT[place, :count] = row.pending[:count]
             del row.pending[:count]
         column_BT = self.end_B[:, None] + np.arange(width)
-        level = {(count_B[place], self.end_B[place]) for place in going} == {(width, self.filled)}
-        mask = self._shared_mask(width) if level or self.columns is None else self._own_mask(self.columns, column_BT)
+        aligned = {(count_B[place], self.end_B[place]) for place in unfinished} == {(width, self.filled)}
+        mask = self._shared_mask(width) if aligned or self.columns is None else self._own_mask(self.columns, column_BT)
         hidden_BTD = self._forward(token_BT, column_BT, mask)
         self.end_B = self.end_B + count_B
         self.filled += width
@@ -186,14 +190,14 @@ class _Wave:
         last_B = torch.from_numpy(np.maximum(count_B - 1, 0)).to(hidden_BTD.device)
         return hidden_BTD[torch.arange(len(last_B), device=last_B.device), last_B]
 
-    def _how_many(self, going: list[int]) -> list[int]:
-        """How many of its pending tokens each row is fed."""
-        pending = [len(self.rows[place].pending) for place in going]
+    def _feed_counts(self, unfinished: list[int]) -> list[int]:
+        """Choose how many pending tokens to run for each row."""
+        pending = [len(self.rows[place].pending) for place in unfinished]
         if not self.runs:
-            return [1] * len(going)
-        level = len(set(self.end_B[going].tolist())) == 1
-        if level and max(pending) < LONG_RUN and sum(pending) <= RUNS_PAY_ABOVE * len(pending):
-            return [min(pending)] * len(going)
+            return [1] * len(unfinished)
+        aligned = len(set(self.end_B[unfinished].tolist())) == 1
+        if aligned and max(pending) < ALIGNED_RUN_LIMIT and sum(pending) <= ALIGNED_MEAN_LIMIT * len(pending):
+            return [min(pending)] * len(unfinished)
         return pending
 
     def _forward(self, token_BT: np.ndarray, column_BT: np.ndarray, mask: Tensor | None) -> Tensor:
@@ -210,7 +214,7 @@ class _Wave:
         return out.last_hidden_state
 
     def _shared_mask(self, width: int) -> Tensor | None:
-        """All rows write the same columns: only the padding before short prompts is hidden."""
+        """Return the mask if all rows write the same columns: only the padding before short prompts is hidden."""
         if self.columns is not None:
             self.columns.place_BT, self.columns.end = None, self.filled + width
         if not self.ragged:
@@ -219,7 +223,7 @@ class _Wave:
         return torch.from_numpy(seen_BL).to(self.policy.device).long()
 
     def _own_mask(self, columns: Columns, column_BT: np.ndarray) -> Tensor:
-        """Every row writes where it ends; a token sees its own row from the prompt to itself."""
+        """Return the mask if every row writes at its own end: a token attends to its row from the prompt to itself."""
         place_BT = np.minimum(column_BT, self.capacity)
         end = max(self.filled, int(place_BT.max()) + 1)
         columns.place_BT, columns.end = torch.from_numpy(place_BT).to(self.policy.device), end
@@ -233,7 +237,7 @@ class _Wave:
 
     @torch.no_grad()
     def _draw(self, hidden_BD: Tensor, ready: list[int]) -> None:
-        """One token for each row that can take one."""
+        """Draw one token for each row without pending tokens."""
         rows = [self.rows[place] for place in ready]
         if len(ready) < len(self.rows):
             hidden_BD = hidden_BD[torch.tensor(ready, device=hidden_BD.device)]
@@ -257,7 +261,7 @@ class _Wave:
                 yield row
 
     def _compact(self) -> None:
-        """Leave finished rows out of the batch once enough of them have gathered."""
+        """Remove finished rows from the batch once there are enough of them."""
         kept = [place for place, row in enumerate(self.rows) if not row.finished]
         if len(kept) > COMPACT_BELOW * len(self.rows):
             return

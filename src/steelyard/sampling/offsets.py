@@ -1,9 +1,8 @@
-"""Where each token of a completion starts in its text, recorded when the text is assembled.
+"""Finds the offset in the text at which each token of a completion starts.
 
-The start of a token is the length of the text that all tokens before it give. Decoding every prefix takes time that
-grows with the square of the length. Almost every token adds the same characters wherever it stands after another, so
-their number is looked up. A token that holds a part of a character, or that changes with its neighbours, is decoded
-together with the few tokens before it.
+A token starts where the decoded text of all earlier tokens ends. Decoding every prefix would take quadratic time.
+Almost every token adds the same number of characters after any other token, so that number is cached. A token that
+contains part of a character, or that depends on its neighbours, is decoded together with the few tokens before it.
 """
 
 from __future__ import annotations
@@ -16,39 +15,39 @@ import numpy as np
 from steelyard.types import IntArray
 
 CONTEXT = 8
-"""Tokens before one that can change what it adds: a character of UTF-8 has at most 4 bytes, so 4 tokens."""
+"""Number of preceding tokens to decode with a token. A UTF-8 character has at most 4 bytes, hence 4 tokens."""
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
-"""What stands in a text for bytes that are not, or not yet, a character."""
+"""Appears in decoded text for bytes that are not (yet) a complete character."""
 
 
 class TextOffsets:
-    """Reads completions of one tokenizer; what tokens add is remembered between samples."""
+    """Decodes completions of one tokenizer and caches token lengths between samples."""
 
     def __init__(self, tokenizer: Any, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
         id_of: dict[str, int] = tokenizer.get_vocab()
         self._bytes = frozenset(id_of[name] for byte in range(256) if (name := f"<0x{byte:02X}>") in id_of)
-        """Tokens of single bytes (sentencepiece). A run of them is text only if the whole run is."""
+        """Byte tokens (sentencepiece). A run of them is decoded as text only if the complete run is valid."""
         self._added: dict[int, int | None] = {}
-        """Characters that a token adds behind another; None: it depends on the others."""
+        """Characters that a token adds after another token; None: it depends on its neighbours."""
         self._neighbour: int | None = None
 
     def read(self, ids: Sequence[int]) -> tuple[str, IntArray]:
-        """The text of a completion, and the offset at which each of its tokens starts."""
+        """Return the text of a completion and the offset at which each token starts."""
         text, context = self._decode(ids), CONTEXT
-        added = self._usually_added(ids)
-        while sum(added) != len(text):  # a tokenizer that looks further; the whole text is context enough
+        added = self._added_characters(ids)
+        while sum(added) != len(text):  # the tokenizer needs more context, at most the complete text
             added = [self._added_in_context(ids, place, context) for place in range(len(ids))]
             context *= 2
         return text, np.cumsum([0, *added])[:-1].astype(np.int32)
 
-    def _usually_added(self, ids: Sequence[int]) -> list[int]:
+    def _added_characters(self, ids: Sequence[int]) -> list[int]:
         added: list[int] = []
-        behind_text = False
+        after_text = False
         for place, token in enumerate(ids):
-            length = self._look_up(token) if behind_text else None
+            length = self._look_up(token) if after_text else None
             added.append(self._added_in_context(ids, place, CONTEXT) if length is None else length)
-            behind_text = behind_text or added[-1] > 0
+            after_text = after_text or added[-1] > 0
         return added
 
     def _look_up(self, token: int) -> int | None:

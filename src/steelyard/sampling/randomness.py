@@ -1,8 +1,8 @@
-"""Randomness as a function: one uniform number for each (seed, step, slot, attempt, sample, position).
+"""Keyed random numbers: one uniform for each (seed, step, slot, attempt, sample, position).
 
-Nothing depends on how many numbers were drawn before, so a resumed run draws what the uninterrupted one would have.
-Each field of the key is mixed in by the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), a bijection of
-64-bit words; the top 53 bits of the result make the uniform.
+No number depends on how many were drawn before, so a resumed run draws the same numbers as an uninterrupted one. Each
+field of the key is mixed in with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), a bijection of
+64-bit words; the top 53 bits of the result form the uniform.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _mix(word: U64) -> U64:
 
 
 def stream(seed: int, *fields: int | NDArray[np.integer]) -> U64:
-    """A 64-bit word for a seed and any number of integer fields (arrays broadcast against each other)."""
+    """Hash a seed and any number of integer fields to a 64-bit word; arrays broadcast."""
     with np.errstate(over="ignore"):
         word = _mix(np.asarray(seed & 0xFFFFFFFFFFFFFFFF, np.uint64) + _GAMMA)
         for field in fields:
@@ -33,7 +33,7 @@ def stream(seed: int, *fields: int | NDArray[np.integer]) -> U64:
 
 
 def uniform(words: U64, position: int | NDArray[np.integer]) -> NDArray[np.float64]:
-    """Uniforms in [0, 1) for streams at a position."""
+    """Return uniforms in [0, 1) for the given streams at a position."""
     with np.errstate(over="ignore"):
         mixed = _mix((words ^ np.asarray(position).astype(np.uint64)) + _GAMMA)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,4 +1,4 @@
-"""A sample being written: its tokens so far, what it may go on with, and what is still to be run through the model."""
+"""A sample in progress: its tokens, its constraint, and the tokens that the model has not processed yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.types import Decisions, FinishReason, Replay, Sample, SampleKey
 
 
 class Row:
-    """One sample from its prompt to its end. Tokens that the constraint forces are taken without a draw."""
+    """One sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Row:
         self.key, self.prompt_ids, self.decoding, self.end_ids = key, prompt_ids, decoding, end_ids
         self.tokens: list[int] = []
         self.pending: list[int] = []
-        """Tokens that the model has not seen yet."""
+        """Tokens that the model has not processed yet."""
         self.finished: FinishReason | None = None
         self._task = request.task
         self._walk: Walk | None = None if constraint is None else constraint.begin(request.task)
@@ -40,11 +40,11 @@ class Row:
         self._logp: list[float] = []
         self._support: list[int] = []
         self._allowed: Bits | None = None
-        self._go_on()
+        self._add_forced()
 
     @property
     def left(self) -> int:
-        """How many tokens still fit."""
+        """Number of tokens that still fit."""
         return self.decoding.max_new_tokens - len(self.tokens)
 
     @property
@@ -54,22 +54,22 @@ class Row:
 
     @property
     def allowed(self) -> Bits | None:
-        """What the constraint allows next; None: anything."""
+        """Tokens that the constraint allows next; None: all tokens."""
         return self._allowed
 
     def take(self, token: int, logp: float, kept: np.ndarray | None) -> None:
-        """Take a drawn token; ``kept`` are the tokens that a cut has left, None if there was no cut."""
-        if kept is None or len(kept) > 1:  # a token that was alone is no decision
+        """Add a sampled token; ``kept`` are the tokens left by a cut, None if there was no cut."""
+        if kept is None or len(kept) > 1:  # the only possible token is not a decision
             self._place.append(len(self.tokens))
             self._logp.append(logp)
             if self._restricted and self._stored:
                 bits = self._allowed if kept is None else pack(kept, self._trail.vocabulary)
                 self._support.append(-1 if bits is None else self._trail.add(bits))
         self._write(token)
-        self._go_on()
+        self._add_forced()
 
-    def price(self, logp_T: Sequence[float]) -> None:
-        """Set the log-probs of the drawn tokens, where they became known only after the whole sample: one a token."""
+    def set_log_probs(self, logp_T: Sequence[float]) -> None:
+        """Set the log-probs of sampled tokens from those of all tokens, if they are only known at the end."""
         self._logp = [logp_T[place] for place in self._place]
 
     def finish(self, offsets: TextOffsets, version: int) -> Sample:
@@ -101,8 +101,8 @@ class Row:
         elif not self.left:
             self.finished = "length"
 
-    def _go_on(self) -> None:
-        """Take what must come and find out what may come after it."""
+    def _add_forced(self) -> None:
+        """Add forced tokens and find the tokens that are allowed after them."""
         if self._walk is None:
             return
         while self.finished is None and (run := self._walk.forced(self.left)):
@@ -110,5 +110,5 @@ class Row:
                 self._write(token)
         if self.finished is None:
             self._allowed = self._walk.allowed(self.left)
-            if not self._allowed.any():  # a dead end: nothing that the vocabulary can spell goes on from here
+            if not self._allowed.any():  # dead end: no token of the vocabulary can continue
                 self.finished = "length"

@@ -1,4 +1,4 @@
-"""Sampling from a twin of the policy, so that the policy can learn meanwhile."""
+"""Samples from a copy of the policy, so that the policy can be trained at the same time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from steelyard.sampling.local import LocalSampler
 
 
 class TwinSampler(LocalSampler):
-    """Has weights of its own, renewed by :meth:`publish` and by nothing else."""
+    """Samples from its own copy of the weights, which only :meth:`publish` updates."""
 
     def __init__(self, policy: CausalPolicy, **settings: Any) -> None:
         super().__init__(copy.deepcopy(policy), **settings)
-        self.learnt = policy
+        self.trained_policy = policy
 
     @torch.no_grad()
     def publish(self, version: int) -> None:
-        """To be called while neither side is at work. What is not trained is as it was when the twin was made; the
-        policy may have got weights since that the twin does not have, such as an adapter that serves as reference.
+        """Copy the trained weights. Call it while neither side is running. Frozen weights do not change, and the policy
+        may have gained weights that the copy lacks, such as a reference adapter.
         """
         own = dict(self.policy.model.named_parameters())
-        for name, new in self.learnt.trainable():
+        for name, new in self.trained_policy.trainable():
             own[name].copy_(new)
         super().publish(version)

@@ -1,14 +1,14 @@
-r"""AdamW for weights of bfloat16, computed in float32 a chunk at a time, so that no float32 copy of the model exists.
+r"""AdamW for bfloat16 weights, computed in float32 one chunk at a time, without a float32 copy of the model.
 
 For every chunk of a weight :math:`\theta` with gradient :math:`g`, in float32:
 
 .. math:: m' = \beta_1 m + (1 - \beta_1) g, \quad v' = \beta_2 v + (1 - \beta_2) g^2, \quad
           \theta' = (1 - \eta \lambda) \theta - \eta \frac{m' / (1 - \beta_1^t)}{\sqrt{v' / (1 - \beta_2^t)} + \epsilon}
 
-and what is kept in bfloat16 (:math:`\theta`, and :math:`m`, :math:`v` unless they have 8 bits) is rounded
-stochastically, see :mod:`steelyard.training.rounding`. In bfloat16 arithmetic, :math:`v` would not even decay: at
-:math:`\beta_2 = 0.999` its change is below half of its last bit. With master weights, :math:`\theta, m, v` are kept in
-float32 next to the weight, which is :math:`\theta` rounded to nearest.
+The tensors stored in bfloat16 (:math:`\theta`, and :math:`m` and :math:`v` unless they have 8 bits) are rounded
+stochastically, see :mod:`steelyard.training.rounding`. With bfloat16 arithmetic :math:`v` would not even decay: at
+:math:`\beta_2 = 0.999`, its change is below half of its last bit. With master weights, :math:`\theta`, :math:`m` and
+:math:`v` are stored in float32 next to the bfloat16 weight, which is :math:`\theta` rounded to nearest.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from steelyard.errors import CheckpointError
 from steelyard.training.rounding import STREAMS, RoundingBits, first_element, round_stochastically
 
 CHUNKS = {"cpu": 1 << 17}
-"""Elements that are computed at once: what fits a CPU's cache."""
+"""Number of elements per chunk on the CPU, chosen to fit its cache."""
 CHUNK = 1 << 22
-"""On other devices, where every operation has a price of its own."""
+"""Number of elements per chunk on other devices, where every kernel launch has a cost."""
 
 States = dict[str, Tensor]
 
 
 class ChunkRule(Protocol):
-    """How a chunk of a weight is updated."""
+    """Updates a chunk of a weight."""
 
     def fresh(self, weight: Tensor, moments: torch.dtype) -> States:
-        """The states of a weight before its first step, divided among ranks as it is; ``moments`` is the type of those
-        that can have any.
+        """Return the initial optimiser states of a weight, sharded like the weight.
+
+        ``moments`` is the dtype of the states that allow a choice.
         """
         ...
 
     def update(self, weight: Tensor, gradient: Tensor, states: States, step: int, options: Mapping[str, Any]) -> None:
-        """Take step number ``step`` (from 1 on), in place; floating-point tensors are float32."""
+        """Update weight and states in place for step ``step``, counted from 1. Floating-point tensors are float32."""
         ...
 
     def part(self, name: str, state: Tensor, at: int, end: int) -> Tensor:
-        """The part of a flat state that belongs to elements ``at`` to ``end`` of the weight."""
+        """Return the part of a flat state for elements ``at`` to ``end`` of the weight."""
         ...
 
 
 class TorchAdamW:
-    """The arithmetic of ``torch.optim.AdamW``, by its fused kernel."""
+    """Updates a chunk exactly as ``torch.optim.AdamW`` does, with its fused kernel."""
 
     def fresh(self, weight: Tensor, moments: torch.dtype) -> States:
         return {name: torch.zeros_like(weight, dtype=moments) for name in ("exp_avg", "exp_avg_sq")}
@@ -79,9 +80,9 @@ class TorchAdamW:
 
 
 class ChunkedAdamW(torch.optim.Optimizer):
-    """AdamW with weights that are rounded stochastically by ``seed``, or that have ``master`` weights in float32.
+    """AdamW for bfloat16 weights, with stochastic rounding keyed by ``seed`` or with ``master`` weights in float32.
 
-    Weights of float32 are updated as they are.
+    Weights in float32 are updated without rounding.
     """
 
     def __init__(
@@ -121,9 +122,9 @@ class ChunkedAdamW(torch.optim.Optimizer):
         bits = RoundingBits(self.seed, step, number, weight.numel(), kept.device)
         for at, end in _spans(start, len(kept), scratch.chunk):
             parts = {"weight": exact[at:end]} | {n: self.rule.part(n, state, at, end) for n, state in states.items()}
-            wide, rounded = scratch.widened(parts)
+            wide, rounded = scratch.to_float32(parts)
             value = wide.pop("weight")
-            self.rule.update(value, scratch.float32(gradient[at:end]), wide, step, options)
+            self.rule.update(value, scratch.gradient(gradient[at:end]), wide, step, options)
             if exact is not kept:
                 kept[at:end].copy_(value)
             elif rounded:
@@ -134,7 +135,7 @@ class ChunkedAdamW(torch.optim.Optimizer):
                     parts[name].copy_(row)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """As torch does, but states keep types of their own where torch gives them the type of the weight."""
+        """Load a state dict like torch, but keep the dtypes of the states instead of casting them to the weight's."""
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
         weights = [weight for options in self.param_groups for weight in options["params"]]
         for number, saved in state_dict["state"].items():
@@ -152,14 +153,14 @@ def _require_same(own: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
     ]
     if described[0] != described[1]:
         raise CheckpointError(
-            f"the optimiser of the checkpoint has the states {', '.join(sorted(saved))}, this one has "
-            f"{', '.join(sorted(own))}, or they differ in type or shape; resume with the run's own optimiser.name and "
-            "optimiser.rounding"
+            f"the optimiser states of the checkpoint ({', '.join(sorted(saved))}) differ from those of this optimiser "
+            f"({', '.join(sorted(own))}) in name, dtype or shape: resume with the optimiser.name and "
+            "optimiser.rounding of the run"
         )
 
 
 def _spans(start: int, count: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """Divide a part of a weight that starts at element ``start`` where the whole weight is divided into chunks."""
+    """Divide a shard that starts at element ``start`` at the chunk boundaries of the full weight."""
     at = 0
     while at < count:
         end = min(count, at + chunk - (start + at) % chunk)
@@ -168,7 +169,7 @@ def _spans(start: int, count: int, chunk: int) -> Iterator[tuple[int, int]]:
 
 
 class _Scratch:
-    """Memory in which a chunk is computed: float32 copies of a weight, two moments and the gradient; random bits."""
+    """Buffers for one chunk: float32 copies of the weight, its two moments and its gradient, and random bits."""
 
     def __init__(self, chunk: int, device: torch.device) -> None:
         self.chunk = chunk
@@ -176,13 +177,14 @@ class _Scratch:
         self.bits = torch.empty(STREAMS, chunk, dtype=torch.int32, device=device)
         self._gradient = torch.empty(chunk, device=device)
 
-    def widened(self, parts: Mapping[str, Tensor]) -> tuple[States, list[str]]:
-        """The parts in float32, those of bfloat16 as rows of ``values``, and the names of these in their order."""
+    def to_float32(self, parts: Mapping[str, Tensor]) -> tuple[States, list[str]]:
+        """Return the parts in float32 and the names of those that were bfloat16, which are rows of ``values``."""
         narrow = [name for name, part in parts.items() if part.dtype is torch.bfloat16]
         rows = {name: row[: len(parts[name])] for name, row in zip(narrow, self.values, strict=False)}
         return dict(parts) | {name: row.copy_(parts[name]) for name, row in rows.items()}, narrow
 
-    def float32(self, gradient: Tensor) -> Tensor:
+    def gradient(self, gradient: Tensor) -> Tensor:
+        """Return the gradient in float32."""
         return gradient if gradient.dtype is torch.float32 else self._gradient[: len(gradient)].copy_(gradient)
 
 

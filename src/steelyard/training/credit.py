@@ -1,4 +1,4 @@
-"""Credit: groups of judged samples to one advantage per decision."""
+"""Credit assignment: from groups of verified samples to one advantage per decision."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from steelyard.types import Group, Sample, Verdict
 
 Array = NDArray[np.floating]
 NO_ADVANTAGE = 1e-9
-"""Advantages up to this size come from rounding, and move no weight."""
+"""Advantages up to this magnitude are rounding errors and change no weight."""
 Kept = tuple[int, Sample, Verdict]
-"""A sample that is compared with its group, and the group's number."""
+"""The number of the group, and a sample that is compared with its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class LengthPenalty:
-    """Soft penalty on long samples: 0 up to ``limit - buffer`` tokens, then falling to ``-weight`` at ``limit``."""
+    """Soft penalty on long samples: 0 up to ``limit - buffer`` tokens, then linear to ``-weight`` at ``limit``."""
 
     limit: int
     buffer: int
@@ -45,11 +45,12 @@ class Credited:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """How rewards become advantages.
+    """Converts rewards into advantages.
 
-    Unscored samples, and truncated ones under ``mask``, leave their group's statistics and the loss. A group with fewer
-    than ``min_scored`` samples left is dropped whole. Step rewards are discounted span by span; without them the
-    sample is one span. A penalty at a decision (KL placed in the reward) is taken off the span it falls into.
+    Unscored samples, and truncated samples under ``mask``, are excluded from the statistics of their group and from the
+    loss. A group with fewer than ``min_scored`` remaining samples is dropped. Step rewards are discounted span by span;
+    a sample without step rewards is a single span. A penalty at a decision (KL in the reward) is subtracted from the
+    reward of its span.
     """
 
     estimator: Estimator = group_norm
@@ -66,9 +67,9 @@ class Credit:
         *,
         penalties: Callable[[Sample], Array | None] | None = None,
     ) -> list[Credited]:
-        """Advantages of all samples that are learnt from, in (slot, sample) order.
+        """Return the advantages of all samples to learn from, in (slot, sample) order.
 
-        ``penalties`` gives what is subtracted from the reward at each decision of a sample.
+        ``penalties`` returns the penalty at each decision of a sample, which is subtracted from the reward.
         """
         kept = [(number, *pair) for number, group in enumerate(groups) for pair in self.kept(group)]
         if not kept:
@@ -77,7 +78,7 @@ class Credit:
         rewards = self._rewards(kept)
         if penalties is not None:
             rewards = [
-                _less(reward_S, penalties(sample), span_N)
+                _subtract_penalties(reward_S, penalties(sample), span_N)
                 for reward_S, span_N, (_, sample, _) in zip(rewards, spans, kept, strict=True)
             ]
         group_M = torch.tensor([number for number, _, _ in kept])
@@ -88,9 +89,9 @@ class Credit:
         ]
 
     def dead(self, group: Group) -> bool:
-        """Whether a group has nothing to teach: no advantage differs from zero, KL in the reward aside.
+        """Return whether a group is dead: all its advantages are zero, ignoring KL in the reward.
 
-        The estimator sees the group alone, so this does not depend on what else is in the batch.
+        The estimator receives only this group, so the answer does not depend on the rest of the batch.
         """
         kept = [(0, *pair) for pair in self.kept(group)]
         if not kept:
@@ -100,20 +101,20 @@ class Credit:
         return not any(bool((advantage_S.abs() > NO_ADVANTAGE).any()) for advantage_S in advantages)
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
-        """The samples of a group that are compared with each other."""
+        """Return the samples of a group that are compared with each other and learnt from."""
         pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].counts]
         _, keep_M = self._after_truncation([sample for sample, _ in pairs])
         pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
         return pairs if len(pairs) >= self.min_scored else []
 
     def _estimator(self, groups: Sequence[Group], kept: Sequence[Kept]) -> RewardEstimator:
-        """The estimator with the facts about these samples that it requests; they are the same in every span."""
+        """Bind the facts that the estimator requests. They are the same for every span."""
         return with_facts(self.estimator, partial(_facts, groups, kept))
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
-        """Rewards of the spans of each sample, with what length and truncation add to the last one.
+        """Return the span rewards of each sample. Length and truncation penalties go to the last span.
 
-        A sample rejected without a declared floor gets no more than the lowest return of a scored one in its group.
+        A sample rejected without a declared floor gets at most the lowest return of the scored samples in its group.
         """
         shaping_M = self._shaping([sample for _, sample, _ in kept])
         rewards = [
@@ -130,7 +131,7 @@ class Credit:
         ]
 
     def _shaping(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """What length and truncation add to the reward of each sample."""
+        """Return the length and truncation penalties of each sample, to be added to its reward."""
         shaping_M, _ = self._after_truncation(samples)
         if (rule := self.length_penalty) is not None:
             length_M = torch.tensor([len(sample.completion_ids) for sample in samples])
@@ -140,7 +141,7 @@ class Credit:
         return shaping_M
 
     def _after_truncation(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
-        """What truncation adds to the reward of each sample, and which samples stay."""
+        """Return the truncation penalty of each sample, and which samples to keep."""
         truncated_M = torch.tensor([sample.truncated for sample in samples], dtype=torch.bool)
         unshaped_M = torch.zeros(len(samples), dtype=torch.float64)
         return handle_truncated(unshaped_M, truncated_M, self.truncated, self.truncation_penalty)
@@ -158,7 +159,7 @@ def _facts(groups: Sequence[Group], kept: Sequence[Kept]) -> SampleFacts:
 
 
 def _span_rewards(verdict: Verdict) -> list[float]:
-    """A sample without step rewards is one span."""
+    """Return the rewards of the spans; a sample without step rewards is a single span."""
     return [reward for _, reward in verdict.steps] or [verdict.reward]
 
 
@@ -167,23 +168,23 @@ def _shaped(reward_S: Sequence[float], shaping: float) -> list[float]:
 
 
 def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
-    """The span that each decision falls into."""
+    """Return the span of each decision."""
     if not verdict.steps:
         return np.zeros(len(sample.decisions), np.int64)
     start_N = sample.decisions.start_N
     if start_N is None:
         raise TrainingError(
-            f"sample {tuple(sample.key)} has step rewards, but does not say where its tokens start in the text "
-            "(Decisions.start_N): it was stored by an earlier version or made by hand; draw it again, or set start_N"
+            f"sample {tuple(sample.key)} has step rewards but no Decisions.start_N, the text offset of each decision: "
+            "it was stored by an earlier version or built by hand; sample it again, or set start_N"
         )
     ends = np.asarray([end for end, _ in verdict.steps])
     span_N = np.searchsorted(ends, start_N, side="right").clip(max=len(ends) - 1)
     return span_N.astype(np.int64)
 
 
-def _less(reward_S: Sequence[float], penalty_N: Array | None, span_N: NDArray[np.int64]) -> list[float]:
-    """Each span's reward less the penalties at its decisions."""
+def _subtract_penalties(reward_S: Sequence[float], penalty_N: Array | None, span_N: NDArray[np.int64]) -> list[float]:
+    """Subtract from the reward of each span the penalties at its decisions."""
     if penalty_N is None:
         return list(reward_S)
-    taken_S = np.bincount(span_N, weights=penalty_N.astype(np.float64), minlength=len(reward_S))
-    return [reward - float(taken) for reward, taken in zip(reward_S, taken_S, strict=True)]
+    penalty_S = np.bincount(span_N, weights=penalty_N.astype(np.float64), minlength=len(reward_S))
+    return [reward - float(penalty) for reward, penalty in zip(reward_S, penalty_S, strict=True)]

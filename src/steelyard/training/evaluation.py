@@ -1,4 +1,4 @@
-"""Evaluation on held-out tasks: mean and best reward, success, unbiased pass@k, with intervals over the tasks."""
+"""Evaluation on held-out tasks: mean and best reward, success rate and unbiased pass@k with confidence intervals."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from steelyard.types import Group, Task, Verdict, settle_floors
 from steelyard.verification import Pool
 
 EVALUATION_STEP = -1
-"""Keys the draws of evaluations: every one uses the same numbers, so differences are the policy's."""
+"""Step number that keys the random numbers of evaluations. All evaluations use the same random numbers, so their
+results differ only because the policy differs."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
-    """What an evaluation found. Unscored samples leave every figure but their own share."""
+    """The results of an evaluation. Unscored samples count only in ``unscored``, the share of such samples."""
 
     reward: Interval
     best: Interval
-    """Mean over tasks of the best reward among the task's samples."""
+    """Mean over tasks of the highest reward among the samples of a task."""
     success: Interval
     pass_at: dict[int, Interval]
     parts: dict[str, float]
-    """Mean over tasks of each part of the reward."""
+    """Mean over tasks of each reward part."""
     distinct: float
-    """Share of different texts among all samples."""
+    """Number of distinct texts divided by the number of samples."""
     unscored: float
     groups: tuple[Group, ...]
 
     def __repr__(self) -> str:
         shown = {"reward": self.reward, "best": self.best, "success": self.success}
         shown |= {f"pass@{k}": estimate for k, estimate in self.pass_at.items()}
-        figures = [f"{name} {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]" for name, found in shown.items()]
+        values = [f"{name} {value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]" for name, value in shown.items()]
         shares = f"{self.distinct:.0%} distinct, {self.unscored:.0%} unscored"
-        return f"Evaluation({len(self.groups)} tasks: {', '.join(figures)}, {shares})"
+        return f"Evaluation({len(self.groups)} tasks: {', '.join(values)}, {shares})"
 
     def metrics(self) -> dict[str, float]:
+        """Return the means as metrics named ``eval/*``."""
         plain = {"eval/reward": self.reward.mean, "eval/best": self.best.mean, "eval/success": self.success.mean}
         by_k = {f"eval/pass@{k}": estimate.mean for k, estimate in self.pass_at.items()}
         parts = {f"eval/parts/{name}": mean for name, mean in self.parts.items()}
@@ -51,7 +53,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Samples a fixed set of tasks and judges them."""
+    """Samples and verifies a fixed set of tasks."""
 
     def __init__(
         self,
@@ -67,6 +69,8 @@ class Evaluator:
         self.samples, self.ks = samples, [k for k in ks if k <= samples]
 
     def run(self, report: Report = silent) -> Evaluation:
+        """Sample and verify all tasks; ``report`` receives progress."""
+
         def within(activity: Activity) -> None:
             report(replace(activity, phase=f"evaluate/{activity.phase}"))
 
@@ -76,10 +80,10 @@ class Evaluator:
 
 
 def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
-    """Figures over tasks, each task weighing the same.
+    """Compute the results of an evaluation. Every task has the same weight.
 
-    A sample rejected without a declared floor counts like the worst scored one of the whole evaluation: a task may have
-    a single sample, and a rejected one must not raise the mean.
+    A sample rejected without a declared floor gets the lowest scored reward of the whole evaluation. A floor per task
+    would not suffice: a task may have a single sample, and a rejected sample must not raise the mean.
     """
     groups = _with_common_floor(groups)
     counted = [[verdict for verdict in group.verdicts if verdict.counts] for group in groups]
@@ -104,7 +108,7 @@ def _with_common_floor(groups: Sequence[Group]) -> list[Group]:
 
 
 def _parts(scored: Sequence[Sequence[Verdict]]) -> dict[str, float]:
-    """Means of the parts, each over the tasks that have it."""
+    """Return the mean of each reward part over the tasks that have it."""
     by_task: dict[str, list[np.floating]] = {}
     for verdicts in scored:
         for name in {name for verdict in verdicts for name in verdict.parts}:
@@ -114,7 +118,7 @@ def _parts(scored: Sequence[Sequence[Verdict]]) -> dict[str, float]:
 
 
 def pass_at_interval(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:
-    """pass@k over the tasks that have k verdicts or more."""
+    """Return pass@k with its interval, over the tasks with at least k scored samples."""
     values = [
         pass_at_k_estimate(len(verdicts), sum(v.success for v in verdicts), k)
         for verdicts in scored

@@ -1,4 +1,4 @@
-"""The learner: log-probs of a rollout, and one or more optimiser steps on it."""
+"""The learner computes the log-probs of a rollout and takes one or more optimiser steps on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch
 from steelyard.policies.reference import Reference
 from steelyard.tracking import Activity, Report, silent
-from steelyard.training.learner_samples import LearnerSample, by_length, minibatches, save_samples, stack
+from steelyard.training.learner_samples import LearnerSample, by_length, concatenate, minibatches, save_samples
 from steelyard.training.ranks import ALONE, Ranks
 from steelyard.types import Sample
 
@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpdateRule:
-    """How a rollout is turned into optimiser steps."""
+    """How a rollout is divided into optimiser steps."""
 
     epochs: int = defaults.EPOCHS
     minibatches: int = defaults.MINIBATCHES
     microbatch_tokens: int = 4096
-    """Padded tokens per forward and backward."""
+    """Maximum number of padded tokens per forward and backward pass."""
     aggregation: str = defaults.AGGREGATION
     constant_length: int | None = None
     grad_clip: float | None = defaults.GRAD_CLIP
@@ -49,12 +49,13 @@ class UpdateRule:
 
     @property
     def updates(self) -> int:
+        """Number of optimiser steps per rollout."""
         return self.epochs * self.minibatches
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Values that change over the run; with ``adaptive`` the KL coefficient follows a target from its first value."""
+    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value and follows a target."""
 
     lr: Schedule
     kl: Schedule
@@ -64,7 +65,7 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleLogps:
-    """The learner's own log-probs of a rollout before the update, one array a sample; None where not needed."""
+    """The learner's log-probs before the update, one array per sample; None if they are not needed."""
 
     old: list[np.ndarray] | None
     reference: list[np.ndarray] | None
@@ -72,7 +73,7 @@ class SampleLogps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What a learner puts into a checkpoint, as ``Store.save`` takes it."""
+    """A learner's share of a checkpoint, in the form that ``Store.save`` takes."""
 
     folders: dict[str, Writer] = field(default_factory=dict[str, Writer])
     tensors: dict[str, Tree] = field(default_factory=dict[str, Tree])
@@ -80,7 +81,7 @@ class Parts:
 
 
 class AnyLearner(Protocol):
-    """What the loop asks of a learner, be it in this process or a group of ranks."""
+    """The interface of a learner, in this process or in a group of ranks."""
 
     rule: UpdateRule
     kl_in_reward: bool
@@ -95,11 +96,11 @@ class AnyLearner(Protocol):
 
 
 SHARDS = "ranks"
-"""Folder of a checkpoint in which a group of ranks keeps its state."""
+"""Checkpoint folder that holds the state of a group of ranks."""
 
 
 class Learner:
-    """Updates a policy in this process, by itself or as one of several ranks."""
+    """Updates a policy in this process, alone or as one of several ranks."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class Learner:
         self.coefficients, self.rule, self.reference = coefficients, rule, reference
         self.kl_in_reward = kl_in_reward
         self.quarantine = quarantine
-        """Where batches with a non-finite loss or gradient are written."""
+        """Folder for batches with a non-finite loss or gradient."""
         self.skipped = 0
         self.skipped_in_row = 0
         self.adapted_kl = coefficients.kl.value(0)
@@ -128,8 +129,8 @@ class Learner:
     # --- score ---------------------------------------------------------------------------------------------------
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps:
-        """Old and reference log-probs, where the update or the reward will need them."""
-        needs_old = self.rule.updates > 1 or self.kl_in_reward  # else old is the current policy, gradient stopped
+        """Compute the old and reference log-probs if the update or the reward needs them."""
+        needs_old = self.rule.updates > 1 or self.kl_in_reward  # otherwise old is the current log-prob, detached
         needs_reference = self.reference is not None and self.objective.kl != "exact"
         old = self._logps(samples, lambda batch: self.policy.evaluate(batch).logp_N) if needs_old else None
         reference = self._logps(samples, self.reference.logp) if needs_reference and self.reference else None
@@ -137,37 +138,38 @@ class Learner:
 
     @torch.no_grad()
     def _logps(self, samples: Sequence[Sample], logp_of_batch: Callable[[Batch], Tensor]) -> list[np.ndarray]:
-        """Log-probs of every sample, in order; no activations are kept, so twice as many rows fit at once."""
+        """Return the log-probs of every sample in order. Without activations, a batch can be twice as large."""
         self.policy.train(False)
         batches = by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens)
-        decided = [[index for index in chosen if len(samples[index].decisions)] for chosen in batches]
-        decided = [chosen for chosen in decided if chosen]
+        batches = [[index for index in batch if len(samples[index].decisions)] for batch in batches]
+        batches = [batch for batch in batches if batch]
         ends = np.cumsum([len(sample.decisions) for sample in samples])
-        found_N = torch.zeros(int(ends[-1]) if len(ends) else 0)
-        for place in self.ranks.turns(len(decided)):
-            chosen = decided[-1][-1:] if place is None else decided[place]
-            logp_N = logp_of_batch(self.policy.collate([samples[index] for index in chosen])).float().cpu()
-            counts = [len(samples[index].decisions) for index in chosen]
-            for index, part_N in zip(chosen, logp_N.split(counts), strict=True):
-                if place is not None:
-                    found_N[ends[index] - len(part_N) : ends[index]] = part_N
+        all_logp_N = torch.zeros(int(ends[-1]) if len(ends) else 0)
+        for number in self.ranks.turns(len(batches)):
+            batch = batches[-1][-1:] if number is None else batches[number]
+            logp_N = logp_of_batch(self.policy.collate([samples[index] for index in batch])).float().cpu()
+            counts = [len(samples[index].decisions) for index in batch]
+            for index, part_N in zip(batch, logp_N.split(counts), strict=True):
+                if number is not None:
+                    all_logp_N[ends[index] - len(part_N) : ends[index]] = part_N
         self._settle()
-        return np.split(self.ranks.sum(found_N).numpy(), ends[:-1])
+        return np.split(self.ranks.sum(all_logp_N).numpy(), ends[:-1])
 
     def _settle(self) -> None:
-        """Nothing stays gathered from other ranks longer than it is used."""
+        """Free weights that were gathered from other ranks."""
         reference = None if self.reference is None else self.reference.own_policy()
         for policy in (self.policy, reference):
             if policy is not None:
                 policy.settle()
 
     def kl_coefficient(self, step: int) -> float:
+        """Return the KL coefficient of a step."""
         return self.adapted_kl if self.coefficients.adaptive else self.coefficients.kl.value(step)
 
     # --- update --------------------------------------------------------------------------------------------------
 
     def update(self, samples: Sequence[LearnerSample], step: int, report: Report = silent) -> dict[str, float]:
-        """Optimiser steps on a rollout; samples without decisions are left out. Returns metrics."""
+        """Take the optimiser steps of a rollout and return metrics. Samples without decisions are skipped."""
         learnt = [item for item in samples if len(item.sample.decisions)]
         lr = self._set_lr(step)
         metrics = {"lr": lr, "skipped": 0.0, "kl/coefficient": self.kl_coefficient(step)}
@@ -175,26 +177,26 @@ class Learner:
             return metrics
         self.policy.train(True)
         self.optimiser.zero_grad(set_to_none=True)
-        divided = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
+        parts = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
         steps = self.rule.epochs * min(self.rule.minibatches, len(learnt))
-        advance = _counted(report, self.rule.epochs * len(learnt), steps)
-        parts = [self._minibatch(part, step, partial(advance, number)) for number, part in enumerate(divided, start=1)]
+        advance = _progress(report, self.rule.epochs * len(learnt), steps)
+        results = [self._minibatch(part, step, partial(advance, number)) for number, part in enumerate(parts, start=1)]
         self._settle()
-        self._adapt_kl(parts, len(learnt))
-        return metrics | _over_minibatches(parts)
+        self._adapt_kl(results, len(learnt))
+        return metrics | _mean_metrics(results)
 
     def _minibatch(
         self, samples: Sequence[LearnerSample], step: int, advance: Callable[[int], None]
     ) -> dict[str, float]:
-        """Accumulate the gradient over microbatches and take one step."""
+        """Accumulate the gradient over the microbatches and take one optimiser step."""
         chosen = by_length([len(item.sample.token_ids) for item in samples], self.rule.microbatch_tokens)
         batches = [[samples[index] for index in indices] for indices in chosen]
         weights = self._weights(batches)
         outputs: list[dict[str, Tensor]] = []
         turns = self.ranks.turns(len(batches))
-        for number, place in enumerate(turns):
-            batch, weight_N = _idle(batches, weights) if place is None else (batches[place], weights[place])
-            with self.ranks.passes(last=number == len(turns) - 1):
+        for turn, number in enumerate(turns):
+            batch, weight_N = _idle(batches, weights) if number is None else (batches[number], weights[number])
+            with self.ranks.passes(last=turn == len(turns) - 1):
                 output = self.loss(batch, weight_N, step)
                 self.scaler.scale(self.ranks.shared(output.loss)).backward()
             outputs.append(output.metrics)
@@ -206,7 +208,7 @@ class Learner:
         return metrics
 
     def loss(self, batch: Sequence[LearnerSample], weight_N: Tensor, step: int) -> ObjectiveOutput:
-        """The objective on one microbatch."""
+        """Compute the objective of one microbatch."""
         device = self.policy.device
         tensors = self.policy.collate([item.sample for item in batch])
         exact = self.reference if self.objective.kl == "exact" else None
@@ -215,20 +217,20 @@ class Learner:
         reference = [item.reference_logp_N for item in batch if item.reference_logp_N is not None]
         inputs = ObjectiveInput(
             logp_N=scores.logp_N,
-            old_logp_N=stack(old, device) if old else scores.logp_N.detach(),
-            behaviour_logp_N=stack([item.sample.decisions.logp_N for item in batch], device),
-            advantage_N=stack([item.advantage_N for item in batch], device),
+            old_logp_N=concatenate(old, device) if old else scores.logp_N.detach(),
+            behaviour_logp_N=concatenate([item.sample.decisions.logp_N for item in batch], device),
+            advantage_N=concatenate([item.advantage_N for item in batch], device),
             sample_N=tensors.sample_N,
             weight_N=weight_N,
             entropy_N=scores.entropy_N,
-            reference_logp_N=stack(reference, device) if reference else None,
+            reference_logp_N=concatenate(reference, device) if reference else None,
             exact_kl_N=scores.kl_N,
         )
         entropy = self.coefficients.entropy.value(step)
         return self.objective(inputs, kl_coefficient=self.kl_coefficient(step), entropy_coefficient=entropy)
 
     def _weights(self, batches: Sequence[Sequence[LearnerSample]]) -> list[Tensor]:
-        """Weight of each decision in the minibatch's loss, divided up by microbatch."""
+        """Return the weight of each decision in the loss of the minibatch, one tensor per microbatch."""
         counts = [len(item.sample.decisions) for batch in batches for item in batch]
         sample_N = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
         weight_N = decision_weights(self.rule.aggregation, sample_N, length=self.rule.constant_length)
@@ -236,7 +238,10 @@ class Learner:
         return [part.to(self.policy.device) for part in weight_N.split(sizes)]
 
     def _take_step(self, samples: Sequence[LearnerSample], loss: float, step: int) -> tuple[float, float]:
-        """Clip and step, or skip when loss or gradient is not finite. Returns (gradient norm, 1.0 if skipped)."""
+        """Clip the gradient and take a step, or skip it if the loss or the gradient is not finite.
+
+        Returns (gradient norm, 1.0 if skipped else 0.0).
+        """
         self.scaler.unscale_(self.optimiser)
         parameters = [p for _, p in self.policy.trainable() if p.grad is not None]
         norm = float(self.ranks.whole(torch.nn.utils.clip_grad_norm_(parameters, self.rule.grad_clip or math.inf)))
@@ -249,11 +254,12 @@ class Learner:
         if self.scaler.is_enabled():
             self.scaler.update(self.scaler.get_scale() / 2)
         self.skipped += 1
-        if not overflow:  # a scale that is still being found is no fault of the batch
-            self._refuse(samples, loss, norm, step)
+        if not overflow:  # an overflow of the loss scale says nothing about the batch
+            self._quarantine_batch(samples, loss, norm, step)
         return norm, 1.0
 
-    def _refuse(self, samples: Sequence[LearnerSample], loss: float, norm: float, step: int) -> None:
+    def _quarantine_batch(self, samples: Sequence[LearnerSample], loss: float, norm: float, step: int) -> None:
+        """Save a batch with a non-finite loss or gradient. Raise an error after ``max_skipped`` in a row."""
         self.skipped_in_row += 1
         where = "not saved"
         if self.quarantine is not None:
@@ -263,12 +269,12 @@ class Learner:
                 where = str(folder)
             except (OSError, SafetensorError) as error:
                 where = f"not saved ({error})"
-        log.warning("step %d skipped: loss %s, gradient norm %s; batch: %s", step, loss, norm, where)
+        log.warning("update skipped at step %d: loss %s, gradient norm %s; batch: %s", step, loss, norm, where)
         if self.skipped_in_row >= self.rule.max_skipped:
             raise TrainingError(
-                f"{self.skipped_in_row} updates in a row had a non-finite loss or gradient (last: loss {loss}, "
-                f"gradient norm {norm}); the batches are in {self.quarantine}. Lower optimiser.lr, use float32 or "
-                "bfloat16, or look at the rewards."
+                f"{self.skipped_in_row} consecutive updates had a non-finite loss or gradient (last: loss {loss}, "
+                f"gradient norm {norm}). The batches are in {self.quarantine}. Lower optimiser.lr, use float32 or "
+                "bfloat16, or inspect the rewards."
             )
 
     def _set_lr(self, step: int) -> float:
@@ -277,23 +283,23 @@ class Learner:
             group["lr"] = lr
         return lr
 
-    def _adapt_kl(self, parts: Sequence[Mapping[str, float]], samples: int) -> None:
+    def _adapt_kl(self, results: Sequence[Mapping[str, float]], samples: int) -> None:
         if self.coefficients.adaptive is None:
             return
-        measured = [part.get("kl", part.get("kl_k3")) for part in parts]
+        measured = [result.get("kl", result.get("kl_k3")) for result in results]
         values = [value for value in measured if value is not None and math.isfinite(value)]
         if values:
             self.adapted_kl = self.coefficients.adaptive.update(self.adapted_kl, sum(values) / len(values), samples)
 
     def after_step(self, step: int) -> None:
-        """Renew the reference, if its rule says so."""
+        """Update the reference policy if it is due."""
         if self.reference is not None:
             self.reference.after_step(step)
 
     # --- state ---------------------------------------------------------------------------------------------------
 
     def parts(self) -> Parts:
-        """Everything of the learner that a checkpoint must hold."""
+        """Return the learner's state for a checkpoint."""
         tensors: dict[str, Any] = {"optimiser": self.optimiser.state_dict()}
         if self.reference is not None:
             tensors["reference"] = self.reference.tensors()
@@ -301,63 +307,64 @@ class Learner:
         return Parts({"model": self.policy.save_pretrained}, tensors, state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take up a saved state."""
+        """Load the state of a checkpoint."""
         self.require_fit(checkpoint)
         if checkpoint.has(SHARDS):
             raise CheckpointError(
-                f"{checkpoint.path} was written by a group of learner ranks; resume with [cluster.learners], of one "
-                "rank if need be"
+                f"{checkpoint.path} was written by a group of learner ranks: resume it with [cluster.learners]; "
+                "ranks = 1 is enough"
             )
         self.policy.load_weights(checkpoint.folder("model"))
         try:
             self.optimiser.load_state_dict(checkpoint.tensors("optimiser"))
         except ValueError as error:
             raise CheckpointError(
-                f"{checkpoint.path}: the optimiser's state does not fit: {error}; resume with the run's own config"
+                f"{checkpoint.path}: the optimiser state does not match: {error}; resume with the config of the run"
             ) from error
         self.load_state_dict(checkpoint.state["learner"])
         if self.reference is not None:
             self.reference.load_tensors(checkpoint.tensors("reference"))
 
     def require_fit(self, checkpoint: Checkpoint) -> None:
-        """Vocabulary, kind of optimiser and reference of the checkpoint must be those that are here. Checked before
-        anything is loaded: another order of the same words would load without a sign of it.
+        """Raise an error unless the checkpoint has the same vocabulary, optimiser and reference as this learner.
+
+        The check precedes loading, because a reordered vocabulary would load without an error.
         """
         saved: dict[str, str] = checkpoint.state["learner"].get("made_of", {})
         own = self.made_of()
         if saved.get("vocabulary", own["vocabulary"]) != own["vocabulary"]:
             raise CheckpointError(
-                f"{checkpoint.path} was written with another vocabulary: tokens were added, removed or reordered since "
-                "(model.scratch.vocabulary, the domain or the tokenizer). Resume with the vocabulary of the run, or "
-                "start a new run"
+                f"{checkpoint.path} was written with another vocabulary: model.scratch.vocabulary, the domain or the "
+                "tokenizer has added, removed or reordered tokens since then. Resume with the vocabulary of the run, "
+                "or start a new run"
             )
         if saved.get("optimiser", own["optimiser"]) != own["optimiser"]:
             raise CheckpointError(
-                f"{checkpoint.path} was written with the optimiser {saved['optimiser']}, and its state does not fit "
-                f"{own['optimiser']}. Resume with the run's own optimiser.name, or start a new run from its model: "
+                f"{checkpoint.path} was written with the optimiser {saved['optimiser']}; {own['optimiser']} cannot "
+                "load its state. Resume with the optimiser.name of the run, or start a new run from its model: "
                 f"--model.path {checkpoint.path / 'model'}"
             )
         self._require_reference(checkpoint)
 
     def made_of(self) -> dict[str, str]:
-        """What the state of a checkpoint fits, besides the weights, which have names and shapes."""
+        """Return the properties that a checkpoint must share, besides the names and shapes of the weights."""
         return {"optimiser": type(self.optimiser).__name__, "vocabulary": self.policy.vocabulary_digest}
 
     def _require_reference(self, checkpoint: Checkpoint) -> None:
-        """The reference of the checkpoint must be the one that is here."""
+        """Raise an error unless the checkpoint was written with the same reference policy."""
         if checkpoint.state["reference"] != self.reference_fingerprint():
             raise CheckpointError(
-                "the reference built now is not the one of the checkpoint: the base model changed, or another version "
-                "of torch draws other initial weights. Resume with the model and versions the run began with."
+                f"{checkpoint.path} was written with another reference policy: the base model has changed, or this "
+                "version of torch initialises weights differently. Resume with the model and the versions of the run."
             )
 
     def reference_fingerprint(self) -> str | None:
-        """Of a reference that is built again from the base and not saved."""
+        """Return the fingerprint of a reference that is rebuilt from the base model, or None if checkpoints save it."""
         reference = self.reference
         return reference.fingerprint() if reference is not None and not reference.tensors() else None
 
     def close(self) -> None:
-        """Nothing runs outside this process."""
+        """Do nothing: this learner has no other processes."""
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -377,13 +384,13 @@ class Learner:
 def _idle(
     batches: Sequence[Sequence[LearnerSample]], weights: Sequence[Tensor]
 ) -> tuple[Sequence[LearnerSample], Tensor]:
-    """A microbatch of weight 0: the shortest sample, which some rank learns from anyway."""
+    """Return a microbatch of weight 0: the shortest sample, which another rank trains on."""
     sample = batches[-1][-1]
     return [sample], torch.zeros_like(weights[-1][-len(sample.sample.decisions) :])
 
 
-def _counted(report: Report, samples: int, steps: int) -> Callable[[int, int], None]:
-    """A function to be told, after each microbatch, which optimiser step it belongs to and how many samples it has."""
+def _progress(report: Report, samples: int, steps: int) -> Callable[[int, int], None]:
+    """Return a function (optimiser step, samples) that reports progress after each microbatch."""
     done = 0
 
     def advance(step: int, count: int) -> None:
@@ -411,11 +418,14 @@ METRIC_NAMES = {
 }
 
 
-def _over_minibatches(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means over the optimiser steps of a rollout, maxima of maxima, sum of skips, under their public names."""
-    out = {"skipped": sum(part["skipped"] for part in parts)}
+def _mean_metrics(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Combine the metrics of the optimiser steps of a rollout, under their public names.
+
+    Skipped steps are summed, ``*_max`` takes the maximum, and all others are averaged.
+    """
+    out = {"skipped": sum(result["skipped"] for result in results)}
     for name, public in METRIC_NAMES.items():
-        values = [part[name] for part in parts if name in part]
+        values = [result[name] for result in results if name in result]
         if values:
             out[public] = max(values) if name.endswith("_max") else sum(values) / len(values)
     return out

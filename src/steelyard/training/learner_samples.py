@@ -1,4 +1,4 @@
-"""What an update learns from, and how it is divided into minibatches and microbatches."""
+"""The samples of an update, and their division into minibatches and microbatches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnerSample:
-    """A sample with everything the loss needs at each of its decisions."""
+    """A sample with the values that the loss needs for each decision."""
 
     sample: Sample
     advantage_N: Array
@@ -30,7 +30,10 @@ class LearnerSample:
 def minibatches(
     samples: Sequence[LearnerSample], count: int, epochs: int, seed: Sequence[int]
 ) -> Iterator[list[LearnerSample]]:
-    """Per epoch, ``count`` parts of about equal size in an order keyed by (seed, epoch); one part keeps its order."""
+    """Yield ``count`` minibatches of about equal size per epoch, shuffled by (seed, epoch).
+
+    A single minibatch is not shuffled.
+    """
     for epoch in range(epochs):
         order = np.arange(len(samples))
         if count > 1:
@@ -40,9 +43,10 @@ def minibatches(
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Indices in batches of at most ``tokens`` padded tokens (or one row), the longest first.
+    """Divide indices into batches of at most ``tokens`` padded tokens, or of one row, the longest rows first.
 
-    Rows of similar length stand together, so little is padded, and the first batch shows whether memory suffices.
+    Rows of similar length share a batch, which reduces padding. The first batch is the largest, so memory runs out
+    immediately or not at all.
     """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
@@ -53,26 +57,29 @@ def by_length(lengths: Sequence[int], tokens: int) -> list[list[int]]:
     return batches
 
 
-def stack(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
+def concatenate(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
+    """Concatenate arrays into one tensor on the device."""
     return torch.from_numpy(np.concatenate(arrays)).to(device)
 
 
 def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str, Any]) -> None:
-    """Write a batch so that it can be inspected and run again (``load_samples``)."""
+    """Write a batch so that it can be inspected, or loaded with ``load_samples``."""
     rows: list[Row] = []
     packed: list[Arrays] = []
     for item in samples:
         row, arrays = pack_sample(item.sample)
-        own = {"advantage": item.advantage_N, "old_logp": item.old_logp_N, "reference_logp": item.reference_logp_N}
+        values = {"advantage": item.advantage_N, "old_logp": item.old_logp_N, "reference_logp": item.reference_logp_N}
         rows.append(row)
-        packed.append(arrays | {name: array for name, array in own.items() if array is not None})
+        packed.append(arrays | {name: array for name, array in values.items() if array is not None})
     write_rows(folder, "samples", {"note": note, "samples": rows}, packed)
 
 
 def load_samples(folder: Path) -> list[LearnerSample]:
-    """Read back what ``save_samples`` wrote."""
+    """Read a batch written by ``save_samples``."""
     table, packed = read_rows(folder, "samples")
     return [
-        LearnerSample(unpack_sample(row, own), own["advantage"], own.get("old_logp"), own.get("reference_logp"))
-        for row, own in zip(table["samples"], packed, strict=True)
+        LearnerSample(
+            unpack_sample(row, arrays), arrays["advantage"], arrays.get("old_logp"), arrays.get("reference_logp")
+        )
+        for row, arrays in zip(table["samples"], packed, strict=True)
     ]

@@ -1,7 +1,8 @@
-"""The loop reads like the algorithm.
+"""The training loop.
 
-take groups (draw, sample, verify) -> score (old and reference log-probs) -> credit -> update -> publish weights ->
-observe -> maybe evaluate and save. It knows protocols only.
+Every step takes groups (draw tasks, sample, verify), scores them (old and reference log-probs), assigns credit, updates
+the policy, publishes the new weights and reports the groups to the task source. Evaluations and checkpoints follow when
+they are due. The loop depends on protocols only, never on a particular domain, sampler or cluster.
 """
 
 from __future__ import annotations
@@ -37,27 +38,31 @@ from steelyard.types import Group, GroupSummary, Sample
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 2.0
-"""How long an interrupted run waits for rollouts that are under way."""
+"""How long an interrupted run waits for unfinished rollouts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """How many steps, and how often the loop evaluates, saves and shows samples (0: at the end only, or never)."""
+    """The number of training steps, and how often to evaluate, save and log samples."""
 
     steps: int
     evaluate_every: int = 0
+    """Evaluate every N steps and after the last one; 0 for only after the last one."""
     save_every: int = 0
+    """Save a checkpoint every N steps and after the last one; 0 for only after the last one."""
     show_every: int = 0
+    """Log samples after the first step and every N steps; 0 for never."""
     best_metric: str | None = None
+    """The metric that ranks checkpoints."""
 
 
-def _nothing() -> None:
-    """Nothing is checked before a run writes, unless whoever owns its folder says so."""
+def _no_check() -> None:
+    """Default of ``Trainer.before_writing``: check nothing."""
 
 
 @dataclass(slots=True)
 class Trainer:
-    """One run. Build it with ``steelyard.compose``, or by hand from parts of your own."""
+    """Trains one run. Build it with ``steelyard.compose``, or construct it from components of your own."""
 
     policy: Policy
     rollouts: Rollouts
@@ -68,45 +73,45 @@ class Trainer:
     settings: LoopSettings
     evaluator: Evaluator | None = None
     opened: ExitStack = field(default_factory=ExitStack)
-    """What ``close`` closes: the parts that were opened for this run."""
+    """Resources opened for this run; ``close`` closes them."""
     step: int = 0
-    """Steps done."""
+    """Number of completed steps."""
     stopping: bool = False
-    """It was asked to stop after the step at hand."""
+    """Whether a stop after the current step was requested."""
     floors_reported: bool = False
-    """A declared floor above a scored reward was warned of."""
-    before_writing: Callable[[], None] = _nothing
-    """Called in every step before anything is written; raises if the run's folder is not what it was."""
+    """Whether the warning about a floor above a scored reward was logged."""
+    before_writing: Callable[[], None] = _no_check
+    """Called before each step writes anything; raises an error if the run folder was moved or replaced."""
 
     @property
     def parts(self) -> RolloutParts:
-        """What its groups are made with: tasks, sampler, verification pool."""
+        """The task source, sampler and verification pool of the rollouts."""
         return self.rollouts.parts
 
     def train(self) -> None:
-        """Run to the last step, or until Ctrl-C, SIGTERM or SIGHUP, which finish the step and save."""
+        """Train until the last step. Ctrl-C, SIGTERM and SIGHUP finish the current step, save and stop."""
         self.stopping, saved, settings = False, self.step, self.settings
         metrics: Metrics = {}
-        known: Metrics = {}
+        logged: Metrics = {}
         with stopping_on_signals(self.stop), self._closing_rollouts():
             if self.step == 0 and settings.evaluate_every:
                 self.tracker.log(0, self._evaluate())
             while self.step < settings.steps and not self.stopping:
                 metrics = self.train_step()
                 save = _due(self.step, settings.save_every, settings.steps)
-                if _due(self.step, settings.evaluate_every, settings.steps) or (save and self._judged_by_evaluation):
+                if _due(self.step, settings.evaluate_every, settings.steps) or (save and self._ranked_by_evaluation):
                     metrics |= self._evaluate()
                 self.tracker.log(self.step, metrics)
-                known |= metrics
+                logged |= metrics
                 if save:
-                    self._save_scored(metrics)
+                    self._save_ranked(metrics)
                     saved = self.step
-                    require_measured(settings.best_metric, known)
-            if saved != self.step:  # asked to stop between two checkpoints
-                self._save_scored(metrics)
+                    require_measured(settings.best_metric, logged)
+            if saved != self.step:  # stopped between two checkpoints
+                self._save_ranked(metrics)
 
     def train_step(self) -> Metrics:
-        """One step of the algorithm."""
+        """Run one step of the algorithm and return its metrics."""
         start, watch = time.perf_counter(), Stopwatch(report=self.tracker.progress)
         taken = self.rollouts.take(self.step, watch)
         with watch.phase("score"):
@@ -135,7 +140,7 @@ class Trainer:
     def assign_credit(
         self, groups: Sequence[Group], samples: Sequence[Sample], logps: SampleLogps
     ) -> list[LearnerSample]:
-        """Advantages of the samples that are learnt from, joined with their log-probs."""
+        """Compute advantages and combine them with the log-probs, for all samples to learn from."""
         old = dict(zip((sample.key for sample in samples), logps.old, strict=True)) if logps.old else {}
         reference = (
             dict(zip((sample.key for sample in samples), logps.reference, strict=True)) if logps.reference else {}
@@ -143,7 +148,7 @@ class Trainer:
         coefficient = self.learner.kl_coefficient(self.step)
 
         def penalty(sample: Sample) -> np.ndarray:
-            """KL in the reward: the coefficient times k1, at each decision."""
+            """Return the KL penalty of each decision: the coefficient times k1."""
             return coefficient * (old[sample.key] - reference[sample.key])
 
         penalties = penalty if self.learner.kl_in_reward else None
@@ -154,10 +159,10 @@ class Trainer:
         ]
 
     def _report_floors(self, groups: Sequence[GroupSummary]) -> None:
-        """Warn once of a declared floor that pays more than a scored sample got."""
-        if not self.floors_reported and (found := floors_above_scored(groups)):
+        """Warn once if a rejected sample's declared floor exceeds the reward of a scored sample."""
+        if not self.floors_reported and (violations := floors_above_scored(groups)):
             self.floors_reported = True
-            log.warning("%s", found[0])
+            log.warning("%s", violations[0])
 
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:
@@ -165,33 +170,33 @@ class Trainer:
         start = time.perf_counter()
         self.tracker.progress(Activity("evaluate"))
         with self.rollouts.paused():
-            figures = self.evaluator.run(self.tracker.progress).metrics()
-        return figures | {"time/evaluate": time.perf_counter() - start}
+            metrics = self.evaluator.run(self.tracker.progress).metrics()
+        return metrics | {"time/evaluate": time.perf_counter() - start}
 
     # --- state ---------------------------------------------------------------------------------------------------
 
     @property
-    def _judged_by_evaluation(self) -> bool:
-        """Whether a checkpoint needs an evaluation of its own to be ranked."""
+    def _ranked_by_evaluation(self) -> bool:
+        """Whether checkpoints are ranked by an evaluation metric, so that every checkpoint needs an evaluation."""
         return self.evaluator is not None and (self.settings.best_metric or "").startswith("eval/")
 
-    def _save_scored(self, metrics: Metrics) -> None:
+    def _save_ranked(self, metrics: Metrics) -> None:
         score = metrics.get(self.settings.best_metric or "")
         self.save(score if isinstance(score, int | float) else None)
 
     def save(self, score: float | None = None) -> None:
-        """Write the whole state of the run."""
+        """Save a checkpoint with the complete state of the run; ``score`` ranks it against other checkpoints."""
         self.tracker.progress(Activity("save"))
         parts = self.learner.parts()
         state = {"step": self.step, "source": self.rollouts.state_dict(), **parts.state}
         try:
             self.store.save(self.step, folders=parts.folders, tensors=parts.tensors, state=state, score=score)
         except CheckpointError:
-            self.before_writing()  # a folder that is gone explains it better
+            self.before_writing()  # raises a clearer error if the folder is gone
             raise
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take up a saved state; what was logged after it is forgotten."""
+        """Load the state of a checkpoint and discard metrics and checkpoints of later steps."""
         state = checkpoint.state
         self.tracker.progress(Activity("restore"))
         self.learner.restore(checkpoint)
@@ -202,12 +207,12 @@ class Trainer:
         self.tracker.rewind(self.step)
 
     def close(self) -> None:
-        """Close all that was opened for the run, whatever one of the parts says."""
+        """Close all resources of the run, even if closing one of them fails."""
         self.opened.close()
 
     @contextmanager
     def _closing_rollouts(self) -> Iterator[None]:
-        """However training ends, nothing more is sampled for it."""
+        """Close the rollouts when training ends, however it ends."""
         grace = None
         try:
             yield
@@ -218,17 +223,17 @@ class Trainer:
             self.rollouts.close(grace)
 
     def stop(self) -> None:
-        """Ask for a stop after the step at hand."""
+        """Request a stop after the current step."""
         self.stopping = True
 
     @property
     def stopped(self) -> bool:
-        """Whether the run was asked to stop before its last step."""
+        """Whether the run stopped before its last step because a stop was requested."""
         return self.stopping and self.step < self.settings.steps
 
 
 def _due(step: int, every: int, last: int) -> bool:
-    """At every N-th step and at the last one; N = 0 leaves only the last."""
+    """Return whether ``step`` is the last one or a multiple of ``every``; 0 means only the last one."""
     return step == last or (every > 0 and step % every == 0)
 
 

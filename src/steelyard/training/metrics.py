@@ -1,4 +1,4 @@
-"""Figures of a step's groups."""
+"""Metrics of the groups of a training step."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ Metrics = dict[str, float | list[float]]
 
 
 def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummary] = ()) -> Metrics:
-    """Rewards, success, lengths and reward parts of the groups that are learnt from; shares of verdicts and accidents
-    of all that were sampled, those that a refill has replaced included, and their reward and success as ``sampled/*``.
-    A list of numbers becomes a histogram.
+    """Compute the metrics of a step's groups.
+
+    Rewards, success, lengths and reward parts are computed over ``groups``, the groups to learn from. The shares of
+    verdicts and failures and the metrics ``sampled/*`` also include the ``replaced`` groups. A list of numbers is
+    logged as a histogram.
     """
     pairs = [pair for group in groups for pair in zip(group.samples, group.verdicts, strict=True)]
     counted = [verdict for _, verdict in pairs if verdict.counts]
@@ -45,7 +47,7 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
 
 
 def _mean(values: Sequence[float] | np.ndarray) -> float:
-    """Infinite, and no warning, where the sum is beyond the largest float."""
+    """Return the mean without a warning if it overflows to infinity."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.mean(values))
 
@@ -56,17 +58,17 @@ def _std(values: np.ndarray) -> float:
 
 
 def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
-    """What the policy made and the checker said of it, before anything was picked."""
+    """Compute metrics over all sampled groups, before any group was replaced."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     counted = [verdict for verdict in verdicts if verdict.counts]
     status = Counter(verdict.status for verdict in verdicts)
-    accidents = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
+    failures = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
     metrics: Metrics = {
         "samples": len(verdicts),
         "floors/above_scored": len(floors_above_scored(groups)) / max(len(verdicts), 1),
     }
     metrics |= {f"share/{name}": status[name] / max(len(verdicts), 1) for name in get_args(VerdictStatus)}
-    metrics |= {f"{status}/{cause}": float(count) for (status, cause), count in sorted(accidents.items())}
+    metrics |= {f"{status}/{cause}": float(count) for (status, cause), count in sorted(failures.items())}
     if counted:
         metrics["sampled/reward"] = _mean([verdict.reward for verdict in counted])
         metrics["sampled/success"] = sum(verdict.success for verdict in counted) / len(counted)
@@ -74,7 +76,7 @@ def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
 
 
 class FloorAboveScored(NamedTuple):
-    """A rejected sample whose declared floor is more than a scored sample of its group got."""
+    """A rejected sample whose declared floor exceeds the reward of a scored sample in its group."""
 
     task: str
     floor: float
@@ -83,14 +85,14 @@ class FloorAboveScored(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"a rejected sample got its declared floor of {self.floor:g}, above the {self.lowest:g} of a scored one "
-            f"(task {self.task}): the policy can gain by being rejected. Declare a floor of at most {self.lowest:g} "
-            f"or none; the metric floors/above_scored counts such samples"
+            f"task {self.task}: a rejected sample got its declared floor of {self.floor:g}, more than the lowest "
+            f"scored reward ({self.lowest:g}), so the policy can gain by being rejected. Declare a floor of at most "
+            f"{self.lowest:g}, or none; the metric floors/above_scored counts such samples"
         )
 
 
 def floors_above_scored(groups: Sequence[GroupSummary]) -> list[FloorAboveScored]:
-    """All such samples; a rejected one without a declared floor is never among them."""
+    """Find all rejected samples with a declared floor above the lowest scored reward of their group."""
     found: list[FloorAboveScored] = []
     for group in groups:
         lowest = min((verdict.reward for verdict in group.verdicts if verdict.status == "scored"), default=math.inf)
@@ -100,26 +102,26 @@ def floors_above_scored(groups: Sequence[GroupSummary]) -> list[FloorAboveScored
 
 
 def staleness_metrics(samples: Sequence[SampleSummary], step: int) -> Metrics:
-    """By how many versions the weights that are updated at ``step`` are newer than those that made the samples."""
-    behind = [step - sample.policy_version for sample in samples]
-    return {"staleness/mean": float(np.mean(behind)), "staleness/max": float(max(behind))}
+    """Return how many versions older than the current weights the weights that produced the samples were."""
+    staleness = [step - sample.policy_version for sample in samples]
+    return {"staleness/mean": float(np.mean(staleness)), "staleness/max": float(max(staleness))}
 
 
 def pool_metrics(counts: dict[str, float]) -> Metrics:
-    """What happened in the pool, with the share of verdicts that came from the cache, if there is one."""
-    asked = counts.get("cache/hits", 0.0) + counts.get("cache/misses", 0.0)
-    return {**counts, "cache/hit_rate": counts["cache/hits"] / asked} if asked else {**counts}
+    """Return the counters of the pool, with the cache hit rate if the cache was used."""
+    lookups = counts.get("cache/hits", 0.0) + counts.get("cache/misses", 0.0)
+    return {**counts, "cache/hit_rate": counts["cache/hits"] / lookups} if lookups else {**counts}
 
 
-def require_measured(best_metric: str | None, known: Metrics) -> None:
-    """Refuse to rank checkpoints by what has not once been measured, as soon as anything was scored."""
-    numbers = [name for name, value in known.items() if isinstance(value, int | float)]
+def require_measured(best_metric: str | None, logged: Metrics) -> None:
+    """Raise an error if ``best_metric`` was never logged although samples were scored."""
+    numbers = [name for name, value in logged.items() if isinstance(value, int | float)]
     if best_metric is None or best_metric in numbers or "reward/mean" not in numbers:
         return
-    way_out = "choose a number that metrics.jsonl has"
+    solution = "choose a metric from metrics.jsonl"
     if best_metric.startswith("eval/") and not any(name.startswith("eval/") for name in numbers):
-        way_out = "set evaluate.every and hold out tasks, or choose a metric of training"
+        solution = "set evaluate.every and hold out tasks, or choose a training metric"
     raise ConfigError(
-        f"checkpoint.best_metric = {best_metric!r} is not measured, so no checkpoint would be the best: {way_out}"
+        f"checkpoint.best_metric = {best_metric!r} is not logged, so checkpoints cannot be ranked: {solution}"
         f"{did_you_mean(best_metric, numbers)}"
     )

@@ -1,4 +1,4 @@
-"""Optimisers by name."""
+"""Build optimisers by name."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def build_optimiser(
     seed: int = 0,
     grouped: bool = False,
 ) -> torch.optim.Optimizer:
-    """``adamw`` (for-each), ``adamw_fused`` (one kernel), or ``adamw_8bit`` (states in 8 bits, arXiv 2110.02861);
-    ``grouped``: of a rank that may hold only a part of each weight.
+    """Build ``adamw`` (for-each), ``adamw_fused`` (one kernel) or ``adamw_8bit`` (8-bit states, arXiv 2110.02861).
 
-    Weights of bfloat16 are rounded stochastically by ``seed``, to ``nearest``, or have ``master`` weights in float32.
+    ``rounding`` applies to bfloat16 weights: ``stochastic`` rounding keyed by ``seed``, rounding to ``nearest``, or
+    ``master`` weights in float32. Set ``grouped`` on a rank that may hold only a shard of each weight.
     """
     weights = list(parameters)
     options: dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
@@ -56,7 +56,7 @@ def _rule(name: str) -> ChunkRule:
 
 
 def _unknown(name: str) -> ConfigError:
-    return ConfigError(f"optimiser.name is {name!r}; choose adamw, adamw_fused or adamw_8bit")
+    return ConfigError(f"optimiser.name = {name!r} is unknown: choose adamw, adamw_fused or adamw_8bit")
 
 
 def _adamw_8bit() -> Any:

@@ -1,4 +1,4 @@
-"""Sampling and verifying as one stream: samples go to the pool as they finish, verdicts come back as they are known."""
+"""Sample and verify as one stream: each sample goes to the verification pool as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.verification import Item, Pool
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds spent in each phase of a step; ``report`` is told what is under way."""
+    """Measures the seconds spent in each phase of a step; ``report`` receives progress."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     report: Report = silent
@@ -30,6 +30,7 @@ class Stopwatch:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
+        """Add the time spent in the context to ``seconds[name]``."""
         start = time.perf_counter()
         try:
             yield
@@ -38,12 +39,12 @@ class Stopwatch:
 
 
 def sample(sampler: Sampler, requests: Sequence[SampleRequest], decoding: Decoding) -> list[Sample]:
-    """All samples asked for, in (slot, sample) order."""
-    return sorted(sampler.sample(requests, decoding), key=lambda made: made.key)
+    """Return all requested samples in (slot, sample) order."""
+    return sorted(sampler.sample(requests, decoding), key=lambda sample: sample.key)
 
 
 def verify(pool: Pool, items: Sequence[Item]) -> list[Verdict]:
-    """Verdicts of all items, in their order."""
+    """Verify all items and return their verdicts in the same order."""
     pool.submit(items)
     verdicts = dict(pool.completed(wait=True))
     return [verdicts[item.sample.key] for item in items]
@@ -56,26 +57,26 @@ def collect(
     decoding: Decoding,
     watch: Stopwatch | None = None,
 ) -> list[Group]:
-    """Sample and verify at once; groups in the order of the requests, whatever order things arrived in."""
+    """Sample and verify concurrently. Returns the groups in the order of the requests."""
     watch = watch or Stopwatch()
-    asked = {(request.step, request.slot, request.attempt): request for request in requests}
+    by_key = {(request.step, request.slot, request.attempt): request for request in requests}
     total = sum(request.count for request in requests)
     samples: dict[SampleKey, Sample] = {}
     verdicts: dict[SampleKey, Verdict] = {}
-    watch.report(under_way(0, 0, total))
+    watch.report(rollout_progress(0, 0, total))
     stream = sampler.sample(requests, decoding)
-    while (made := _next(stream, watch)) is not None:
-        samples[made.key] = made
-        watch.report(under_way(len(samples), len(verdicts), total))
+    while (finished := _next(stream, watch)) is not None:
+        samples[finished.key] = finished
+        watch.report(rollout_progress(len(samples), len(verdicts), total))
         with watch.timed("verify"):
-            request = asked[made.key[:3]]
-            pool.submit([Item(request.task, made, request.count)])
+            request = by_key[finished.key[:3]]
+            pool.submit([Item(request.task, finished, request.count)])
             verdicts.update(pool.completed(wait=False))
-    watch.report(under_way(len(samples), len(verdicts), total))
+    watch.report(rollout_progress(len(samples), len(verdicts), total))
     with watch.timed("verify"):
         for key, verdict in pool.completed(wait=True):
             verdicts[key] = verdict
-            watch.report(under_way(len(samples), len(verdicts), total))
+            watch.report(rollout_progress(len(samples), len(verdicts), total))
     return [_group(request, samples, verdicts) for request in requests]
 
 
@@ -84,8 +85,8 @@ def _next(stream: Iterator[Sample], watch: Stopwatch) -> Sample | None:
         return next(stream, None)
 
 
-def under_way(sampled: int, verified: int, total: int) -> Activity:
-    """Sampling, with what is verified by then; verifying once all samples are there."""
+def rollout_progress(sampled: int, verified: int, total: int) -> Activity:
+    """Describe the progress: sampling until all samples are finished, then verifying."""
     if sampled < total:
         return Activity("sample", sampled, total, f"{padded(verified, total)} verified")
     return Activity("verify", verified, total)
@@ -99,6 +100,6 @@ def _group(request: SampleRequest, samples: dict[SampleKey, Sample], verdicts: d
 def requests_for(
     tasks: Sequence[Task], step: int, count: int, *, slots: Sequence[int] | None = None, attempt: int = 0
 ) -> list[SampleRequest]:
-    """One request a task; ``slots`` says which places of the step they fill."""
-    places = range(len(tasks)) if slots is None else slots
-    return [SampleRequest(task, step, slot, count, attempt) for task, slot in zip(tasks, places, strict=True)]
+    """Create one request per task; ``slots`` are their positions in the step (default: 0, 1, ...)."""
+    slots = range(len(tasks)) if slots is None else slots
+    return [SampleRequest(task, step, slot, count, attempt) for task, slot in zip(tasks, slots, strict=True)]

@@ -1,7 +1,7 @@
-"""What differs between one process that updates a policy and several that do it together.
+"""The differences between a learner in one process and a learner that is one of several ranks.
 
-Every rank has all samples and does its share of the microbatches: microbatch ``i`` is rank ``i mod size``'s.
-Collectives need every rank to run equally many passes, so one that has no microbatch left runs an idle one of weight 0.
+Every rank receives all samples and runs its share of the microbatches: rank ``i mod size`` runs microbatch ``i``.
+Collectives need the same number of passes on every rank, so a rank without a microbatch runs an idle one of weight 0.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from steelyard.policies.reference import Reference
 
 
 class Ranks:
-    """Where this process stands among those that update one policy together. This one is alone."""
+    """The rank of this process among the processes that update one policy. This base class is a single process."""
 
     rank = 0
     size = 1
 
     @property
     def grouped(self) -> bool:
-        """Whether this is a rank of a group, be it of one; its state is then saved by the group."""
+        """Whether this process is a rank of a group, even a group of one. The group then saves the state."""
         return False
 
     def shard(self, policy: Policy, reference: Reference | None) -> None:
-        """Divide weights among the ranks, before an optimiser takes hold of them."""
+        """Shard the weights across the ranks. Call this before building the optimiser."""
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks, on every rank."""
+        """Return the sum over all ranks, on every rank."""
         return tensor
 
     def shared(self, loss: Tensor) -> Tensor:
-        """The loss to go backward from, so that gradients of all ranks add up."""
+        """Return the loss to differentiate, scaled so that the gradients of all ranks add up."""
         return loss
 
     def whole(self, norm: Tensor) -> Tensor:
-        """The norm of a gradient that may be divided among ranks."""
+        """Return the norm of the full gradient, which may be sharded across ranks."""
         return norm
 
     def passes(self, last: bool) -> AbstractContextManager[object]:
-        """Around one forward and backward; ``last`` is the one after which gradients are used."""
+        """Return the context for a forward and backward pass; ``last`` is the final pass before the optimiser step."""
         return nullcontext()
 
     def turns(self, count: int) -> list[int | None]:
-        """Which of ``count`` microbatches this rank runs, one a turn; None is an idle turn."""
+        """Return the numbers of the microbatches that this rank runs, out of ``count``; None is an idle turn."""
         rounds = -(-count // self.size)
-        places = [turn * self.size + self.rank for turn in range(rounds)]
-        return [place if place < count else None for place in places]
+        numbers = [turn * self.size + self.rank for turn in range(rounds)]
+        return [number if number < count else None for number in numbers]
 
     def joined(
         self, turns: Sequence[int | None], parts: Sequence[Mapping[str, Tensor]], count: int
     ) -> Sequence[Mapping[str, Tensor]]:
-        """Metrics of all ``count`` microbatches in their order, from those of this rank's turns."""
+        """Combine the metrics of all ranks. Returns one entry per microbatch, in order."""
         if self.size == 1:
             return parts
         names = list(parts[0])
         rows = torch.zeros(count, len(names), dtype=torch.float64, device=parts[0][names[0]].device)
-        for place, part in zip(turns, parts, strict=True):
-            if place is not None:
-                rows[place] = torch.stack([part[name].double() for name in names])
+        for number, part in zip(turns, parts, strict=True):
+            if number is not None:
+                rows[number] = torch.stack([part[name].double() for name in names])
         dtypes = [parts[0][name].dtype for name in names]
         return [
             {name: value.to(dtype) for name, value, dtype in zip(names, row, dtypes, strict=True)}
@@ -71,3 +71,4 @@ class Ranks:
 
 
 ALONE = Ranks()
+"""A learner in a single process."""

@@ -1,7 +1,6 @@
-"""Samples, and groups with their verdicts, as files: JSON and safetensors, no pickle.
+"""Store samples and groups in files, as JSON and safetensors without pickle.
 
-Everything that crosses from the rollouts to the loop can be stored and read back: a group that was stored and read
-trains like the original, bit for bit.
+Training on a group that was stored and loaded gives bitwise the same result as training on the original.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SUPPORT_ARRAYS = ("support_form", "support_start", "support_data")
 
 
 def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
-    """A sample as plain data and as arrays."""
+    """Split a sample into JSON data and arrays."""
     decisions, rule = sample.decisions, sample.decisions.rule
     arrays: dict[str, np.ndarray | None] = {
         "token_ids": sample.token_ids,
@@ -50,7 +49,7 @@ def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
 
 
 def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Sample:
-    """What ``pack_sample`` packed."""
+    """Rebuild a sample from the result of ``pack_sample``."""
     vocabulary, replay = row["vocabulary"], row.get("replay")
     decisions = Decisions(
         arrays["position"],
@@ -78,25 +77,25 @@ def unpack_task(row: Mapping[str, Any]) -> Task:
 
 
 def write_rows(folder: Path, name: str, table: Mapping[str, Any], packed: Sequence[Arrays]) -> None:
-    """``name.json`` with the table and ``name.safetensors`` with the arrays of its rows, by their numbers."""
+    """Write the table to ``name.json``, and the arrays of each row to ``name.safetensors``."""
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {f"{number}.{key}": np.ascontiguousarray(a) for number, own in enumerate(packed) for key, a in own.items()}
+    arrays = {f"{number}.{key}": np.ascontiguousarray(a) for number, row in enumerate(packed) for key, a in row.items()}
     save_file(arrays, folder / f"{name}.safetensors")
     (folder / f"{name}.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
 
 
 def read_rows(folder: Path, name: str) -> tuple[dict[str, Any], list[Arrays]]:
-    """What ``write_rows`` wrote."""
+    """Read files written by ``write_rows``."""
     table = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     packed: list[Arrays] = [{} for _ in table["samples"]]
     for key, array in load_file(folder / f"{name}.safetensors").items():
-        number, _, own = key.partition(".")
-        packed[int(number)][own] = array
+        number, _, array_name = key.partition(".")
+        packed[int(number)][array_name] = array
     return table, packed
 
 
 def save_groups(folder: Path, groups: Sequence[Group]) -> None:
-    """Write groups in full, samples and verdicts. The specs of their tasks must be plain data."""
+    """Write groups with all samples and verdicts. The specs of their tasks must be JSON data."""
     packed = [pack_sample(sample) for group in groups for sample in group.samples]
     table = {
         "groups": [
@@ -108,11 +107,13 @@ def save_groups(folder: Path, groups: Sequence[Group]) -> None:
     try:
         write_rows(folder, "groups", table, [arrays for _, arrays in packed])
     except TypeError as error:
-        raise DataError(f"groups cannot be stored in {folder}: a task's spec must be plain data ({error})") from error
+        raise DataError(
+            f"cannot store groups in {folder}: {error}; Task.spec may hold only numbers, strings, lists and dicts"
+        ) from error
 
 
 def load_groups(folder: Path) -> list[Group]:
-    """Read back what ``save_groups`` wrote."""
+    """Read groups written by ``save_groups``."""
     table, packed = read_rows(folder, "groups")
     samples = iter(unpack_sample(row, arrays) for row, arrays in zip(table["samples"], packed, strict=True))
     groups: list[Group] = []

@@ -1,8 +1,8 @@
-"""8-bit AdamW of bitsandbytes on the part of each weight that this rank holds.
+"""8-bit AdamW from bitsandbytes for sharded weights.
 
-bitsandbytes does not know of divided tensors, so it is given each rank's own part as a plain one. Its states are
-quantised in blocks of 256 numbers. Blocks are the same as in one process as long as no block lies across two ranks;
-a weight whose division would cut one keeps 32-bit states, as small weights (below 4096 numbers) always do.
+bitsandbytes does not support sharded tensors, so it receives the local shard of each weight as an ordinary tensor. Its
+states are quantised in blocks of 256 numbers. The blocks are the same as in one process unless a block would span two
+ranks. A weight whose sharding would split a block has 32-bit states, like all weights with fewer than 4096 numbers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ALWAYS, NEVER = 0, 2**62
 
 
 class ShardAdamW8bit(torch.optim.Optimizer):
-    """One bitsandbytes optimiser for the weights with 8-bit states and one for the rest, behind torch's interface.
+    """Combines a bitsandbytes optimiser for weights with 8-bit states and one for all others into a torch optimiser.
 
-    ``state`` holds the tensors as a checkpoint wants them: divided like their weight, with the blocks' maxima in rows
-    of whole blocks.
+    ``state`` holds the tensors in the layout of a checkpoint: sharded like their weight, with the maxima of the blocks
+    in rows of complete blocks.
     """
 
     def __init__(self, engine: Any, parameters: Iterable[nn.Parameter], **options: Any) -> None:
@@ -48,7 +48,7 @@ class ShardAdamW8bit(torch.optim.Optimizer):
         for engine in self._engines:
             for group in engine.param_groups:
                 group["lr"] = self.param_groups[0]["lr"]
-                self._lend(engine, group["params"])
+                self._share_states(engine, group["params"])
             engine.step()
         for weight, local in self._local.items():
             if local.grad is not None:
@@ -58,8 +58,8 @@ class ShardAdamW8bit(torch.optim.Optimizer):
     def _fresh(self, weight: nn.Parameter) -> dict[str, Tensor]:
         return {"step": torch.zeros(())} | fresh_states(weight)
 
-    def _lend(self, engine: Any, locals_: list[nn.Parameter]) -> None:
-        """Hand the engine its states: the very memory that ``state`` describes."""
+    def _share_states(self, engine: Any, locals_: list[nn.Parameter]) -> None:
+        """Give the engine its states. They share the memory of the tensors in ``state``."""
         owner = {id(local): weight for weight, local in self._local.items()}
         for index, local in enumerate(locals_):
             if local.grad is None:
@@ -67,15 +67,16 @@ class ShardAdamW8bit(torch.optim.Optimizer):
             own = self.state[owner[id(local)]]
             if not engine.state[local]:
                 engine.init_state(engine.param_groups[0], local, 0, index)
-            lent: dict[str, Any] = {name: _local(tensor) for name, tensor in own.items() if name != "step"}
+            shared: dict[str, Any] = {name: _local(tensor) for name, tensor in own.items() if name != "step"}
             blocks = -(-local.numel() // BLOCK)
-            lent |= {name: tensor.flatten()[:blocks] for name, tensor in lent.items() if name.startswith("absmax")}
-            engine.state[local].update(lent, step=int(own["step"]))
+            shared |= {name: tensor.flatten()[:blocks] for name, tensor in shared.items() if name.startswith("absmax")}
+            engine.state[local].update(shared, step=int(own["step"]))
 
 
 class BlockAdamW8bit:
-    """The same arithmetic for a chunk of a weight, as a rule of :class:`steelyard.training.chunked_adamw.ChunkedAdamW`;
-    a chunk is a whole number of blocks.
+    """Updates a chunk of a weight with 8-bit AdamW, as a rule for ``steelyard.training.chunked_adamw.ChunkedAdamW``.
+
+    A chunk must consist of complete blocks.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -109,7 +110,7 @@ class BlockAdamW8bit:
 
 
 def fresh_states(weight: Tensor) -> dict[str, Tensor]:
-    """Moments of zero, in 8 bits with the maxima of their blocks where that is possible."""
+    """Return zero moments, in 8 bits with the maxima of their blocks if possible."""
     eight = in_8_bits(weight)
     moments = [torch.zeros_like(weight, dtype=torch.uint8 if eight else torch.float32) for _ in range(2)]
     states = {"state1": moments[0].detach(), "state2": moments[1].detach()}
@@ -119,7 +120,7 @@ def fresh_states(weight: Tensor) -> dict[str, Tensor]:
 
 
 def in_8_bits(weight: Tensor) -> bool:
-    """Whether the states of a weight are kept in 8 bits: it is large, and no block lies across two ranks."""
+    """Return whether a weight has 8-bit states: it is large, and no block spans two ranks."""
     if weight.numel() < SMALL:
         return False
     if not isinstance(weight, DTensor) or weight.device_mesh.size() == 1:
@@ -129,13 +130,13 @@ def in_8_bits(weight: Tensor) -> bool:
 
 
 def _rows_of_blocks(weight: Tensor) -> int:
-    """How many rows make up a whole number of blocks."""
+    """Return the smallest number of rows that consists of complete blocks."""
     width = weight.numel() // weight.shape[0]
     return BLOCK // math.gcd(BLOCK, width)
 
 
 def _maxima(weight: Tensor) -> Tensor:
-    """Zeros for the largest number of every block, in rows that are divided among ranks just as the weight's are."""
+    """Return zeros for the maximum of every block, in rows that are sharded like the weight."""
     rows, width = _rows_of_blocks(weight), weight.numel() // weight.shape[0]
     shape = (-(-weight.shape[0] // rows), rows * width // BLOCK)
     if not isinstance(weight, DTensor):
@@ -151,7 +152,7 @@ def _local(tensor: Tensor) -> Tensor:
 
 
 def state_by_name(named: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The tensors of an optimiser's state under the names of their weights."""
+    """Return the tensors of an optimiser's state, named after their weights."""
     return {
         f"{name}.{key}": value
         for name, weight in named.items()

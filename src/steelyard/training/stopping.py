@@ -1,4 +1,4 @@
-"""Stopping on a signal: what is under way is finished and saved first."""
+"""Stop on a signal, after the current step is finished and saved."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Ctrl-C, the end of a job, and the end of a terminal or a connection."""
+"""Ctrl-C, a terminated job, and a closed terminal or connection."""
 
 
 @contextmanager
-def stopping_on_signals(ask: Callable[[], None], finishing: str = "step") -> Iterator[None]:
-    """The first signal calls ``ask`` and is acknowledged on stderr; a second one acts as usual. A signal that is
-    ignored (SIGHUP under nohup) stays ignored. Does nothing in a thread that cannot handle signals.
+def stopping_on_signals(request_stop: Callable[[], None], finishing: str = "step") -> Iterator[None]:
+    """Call ``request_stop`` on the first signal and print a message to stderr; a second signal acts as usual.
+
+    An ignored signal (SIGHUP under nohup) stays ignored. Does nothing outside the main thread, which alone can handle
+    signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -25,7 +27,7 @@ def stopping_on_signals(ask: Callable[[], None], finishing: str = "step") -> Ite
     handled = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
 
     def on_signal(_number: int, _frame: object) -> None:
-        ask()
+        request_stop()
         _reset(handled)
         threading.Thread(target=_acknowledge, args=(finishing,), name="acknowledge", daemon=True).start()
 
@@ -38,8 +40,8 @@ def stopping_on_signals(ask: Callable[[], None], finishing: str = "step") -> Ite
 
 
 def _acknowledge(finishing: str) -> None:
-    """In a thread of its own: what the signal interrupted may hold the lock of the screen or of stderr."""
-    with suppress(Exception):  # nobody reads it; the stop matters more
+    """Print a message, in a separate thread: the interrupted code may hold the lock of the console or of stderr."""
+    with suppress(Exception):  # the message is optional, the stop is not
         sys.stderr.write(f"finishing this {finishing}; press Ctrl-C again to stop now\n")
         sys.stderr.flush()
 
@@ -50,7 +52,7 @@ def _reset(handlers: dict[signal.Signals, Any]) -> None:
 
 
 class StopRequest:
-    """Whether somebody asked for a stop."""
+    """Records whether a stop was requested."""
 
     def __init__(self) -> None:
         self.asked = False

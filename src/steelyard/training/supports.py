@@ -1,8 +1,9 @@
-"""Supports that a sampler left out, found again before the update.
+"""Recompute supports that a sampler did not record, before the update.
 
-A constraint is followed along the sample's tokens once more; a cut is made once more with the weights the sample was
-drawn with (*old* weights, so before the update), the drawn token always included. The second is as exact as two kernels
-agree: a token at the very edge of a cut may fall on the other side. What is found is stored from then on.
+For a constraint, its state machine is run again over the sample's tokens. For a cut (top-k, top-p, min-p), the cut is
+repeated with the *old* weights, which the sample was drawn with; the sampled token is always included. A repeated cut
+is exact up to differences between kernels: a token at the edge of the cut may fall on the other side. The supports are
+then stored with the sample.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from steelyard.types import CutRule, Group, Sample
 
 
 def with_supports(policy: Policy, groups: Sequence[Group], tokens: int) -> list[Group]:
-    """Groups whose samples all carry their supports; ``tokens`` padded tokens are run at once."""
+    """Return the groups with the supports of all samples; ``tokens`` is the number of padded tokens per batch."""
     samples = [sample for group in groups for sample in group.samples]
     if not any(sample.decisions.left_out for sample in samples):
         return list(groups)
@@ -30,15 +31,15 @@ def with_supports(policy: Policy, groups: Sequence[Group], tokens: int) -> list[
 
 
 def find_supports(policy: Policy, samples: Sequence[Sample], tokens: int) -> list[Sample]:
-    """The samples, each with its supports."""
+    """Return the samples, each with its supports; ``tokens`` is the number of padded tokens per batch."""
     found = [_follow(policy, sample) if sample.decisions.left_out else sample for sample in samples]
-    open_cuts: dict[CutRule, list[int]] = {}
+    by_rule: dict[CutRule, list[int]] = {}
     for index, sample in enumerate(samples):
         rule = sample.decisions.rule
         if sample.decisions.left_out and rule.cuts and len(sample.decisions):
-            open_cuts.setdefault(rule, []).append(index)
+            by_rule.setdefault(rule, []).append(index)
     policy.train(False)
-    for rule, indices in open_cuts.items():
+    for rule, indices in by_rule.items():
         for chosen in by_length([len(samples[index].token_ids) for index in indices], tokens):
             batch = [found[indices[place]] for place in chosen]
             sets = iter(policy.kept(policy.collate(batch), rule))
@@ -48,12 +49,14 @@ def find_supports(policy: Policy, samples: Sequence[Sample], tokens: int) -> lis
 
 
 def _follow(policy: Policy, sample: Sample) -> Sample:
-    """With what the constraint allowed, before any cut."""
+    """Return the sample with the supports that the constraint allowed, before any cut."""
     replay = sample.decisions.replay
     if replay is None:
         return _stored(sample, [None] * len(sample.decisions), policy)
     if policy.constraint is None:
-        raise TrainingError(f"sample {tuple(sample.key)} was made under a constraint that this policy does not have")
+        raise TrainingError(
+            f"sample {tuple(sample.key)} was drawn under a constraint, but the policy has none: set the same constraint"
+        )
     return _stored(sample, replayed(policy.constraint, replay, sample), policy)
 
 

@@ -1,8 +1,8 @@
-"""Supervised training before reinforcement: the policy learns to write given examples.
+"""Supervised training before reinforcement learning: the policy learns to produce given examples.
 
-The loss is the mean negative log-prob of what the policy would have had to decide to make the examples. That is the
-update of a rollout whose samples were given instead of drawn, with advantage 1 everywhere under REINFORCE: so clipping,
-microbatches, loss scaling and the skipping of non-finite steps are the learner's own.
+The loss is the mean negative log-prob of the decisions that produce the examples. It equals REINFORCE with advantage 1
+on given instead of sampled texts, so the learner's own update applies, with its gradient clipping, microbatches, loss
+scaling and skipping of non-finite steps.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from steelyard.training.learner_samples import LearnerSample
 from steelyard.types import SampleKey, Task
 
 Example = tuple[Task, str]
-"""A task and a text for it."""
+"""A task and an example text for it."""
 
 
 def warm_start(
     learner: Learner, examples: Iterator[Example], *, steps: int, batch: int, done: int = 0
 ) -> Iterator[dict[str, float]]:
-    """``steps`` updates on the next ``batch`` examples each, the first ``done`` of them skipped, since they were made
-    before; yields the metrics of every one that is made now.
+    """Run updates ``done`` to ``steps`` with ``batch`` examples each, and yield the metrics of each update.
+
+    The examples of the first ``done`` updates are skipped, because those updates were made before.
     """
     examples = itertools.islice(examples, done * batch, None)
     for step in range(done, steps):
@@ -38,5 +39,5 @@ def warm_start(
 
 
 def loss_of(metrics: dict[str, Any]) -> float:
-    """Nats a token."""
+    """Return the loss in nats per token."""
     return -float(metrics["logp/mean"])

@@ -60,7 +60,7 @@ def test_batch_norm_of_one_sample_is_zero() -> None:
 
 
 def test_best_of_group() -> None:
-    # Best 6, second 3; all others get nothing.
+    # Best 6, second best 3; all others get 0.
     check(best_of_group(REWARD, GROUP), [0, 0, 0, 0, 0, 3 / (STD + 1e-6), 0])
 
 
@@ -69,21 +69,21 @@ def test_best_of_group_with_a_tie_at_the_top_is_zero() -> None:
 
 
 def test_pass_at_k() -> None:
-    # Group 0: n = 4, one right, k = 2. C(3,2)/C(4,2) = 3/6, so R = 1/2 and s = 1/2. Right: (1/2) / (1/2) = 1.
-    # Wrong: (1/2 - C(2,1)/C(3,1)) / (1/2) = (1/2 - 2/3) * 2 = -1/3. Group 1: both right, so s = 0.
+    # Group 0: n = 4, one correct, k = 2. C(3,2)/C(4,2) = 3/6, so R = 1/2 and s = 1/2. Correct: (1/2) / (1/2) = 1.
+    # Wrong: (1/2 - C(2,1)/C(3,1)) / (1/2) = (1/2 - 2/3) * 2 = -1/3. Group 1: both correct, so s = 0.
     reward_M = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)
     check(pass_at_k(reward_M, torch.tensor([0, 0, 0, 1, 0, 1]), k=2), [-1 / 3, 1, -1 / 3, 0, -1 / 3, 0])
 
 
 def test_pass_at_k_with_k_of_one_is_group_normalisation() -> None:
-    # n = 4, one right: R = 1/4, s = sqrt(3)/4. Right: (3/4)/s = sqrt(3). Wrong: (3/4 - 1)/s = -1/sqrt(3).
+    # n = 4, one correct: R = 1/4, s = sqrt(3)/4. Correct: (3/4)/s = sqrt(3). Wrong: (3/4 - 1)/s = -1/sqrt(3).
     reward_M = torch.tensor([0.0, 1.0, 0.0, 0.0])
     low, high = -1 / sqrt(3), sqrt(3)
     check(pass_at_k(reward_M, torch.zeros(4, dtype=torch.int64), k=1), [low, high, low, low])
 
 
 def test_pass_at_k_lowers_k_for_a_group_that_lost_samples() -> None:
-    # Only 2 of a group are left for k = 4: as k = 2 = n, in which every subset holds the right one, so s = 0.
+    # Only 2 samples are left for k = 4, so k = n = 2. Every subset contains the correct sample, so s = 0.
     check(pass_at_k(torch.tensor([0.0, 1.0]), torch.tensor([0, 0]), k=4), [0, 0])
 
 
@@ -95,12 +95,13 @@ def test_max_at_k() -> None:
 
 
 def test_max_at_k_of_the_whole_group_is_the_gap_at_the_top() -> None:
-    # k = n = 4: one subset, only 6 adds to it, 6 - 3 = 3; A = 4 * 3. Groups of equal rewards and of one get 0.
+    # k = n = 4: there is one subset, and only 6 raises its maximum, by 6 - 3 = 3; A = 4 * 3.
+    # Groups of equal rewards and of one sample get 0.
     check(max_at_k(REWARD, GROUP, k=4), [0, 0, 0, 0, 0, 12, 0])
 
 
 def test_max_at_k_lowers_k_for_a_group_that_lost_samples() -> None:
-    # Two left for k = 3: as k = 2; the better adds 3, A = 2 * 3.
+    # Two samples are left for k = 3, so k = 2. The better one adds 3; A = 2 * 3.
     check(max_at_k(torch.tensor([1.0, 4.0]), torch.tensor([0, 0]), k=3), [0, 6])
 
 
@@ -116,7 +117,7 @@ def test_non_dyadic_rewards_of_equal_groups_give_exactly_zero() -> None:
 @pytest.mark.parametrize("name", ["group_norm", "group_mean", "rloo", "batch_norm", "best_of_group"])
 @pytest.mark.parametrize(("spread", "equal"), [(0.9e-12, True), (1.1e-12, False)])
 @pytest.mark.parametrize("scale", [1e-9, 1.0, -1e9])
-def test_equality_is_judged_to_the_rounding_of_double_precision(
+def test_rewards_within_double_precision_rounding_count_as_equal(
     name: str, spread: float, equal: bool, scale: float
 ) -> None:
     reward_M = torch.tensor([1.0, 1.0, 1.0 - spread], dtype=torch.float64) * scale
@@ -126,7 +127,7 @@ def test_equality_is_judged_to_the_rounding_of_double_precision(
     assert (advantage_M == 0).all().item() == equal
 
 
-def test_small_differences_at_a_large_offset_count_and_rounding_does_not() -> None:
+def test_small_differences_count_at_a_large_offset_but_rounding_does_not() -> None:
     group_M = torch.tensor([0, 0, 1, 1])
     reward_M = torch.tensor([1000.0, 1000.0009, 0.1 + 0.2, 0.3], dtype=torch.float64)
     half = 0.00045 / (0.0009 / sqrt(2) + 1e-6)  # deviation over sample std + 1e-6
@@ -134,7 +135,7 @@ def test_small_differences_at_a_large_offset_count_and_rounding_does_not() -> No
     assert group_norm(reward_M, group_M).tolist()[2:] == [0.0, 0.0]
 
 
-def test_a_large_offset_costs_no_digits() -> None:
+def test_a_large_offset_does_not_cost_precision() -> None:
     # 2^49 + (0, 1, 9) 2^30 are exact, but a third of their sum is off by up to 2^-4. Deviations: -10/3, -7/3, 17/3.
     reward_M = 2.0**49 + torch.tensor([0.0, 1.0, 9.0], dtype=torch.float64) * 2**30
     deviation_M = group_mean(reward_M, torch.tensor([0, 0, 0])) / 2**30
@@ -142,7 +143,7 @@ def test_a_large_offset_costs_no_digits() -> None:
 
 
 @pytest.mark.parametrize("name", ["group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "max_at_k"])
-def test_rewards_of_less_precision_are_used_in_double(name: str) -> None:
+def test_low_precision_rewards_are_converted_to_double(name: str) -> None:
     function = estimator(name, 2 if name == "max_at_k" else None)
     reward_M = torch.tensor([0.1, 0.7, 0.3])
     group_M = torch.tensor([0, 0, 0])

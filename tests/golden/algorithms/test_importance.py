@@ -1,4 +1,4 @@
-"""Truncated importance correction and its statistics, by hand."""
+"""Truncated importance weights and their statistics, computed by hand."""
 
 from __future__ import annotations
 

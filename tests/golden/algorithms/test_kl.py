@@ -34,7 +34,7 @@ def test_k3_of_a_tiny_difference_keeps_its_digits() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "slope"),
     [
-        # slopes by the log-prob: k2' = delta, k3' = 1 - exp(-delta), (rho k3)' = rho (k3 + k3')
+        # Derivatives with respect to the log-prob: k2' = delta, k3' = 1 - exp(-delta), (rho k3)' = rho (k3 + k3')
         ("k2", log(2.0) ** 2 / 2, log(2.0)),
         ("k3", log(2.0) - 0.5, 0.5),
         ("k3_unbiased", 3 * (log(2.0) - 0.5), 3 * log(2.0)),
@@ -54,24 +54,19 @@ def test_terms_of_the_loss(name: str, value: float, slope: float) -> None:
     assert old_N.grad is None
 
 
-def test_k1_in_the_loss_is_refused_with_the_reason() -> None:
+def test_k1_in_the_loss_is_rejected_with_the_reason() -> None:
     zero = torch.zeros(1)
-    text = (
-        "kl estimator 'k1' in the loss has an expected gradient of zero: it would not hold the policy to the reference"
-        " at all. Use 'k2', 'k3', 'k3_unbiased' or 'exact', or put k1 into the reward"
-    )
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(
+        ConfigError, match=r"'k1' has an expected gradient of zero.*use 'k2', 'k3', 'k3_unbiased' or 'exact'"
+    ):
         kl_term("k1", zero, zero, zero)
-    assert str(caught.value) == text
 
 
 def test_unknown_and_misplaced_names() -> None:
     zero = torch.zeros(1)
     with pytest.raises(ConfigError, match="unknown kl estimator 'k33': did you mean 'k3'"):
         kl_term("k33", zero, zero, zero)
-    with pytest.raises(
-        ValueError, match=r"^kl 'exact' is a sum over the support: the policy computes it, not kl_term$"
-    ):
+    with pytest.raises(ValueError, match=r"'exact'.*pass the policy's exact_kl_N"):
         kl_term("exact", zero, zero, zero)
     check_loss_estimator("exact")
 
@@ -98,7 +93,7 @@ def test_adaptive_coefficient(kl: float, expected: float) -> None:
 
 @pytest.mark.parametrize(("target", "horizon"), [(0.0, 10.0), (0.1, 0.0), (-1.0, 10.0), (0.1, -5.0)])
 def test_adaptive_coefficient_needs_positive_settings(target: float, horizon: float) -> None:
-    with pytest.raises(ConfigError, match=rf"target > 0 and horizon > 0, got {target} and {horizon}$"):
+    with pytest.raises(ConfigError, match=rf"target = {target}, horizon = {horizon}$"):
         AdaptiveKL(target, horizon)
 
 

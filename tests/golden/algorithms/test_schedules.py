@@ -1,4 +1,4 @@
-"""Schedules, by hand."""
+"""Schedules against values computed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def values(schedule: Schedule, steps: list[int]) -> list[float]:
     return [schedule.value(step) for step in steps]
 
 
-def test_the_default_is_one_for_ever() -> None:
+def test_the_default_is_always_one() -> None:
     assert values(Schedule(), [0, 1, 1000]) == [1.0, 1.0, 1.0]
 
 
@@ -48,12 +48,12 @@ def test_cosine_with_warm_up() -> None:
     assert values(Schedule("cosine", steps=6, warmup=2), [0, 1, 2, 3, 4]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_refusals() -> None:
-    with pytest.raises(ConfigError, match=r"^unknown schedule 'step': known are constant, linear, cosine$"):
+def test_invalid_settings() -> None:
+    with pytest.raises(ConfigError, match=r"unknown schedule 'step'.*constant, linear, cosine"):
         Schedule("step")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"^schedule warm-up must be 0 or more steps, got -1$"):
+    with pytest.raises(ConfigError, match="schedule warmup = -1"):
         Schedule(warmup=-1)
-    with pytest.raises(ConfigError, match=r"^schedule 'linear' must outlast its warm-up: steps = 5, warmup = 5$"):
+    with pytest.raises(ConfigError, match=r"schedule 'linear': steps = 5 .*warmup \(5\)"):
         Schedule("linear", steps=5, warmup=5)
-    with pytest.raises(ConfigError, match="schedule 'cosine' must outlast"):
+    with pytest.raises(ConfigError, match="schedule 'cosine': steps = "):
         Schedule("cosine")

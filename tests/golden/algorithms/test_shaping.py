@@ -1,4 +1,4 @@
-"""Length penalty, truncation and advantage clip, by hand."""
+"""Length penalty, truncation and advantage clipping, computed by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.golden
 
 
 def test_soft_length_penalty() -> None:
-    # Longest 100, buffer 20: nothing up to 80, -1/4 at 85, -1/2 at 90, -1 at 100 and beyond.
+    # Maximum length 100, buffer 20: no penalty up to 80, -1/4 at 85, -1/2 at 90, -1 at 100 and beyond.
     length_M = torch.tensor([0, 79, 80, 85, 90, 100, 130])
     penalty_M = soft_length_penalty(length_M, max_length=100, buffer=20)
     assert penalty_M.tolist() == [0.0, 0.0, 0.0, -0.25, -0.5, -1.0, -1.0]
@@ -22,15 +22,13 @@ def test_a_buffer_of_the_whole_length_is_allowed() -> None:
     assert soft_length_penalty(torch.tensor([0, 1, 4]), max_length=4, buffer=4).tolist() == [0.0, -0.25, -1.0]
 
 
-def test_the_smallest_buffer_is_a_step() -> None:
+def test_a_buffer_of_one_is_a_step_function() -> None:
     assert soft_length_penalty(torch.tensor([2, 3, 4]), max_length=4, buffer=1).tolist() == [0.0, 0.0, -1.0]
 
 
 @pytest.mark.parametrize("buffer", [0, -1, 101])
-def test_soft_length_penalty_needs_a_sensible_buffer(buffer: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"^soft length penalty needs 0 < buffer <= max_length, got {buffer} and 100$"
-    ):
+def test_soft_length_penalty_rejects_an_invalid_buffer(buffer: int) -> None:
+    with pytest.raises(ValueError, match=rf"^soft length penalty: buffer = {buffer} .*max_length \(100\)$"):
         soft_length_penalty(torch.tensor([1]), max_length=100, buffer=buffer)
 
 
@@ -59,7 +57,7 @@ def test_truncated_samples_may_be_penalised() -> None:
     assert handle_truncated(REWARD, TRUNCATED, "penalise")[0].tolist() == [1.0, 1.0, 3.0], "by 1, as credit.truncated"
 
 
-def test_truncation_needs_one_flag_a_sample() -> None:
+def test_truncation_needs_one_flag_per_sample() -> None:
     with pytest.raises(ValueError, match=r"reward_M \[3\], truncated_M \[1\]"):
         handle_truncated(REWARD, TRUNCATED[:1], "mask")
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.golden
 def run(
     function: Surrogate, ratio: list[float], advantage: list[float], sample: list[int] | None = None
 ) -> tuple[list[float], list[float], list[bool]]:
-    """Losses, their derivative by the log-prob, and clip flags for decisions of probability 1/2 with these ratios."""
+    """Return losses, derivatives with respect to the log-prob and clip flags, for decisions of probability 1/2."""
     old_N = torch.tensor([0.5 / r for r in ratio], dtype=torch.float64).log().requires_grad_()
     logp_N = torch.full((len(ratio),), log(0.5), dtype=torch.float64, requires_grad=True)
     sample_N = torch.tensor(sample if sample is not None else range(len(ratio)))
@@ -39,7 +39,7 @@ def near(expected: list[float]) -> object:
 
 
 def test_ppo_clip() -> None:
-    # Bounds 0.8 and 1.3. The clip is in force only where it lowers the objective: up for A > 0, down for A < 0.
+    # The clip is active only where it lowers the objective: above 1.3 for A > 0, below 0.8 for A < 0.
     loss, slope, clipped = run(
         surrogate("ppo_clip", clip_low=0.2, clip_high=0.3),
         [1.0, 1.2, 1.5, 0.5, 1.0, 1.5, 0.9, 0.5, 1.5, 0.5],
@@ -57,7 +57,7 @@ def test_ppo_clip_is_symmetric_by_default() -> None:
 
 
 def test_ppo_dual_clip() -> None:
-    # For A < 0 the objective is at least 3 A: in force where the ratio is above 3.
+    # For A < 0 the objective is at least 3 A. The bound is active where the ratio exceeds 3.
     loss, slope, clipped = run(
         surrogate("ppo_clip", clip_low=0.2, clip_high=0.2, dual_clip=3.0),
         [2.5, 4.0, 0.5, 4.0, 4.0],
@@ -70,7 +70,7 @@ def test_ppo_dual_clip() -> None:
 
 def test_gspo_takes_the_geometric_mean_ratio_of_the_sample() -> None:
     # Sample 9: ratios 2 and 1/8, geometric mean 1/2. Sample 4: ratio 1.0001. Sample 6: 1.21 and 1, mean 1.1.
-    # Bounds 0.9997 and 1.0004. Loss is the sequence's at each decision; slope is s_i A where not clipped.
+    # Bounds 0.9997 and 1.0004. Each decision has the loss of its sequence. The slope is s_i A where not clipped.
     loss, slope, clipped = run(
         gspo, [2.0, 1.0001, 0.125, 1.21, 1.0], [3.0, 3.0, 3.0, -1.0, -1.0], sample=[9, 4, 9, 6, 6]
     )
@@ -122,8 +122,8 @@ def test_reinforce_ignores_the_ratio() -> None:
 
 
 @pytest.mark.parametrize("name", ["ppo_clip", "gspo", "cispo"])
-def test_a_huge_log_ratio_overflows_nothing(name: str) -> None:
-    # exp(100) is inf in float32, inf * 0 is NaN: the log ratio is cut at 20.
+def test_a_huge_log_ratio_does_not_overflow(name: str) -> None:
+    # exp(100) is inf in float32, inf * 0 is NaN, so the log ratio is clamped to 20.
     logp_N = torch.tensor([-1.0, -1.0, -1.0], requires_grad=True)
     inp = SurrogateInput(logp_N, logp_N.detach() - 100, torch.tensor([1.0, 0.0, -1.0]), torch.arange(3))
     out = surrogate(name)(inp)

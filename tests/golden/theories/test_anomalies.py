@@ -9,7 +9,7 @@ import pytest
 from benchmarks.theories.theory_cases import Case, cases
 from steelyard.domains.theories.model.known_models import models, standard_model
 from steelyard.domains.theories.model.notation import left, right, theory
-from steelyard.domains.theories.physics.anomalies import conditions, is_free
+from steelyard.domains.theories.physics.anomalies import conditions, is_anomaly_free
 from steelyard.domains.theories.physics.invariance import flaws
 
 
@@ -17,7 +17,7 @@ from steelyard.domains.theories.physics.invariance import flaws
 def test_ground_truth(case: Case) -> None:
     broken = {name: anomaly.total for name, anomaly in conditions(case.theory).items() if not anomaly.cancels}
     assert broken == case.broken
-    assert is_free(case.theory) is (not case.broken)
+    assert is_anomaly_free(case.theory) is (not case.broken)
     assert flaws(case.theory) == []
 
 
@@ -65,7 +65,7 @@ def test_witten_counts_generations_and_other_dimensions() -> None:
 
 def test_a_sextet_weighs_seven_triplets() -> None:
     free = theory("c:3", (left("S", "6"), right("q", "3", 7)))
-    assert is_free(free)
+    assert is_anomaly_free(free)
     assert conditions(free)["c³"].by_field == {"S": 7, "q": -7}
 
 

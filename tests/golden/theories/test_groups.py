@@ -10,8 +10,8 @@ import pytest
 from benchmarks.theories.theory_cases import table
 from steelyard.domains.theories.groups import Representation, decompose, representation, singlets
 from steelyard.domains.theories.groups.generators import cartan, hermitian, module
-from steelyard.domains.theories.groups.invariants import SpecialLeg, exact, tensors
-from steelyard.domains.theories.model.notation import label_of, text_of
+from steelyard.domains.theories.groups.invariants import SpecialLeg, exact_tensors, tensors
+from steelyard.domains.theories.model.notation import label_of, notation_of
 
 
 @pytest.mark.parametrize(("n", "label", "index", "anomaly"), table())
@@ -46,7 +46,7 @@ def test_index_and_anomaly_by_formula(n: int) -> None:
 def test_names(n: int, text: str, name: str) -> None:
     label = label_of(n, text)
     assert Representation(n, label).name == name
-    assert text_of(n, label) == text
+    assert notation_of(n, label) == text
 
 
 def test_a_dimension_that_is_not_there_says_so() -> None:
@@ -105,7 +105,7 @@ def test_singlets_are_counted_and_written_down(n: int, factors: str, count: int)
     assert singlets(n, labels) == count
     if n < 5 or len(labels) < 4:
         legs = tuple(SpecialLeg(label) for label in labels)
-        assert len(exact(n, legs)) == count
+        assert len(exact_tensors(n, legs)) == count
         _assert_invariant(n, legs)
 
 

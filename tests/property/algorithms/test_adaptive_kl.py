@@ -1,4 +1,4 @@
-"""The adaptive KL coefficient: positive, and moved towards the target, whatever the KL and the size of a step."""
+"""The adaptive KL coefficient stays positive and moves KL towards its target, for any KL and number of samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.property
     kls=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8),
     samples=st.integers(1, 10**7),
 )
-def test_the_coefficient_stays_above_nought(
+def test_the_coefficient_stays_positive(
     coefficient: float, target: float, horizon: float, kls: list[float], samples: int
 ) -> None:
     rule = AdaptiveKL(target, horizon)

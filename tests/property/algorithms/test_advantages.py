@@ -1,4 +1,4 @@
-"""What must hold of advantages for any rewards and any groups."""
+"""Properties of the advantage estimators for arbitrary rewards and groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ quick = settings(max_examples=40, derandomize=True)
 
 @st.composite
 def batches(draw: st.DrawFn, binary: bool = False) -> tuple[Tensor, Tensor]:
-    """Rewards (quarters, so that spreads are not rounding) and their groups, interleaved anyhow."""
+    """Draw rewards and their groups in any order. Rewards are multiples of 1/4, so a spread is never mere rounding."""
     size = draw(st.integers(1, 16))
     low, high = (0, 1) if binary else (-40, 40)
     quarters = draw(st.lists(st.integers(low, high), min_size=size, max_size=size))
@@ -57,8 +57,10 @@ def test_linear_estimators_scale_with_the_reward(name: str, batch: tuple[Tensor,
 @pytest.mark.parametrize("name", ["group_norm", "batch_norm", "best_of_group"])
 @quick
 @given(batch=batches(), scale=st.floats(1.0, 1e6))
-def test_normalised_estimators_do_not(name: str, batch: tuple[Tensor, Tensor], scale: float) -> None:
-    # The 1e-6 beside a std of 1/16 or more (a quarter among 16) moves the value by less than 2e-5 of itself.
+def test_normalised_estimators_do_not_scale_with_the_reward(
+    name: str, batch: tuple[Tensor, Tensor], scale: float
+) -> None:
+    # The std is at least 1/16 (a quarter among 16), so adding 1e-6 changes the value by less than 2e-5 of itself.
     reward_M, group_M = batch
     same(ALL[name](reward_M * scale, group_M), ALL[name](reward_M, group_M), 2e-5)
 
@@ -75,7 +77,7 @@ def test_permutation_equivariance(name: str, batch: tuple[Tensor, Tensor], seed:
 @pytest.mark.parametrize("name", GROUP_WISE)
 @quick
 @given(batch=batches())
-def test_groups_do_not_see_each_other(name: str, batch: tuple[Tensor, Tensor]) -> None:
+def test_groups_are_independent(name: str, batch: tuple[Tensor, Tensor]) -> None:
     reward_M, group_M = batch
     whole_M = ALL[name](reward_M, group_M)
     for label in group_M.unique():
@@ -104,7 +106,7 @@ def test_pass_at_k_permutes_and_keeps_groups_apart(name: str, batch: tuple[Tenso
 def test_equal_rewards_give_exactly_zero(
     name: str, batch: tuple[Tensor, Tensor], value: float, noise: list[int]
 ) -> None:
-    # All rewards of group 0 are one value, or a few units in the last place beside it; the other groups vary.
+    # The rewards of group 0 differ by at most a few units in the last place; the other groups vary.
     reward_M, group_M = batch
     wobble_M = 1 + torch.tensor(noise[: len(reward_M)], dtype=torch.float64) * torch.finfo(torch.float64).eps
     mixed_M = torch.where(group_M == 0, value * wobble_M, reward_M)

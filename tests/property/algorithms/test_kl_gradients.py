@@ -33,7 +33,7 @@ def forward_kl(logit_V: Tensor, reference_V: Tensor) -> Tensor:
 
 
 def expected_gradient(logit_V: Tensor, term_V: Tensor) -> Tensor:
-    """``E_{x ~ pi} grad term(x)``: every token once, weighted by its probability, which is not differentiated."""
+    """Return ``E_{x ~ pi} grad term(x)``, summed over all tokens. The probabilities are not differentiated."""
     return gradient(logit_V, (logit_V.softmax(0).detach() * term_V).sum())
 
 
@@ -41,7 +41,7 @@ def same(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-13)
 
 
-def test_k1_as_a_loss_does_nothing(policy: tuple[Tensor, Tensor]) -> None:
+def test_k1_as_a_loss_has_no_gradient(policy: tuple[Tensor, Tensor]) -> None:
     logit_V, reference_V = policy
     same(expected_gradient(logit_V, k1(logit_V.log_softmax(0) - reference_V)), torch.zeros(6, dtype=torch.float64))
     assert reverse_kl(logit_V, reference_V).abs().max() > 0.01

@@ -1,7 +1,7 @@
 """KL in the loss when a stale policy or another engine drew the samples: expected gradients by enumeration.
 
-Every sentence of two tokens is listed with its probability under the behaviour policy, so the expected loss is a plain
-sum. The right gradient is that of the KL at the states the behaviour policy visits, for any two policies.
+The tests enumerate all sentences of two tokens with their probability under the behaviour policy, so the expected loss
+is a finite sum. The correct gradient is that of the KL at the states that the behaviour policy visits.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ NO_CAP = 1e9
 
 
 def table(seed: int) -> Tensor:
-    """Logits in each of the states: at the start, and after each first word."""
+    """Return the logits of every state: the start, and the state after each first word."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(1 + WORDS, WORDS, dtype=torch.float64, generator=generator)
 
 
 def sentences() -> tuple[Tensor, Tensor]:
-    """State and token of each decision of all sentences, two decisions per sentence."""
+    """Return the state and the token of every decision in all sentences, two decisions per sentence."""
     first, second = torch.meshgrid(torch.arange(WORDS), torch.arange(WORDS), indexing="ij")
     state = torch.stack([torch.zeros_like(first), 1 + first], dim=-1)
     return state.flatten(), torch.stack([first, second], dim=-1).flatten()
 
 
 def kl_at_states(kl: str, logp_SV: Tensor, reference_SV: Tensor) -> Tensor:
-    """What the estimator follows: ``k3`` the forward KL, the others the reverse one."""
+    """Return the divergence whose gradient the estimator has: forward KL for ``k3``, otherwise reverse KL."""
     if kl == "k3":
         return (reference_SV.exp() * (reference_SV - logp_SV)).sum(-1)
     return (logp_SV.exp() * (logp_SV - reference_SV)).sum(-1)
 
 
 def gradients(kl: str, cap: float | None, current: int, behaviour: int, reference: int) -> tuple[Tensor, Tensor]:
-    """Of the expected loss, and of the KL at the states that the behaviour policy visits."""
+    """Return the gradients of the expected loss and of the KL at the states that the behaviour policy visits."""
     logit_SV = table(current).requires_grad_()
     logp_SV, behaviour_SV, reference_SV = (
         logit_SV.log_softmax(-1),
@@ -76,13 +76,13 @@ def test_the_expected_gradient_is_that_of_kl_at_the_visited_states(seeds: tuple[
 
 
 @pytest.mark.parametrize("kl", ["k2", "k3", "k3_unbiased"])
-def test_without_the_correction_it_is_not(kl: str) -> None:
+def test_without_the_correction_the_gradient_is_wrong(kl: str) -> None:
     found, wanted = gradients(kl, None, 0, 1, 2)
     assert (found - wanted).norm() > 0.1 * wanted.norm()
 
 
 @pytest.mark.parametrize("kl", ["k2", "k3", "k3_unbiased"])
-def test_on_policy_nothing_changes(kl: str) -> None:
+def test_on_policy_the_correction_has_no_effect(kl: str) -> None:
     plain, _ = gradients(kl, None, 3, 3, 4)
     found, wanted = gradients(kl, 1.5, 3, 3, 4)
     torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-15)

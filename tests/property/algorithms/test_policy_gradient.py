@@ -1,7 +1,8 @@
-"""How far each pair of estimator and aggregation is from the true policy gradient, with nothing sampled.
+"""Compare estimators and aggregations with the true policy gradient, by enumeration instead of sampling.
 
-A small language (tokens a, b, end; at most three tokens) with a policy that has its own logits for every prefix. All
-groups of G sequences are enumerated with their probabilities and go through the real objective as one batch.
+The language has the tokens a, b and end, and at most three tokens per sequence. The policy has separate logits for
+every prefix. The tests enumerate all groups of G sequences with their probabilities and pass them through the real
+objective as one batch.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from steelyard.algorithms.surrogates import surrogate
 pytestmark = pytest.mark.property
 
 END = 2
-LONGEST = 3
-PREFIXES = [prefix for length in range(LONGEST) for prefix in product(range(END), repeat=length)]
-SEQUENCES = [(*prefix, END) for prefix in PREFIXES] + list(product(range(END), repeat=LONGEST))
+MAX_LENGTH = 3
+PREFIXES = [prefix for length in range(MAX_LENGTH) for prefix in product(range(END), repeat=length)]
+SEQUENCES = [(*prefix, END) for prefix in PREFIXES] + list(product(range(END), repeat=MAX_LENGTH))
 
 
 def reward_of(sequence: tuple[int, ...]) -> float:
-    """Two ways to do well, one short and one long, and a rare large prize: lengths and spreads matter."""
+    """Reward a short and a long sequence, and one rare sequence highly, so that lengths and spreads matter."""
     return {(END,): 1.0, (0, 1, 0): 1.5, (1, 1, 1): 6.0}.get(sequence, 0.1 * sequence.count(0))
 
 
@@ -36,7 +37,7 @@ def logits() -> Tensor:
 
 
 def sequence_logps(logit_PV: Tensor) -> list[Tensor]:
-    """For each sequence the log-probs of its tokens."""
+    """Return the log-probs of the tokens of each sequence."""
     logp_PV = logit_PV.log_softmax(-1)
     row = {prefix: logp_PV[i] for i, prefix in enumerate(PREFIXES)}
     return [torch.stack([row[s[:t]][token] for t, token in enumerate(s)]) for s in SEQUENCES]
@@ -51,7 +52,7 @@ def true_gradient() -> Tensor:
 
 
 def expected_update(name: str, aggregation: str, size: int, surrogate_name: str = "ppo_clip") -> Tensor:
-    """Exact expectation, over all groups of ``size`` sequences, of minus the gradient of the objective."""
+    """Return the expected negative gradient of the objective, over all groups of ``size`` sequences."""
     logit_PV = logits().requires_grad_()
     logps = sequence_logps(logit_PV)
     groups = torch.tensor(list(product(range(len(SEQUENCES)), repeat=size)))
@@ -66,7 +67,7 @@ def expected_update(name: str, aggregation: str, size: int, surrogate_name: str 
     length_M = torch.tensor([len(s) for s in SEQUENCES])[sequence_M]
     sample_N = torch.arange(len(sequence_M)).repeat_interleave(length_M)
     logp_N = torch.cat([logps[int(x)] for x in sequence_M])
-    weight_N = decision_weights(aggregation, sample_N, length=LONGEST, dtype=torch.float64)
+    weight_N = decision_weights(aggregation, sample_N, length=MAX_LENGTH, dtype=torch.float64)
     weight_N = weight_N * len(groups) * chance_U[group_M][sample_N]
     old_N = logp_N.detach()
     inp = ObjectiveInput(logp_N, old_N, old_N, advantage_M[sample_N], sample_N, weight_N)
@@ -79,22 +80,24 @@ def cosine(first: Tensor, second: Tensor) -> float:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_rloo_with_constant_is_the_exact_policy_gradient(size: int) -> None:
-    torch.testing.assert_close(expected_update("rloo", "constant", size) * LONGEST, true_gradient(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        expected_update("rloo", "constant", size) * MAX_LENGTH, true_gradient(), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["reinforce", "cispo"])
-def test_so_it_is_with_other_surrogates_when_on_policy(name: str) -> None:
-    update_PV = expected_update("rloo", "constant", 2, name) * LONGEST
+def test_other_surrogates_give_the_exact_policy_gradient_on_policy(name: str) -> None:
+    update_PV = expected_update("rloo", "constant", 2, name) * MAX_LENGTH
     torch.testing.assert_close(update_PV, true_gradient(), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_group_mean_is_it_scaled_down(size: int) -> None:
-    update_PV = expected_update("group_mean", "constant", size) * LONGEST
+def test_group_mean_is_the_policy_gradient_scaled_down(size: int) -> None:
+    update_PV = expected_update("group_mean", "constant", size) * MAX_LENGTH
     torch.testing.assert_close(update_PV, true_gradient() * (size - 1) / size, rtol=0, atol=1e-12)
 
 
-def test_textbook_grpo_points_elsewhere(record_property: Callable[[str, object], None]) -> None:
+def test_grpo_differs_from_the_policy_gradient(record_property: Callable[[str, object], None]) -> None:
     found = cosine(expected_update("group_norm", "sequence_mean", 3), true_gradient())
     record_property("cosine", found)
     print(f"group_norm with sequence_mean: cosine {found:.3f} to the policy gradient")

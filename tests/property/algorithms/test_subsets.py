@@ -15,20 +15,20 @@ from steelyard.algorithms.subsets import max_at_k, pass_at_k
 pytestmark = pytest.mark.property
 
 
-def enumerated_pass_at_k(right: list[bool], k: int) -> list[float]:
-    """Mean over the subsets with sample i of the subset's normalised reward (1 if any of it is right)."""
-    subsets = list(combinations(range(len(right)), k))
-    passed = {subset: any(right[i] for i in subset) for subset in subsets}
+def enumerated_pass_at_k(correct: list[bool], k: int) -> list[float]:
+    """Average the normalised reward (1 if any sample is correct) over the subsets that contain sample i."""
+    subsets = list(combinations(range(len(correct)), k))
+    passed = {subset: any(correct[i] for i in subset) for subset in subsets}
     mean = Fraction(sum(passed.values()), len(subsets))
     if mean in (0, 1):
-        return [0.0] * len(right)
+        return [0.0] * len(correct)
     scale = sqrt(mean * (1 - mean))
-    of = [[passed[subset] for subset in subsets if i in subset] for i in range(len(right))]
-    return [float(Fraction(sum(rewards), len(rewards)) - mean) / scale for rewards in of]
+    with_sample = [[passed[subset] for subset in subsets if i in subset] for i in range(len(correct))]
+    return [float(Fraction(sum(rewards), len(rewards)) - mean) / scale for rewards in with_sample]
 
 
 def enumerated_max_at_k(reward: list[int], k: int) -> list[float]:
-    """n times the mean over all subsets of what sample i adds to the best of the subset."""
+    """Return n times the mean over all subsets of how much sample i raises the maximum of the subset."""
     n = len(reward)
     added = [0] * n
     for subset in combinations(range(n), k):
@@ -44,9 +44,9 @@ def group_of(n: int) -> torch.Tensor:
 @pytest.mark.parametrize("n", range(1, 9))
 def test_pass_at_k(n: int) -> None:
     for k, count in product(range(1, n + 1), range(n + 1)):
-        right = [(3 * i) % n < count for i in range(n)]
-        advantage_G = pass_at_k(torch.tensor(right, dtype=torch.float64), group_of(n), k=k)
-        assert advantage_G.tolist() == pytest.approx(enumerated_pass_at_k(right, k), rel=1e-12, abs=1e-12)
+        correct = [(3 * i) % n < count for i in range(n)]
+        advantage_G = pass_at_k(torch.tensor(correct, dtype=torch.float64), group_of(n), k=k)
+        assert advantage_G.tolist() == pytest.approx(enumerated_pass_at_k(correct, k), rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", range(2, 9))

@@ -1,4 +1,4 @@
-"""Drawing a token against the definition written out: temperature, then top-k, then top-p, then min-p."""
+"""Draws compared with the definition: temperature, then top-k, then top-p, then min-p."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = [
 
 
 def by_definition(logit_V: list[float], rule: CutRule) -> dict[int, float]:
-    """Token -> probability, the most likely first, one cut after the other on a plain list."""
+    """Return token -> probability, most likely first, with each cut applied to a plain list."""
     size_V = [math.exp(logit / rule.temperature) for logit in logit_V]
     kept = sorted(range(len(logit_V)), key=lambda token: -size_V[token])
     if rule.top_k:
@@ -43,7 +43,7 @@ def by_definition(logit_V: list[float], rule: CutRule) -> dict[int, float]:
 
 
 def check(logit_V: list[float], rule: CutRule) -> None:
-    """Put one uniform into the middle of each token's share: each token must come out with its log-prob."""
+    """Check that a uniform in the middle of each token's interval draws that token with its log-prob."""
     expected = by_definition(logit_V, rule)
     order = list(expected) if rule.cuts else sorted(expected)
     ends = np.cumsum([expected[token] for token in order])
@@ -80,7 +80,7 @@ def test_any_rule_on_any_logits(
 ) -> None:
     rule = CutRule(temperature, top_k, top_p, min_p)
     exact = by_definition(logit_V, rule)
-    for nearby in (1 - 1e-9, 1 + 1e-9):  # a cut within rounding of a token may fall on either side of it
+    for nearby in (1 - 1e-9, 1 + 1e-9):  # a cut within rounding of a token may keep or drop it
         moved = CutRule(temperature, top_k, min(top_p * nearby, 1.0), min_p * nearby)
         assume(by_definition(logit_V, moved).keys() == exact.keys())
     assume(min(exact.values()) > 1e-9)
@@ -111,11 +111,11 @@ def test_keyed_draws_follow_the_distribution(rule: CutRule) -> None:
     [CutRule(1.0, 0, 0.9), CutRule(0.7, 0, 0.99, 0.001), CutRule(1.2, 0, 1.0, 0.02), CutRule(1.0, 5000, 0.5)],
     ids=str,
 )
-def test_looking_at_candidates_first_equals_sorting_everything(
+def test_sorting_candidates_equals_sorting_everything(
     rule: CutRule, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, vocabulary = 20, 1500
-    spread_B1 = spread * torch.linspace(0.3, 2.0, rows)[:, None]  # wide rows and narrow ones in one batch
+    spread_B1 = spread * torch.linspace(0.3, 2.0, rows)[:, None]  # wide and narrow rows in one batch
     logits_BV = spread_B1 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(0))
     uniform_B = torch.rand(rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     quick = draw(logits_BV, rule, uniform_B)
@@ -129,8 +129,8 @@ def test_looking_at_candidates_first_equals_sorting_everything(
         assert torch.equal(quick.kept_BK[row, :count], whole.kept_BK[row, :count])
 
 
-def test_candidates_spare_the_sort_and_wide_rows_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both roads of the shortcut are really taken."""
+def test_candidates_avoid_the_full_sort_except_for_wide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both branches of the shortcut are taken."""
     sorts: list[int] = []
     sort = torch.Tensor.sort
     monkeypatch.setattr(
@@ -148,8 +148,8 @@ def test_candidates_spare_the_sort_and_wide_rows_do_not(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(1.0, 3), CutRule(1.0, 0, 0.999)], ids=str)
 @pytest.mark.parametrize("edge", [0.0, 1.0 - 2**-53])
-def test_the_edges_of_the_uniform_draw_possible_tokens(rule: CutRule, edge: float) -> None:
-    """A uniform of 0 must not take a token of no mass at the front, one that rounds to 1 none at the back."""
+def test_uniforms_at_the_edges_draw_possible_tokens(rule: CutRule, edge: float) -> None:
+    """A uniform of 0 must not draw a leading token without mass, and one that rounds to 1 not a trailing one."""
     logits_BV = torch.tensor([[-200.0, 0.0, 1.0, -1.0, -200.0]])
     drawn = draw(logits_BV, rule, torch.tensor([edge], dtype=torch.float64))
     assert drawn.token_B.item() in (1, 2, 3)

@@ -1,4 +1,4 @@
-"""Recorded starts of tokens are those that decoding every prefix gives, whatever the tokenizer and the tokens."""
+"""Recorded token starts equal those from decoding every prefix, for any tokenizer and tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def byte_level() -> Any:
 
 
 def byte_fallback() -> Any:
-    """As sentencepiece models have it: unknown characters as bytes, of which a run is text only if all of it is."""
+    """Like sentencepiece: unknown characters are bytes, and a run of bytes is text only if all of it is valid."""
     pieces = ["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "▁a", "▁the", "n", "'", "t"]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     core = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
@@ -48,7 +48,7 @@ def byte_fallback() -> Any:
 
 
 def word_piece(*, clean_up: bool) -> Any:
-    """Spaces before marks and contractions go, also across several tokens."""
+    """Spaces before punctuation and contractions are removed, also across several tokens."""
     core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     core.pre_tokenizer, core.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
@@ -92,8 +92,8 @@ def by_prefixes(decode: Callable[[Sequence[int]], str], ids: Sequence[int]) -> l
 @pytest.mark.parametrize("name", TOKENIZERS)
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
-def test_starts_are_those_of_decoded_prefixes(name: str, data: st.DataObject) -> None:
-    """Texts with characters over several tokens, tokens at random (parts of characters in any order), and both."""
+def test_starts_equal_those_of_decoded_prefixes(name: str, data: st.DataObject) -> None:
+    """Texts with multi-token characters, random tokens (parts of characters in any order), and both."""
     tokenizer, decode, offsets = reader(name)
     token = st.lists(st.integers(0, len(tokenizer) - 1), max_size=12)
     ids: list[int] = []
@@ -107,8 +107,8 @@ def test_starts_are_those_of_decoded_prefixes(name: str, data: st.DataObject) ->
     assert start_T.tolist() == by_prefixes(decode, ids)
 
 
-def test_the_parts_of_a_character_start_where_it_does_or_after_it() -> None:
-    """Before its last byte is there, a character of four bytes stands in the text as one replacement character."""
+def test_parts_of_a_character_start_at_it_or_after_it() -> None:
+    """Until its last byte arrives, a four-byte character is one replacement character in the text."""
     tokenizer, decode, offsets = reader("byte_level")
     ids = tokenizer.encode("a👩b", add_special_tokens=False)
     assert len(ids) == 6
@@ -118,7 +118,7 @@ def test_the_parts_of_a_character_start_where_it_does_or_after_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["byte_level", "words"])
-def test_the_work_grows_with_the_length_and_not_with_its_square(name: str) -> None:
+def test_the_work_is_linear_in_the_length(name: str) -> None:
     tokenizer, decode, _ = reader(name)
     decoded = 0
 
@@ -131,7 +131,7 @@ def test_the_work_grows_with_the_length_and_not_with_its_square(name: str) -> No
     text = "the words € of a text 漢字 " * 100 if name == "byte_level" else "a bc def " * 300
     ids = tokenizer.encode(text, add_special_tokens=False)
     offsets.read(ids)
-    assert decoded < 20 * len(ids), "prefixes would be len(ids) / 2 times the length"
+    assert decoded < 20 * len(ids), "decoding prefixes would take len(ids) / 2 times the length"
     decoded = 0
     offsets.read(ids)
     assert decoded < 12 * len(ids)

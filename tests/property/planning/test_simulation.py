@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steelyard.errors import ConfigError
-from steelyard.planning.plan import ENOUGH, cores_needed
+from steelyard.planning.plan import CORES_TOLERANCE, cores_needed
 from steelyard.planning.simulation import Pipeline, Spread, simulate
 
 seconds = st.floats(0.0, 3.0)
@@ -143,5 +143,5 @@ def test_enough_cores_are_enough_and_few() -> None:
     pipeline = Pipeline(8, 8, 4, 16, Spread(50, 100, 200), 0.1, 0.02, 0.001, 1, Spread(2, 8, 20), 0.0, 2, 0.5, 1)
     cores = cores_needed(pipeline)
     free = simulate(replace(pipeline, cores=1000), 4).step
-    assert simulate(replace(pipeline, cores=cores), 4).step <= ENOUGH * free
-    assert simulate(replace(pipeline, cores=math.ceil(cores / 2)), 4).step > ENOUGH * free
+    assert simulate(replace(pipeline, cores=cores), 4).step <= CORES_TOLERANCE * free
+    assert simulate(replace(pipeline, cores=math.ceil(cores / 2)), 4).step > CORES_TOLERANCE * free

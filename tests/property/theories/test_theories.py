@@ -28,7 +28,7 @@ from steelyard.domains.theories.grammar.prompts import BEGINNINGS
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.groups import Representation, decompose, singlets
 from steelyard.domains.theories.model.notation import label_of, left, right, theory
-from steelyard.domains.theories.model.theory import Charges, Gauge, Leg, Special, Term, Theory
+from steelyard.domains.theories.model.theory import Gauge, Leg, QuantumNumbers, Special, Term, Theory
 from steelyard.domains.theories.physics.anomalies import conditions
 from steelyard.domains.theories.physics.couplings import term_tensors
 from steelyard.domains.theories.physics.invariance import invariants, term_structures
@@ -203,7 +203,7 @@ def test_a_field_and_its_conjugate_always_make_a_singlet(seed: int) -> None:
     gauge = random_gauge(rng)
     field = random_field(rng, gauge, "f")
     assert invariants(gauge, [field.acts, field.acts.conjugate]) == 1
-    charged = Charges(field.labels, tuple(q + 1 for q in field.charges))
+    charged = QuantumNumbers(field.labels, tuple(q + 1 for q in field.charges))
     assert invariants(gauge, [charged, field.acts.conjugate]) == (0 if gauge.abelian else 1)
 
 
@@ -252,4 +252,4 @@ def eaten(made: Theory) -> int:
     if not made.vevs:
         return 0
     alike = replace(made, vevs=tuple(replace(vev, value=100.0) for vev in made.vevs))
-    return int(np.linalg.matrix_rank(goldstones(alike, scalar_matrix(alike)[0].slots)))
+    return int(np.linalg.matrix_rank(goldstones(alike, scalar_matrix(alike)[0].basis)))

@@ -1,4 +1,4 @@
-"""Estimators by name and by import path, and what they refuse."""
+"""Estimators by name and by import path, and the errors for invalid input."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ number = 3
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A user's module in the working directory, which is not on the import path yet."""
+    """A user's module in the working directory, which is not yet on the import path."""
     (tmp_path / "users_own_credit.py").write_text(CUSTOM)
     (tmp_path / "users_broken_credit.py").write_text("import a_package_that_is_not_there\n")
     monkeypatch.chdir(tmp_path)
@@ -74,20 +74,20 @@ def test_a_wrong_name_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError) as caught:
         estimator("grup_norm")
     assert str(caught.value) == (
-        "unknown advantage estimator 'grup_norm': did you mean 'group_norm'? known are "
+        "unknown advantage estimator 'grup_norm': did you mean 'group_norm'? valid names are "
         + known
-        + "; or give your own as 'module:function'"
+        + "; or name a function of yours as 'module:function'"
     )
     with pytest.raises(ConfigError) as caught:
         surrogate("zzz")
-    assert str(caught.value) == "unknown surrogate 'zzz': known are ppo_clip, gspo, cispo, reinforce"
+    assert str(caught.value) == "unknown surrogate 'zzz': valid names are ppo_clip, gspo, cispo, reinforce"
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_k_where_there_is_none(name: str) -> None:
+def test_k_is_rejected_where_it_is_not_used(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         estimator(name, 4)
-    assert str(caught.value) == (f"advantage estimator {name!r} takes no k, got k = 4: leave k out, or use 'max_at_k'")
+    assert str(caught.value) == f"advantage estimator {name!r} does not use k (got k = 4): remove k, or use 'max_at_k'"
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_k_where_there_is_none(name: str) -> None:
         ("max_at_k", 1, "advantage estimator 'max_at_k' needs k >= 2 (k = 1 is 'rloo'), got k = 1"),
     ],
 )
-def test_k_that_cannot_be(name: str, k: int | None, text: str) -> None:
+def test_k_out_of_range(name: str, k: int | None, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         estimator(name, k)
     assert str(caught.value) == text
 
 
 def test_direct_calls_check_k_and_rewards() -> None:
-    with pytest.raises(ValueError, match=r"^pass_at_k needs k >= 1, got 0$"):
+    with pytest.raises(ValueError, match=r"^pass_at_k needs k >= 1, got k = 0$"):
         pass_at_k(REWARD, GROUP, k=0)
-    with pytest.raises(ValueError, match=r"^max_at_k needs k >= 2 \(k = 1 is rloo\), got 1$"):
+    with pytest.raises(ValueError, match=r"^max_at_k needs k >= 2 .*got k = 1$"):
         max_at_k(REWARD, GROUP, k=1)
     text = r"^pass_at_k needs rewards of 0 or 1, got 0\.5: use max_at_k for other rewards$"
     with pytest.raises(ConfigError, match=text):
@@ -118,13 +118,12 @@ def test_direct_calls_check_k_and_rewards() -> None:
 @pytest.mark.parametrize("name", [*ESTIMATORS, "pass_at_k", "max_at_k"])
 def test_bad_input(name: str) -> None:
     function = estimator(name, 2 if name.endswith("k") else None)
-    with pytest.raises(ValueError, match=r"^expected flat tensors of one length, got reward_M \[4\], group_M \[3\]$"):
+    with pytest.raises(ValueError, match=r"equal length, got reward_M \[4\], group_M \[3\]$"):
         function(REWARD, GROUP[:3])
     with pytest.raises(ValueError, match=r"got reward_M \[2, 2\], group_M \[2, 2\]"):
         function(REWARD.view(2, 2), GROUP.view(2, 2))
     for bad in (torch.nan, torch.inf):
-        text = r"^reward_M has values that are not finite: leave unscored samples out of the batch$"
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises(ValueError, match="reward_M contains non-finite values: remove unscored samples"):
             function(torch.tensor([0.0, 1.0, 1.0, bad]), GROUP)
 
 
@@ -137,7 +136,7 @@ def test_advantages_are_float64_whatever_the_rewards_are(name: str, dtype: torch
     assert (empty.shape, empty.dtype) == ((0,), torch.float64)
 
 
-def test_own_estimator(module: str) -> None:
+def test_custom_estimator(module: str) -> None:
     advantage_M = estimator(f"{module}:own")(REWARD.to(torch.float32), GROUP)
     assert advantage_M.tolist() == [-0.5, 0.5, 0.5, -0.5]
     assert advantage_M.dtype == torch.float64
@@ -147,7 +146,7 @@ def test_own_estimator(module: str) -> None:
     assert group_M is GROUP
 
 
-def test_own_estimator_gets_k(module: str) -> None:
+def test_custom_estimator_receives_k(module: str) -> None:
     assert estimator(f"{module}:with_k", 3)(REWARD, GROUP).tolist() == [0.0, 3.0, 3.0, 0.0]
 
 
@@ -160,13 +159,13 @@ def test_own_estimator_gets_k(module: str) -> None:
         ("not_finite", "returned -inf for reward 1.0 (sample 1)"),
     ],
 )
-def test_own_estimator_that_returns_nonsense(module: str, function: str, given: str) -> None:
+def test_custom_estimator_with_an_invalid_result(module: str, function: str, given: str) -> None:
     own = estimator(f"{module}:{function}")
     with pytest.raises(ConfigError) as caught:
         own(REWARD, GROUP)
     assert str(caught.value) == (
         f"advantage estimator '{module}:{function}' {given}:"
-        " it must return a tensor of 4 finite advantages, one for each reward"
+        " it must return a tensor of 4 finite advantages, one per reward"
     )
 
 
@@ -196,22 +195,22 @@ def test_own_estimator_that_returns_nonsense(module: str, function: str, given: 
         (":f", "advantage estimator ':f' is not an import path"),
     ],
 )
-def test_own_estimator_that_cannot_be_loaded(module: str, path: str, text: str) -> None:
+def test_custom_estimator_that_cannot_be_loaded(module: str, path: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         estimator(path)
     assert str(caught.value).startswith(text)
 
 
 @pytest.mark.parametrize(
-    ("function", "k", "said"),
+    ("function", "k", "message"),
     [
         ("alone", None, "cannot be called as f(reward_M, group_M)"),
         ("own", 2, "cannot be called as f(reward_M, group_M, k=k)"),
         ("Bystander", None, "is a class"),
     ],
 )
-def test_own_estimator_that_is_none_is_not_called(module: str, function: str, k: int | None, said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
+def test_invalid_custom_estimator_is_not_called(module: str, function: str, k: int | None, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
         estimator(f"{module}:{function}", k)
 
 
@@ -232,10 +231,10 @@ def test_surrogates_by_name() -> None:
 def test_surrogate_options_that_do_not_exist() -> None:
     with pytest.raises(ConfigError) as caught:
         surrogate("gspo", clip_low=0.1, ratio_cap=5.0)
-    assert str(caught.value) == "surrogate 'gspo' has no option 'ratio_cap': its options are clip_low, clip_high"
+    assert str(caught.value) == "surrogate 'gspo' has no option 'ratio_cap': valid options are clip_low, clip_high"
     with pytest.raises(ConfigError) as caught:
         surrogate("reinforce", inp=0.1)
-    assert str(caught.value) == "surrogate 'reinforce' has no option 'inp': its options are none"
+    assert str(caught.value) == "surrogate 'reinforce' has no option 'inp': valid options are none"
 
 
 def test_surrogate_input_must_be_flat() -> None:

@@ -23,16 +23,16 @@ from steelyard.domains.bricks import Brick, Physics, Structure, World, floating,
     ],
 )
 def test_what_is_no_structure_is_found_out(bricks: tuple[Brick, ...]) -> None:
-    assert bricks_fuzz.is_whole(Structure((Brick(2, 2, 0, 0, 0), Brick(2, 2, 1, 0, 1))))
-    assert not bricks_fuzz.is_whole(Structure(bricks))
+    assert bricks_fuzz.is_valid(Structure((Brick(2, 2, 0, 0, 0), Brick(2, 2, 1, 0, 1))))
+    assert not bricks_fuzz.is_valid(Structure(bricks))
 
 
 def test_a_crash_is_noted_down(monkeypatch: pytest.MonkeyPatch) -> None:
     crashes: list[str] = []
-    assert bricks_fuzz.judge("2x4 (0,0,9)", crashes) == "floating"
-    assert bricks_fuzz.judge("2x4 (0,0,0)", crashes) == parse("2x4 (0,0,0)", World())
+    assert bricks_fuzz.parse_outcome("2x4 (0,0,9)", crashes) == "floating"
+    assert bricks_fuzz.parse_outcome("2x4 (0,0,0)", crashes) == parse("2x4 (0,0,0)", World())
     monkeypatch.setattr(bricks_fuzz, "parse", lambda *_: 1 / 0)
-    assert bricks_fuzz.judge("2x4 (0,0,0)", crashes) == "crash"
+    assert bricks_fuzz.parse_outcome("2x4 (0,0,0)", crashes) == "crash"
     assert crashes == ["ZeroDivisionError on '2x4 (0,0,0)'"]
 
 
@@ -61,4 +61,4 @@ def test_a_difference_is_counted() -> None:
     structure = heap(6, random.Random(1))
     found = [(structure, tuple(loads(structure, random.Random(1))))]
     row = bricks_golden.compare("x", iter(found), lambda _: [math.inf, 0.0])
-    assert (row["class changed"], row["largest difference"]) == (1, math.inf)
+    assert (row["verdicts changed"], row["largest difference"]) == (1, math.inf)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.bricks.bricks_learn import Learnt, by_kind, form
+from benchmarks.bricks.bricks_learn import LearningRun, by_kind, canonical_bricks
 from steelyard.domains.bricks import World
 from steelyard.domains.bricks.actions import Absolute
 from steelyard.training.evaluation import summarise
@@ -26,15 +26,17 @@ def group(kind: str, made: list[tuple[str, bool]]) -> Group:
     return Group(Task(kind, kind, {"kind": kind}), tuple(samples), tuple(verdicts))
 
 
-def run_with(*groups: Group) -> Learnt:
+def run_with(*groups: Group) -> LearningRun:
     found: Any = summarise(groups, [1])
-    return Learnt(0, SPACE, found, found, [], 0.0)
+    return LearningRun(0, SPACE, found, found, [], 0.0)
 
 
 def test_order_does_not_make_another_structure_and_a_move_does_if_places_count() -> None:
-    assert form(SPACE, TWO, wherever=False) == form(SPACE, SWAPPED, wherever=False)
-    assert form(SPACE, TWO, wherever=False) != form(SPACE, MOVED, wherever=False)
-    assert form(SPACE, TWO, wherever=True) == form(SPACE, MOVED, wherever=True)
+    assert canonical_bricks(SPACE, TWO, ignore_position=False) == canonical_bricks(
+        SPACE, SWAPPED, ignore_position=False
+    )
+    assert canonical_bricks(SPACE, TWO, ignore_position=False) != canonical_bricks(SPACE, MOVED, ignore_position=False)
+    assert canonical_bricks(SPACE, TWO, ignore_position=True) == canonical_bricks(SPACE, MOVED, ignore_position=True)
 
 
 def test_only_successes_count_as_distinct_and_the_same_for_two_briefs_is_two() -> None:
@@ -42,7 +44,7 @@ def test_only_successes_count_as_distinct_and_the_same_for_two_briefs_is_two() -
         group("tower", [(TWO, True), (SWAPPED, True), (MOVED, True), (OTHER, False)]), group("wall", [(TWO, True)])
     )
     assert run.distinct() == pytest.approx(3 / 4)
-    assert run.distinct(wherever=True) == pytest.approx(2 / 4)
+    assert run.distinct(ignore_position=True) == pytest.approx(2 / 4)
     assert run_with(group("tower", [(TWO, False)])).distinct() == 0.0
 
 

@@ -8,43 +8,53 @@ from typing import Any
 import pytest
 
 from benchmarks.bricks import bricks_text
-from benchmarks.bricks.brick_decoders import CONSTRAINT, FREE, REJECTION, ROLLBACK, Bench, Contest, Look, Seen, seen
+from benchmarks.bricks.brick_decoders import (
+    CONSTRAINT,
+    FREE,
+    REJECTION,
+    ROLLBACK,
+    BudgetRun,
+    DecodingEvaluator,
+    StageOutcomes,
+    TextOutcome,
+    text_outcome,
+)
 from benchmarks.bricks.bricks_text import BASE, TRAINED, WARM, Study
-from benchmarks.bricks.token_budget import Try
+from benchmarks.bricks.token_budget import Attempt
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import Tower
 from steelyard.domains.bricks.structure import World
 from steelyard.types import Task
 
-GOOD, BAD = Seen(True, True, True), Seen(True, False, False)
+GOOD, BAD = TextOutcome(True, True, True), TextOutcome(True, False, False)
 TOWER = Tower(height=3, length=2, width=2)
 STANDING = "2x2 (4,4,0)\n2x2 (4,4,1)\n2x2 (4,4,2)\n"
 
 
-def found(*, warm: list[Seen], trained: list[Seen], constraint: int, rejection: int) -> Study:
+def found(*, warm: list[TextOutcome], trained: list[TextOutcome], constraint: int, rejection: int) -> Study:
     """Two briefs, the second of which is never won."""
 
-    def look(stage: str, decoding: str, first: list[Seen]) -> Look:
-        return Look(stage, decoding, ["tower", "wall"], [first, [BAD] * len(first)], 30.0)
+    def evaluation(stage: str, decoding: str, first: list[TextOutcome]) -> StageOutcomes:
+        return StageOutcomes(stage, decoding, ["tower", "wall"], [first, [BAD] * len(first)], 30.0)
 
-    def contest(stage: str, decoding: str, tokens: int) -> Contest:
-        return Contest(stage, decoding, [[Try(tokens, True)], [Try(100, False)]])
+    def budget_run(stage: str, decoding: str, tokens: int) -> BudgetRun:
+        return BudgetRun(stage, decoding, [[Attempt(tokens, True)], [Attempt(100, False)]])
 
     stages = ((WARM, warm), (TRAINED, trained))
-    looks = [look(stage, decoding, first) for stage, first in stages for decoding in (CONSTRAINT, FREE)]
-    contests = [
-        contest(stage, decoding, tokens)
+    evaluations = [evaluation(stage, decoding, first) for stage, first in stages for decoding in (CONSTRAINT, FREE)]
+    budget_runs = [
+        budget_run(stage, decoding, tokens)
         for stage, _ in stages
         for decoding, tokens in ((CONSTRAINT, constraint), (REJECTION, rejection), (ROLLBACK, rejection))
     ]
-    return Study([look(BASE, CONSTRAINT, [BAD]), *looks], contests, 0.5, 3, {"warm start": 1.0})
+    return Study([evaluation(BASE, CONSTRAINT, [BAD]), *evaluations], budget_runs, 0.5, 3, {"warm start": 1.0})
 
 
 @pytest.mark.parametrize(
     ("changed", "ok"),
     [
         ({}, [True, True, True]),
-        ({"trained": [GOOD, Seen(False, True, False)]}, [False, False, True]),
+        ({"trained": [GOOD, TextOutcome(False, True, False)]}, [False, False, True]),
         ({"trained": [GOOD, BAD]}, [True, False, True]),
         ({"constraint": 120}, [True, True, False]),
     ],
@@ -57,7 +67,7 @@ def test_each_bar_can_be_missed(changed: dict[str, Any], ok: list[bool]) -> None
 def test_a_loss_that_has_not_fallen_misses_the_quick_bar() -> None:
     study = found(warm=[GOOD], trained=[GOOD], constraint=1, rejection=1)
     assert all(figure.ok for figure in bricks_text.quick_figures(study))
-    stuck = Study(study.looks, study.contests, 2.0, 1, {})
+    stuck = Study(study.evaluations, study.budget_runs, 2.0, 1, {})
     assert not bricks_text.quick_figures(stuck)[1].ok
 
 
@@ -68,8 +78,8 @@ def test_all_rows_have_the_same_columns() -> None:
     assert len({tuple(row) for row in rows}) == 1
     last = rows[-2]
     assert (last["stage"], last["decoding"]) == (TRAINED, "rejection, temperature 0.6")
-    assert str(last["won in 50 tokens"]).startswith("0.000 ")
-    assert str(last["won in 100 tokens"]).startswith("0.500 ")
+    assert str(last["solved in 50 tokens"]).startswith("0.000 ")
+    assert str(last["solved in 100 tokens"]).startswith("0.500 ")
     assert "trained tower 1.00, wall 0.00" in bricks_text.note(study, bricks_text.FULL)
 
 
@@ -85,9 +95,9 @@ def test_all_rows_have_the_same_columns() -> None:
         ("", (False, False, False)),
     ],
 )
-def test_what_is_seen_of_a_text(text: str, expected: tuple[bool, bool, bool]) -> None:
+def test_the_outcome_of_a_text(text: str, expected: tuple[bool, bool, bool]) -> None:
     pytest.importorskip("highspy")
-    assert seen(Lines(World(), 9), Task("t", "", TOWER.spec), text) == expected
+    assert text_outcome(Lines(World(), 9), Task("t", "", TOWER.spec), text) == expected
 
 
 def test_a_model_that_knows_nothing_is_valid_under_the_constraint_alone(tmp_path: Path) -> None:
@@ -106,17 +116,17 @@ def test_a_model_that_knows_nothing_is_valid_under_the_constraint_alone(tmp_path
     }
     config = configs.build(tables, source="test")
     policy, tasks = build_policy(config), tasks_of_split(config, "held_out")
-    bench = Bench(config, tasks, lambda _: None)
+    evaluator = DecodingEvaluator(config, tasks, lambda _: None)
 
-    looks = {look.decoding: look for look in bench.looks(BASE, policy, 2)}
-    assert looks[CONSTRAINT].mean("valid") == 1.0
-    assert looks[FREE].mean("valid") == 0.0
+    found = {one.decoding: one for one in evaluator.evaluate(BASE, policy, 2)}
+    assert found[CONSTRAINT].mean("valid") == 1.0
+    assert found[FREE].mean("valid") == 0.0
     assert policy.constraint is not None, "it is back"
 
-    contests = {contest.decoding: contest for contest in bench.contests(BASE, policy, 100)}
-    assert contests.keys() == {CONSTRAINT, REJECTION, ROLLBACK}
-    for contest in contests.values():
-        assert len(contest.tries) == len(tasks)
-        for tries in contest.tries:
-            assert sum(one.tokens for one in tries) == 100 or tries[-1].success
-    assert max(len(tries) for tries in contests[CONSTRAINT].tries) > 2
+    runs = {run.decoding: run for run in evaluator.compare_at_equal_tokens(BASE, policy, 100)}
+    assert runs.keys() == {CONSTRAINT, REJECTION, ROLLBACK}
+    for run in runs.values():
+        assert len(run.attempts) == len(tasks)
+        for attempts in run.attempts:
+            assert sum(one.tokens for one in attempts) == 100 or attempts[-1].success
+    assert max(len(attempts) for attempts in runs[CONSTRAINT].attempts) > 2

@@ -135,7 +135,7 @@ def test_the_json_checker_wants_the_schema_and_the_values(answer, reward, succes
 
 def test_best_of_k_estimators_have_to_beat_group_norm():
     found = {"group_norm": [0.5, 0.7], "pass_at_k": [0.7, 0.7], "max_at_k": [0.5, 0.7]}
-    better, equal = learn_scratch.best_figures(found)
+    better, equal = learn_scratch.pass_at_k_figures(found)
     assert better.value == pytest.approx(0.1)
     assert better.ok
     assert not equal.ok

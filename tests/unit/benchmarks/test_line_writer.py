@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benchmarks.bricks import line_writer  # noqa: E402
-from benchmarks.bricks.line_writer import LONGEST, LineWriter, common  # noqa: E402
+from benchmarks.bricks.line_writer import MAX_LINE_TOKENS, LineWriter, shared_prefix  # noqa: E402
 from benchmarks.bricks.rejection import Asked  # noqa: E402
 from steelyard.policies.causal import CausalPolicy  # noqa: E402
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy  # noqa: E402
@@ -39,7 +39,7 @@ class Plain:
     def line(self, place: int, asked: Asked) -> tuple[str, int]:
         ids = [*self.policy.encode(PROMPTS[place]).tolist(), *self.policy.tokenizer.encode(asked.text)]
         line: list[int] = []
-        while len(line) < LONGEST and not self._ended(line):
+        while len(line) < MAX_LINE_TOKENS and not self._ended(line):
             line.append(self._token(place, [*ids, *line], asked.temperature))
         return self.policy.decode(line).partition("\n")[0], len(line)
 
@@ -73,7 +73,7 @@ def test_the_lines_are_those_of_a_plain_model(policy: CausalPolicy) -> None:
         assert written == {place: plain.line(place, wanted) for place, wanted in asked.items()}
         lengths |= {one.tokens for one in written.values()}
     assert len(lengths) > 2, "lines of different length, or nothing is tried here"
-    assert writer.places == [2]
+    assert writer.prompt_of_row == [2]
 
 
 def test_rows_may_stay_although_nobody_asks_for_them(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,10 +81,10 @@ def test_rows_may_stay_although_nobody_asks_for_them(policy: CausalPolicy, monke
     writer, plain = LineWriter(policy, PROMPTS, room=30, seed=SEED), Plain(policy)
     for asked in ({0: Asked("", 1.0), 2: Asked("a\n", 1.0)}, {2: Asked("a\nb\n", 1.0)}, {0: Asked("1\n", 1.0)}):
         assert writer(asked) == {place: plain.line(place, wanted) for place, wanted in asked.items()}
-    assert writer.places == [0, 1, 2]
+    assert writer.prompt_of_row == [0, 1, 2]
 
 
 def test_what_two_texts_have_in_common() -> None:
-    assert common([1, 2, 3], [1, 2, 4, 5]) == 2
-    assert common([1, 2], [1, 2, 3]) == 2
-    assert common([], [1]) == 0
+    assert shared_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
+    assert shared_prefix([1, 2], [1, 2, 3]) == 2
+    assert shared_prefix([], [1]) == 0

@@ -1,4 +1,4 @@
-"""Shards of one process: what is written, what is refused. Several ranks: tests/faults/test_learner_group.py."""
+"""Shards written by one process, and rejected mismatches; tests/faults/test_learner_group.py uses more ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tensors() -> dict[str, torch.Tensor]:
     return {"a.weight": torch.randn(5, 3), "a.step": torch.tensor(7.0), "b": torch.arange(4, dtype=torch.uint8)}
 
 
-def test_tensors_come_back_in_place(tmp_path: Path) -> None:
+def test_tensors_are_restored_in_place(tmp_path: Path) -> None:
     saved = tensors()
     save_shards(tmp_path, saved)
     filled = {name: torch.zeros_like(tensor) for name, tensor in saved.items()}
@@ -24,13 +24,13 @@ def test_tensors_come_back_in_place(tmp_path: Path) -> None:
     assert names_in(tmp_path) == saved.keys()
 
 
-def test_nothing_but_safetensors_is_written(tmp_path: Path) -> None:
+def test_only_safetensors_files_are_written(tmp_path: Path) -> None:
     save_shards(tmp_path, tensors())
     assert {path.suffix for path in tmp_path.iterdir()} == {".safetensors"}
 
 
 @pytest.mark.parametrize("change", ["missing", "more", "shape", "dtype"])
-def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, change: str) -> None:
+def test_a_mismatch_is_an_error_that_names_the_tensor(tmp_path: Path, change: str) -> None:
     save_shards(tmp_path, tensors())
     wanted = tensors()
     if change == "missing":

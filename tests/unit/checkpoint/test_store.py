@@ -1,4 +1,4 @@
-"""What is kept, what is found, and what is refused."""
+"""Which checkpoints a store keeps, finds and rejects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found(checkpoint: Checkpoint | None) -> Checkpoint:
     return checkpoint
 
 
-def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+def test_a_saved_checkpoint_can_be_loaded(tmp_path: Path) -> None:
     path = save(Store(tmp_path), 120, score=0.5)
     assert path == tmp_path / "step-00000120"
     checkpoint = found(Store(tmp_path).latest())
@@ -55,7 +55,7 @@ def test_an_empty_or_missing_folder_has_no_checkpoint(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_the_last_k_are_kept(tmp_path: Path) -> None:
+def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     store = Store(tmp_path, keep_last=3)
     for step in range(10, 70, 10):
         save(store, step)
@@ -64,24 +64,24 @@ def test_the_last_k_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "best"), [("max", 20), ("min", 40)])
-def test_the_best_is_kept_besides(mode: str, best: int, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_kept_too(mode: str, best: int, tmp_path: Path) -> None:
     store = Store(tmp_path, keep_last=1, best_mode=mode)  # type: ignore[arg-type]
     scores = {10: 0.3, 20: 0.9, 30: None, 40: 0.1, 50: float("nan"), 60: 0.9, 70: 0.1, 80: 0.5}
     for step, score in scores.items():
         save(store, step, score)
     assert store.steps() == [best, 80]
-    assert found(store.best()).step == best, "the earliest of equals"
+    assert found(store.best()).step == best, "the earliest if tied"
     assert found(store.latest()).step == 80
 
 
-def test_no_best_without_a_score(tmp_path: Path) -> None:
+def test_without_a_finite_score_there_is_no_best_checkpoint(tmp_path: Path) -> None:
     store = Store(tmp_path)
     save(store, 1, None)
     save(store, 2, float("inf"))
     assert store.best() is None
 
 
-def test_a_better_one_replaces_the_best(tmp_path: Path) -> None:
+def test_a_higher_score_replaces_the_best_checkpoint(tmp_path: Path) -> None:
     store = Store(tmp_path, keep_last=1)
     for step, score in enumerate([0.1, 0.5, 0.4, 0.8, 0.2], start=1):
         save(store, step, score)
@@ -96,7 +96,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
 
 
-def test_rewind_drops_what_comes_after(tmp_path: Path) -> None:
+def test_rewind_deletes_later_checkpoints(tmp_path: Path) -> None:
     store = Store(tmp_path, keep_last=5)
     for step in (1, 2, 3, 4):
         save(store, step)
@@ -104,7 +104,7 @@ def test_rewind_drops_what_comes_after(tmp_path: Path) -> None:
     assert store.steps() == [1, 2]
 
 
-def test_a_failed_writer_leaves_the_old_ones_and_no_rubbish(tmp_path: Path) -> None:
+def test_a_failed_save_keeps_earlier_checkpoints_and_leaves_no_files(tmp_path: Path) -> None:
     store = Store(tmp_path)
     save(store, 1)
 
@@ -114,14 +114,14 @@ def test_a_failed_writer_leaves_the_old_ones_and_no_rubbish(tmp_path: Path) -> N
 
     with pytest.raises(CheckpointError, match=r"step 2 .*disk full.*resume.* 1$"):
         store.save(2, folders={"model": full})
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"], "it gives its space back"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"], "the disk space is freed"
     assert found(store.latest()).step == 1
     save(store, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000003"]
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "", ".", "..", "/tmp", "state", "manifest", "a\\b", "c:x"])
-def test_names_cannot_leave_the_checkpoint(name: str, tmp_path: Path) -> None:
+def test_names_cannot_point_outside_the_checkpoint(name: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     with pytest.raises(CheckpointError, match="cannot name a part"):
         store.save(1, tensors={name: {"x": torch.zeros(1)}})
@@ -129,51 +129,51 @@ def test_names_cannot_leave_the_checkpoint(name: str, tmp_path: Path) -> None:
         store.save(1, folders={name: write_model})
     save(store, 1)
     checkpoint = found(store.latest())
-    for ask in (checkpoint.tensors, checkpoint.folder, checkpoint.has):
+    for method in (checkpoint.tensors, checkpoint.folder, checkpoint.has):
         with pytest.raises(CheckpointError, match="cannot name a part"):
-            ask(name)
+            method(name)
 
 
-def test_what_is_not_held_is_named(tmp_path: Path) -> None:
+def test_a_missing_part_is_an_error_that_names_it(tmp_path: Path) -> None:
     save(Store(tmp_path), 1)
     checkpoint = found(Store(tmp_path).latest())
-    with pytest.raises(CheckpointError, match="no tensors named 'ema'; it holds optimiser"):
+    with pytest.raises(CheckpointError, match=r"'ema'.*optimiser"):
         checkpoint.tensors("ema")
-    with pytest.raises(CheckpointError, match="no folder named 'reference'"):
+    with pytest.raises(CheckpointError, match="'reference'"):
         checkpoint.folder("reference")
 
 
-def test_a_link_inside_is_refused(tmp_path: Path) -> None:
+def test_a_link_in_a_checkpoint_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("x")
 
     def link(folder: Path) -> None:
         (folder / "link").symlink_to(tmp_path / "outside")
 
-    with pytest.raises(CheckpointError, match="may not hold links"):
+    with pytest.raises(CheckpointError, match="links"):
         Store(tmp_path / "store").save(1, folders={"model": link})
 
 
 def test_keep_last_must_be_positive(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="keep_last is 0"):
+    with pytest.raises(CheckpointError, match="keep_last = 0 must be at least 1"):
         Store(tmp_path, keep_last=0)
 
 
-def test_every_file_and_folder_is_made_durable_before_the_rename(
+def test_every_file_and_folder_is_flushed_to_disk_before_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
     fsync, rename = os.fsync, Path.rename
 
-    def noted_fsync(descriptor: int) -> None:
+    def recorded_fsync(descriptor: int) -> None:
         events.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
         fsync(descriptor)
 
-    def noted_rename(path: Path, target: Path) -> Path:
+    def recorded_rename(path: Path, target: Path) -> Path:
         events.append(f"rename {target.name}")
         return rename(path, target)
 
-    monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(Path, "rename", noted_rename)
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(Path, "rename", recorded_rename)
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
     save(Store(tmp_path / "store"), 7)
@@ -194,7 +194,7 @@ def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
     assert (tmp_path / ".writing-step-00000002").is_dir(), "another process may be writing it"
 
 
-def test_the_model_folder_opens_with_plain_transformers(tmp_path: Path) -> None:
+def test_the_model_folder_loads_with_plain_transformers(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, LlamaConfig
 
     config = LlamaConfig(
@@ -214,7 +214,7 @@ def test_the_model_folder_opens_with_plain_transformers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "model/config.json", "model/unlisted"])
 @pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link"])
 @pytest.mark.timeout(60)
-def test_a_pipe_or_a_link_in_a_checkpoint_is_named_and_hangs_nothing(tmp_path: Path, name: str, kind: str) -> None:
+def test_a_pipe_or_link_in_a_checkpoint_is_reported_without_blocking(tmp_path: Path, name: str, kind: str) -> None:
     store = Store(tmp_path / "checkpoints")
     save(store, 1)
     path = save(store, 2) / name
@@ -229,7 +229,7 @@ def test_a_pipe_or_a_link_in_a_checkpoint_is_named_and_hangs_nothing(tmp_path: P
     assert found(store.latest()).step == 1
 
 
-def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
+def test_removing_a_link_keeps_its_target(tmp_path: Path) -> None:
     store = Store(tmp_path / "checkpoints", keep_last=1)
     save(store, 1).rename(tmp_path / "kept")
     (tmp_path / "checkpoints" / "step-00000001").symlink_to(tmp_path / "kept")

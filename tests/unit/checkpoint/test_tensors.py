@@ -1,4 +1,4 @@
-"""State dicts go to disk and back bit for bit, without pickle, and training goes on as if nothing had happened."""
+"""State dicts survive a round trip to disk bit for bit, without pickle, and training continues identically."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def _bytes(tensor: Tensor) -> bytes:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("make", [adamw, fused_adamw, adamw_8bit])
-def test_three_steps_saved_and_three_more_equal_six(
+def test_three_steps_a_round_trip_and_three_more_equal_six_steps(
     make: Callable[[list[Tensor]], torch.optim.Optimizer], dtype: torch.dtype, tmp_path: Path
 ) -> None:
-    whole = initial_parameters(dtype)
-    optimiser = make(whole)
-    take_steps(whole, optimiser, 0, 6)
+    uninterrupted = initial_parameters(dtype)
+    optimiser = make(uninterrupted)
+    take_steps(uninterrupted, optimiser, 0, 6)
 
     before = initial_parameters(dtype)
     stopped = make(before)
@@ -86,17 +86,17 @@ def test_three_steps_saved_and_three_more_equal_six(
     resumed.load_state_dict(loaded)
     take_steps(after, resumed, 3, 6)
 
-    assert same_bits(after, whole)
+    assert same_bits(after, uninterrupted)
     assert same_bits(resumed.state_dict(), optimiser.state_dict())
 
 
 def test_the_optimiser_state_matters_for_the_continuation() -> None:
-    """The control of the test above: with a fresh optimiser the last three steps end elsewhere."""
-    whole, broken = initial_parameters(torch.float32), initial_parameters(torch.float32)
-    take_steps(whole, adamw(whole), 0, 6)
-    take_steps(broken, adamw(broken), 0, 3)
-    take_steps(broken, adamw(broken), 3, 6)
-    assert not same_bits(whole, broken)
+    """Control for the test above: with a fresh optimiser, the last three steps give a different result."""
+    uninterrupted, restarted = initial_parameters(torch.float32), initial_parameters(torch.float32)
+    take_steps(uninterrupted, adamw(uninterrupted), 0, 6)
+    take_steps(restarted, adamw(restarted), 0, 3)
+    take_steps(restarted, adamw(restarted), 3, 6)
+    assert not same_bits(uninterrupted, restarted)
 
 
 LEAVES = (
@@ -122,20 +122,20 @@ TREES = st.recursive(
 @pytest.mark.property
 @given(tree=TREES)
 @settings(max_examples=150)
-def test_any_tree_survives(tree: Any) -> None:
+def test_any_tree_survives_the_round_trip(tree: Any) -> None:
     tensors, skeleton = flatten(tree)
     text = json.dumps(skeleton, allow_nan=False)
     assert same_bits(unflatten(tensors, json.loads(text)), tree)
 
 
-def test_paths_that_read_alike_stay_apart() -> None:
+def test_paths_with_the_same_text_stay_distinct() -> None:
     tree = {"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}, 0: torch.full((1,), 2.0), "0": torch.full((1,), 3.0)}
     tensors, skeleton = flatten(tree)
     assert len(tensors) == 4
     assert same_bits(unflatten(tensors, skeleton), tree)
 
 
-def test_one_tensor_in_two_places_is_stored_once_and_shared_again(tmp_path: Path) -> None:
+def test_a_shared_tensor_is_stored_once_and_stays_shared(tmp_path: Path) -> None:
     shared = torch.arange(1000.0)
     save_tree(tmp_path / "a.safetensors", {"x": shared, "y": {"z": shared}})
     assert (tmp_path / "a.safetensors").stat().st_size < 2 * shared.nbytes
@@ -162,7 +162,7 @@ def test_views_and_odd_layouts_are_saved_by_value(tmp_path: Path) -> None:
     assert not loaded["leaf"].requires_grad
 
 
-def test_loaded_tensors_do_not_lean_on_the_file(tmp_path: Path) -> None:
+def test_loaded_tensors_do_not_depend_on_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_tree(path, {"x": torch.arange(4096.0)})
     loaded = load_tree(path)
@@ -179,7 +179,7 @@ def test_a_plain_safetensors_file_is_read_as_a_flat_dict(tmp_path: Path) -> None
     assert same_bits(load_tree(tmp_path / "a.safetensors"), {"w": torch.ones(2)})
 
 
-def test_what_needs_pickle_is_refused_by_name() -> None:
+def test_values_that_need_pickle_are_rejected_by_name() -> None:
     with pytest.raises(CheckpointError, match=r"param_groups\.0\.hook is a builtins\.function"):
         flatten({"param_groups": [{"hook": lambda: None}]})
     with pytest.raises(CheckpointError, match=r"key 1\.5"):

@@ -1,4 +1,4 @@
-"""A learner group, on Ray as it is pretended: where its ranks meet, and which of their failures a new one may mend."""
+"""A learner group on a fake Ray: the address its ranks join, and which failures count as a lost rank."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from steelyard.cluster.learners import LearnerGroup
 from steelyard.cluster.rank import LearnerRank
 from steelyard.errors import LostLearnerError, PolicyError, TrainingError
 from steelyard.training.learner import UpdateRule
-from tests.unit.cluster.pretended import Pretended
+from tests.unit.cluster.fake_ray import FakeRay
 
 
 class Rank(LearnerRank):
-    """A rank that meets nobody and whose score is up to the test."""
+    """A rank that joins no process group and whose ``score`` the test provides."""
 
     def start(self, build: Any, address: str, rank: int, size: int, **_settings: Any) -> None:  # type: ignore[override]
         self.where, self.number, self.build = address, rank, build
@@ -30,12 +30,12 @@ Make = Callable[..., LearnerGroup]
 
 
 @pytest.fixture
-def ray() -> Pretended:
-    return Pretended()
+def ray() -> FakeRay:
+    return FakeRay()
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch, ray: Pretended) -> Make:
+def group(monkeypatch: pytest.MonkeyPatch, ray: FakeRay) -> Make:
     monkeypatch.setattr(learners, "Connection", ray.connection)
     monkeypatch.setattr(learners, "LearnerRank", Rank)
 
@@ -45,11 +45,11 @@ def group(monkeypatch: pytest.MonkeyPatch, ray: Pretended) -> Make:
     return make
 
 
-def test_ranks_meet_at_the_address_by_which_the_cluster_knows_the_first(group: Make, ray: Pretended) -> None:
+def test_all_ranks_join_at_the_cluster_address_of_rank_0(group: Make, ray: FakeRay) -> None:
     group()
-    met = {handle.actor.where for handle in ray.handles}
-    assert len(met) == 1
-    host, port = met.pop().split(":")
+    addresses = {handle.actor.where for handle in ray.handles}
+    assert len(addresses) == 1
+    host, port = addresses.pop().split(":")
     assert host == "10.0.0.7"
     assert int(port) > 0
 
@@ -74,31 +74,31 @@ def raises(**errors: Exception) -> Callable[[int], int]:
         (PolicyError("this policy cannot"), PolicyError),
     ],
 )
-def test_only_what_may_be_a_loss_is_told_as_one(group: Make, error: Exception, kind: type[Exception]) -> None:
+def test_only_connection_errors_count_as_a_lost_rank(group: Make, error: Exception, kind: type[Exception]) -> None:
     made = group(raises(r1=error))
     with pytest.raises(kind) as caught:
         made.score([])
     assert type(caught.value) is kind
     assert str(error.args[0]) in str(caught.value)
-    with pytest.raises(TrainingError, match="the learner group is over"):
+    with pytest.raises(TrainingError, match="the learner group has stopped"):
         made.score([])
 
 
-def test_a_failure_goes_before_the_connections_that_others_lost_by_it(group: Make) -> None:
+def test_the_cause_is_reported_and_not_the_connections_that_it_broke(group: Make) -> None:
     made = group(raises(r0=RuntimeError("Connection closed by peer"), r2=ValueError("the cause")))
     with pytest.raises(TrainingError, match=r"rank 2 failed: ValueError\('the cause'\)") as caught:
         made.score([])
     assert not isinstance(caught.value, LostLearnerError)
 
 
-def test_a_rank_that_died_goes_before_everything(group: Make, ray: Pretended) -> None:
+def test_a_dead_rank_is_reported_before_any_other_failure(group: Make, ray: FakeRay) -> None:
     made = group(raises(r0=ValueError("the consequence")))
     ray.handles[2].lost = True
     with pytest.raises(LostLearnerError, match="rank 2 was lost"):
         made.score([])
 
 
-def test_a_group_without_room_says_so(group: Make, ray: Pretended) -> None:
+def test_too_small_a_cluster_is_an_error_that_names_the_key(group: Make, ray: FakeRay) -> None:
     ray.room = 1
     with pytest.raises(LostLearnerError, match=r"no room for 2 of 3 ranks.*cluster\.learners\.ranks"):
         group()

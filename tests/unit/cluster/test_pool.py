@@ -1,4 +1,4 @@
-"""How the pool divides a cluster among its actors, beside the other parts of a run."""
+"""How the pool divides a cluster's cores among its actors and leaves the rest of the run its share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from steelyard import config as configs
-from steelyard.cluster.pool import lay_out
+from steelyard.cluster.pool import plan_actors
 from steelyard.compose.checking import kept_cores
 
 
@@ -28,10 +28,10 @@ from steelyard.compose.checking import kept_cores
         ([0], [4.0], 2, (1, 1, 0.5)),
     ],
 )
-def test_what_others_of_the_run_need_is_left_to_them(
+def test_cores_that_the_rest_of_the_run_needs_are_left_free(
     nodes: Sequence[float], kept: Sequence[float], shares: int, expected: tuple[int, int, float]
 ) -> None:
-    count, workers, cores = lay_out(nodes, kept, None, None, shares)
+    count, workers, cores = plan_actors(nodes, kept, None, None, shares)
     assert (count, workers, cores) == expected
     assert count * cores * shares <= max(sum(nodes) - sum(kept), 0 if sum(nodes) else 1)
 
@@ -39,10 +39,10 @@ def test_what_others_of_the_run_need_is_left_to_them(
 @pytest.mark.parametrize(
     ("workers", "per_actor", "expected"), [(8, None, (1, 8, 8.0)), (6, 4, (2, 4, 4.0)), (20, None, (3, 8, 8.0))]
 )
-def test_workers_that_were_asked_for_are_asked_for(
+def test_an_explicit_number_of_workers_is_requested_as_given(
     workers: int, per_actor: int | None, expected: tuple[int, int, float]
 ) -> None:
-    assert lay_out([8, 8], [8.0], workers, per_actor, 1) == expected
+    assert plan_actors([8, 8], [8.0], workers, per_actor, 1) == expected
 
 
 def test_samplers_and_learner_ranks_keep_their_cores() -> None:

@@ -1,4 +1,4 @@
-"""Dealing microbatches to ranks, joining their metrics, and which states 8-bit AdamW keeps in 8 bits."""
+"""How microbatches are assigned to ranks, how metrics are joined, and which states 8-bit AdamW keeps in 8 bits."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def rank_of(rank: int, size: int) -> Ranks:
 
 
 @given(count=st.integers(0, 40), size=st.integers(1, 9))
-def test_every_microbatch_is_run_once_and_all_ranks_run_equally_often(count: int, size: int) -> None:
+def test_every_microbatch_runs_once_and_all_ranks_take_equally_many_turns(count: int, size: int) -> None:
     turns = [rank_of(rank, size).turns(count) for rank in range(size)]
     assert len({len(turn) for turn in turns}) == 1
     assert sorted(place for turn in turns for place in turn if place is not None) == list(range(count))
 
 
-def test_alone_every_microbatch_has_its_turn_in_order() -> None:
+def test_a_single_rank_runs_all_microbatches_in_order() -> None:
     assert ALONE.turns(4) == [0, 1, 2, 3]
 
 
-def test_metrics_of_all_ranks_come_in_the_order_of_microbatches() -> None:
-    """Two ranks of three microbatches; the idle turn of the second is left out."""
+def test_metrics_of_all_ranks_are_joined_in_microbatch_order() -> None:
+    """Two ranks share three microbatches; the idle turn of the second rank is left out."""
     tables: list[Tensor] = []
 
     def parts(*values: float) -> list[dict[str, Tensor]]:
@@ -62,13 +62,13 @@ def test_metrics_of_all_ranks_come_in_the_order_of_microbatches() -> None:
     ("shape", "rows"),
     [((8, 256), 1), ((8, 512), 1), ((8, 64), 4), ((8, 576), 4), ((300,), 256), ((4, 2, 128), 1), ((8, 3), 256)],
 )
-def test_rows_that_make_up_whole_blocks(shape: tuple[int, ...], rows: int) -> None:
+def test_number_of_rows_that_fill_complete_blocks(shape: tuple[int, ...], rows: int) -> None:
     assert shard_adamw._rows_of_blocks(torch.empty(shape)) == rows
     assert rows * (torch.empty(shape).numel() // shape[0]) % shard_adamw.BLOCK == 0
 
 
-def test_a_block_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A weight of 100 x 64 is divided into 50 rows each; a block has 4 rows, and 50 is no multiple of 4."""
+def test_a_block_is_never_split_between_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks get 50 rows each of a 100 x 64 weight. A block has 4 rows, and 50 is not a multiple of 4."""
     monkeypatch.setattr(shard_adamw, "DTensor", SimpleNamespace)
 
     def weight(rows: int, width: int, ranks: int) -> Any:
@@ -82,8 +82,8 @@ def test_a_block_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not shard_adamw.in_8_bits(weight(8, 256, 2)), "small weights keep 32 bits"
 
 
-def test_one_rank_with_8_bits_steps_as_bitsandbytes_does() -> None:
-    """Whole blocks, a last block that is not full, and a small weight."""
+def test_8_bit_steps_on_one_rank_equal_those_of_bitsandbytes() -> None:
+    """The weights have full blocks, a partial last block, and too few values for 8 bits."""
     pytest.importorskip("bitsandbytes")
     shapes = [(64, 64), (67, 65), (8, 8)]
     generator = torch.Generator().manual_seed(0)

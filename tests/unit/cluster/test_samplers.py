@@ -1,4 +1,4 @@
-"""Samplers, on Ray as it is pretended: who gets something to do, with which weights, and what if there is no room."""
+"""Samplers on a fake Ray: which replicas get requests, with which weights, and what happens without room."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from steelyard.cluster import samplers
-from steelyard.cluster.samplers import STARTS_IN_VAIN, RaySampler
+from steelyard.cluster.samplers import MAX_LOSSES_IN_A_ROW, RaySampler
 from steelyard.errors import PolicyError, TrainingError
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.types import Sample
 from tests.tiny import sample_of, tasks
-from tests.unit.cluster.pretended import Pretended
+from tests.unit.cluster.fake_ray import FakeRay
 
 RANDOM = "random weights"
 REQUESTS = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(4))]
 
 
 class Engine:
-    """Says which weights it sampled from; the first ``refusals`` loads of the class fail."""
+    """Its samples name the weights they come from; the first ``refusals`` loads of the class fail."""
 
     refusals = 0
 
@@ -41,15 +41,15 @@ class Engine:
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    pretended = Pretended()
-    monkeypatch.setattr(samplers, "Connection", pretended.connection)
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    fake = FakeRay()
+    monkeypatch.setattr(samplers, "Connection", fake.connection)
     monkeypatch.setattr(Engine, "refusals", 0)
-    return pretended
+    return fake
 
 
 @pytest.fixture
-def make(ray: Pretended) -> Callable[..., RaySampler]:
+def make(ray: FakeRay) -> Callable[..., RaySampler]:
     weights = iter(range(100))
     return lambda replicas=2: RaySampler(Engine, lambda: [f"weights {next(weights)}"], replicas=replicas)  # type: ignore[arg-type]
 
@@ -58,20 +58,20 @@ Make = Callable[..., RaySampler]
 
 
 def texts(sampler: RaySampler) -> set[str]:
-    made = list(sampler.sample(REQUESTS, Decoding()))
-    assert len({sample.key for sample in made}) == len(made) == 8
-    return {sample.text for sample in made}
+    samples = list(sampler.sample(REQUESTS, Decoding()))
+    assert len({sample.key for sample in samples}) == len(samples) == 8
+    return {sample.text for sample in samples}
 
 
-def test_published_weights_are_sampled_from(make: Make) -> None:
+def test_samples_come_from_the_published_weights(make: Make) -> None:
     sampler = make()
     for version in range(3):
         sampler.publish(version)
         assert texts(sampler) == {f"['weights {version}']"}
 
 
-def test_a_replacement_that_cannot_load_is_replaced_in_turn(make: Make, ray: Pretended) -> None:
-    """It must never sample from the weights that its engine began with."""
+def test_a_replacement_that_cannot_load_is_replaced_in_turn(make: Make, ray: FakeRay) -> None:
+    """A replacement must never sample from the initial weights of its engine."""
     sampler = make()
     sampler.publish(1)
     Engine.refusals = 3
@@ -81,24 +81,24 @@ def test_a_replacement_that_cannot_load_is_replaced_in_turn(make: Make, ray: Pre
     assert sampler.lost > 2
 
 
-def test_replacements_that_never_load_end_the_run_with_the_reason(make: Make, ray: Pretended) -> None:
+def test_replacements_that_never_load_stop_the_run_with_the_reason(make: Make, ray: FakeRay) -> None:
     sampler = make(replicas=1)
     sampler.publish(1)
     Engine.refusals = 1000
     ray.handles[0].lost = True
-    with pytest.raises(TrainingError, match=r"one after another.*no memory for the weights"):
+    with pytest.raises(TrainingError, match=r"in a row.*no memory for the weights"):
         list(sampler.sample(REQUESTS, Decoding()))
-    assert len(ray.handles) == STARTS_IN_VAIN + 1
+    assert len(ray.handles) == MAX_LOSSES_IN_A_ROW + 1
 
 
-def test_weights_that_an_engine_refuses_are_told_as_they_are_published(make: Make) -> None:
+def test_an_engine_that_rejects_the_weights_fails_the_publication(make: Make) -> None:
     sampler = make()
     Engine.refusals = 1
     with pytest.raises(PolicyError, match="no memory for the weights"):
         sampler.publish(1)
 
 
-def test_a_replacement_that_finds_no_room_does_not_hold_up_the_others(make: Make, ray: Pretended) -> None:
+def test_a_replacement_without_room_does_not_block_the_others(make: Make, ray: FakeRay) -> None:
     sampler = make()
     sampler.publish(0)
     ray.room, ray.handles[0].lost = 1, True
@@ -108,7 +108,7 @@ def test_a_replacement_that_finds_no_room_does_not_hold_up_the_others(make: Make
     assert sampler.lost == 1
 
 
-def test_a_late_replacement_begins_with_the_newest_weights(make: Make, ray: Pretended) -> None:
+def test_a_late_replacement_starts_with_the_newest_weights(make: Make, ray: FakeRay) -> None:
     sampler = make()
     sampler.publish(0)
     ray.room, ray.handles[0].lost = 1, True
@@ -119,19 +119,19 @@ def test_a_late_replacement_begins_with_the_newest_weights(make: Make, ray: Pret
     samplers_of = ray.remote(samplers.SamplerStation).options()
     ray.room, other.handle.lost = 2, True
     late.handle.actor = samplers_of.remote(Engine).actor
-    late.loading = late.handle.load.remote(*late.given)  # what waited for it is done now
+    late.loading = late.handle.load.remote(*late.requested)  # the pending call can complete now
     assert texts(sampler) == {"['weights 2']"}
 
 
-def test_samplers_without_room_say_so_and_leave_nothing_open(make: Make, ray: Pretended) -> None:
+def test_samplers_without_room_raise_an_error_and_close_everything(make: Make, ray: FakeRay) -> None:
     ray.room = 1
-    with pytest.raises(TrainingError, match=r"no room for 1 of 2 samplers.*cluster\.samplers or verify\.workers"):
+    with pytest.raises(TrainingError, match=r"1 of 2 samplers.*cluster\.samplers\.replicas or verify\.workers"):
         make()
     assert not ray.open
     assert all(handle.lost for handle in ray.handles)
 
 
-def test_the_last_sampler_is_not_waited_for_without_end(make: Make, ray: Pretended) -> None:
+def test_waiting_for_the_last_sampler_times_out(make: Make, ray: FakeRay) -> None:
     sampler = make(replicas=1)
     sampler.publish(0)
     ray.room, ray.handles[0].lost = 0, True

@@ -12,7 +12,7 @@ from steelyard.cli import explain, main
 from steelyard.config.nesting import DEEPEST, too_deep
 from steelyard.data import load_tasks
 from steelyard.errors import CheckpointError, ConfigError, DataError
-from steelyard.folders import RunLock, read_about, read_run, write_about, write_config
+from steelyard.folders import RunLock, read_run, read_run_info, write_config, write_run_info
 
 DEEP = "[" * 100_000 + "]" * 100_000
 
@@ -69,11 +69,11 @@ def test_a_torn_configuration(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_torn_run_json_is_no_obstacle(tmp_path: Path) -> None:
-    assert read_about(tmp_path) == {}
-    write_about(tmp_path, {"a": 1})
-    assert read_about(tmp_path) == {"a": 1}
+    assert read_run_info(tmp_path) == {}
+    write_run_info(tmp_path, {"a": 1})
+    assert read_run_info(tmp_path) == {"a": 1}
     (tmp_path / "run.json").write_text('{"a":')
-    assert read_about(tmp_path) == {}
+    assert read_run_info(tmp_path) == {}
 
 
 def test_run_folder_is_a_file(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def test_without_pillow_there_is_the_svg(call: Call, monkeypatch: pytest.MonkeyP
     ("words", "said"),
     [
         (["nope"], ["nope: no such run", "run folder"]),
-        (["empty"], ["empty has no metrics yet", "train it first"]),
+        (["empty"], ["empty has no metrics yet", "train the run first"]),
         (["good", "empty"], ["empty has no metrics yet"]),
         (["good", "--out", "x.pdf"], ["--out x.pdf", ".svg, .png"]),
-        (["good", "--run.steps", "3"], ["--run.steps", "takes no keys"]),
+        (["good", "--run.steps", "3"], ["plot takes no --run.steps", "remove it"]),
         (["other"], ["other: there is nothing to draw"]),
     ],
 )

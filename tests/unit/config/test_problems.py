@@ -20,11 +20,11 @@ from steelyard.errors import ConfigError
         ("--model.lora.dropout=0.1", "model.lora.dropout = 0.1: unknown key"),
         ("--loss.surrogate=pp_clip", "must be one of ppo_clip, gspo, cispo, reinforce; did you mean ppo_clip?"),
         ("--credit.advantage=group_nrom", "or your own as module:function; did you mean group_norm?"),
-        ("--run.steps=ten", "run.steps = 'ten': must be a whole number"),
-        ("--run.steps=2.5", "run.steps = 2.5: must be a whole number"),
-        ("--run.steps=true", "run.steps = True: must be a whole number"),
+        ("--run.steps=ten", "run.steps = 'ten': must be an integer"),
+        ("--run.steps=2.5", "run.steps = 2.5: must be an integer"),
+        ("--run.steps=true", "run.steps = True: must be an integer"),
         ("--run.steps=0", "run.steps = 0: must be at least 1"),
-        ("--run.name=a/b", "run.name = 'a/b': names a folder: letters, digits"),
+        ("--run.name=a/b", "run.name = 'a/b': must be a valid folder name"),
         ("--tracking.wandb=maybe", "tracking.wandb = 'maybe': must be true or false"),
         ("--optimiser.lr=nan", "optimiser.lr = nan: must be finite"),
         ("--optimiser.lr=0", "optimiser.lr = 0: must be greater than 0"),
@@ -35,11 +35,11 @@ from steelyard.errors import ConfigError
         ("--loss.clip_low=1", "loss.clip_low = 1: must be less than 1"),
         ("--loss.clip_high=0", "loss.clip_high = 0: must be greater than 0"),
         ("--sampling.group_size=1", "must be at least 2: a sample is credited relative to its group"),
-        ("--sampling.group_size=x", "sampling.group_size = 'x': must be a whole number"),
+        ("--sampling.group_size=x", "sampling.group_size = 'x': must be an integer"),
         ("--sampling.temperature=0", "greedy decoding makes every sample of a group the same"),
         ("--loss.dual_clip=1.0", "loss.dual_clip = 1.0: must be greater than 1"),
-        ("--model.scratch.architecture=llama", "model.scratch.architecture = 'llama': was removed: model.kind decides"),
-        ("--sampling.fill_order=confidence", "fill_order = 'confidence': was removed: the model would choose which"),
+        ("--model.scratch.architecture=llama", "model.scratch.architecture = 'llama': was removed: model.kind selects"),
+        ("--sampling.fill_order=confidence", "fill_order = 'confidence': was removed"),
         ("--model.lora=3", "model.lora = 3: must be a table"),
         ("--model.lora.targets=3", "model.lora.targets = 3: must be text or a list"),
         ("--loss.kl.coefficient=high", "loss.kl.coefficient = 'high': must be a number or a schedule table"),
@@ -49,11 +49,11 @@ from steelyard.errors import ConfigError
         ("--verify.verifiers=[{weight='x'}]", "verify.verifiers.0.weight = 'x': must be a number"),
         ("--evaluate.ks=[]", "evaluate.ks = []: must have at least 1 entry"),
         ("--tasks.file=''", "tasks.file = '': must not be empty"),
-        ("--tasks.held_out=1.5", "must be a whole number of tasks or a fraction below 1"),
-        ("--domain={name='x', options={a=1}}", "a domain brings its own tasks"),
+        ("--tasks.held_out=1.5", "tasks.held_out = 1.5: must be an integer or a fraction below 1"),
+        ("--domain={name='x', options={a=1}}", "domain provides its own tasks"),
     ],
 )  # fmt: skip
-def test_each_problem_names_key_value_and_way_out(override: str, message: str) -> None:
+def test_each_problem_names_key_value_and_solution(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load("text", [override])
     assert message in str(caught.value)

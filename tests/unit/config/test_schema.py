@@ -6,7 +6,7 @@ from steelyard.config.schema import known_keys, takes_only_text
 
 def test_describe_lists_every_key_with_type_default_and_help() -> None:
     keys = {key.key: key for key in describe()}
-    assert keys["run.steps"] == Key("run.steps", "int", "200", "Training steps.")
+    assert keys["run.steps"] == Key("run.steps", "int", "200", "Number of training steps.")
     assert keys["model.autocast"].type == "bfloat16|float16"
     assert keys["model.autocast"].default == ""
     assert keys["evaluate.ks"][1:3] == ("list of int", "[1]")

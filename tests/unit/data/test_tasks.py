@@ -1,4 +1,4 @@
-"""Tasks from rows, and the split into training and held-out."""
+"""Tasks from rows, and the split into training and held-out tasks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_chat_messages_become_a_tuple_of_messages() -> None:
     ("row", "message"),
     [
         ({"promt": "a"}, r"task 0: no column 'prompt' among \['promt'\]; did you mean prompt_column='promt'"),
-        ({"text": "a"}, "name it by prompt_column"),
+        ({"text": "a"}, r"\['text'\]; set prompt_column"),
         ({"prompt": ""}, "task 0: the prompt is empty"),
         ({"prompt": []}, "a string or a list of chat messages"),
         ({"prompt": 3}, "a string or a list of chat messages"),
         ({"prompt": None}, "a string or a list of chat messages"),
-        ({"prompt": [{"role": "user"}]}, "task 0, message 0: a chat message has a 'role' and a 'content'"),
+        ({"prompt": [{"role": "user"}]}, "task 0, message 0: .*'role' and 'content'"),
         ({"prompt": ["hi"]}, "message 0"),
         ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "must be strings"),
         ({"prompt": "a", "difficulty": "hard"}, "difficulty must be a number, got 'hard'"),
@@ -46,12 +46,12 @@ def test_chat_messages_become_a_tuple_of_messages() -> None:
         (3, "expected a Task, a dict or a prompt, got int"),
     ],
 )
-def test_rows_that_are_no_task_say_why(row: object, message: str) -> None:
+def test_the_error_for_an_invalid_row_names_the_problem(row: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_tasks([row])
 
 
-def test_a_template_builds_prompts_from_columns_and_leaves_them_in_the_spec() -> None:
+def test_a_template_builds_prompts_from_columns_and_keeps_them_in_the_spec() -> None:
     row = {"a": 1, "b": [2, 3], "prompt": "kept", "id": "x"}
     (task,) = as_tasks([row], template="{a} and {b}: {{{prompt}}} {a}")
     assert task == Task("x", "1 and [2, 3]: {kept} 1", {"a": 1, "b": [2, 3], "prompt": "kept"})
@@ -69,18 +69,18 @@ def test_a_template_builds_prompts_from_columns_and_leaves_them_in_the_spec() ->
         ({"question": "\ud800"}, "lone surrogate"),
     ],
 )
-def test_a_template_that_cannot_be_filled_in_says_why(row: object, message: str) -> None:
+def test_the_error_for_a_template_names_the_column(row: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_tasks([row], template="Q: {question}")
 
 
 @pytest.mark.parametrize("rows", ["one prompt", {"prompt": "a"}, 3, b"bytes"])
-def test_what_is_no_iterable_of_rows_is_refused(rows: object) -> None:
+def test_values_that_are_not_an_iterable_of_rows_are_rejected(rows: object) -> None:
     with pytest.raises(DataError, match="must be an iterable"):
         as_tasks(rows)
 
 
-def test_a_data_frame_is_not_taken_for_its_column_names() -> None:
+def test_a_data_frame_is_rejected_with_the_conversion() -> None:
     class Frame(list[str]):
         def iterrows(self) -> None: ...
 
@@ -88,8 +88,8 @@ def test_a_data_frame_is_not_taken_for_its_column_names() -> None:
         as_tasks(Frame(["prompt", "answer"]))
 
 
-def test_an_id_given_twice_is_refused() -> None:
-    with pytest.raises(DataError, match="'a' is given twice \\(rows 0 and 2"):
+def test_duplicate_ids_are_rejected() -> None:
+    with pytest.raises(DataError, match="'a' in rows 0 and 2"):
         as_tasks([Task("a", "x"), Task("b", "x"), Task("a", "y")])
 
 
@@ -104,7 +104,7 @@ def test_a_split_is_complete_and_disjoint_by_prompt(repeats: list[int], share: f
     assert split(tasks, share, seed=seed) == (training, held_out)
 
 
-def test_a_split_takes_a_number_or_a_share_and_depends_on_the_seed() -> None:
+def test_a_split_accepts_a_number_or_a_fraction_and_depends_on_the_seed() -> None:
     tasks = [Task(str(index), str(index)) for index in range(40)]
     assert len(split(tasks, 10)[1]) == len(split(tasks, 0.25)[1]) == 10
     assert split(tasks, 10, seed=0)[1] != split(tasks, 10, seed=1)[1]
@@ -115,15 +115,15 @@ def test_a_split_takes_a_number_or_a_share_and_depends_on_the_seed() -> None:
 def test_chat_prompts_split_by_content() -> None:
     tasks = [Task(str(index), ({"role": "user", "content": str(index % 2)},)) for index in range(10)]
     training, held_out = split(tasks, 3)
-    assert (len(training), len(held_out)) == (5, 5), "tasks of one prompt stay together"
+    assert (len(training), len(held_out)) == (5, 5), "tasks with the same prompt stay together"
 
 
 @pytest.mark.parametrize("held_out", [0, 0.0, 4, 9, 1.0, -1])
-def test_a_split_that_leaves_a_side_empty_is_refused(held_out: float) -> None:
-    with pytest.raises(DataError, match="leaves one side empty"):
+def test_a_split_with_an_empty_side_is_rejected(held_out: float) -> None:
+    with pytest.raises(DataError, match=rf"tasks\.held_out = {held_out} of 4 tasks"):
         split([Task(str(index), str(index)) for index in range(4)], held_out)
 
 
 def test_a_single_prompt_cannot_be_split() -> None:
-    with pytest.raises(DataError, match="1 distinct prompt"):
+    with pytest.raises(DataError, match=r"tasks\.held_out = 2 .*1 distinct prompt"):
         split([Task(str(index), "same") for index in range(4)], 2)

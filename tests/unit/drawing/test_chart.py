@@ -1,4 +1,4 @@
-"""Charts: where ticks are and what they say, gaps, legends, and that nothing is outside the picture."""
+"""Charts: tick positions and labels, gaps, legends, and that everything stays inside the picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from steelyard.drawing import Axis, Curve, Panel, Scene, chart, png, svg
 from steelyard.drawing.chart import COLOURS, HEIGHT, MARKS
-from steelyard.drawing.raster import spelt
+from steelyard.drawing.raster import transliterate
 from steelyard.drawing.scene import INK, Ellipse, Label, Line, Polygon
 from steelyard.drawing.ticks import scale
 
@@ -33,7 +33,7 @@ def lines(scene: Scene, colour: int = 0) -> list[Line]:
 
 
 @pytest.mark.parametrize(
-    ("axis", "values", "said"),
+    ("axis", "values", "expected"),
     [
         (VALUE, [0.0, 1.0], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
         (VALUE, [0.13, 0.87], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
@@ -50,9 +50,9 @@ def lines(scene: Scene, colour: int = 0) -> list[Line]:
         (Axis("time", log=True), [1.0, 1e6], ["1", "100", "10k", "1M"]),
     ],
 )
-def test_ticks_by_hand(axis: Axis, values: list[float], said: list[str]) -> None:
+def test_tick_labels(axis: Axis, values: list[float], expected: list[str]) -> None:
     found = scale(axis, values)
-    assert list(found.labels) == said
+    assert list(found.labels) == expected
     assert all(-1e-9 <= found.share(tick) <= 1 + 1e-9 for tick in found.ticks)
     assert all(-1e-9 <= found.share(value) <= 1 + 1e-9 for value in values)
 
@@ -65,7 +65,7 @@ def test_any_numbers_can_be_drawn(ys: list[float], percent: bool, whole: bool, f
     axis = Axis("value", low=0.0 if from_zero else None, percent=percent, whole=whole)
     curve = Curve("a", tuple(map(float, range(len(ys)))), tuple(ys), spread=tuple(map(abs, ys)))
     scene = chart([panel(curve, y=axis)])
-    assert len([shape for shape in scene.shapes if isinstance(shape, Label)]) < 40, "a few ticks"
+    assert len([shape for shape in scene.shapes if isinstance(shape, Label)]) < 40, "only a few ticks"
     left, top, right, bottom = scene.frame
     for shape in scene.shapes:
         if not isinstance(shape, Label):
@@ -74,7 +74,7 @@ def test_any_numbers_can_be_drawn(ys: list[float], percent: bool, whole: bool, f
             assert top <= b <= d <= bottom
 
 
-def test_a_value_is_as_high_as_its_tick_says() -> None:
+def test_values_are_drawn_at_the_height_of_their_ticks() -> None:
     scene = chart([panel(Curve("a", (0.0, 1.0, 2.0), (0.0, 0.5, 1.0)))])
     (line,) = lines(scene)
     heights = {shape.text: shape.at[1] for shape in scene.shapes if isinstance(shape, Label) and shape.anchor == "end"}
@@ -83,10 +83,10 @@ def test_a_value_is_as_high_as_its_tick_says() -> None:
     assert line.points[0][1] - line.points[1][1] == pytest.approx(HEIGHT / 2)
 
 
-def test_axes_are_named_and_several_curves_have_a_legend() -> None:
+def test_axes_have_titles_and_several_curves_have_a_legend() -> None:
     one, other = Curve("one", (0.0, 1.0), (0.0, 1.0)), Curve("other", (0.0, 1.0), (1.0, 0.0))
     assert {"Panel", "step", "value"} <= set(labels(chart([panel(one)])))
-    assert "one" not in labels(chart([panel(one)])), "nothing to tell apart"
+    assert "one" not in labels(chart([panel(one)])), "a single curve needs no legend"
     assert {"one", "other"} <= set(labels(chart([panel(one, other), panel(other)])))
     assert labels(chart([panel(one, other), panel(other)])).count("other") == 1, "one legend for all panels"
 
@@ -95,24 +95,24 @@ def test_a_curve_looks_the_same_in_every_panel() -> None:
     one, other = Curve("one", (0.0, 1.0), (0.0, 1.0)), Curve("other", (0.0, 1.0), (1.0, 0.0))
     scene = chart([panel(one, other), panel(other)])
     assert len(lines(scene, 0)) == 2, "the legend and one panel"
-    assert len(lines(scene, 1)) == 3, "the legend and both"
+    assert len(lines(scene, 1)) == 3, "the legend and both panels"
 
 
-def test_what_is_not_finite_is_a_gap() -> None:
+def test_values_that_are_not_finite_leave_a_gap() -> None:
     curve = Curve("a", tuple(map(float, range(7))), (0.0, 1.0, math.nan, 2.0, math.inf, 3.0, 4.0))
     scene = chart([panel(curve)])
     assert [len(line.points) for line in lines(scene)] == [2, 2]
     marks = [shape for shape in scene.shapes if isinstance(shape, Ellipse)]
-    assert len(marks) == 5, "the lone point too"
+    assert len(marks) == 5, "including the isolated point"
     assert "nan" not in svg(scene)
     assert "inf" not in svg(scene)
 
 
-def test_nothing_finite_is_said() -> None:
-    assert "no finite value" in labels(chart([panel(Curve("a", (1.0,), (math.nan,)))]))
+def test_a_panel_without_finite_values_says_so() -> None:
+    assert "no finite values" in labels(chart([panel(Curve("a", (1.0,), (math.nan,)))]))
 
 
-def test_a_band_is_see_through_and_on_the_axis() -> None:
+def test_a_band_is_translucent_and_fits_the_axis() -> None:
     scene = chart([panel(Curve("a", (0.0, 1.0), (0.0, 0.0), spread=(1.0, 1.0)))])
     (band,) = [shape for shape in scene.shapes if isinstance(shape, Polygon)]
     assert band.opacity < 0.5
@@ -122,9 +122,9 @@ def test_a_band_is_see_through_and_on_the_axis() -> None:
     assert 'fill-opacity="0.18"' in svg(scene)
 
 
-def test_colours_and_marks_repeat_late() -> None:
-    looks = {(place % len(COLOURS), place % len(MARKS)) for place in range(len(COLOURS) * len(MARKS))}
-    assert len(looks) == 35
+def test_there_are_35_combinations_of_colour_and_mark() -> None:
+    styles = {(place % len(COLOURS), place % len(MARKS)) for place in range(len(COLOURS) * len(MARKS))}
+    assert len(styles) == 35
 
 
 def test_everything_is_inside_the_picture() -> None:
@@ -146,7 +146,7 @@ def assert_inside(scene: Scene) -> None:
         assert top <= b <= d <= bottom, shape
 
 
-def test_no_label_covers_another() -> None:
+def test_labels_do_not_overlap() -> None:
     curves = [Curve(f"run {number}", (0.0, 250000.0), (-1234.5, 3456.7)) for number in range(4)]
     scene = chart([panel(*curves), panel(curves[0], y=Axis("nats per decision", low=0.0))] * 4, title="runs", note="n")
     boxes = [(shape.text, shape.extent()) for shape in scene.shapes if isinstance(shape, Label)]
@@ -164,11 +164,11 @@ def test_no_label_covers_another() -> None:
         ("日本", "??"),
     ],
 )
-def test_a_png_has_only_letters_that_its_font_has(text: str, written: str) -> None:
-    assert spelt(text) == written
+def test_png_text_uses_only_characters_of_its_font(text: str, written: str) -> None:
+    assert transliterate(text) == written
 
 
-def test_svg_and_png_are_of_the_same_size() -> None:
+def test_svg_and_png_have_the_same_size() -> None:
     Image = pytest.importorskip("PIL.Image")
     scene = chart([panel(Curve("a", (0.0, 1.0), (0.0, 1.0), spread=(0.1, 0.1)))], title="a run")
     root = ET.fromstring(svg(scene))
@@ -184,4 +184,4 @@ def test_the_title_of_a_y_axis_runs_upward_in_a_png() -> None:
         left, top, right, bottom = Chops.invert(image).getbbox()
     assert bottom - top > 5 * (right - left)
     assert (top + bottom) / 2 == pytest.approx(80, abs=2)
-    assert 38 <= left < right <= 54, "left of its base line, but for what hangs below it"
+    assert 38 <= left < right <= 54, "left of its baseline, except for descenders"

@@ -7,18 +7,18 @@ import pytest
 from steelyard.memory.footprint import (
     Batch,
     Footprint,
-    Need,
+    MemoryEstimate,
     Training,
     activation_bytes,
-    comfortable_chunk,
     comfortable_tokens,
+    default_chunk,
     footprint,
     layer_activations,
     needs,
 )
 from steelyard.memory.model_shape import Shape, decoder
 
-SHAPE = Shape(1, 1, 1, 1, 1, 1, 1, parameters=1000, linear=800, borders=10)
+SHAPE = Shape(1, 1, 1, 1, 1, 1, 1, parameters=1000, linear=800, lora_parameters_per_rank=10)
 DECODER = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)
 
 
@@ -47,7 +47,7 @@ def test_lora_pays_for_the_adapter_alone_and_quantises_the_inside() -> None:
 
 @pytest.mark.parametrize(("memory", "verdict"), [(1000, "fits"), (900, "tight"), (799, "no")])
 def test_a_fifth_is_left_for_activations(memory: int, verdict: str) -> None:
-    need = Need("some way", Footprint(weights=800, reference=0, optimiser=0, gradients=0))
+    need = MemoryEstimate("some way", Footprint(weights=800, reference=0, optimiser=0, gradients=0))
     assert need.fits(memory) == verdict
 
 
@@ -81,16 +81,16 @@ def test_an_adapter_keeps_inputs_in_float32() -> None:
 def test_what_both_phases_need_is_added_up() -> None:
     found = footprint(DECODER, Training(4), Batch(rows=100, length=8, microbatch=16, chunk=4))
     assert found.cache == 100 * 8 * 4 * DECODER.cached
-    assert found.rollout == found.kept + found.cache
+    assert found.rollout == found.persistent + found.cache
     assert found.activations == 16 * activation_bytes(DECODER, Training(4), 8)
     assert found.logits == 4 * 4 * 4 * 10 + 2 * 4 * 10 * 8
-    assert found.peak == found.kept + found.gradients + found.activations + found.logits + found.cache
+    assert found.peak == found.persistent + found.gradients + found.activations + found.logits + found.cache
 
 
 def test_microbatches_and_chunks_stay_within_their_budget() -> None:
     assert comfortable_tokens(576, 30, adapted=False, weight=2) == 400 * 2**20 // (55 * 576 * 30 * 2)
     assert comfortable_tokens(576, 30, adapted=True, weight=2) == 400 * 2**20 // (90 * 576 * 30 * 2)
     assert comfortable_tokens(8192, 80, adapted=True, weight=2) == 96
-    assert comfortable_chunk(49152, cpu=True) == 128
-    assert comfortable_chunk(50, cpu=True) == 1024
-    assert comfortable_chunk(152064, cpu=False) == 256 * 2**20 // (4 * 152064)
+    assert default_chunk(49152, cpu=True) == 128
+    assert default_chunk(50, cpu=True) == 1024
+    assert default_chunk(152064, cpu=False) == 256 * 2**20 // (4 * 152064)

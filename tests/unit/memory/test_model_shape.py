@@ -37,7 +37,7 @@ def test_the_formula_says_what_the_model_has(tmp_path: Path, kind: Any, name: st
     assert shape.parameters == sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
     assert shape.cached == 2 * 2 * 2 * 8
     attention = 2 * (32 + 32) + 2 * (32 + 16)
-    assert shape.borders == 2 * (attention + 3 * (32 + 48))
+    assert shape.lora_parameters_per_rank == 2 * (attention + 3 * (32 + 48))
 
 
 @pytest.mark.parametrize(

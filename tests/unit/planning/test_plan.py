@@ -101,7 +101,7 @@ def test_weights_go_from_node_to_node() -> None:
     size = published_bytes(FULL, NODE)
     assert size == published_bytes(FULL, CLUSTER) == 2 * FULL.shape.parameters
     assert published_bytes(LORA, CLUSTER) == size  # merged
-    assert published_bytes(LORA, NODE) == 4 * 64 * LORA.shape.borders
+    assert published_bytes(LORA, NODE) == 4 * 64 * LORA.shape.lora_parameters_per_rank
     assert publication(size, NODE) == size / NODE.publish
     assert publication(size, CLUSTER) == (1 + 5) * size / CLUSTER.publish
     assert publication(size, replace(CLUSTER, tree=False)) == (1 + 24) * size / CLUSTER.publish

@@ -25,7 +25,7 @@ def test_training_costs_six_operations_a_parameter_and_token() -> None:
 
 
 def test_lora_saves_the_gradient_of_the_weights() -> None:
-    adapter = 2 * SHAPE.borders
+    adapter = 2 * SHAPE.lora_parameters_per_rank
     work = update(SHAPE, LORA, sequences=4, length=6, decisions=2, passes=1)
     body = 4 * SHAPE.linear + 6 * adapter + 3 * ATTENTION * 3
     assert work.flops == 24 * body + 8 * 6 * 10 * 8
@@ -48,7 +48,7 @@ def test_decoding_reads_the_weights_once_and_every_row_its_cache() -> None:
     one, two = decode(SHAPE, FULL, 1, 7), decode(SHAPE, FULL, 2, 7)
     assert one.weights == two.weights == 4 * SHAPE.parameters
     assert (one.cache, two.cache) == (7 * 4 * SHAPE.cached, 2 * 7 * 4 * SHAPE.cached)
-    assert one.flops == 2 * SHAPE.multiplied + ATTENTION * 7
+    assert one.flops == 2 * SHAPE.matmul_parameters + ATTENTION * 7
     assert prefill(SHAPE, FULL, 1, 6).flops == 6 * (2 * SHAPE.linear + ATTENTION * 3)
 
 

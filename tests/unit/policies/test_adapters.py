@@ -1,4 +1,4 @@
-"""Weights as another engine takes them: under the base model's names, the adapter merged in."""
+"""Weights for another engine: under the base model's names, with the adapter merged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDS = torch.tensor([[3, 5, 4, 6, 7]])
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=6)])
-def test_a_plain_model_with_the_merged_weights_is_the_same_model(tied: bool, lora: Lora | None) -> None:
+def test_merged_weights_in_a_plain_model_give_the_same_model(tied: bool, lora: Lora | None) -> None:
     shape = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, tie_embeddings=tied)
     policy, plain = tiny_policy(shape=shape, lora=lora), tiny_policy(shape=shape, seed=9)
     torch.manual_seed(0)
@@ -41,7 +41,7 @@ def test_a_plain_model_with_the_merged_weights_is_the_same_model(tied: bool, lor
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_the_base_alone_is_the_model_with_its_adapter_off() -> None:
+def test_the_base_weights_are_the_model_with_its_adapter_disabled() -> None:
     policy, plain = tiny_policy(lora=Lora(rank=4)), tiny_policy(seed=9)
     with torch.no_grad():
         for _, parameter in policy.trainable():
@@ -56,8 +56,8 @@ def test_the_base_alone_is_the_model_with_its_adapter_off() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_is_shipped_to_engines_is_what_they_would_have_rounded_it_to(dtype: torch.dtype) -> None:
-    """An adapter of float32 beside a base of bfloat16 would make every merged matrix twice as large."""
+def test_weights_sent_to_engines_are_rounded_to_their_dtype(dtype: torch.dtype) -> None:
+    """A float32 adapter on a bfloat16 base would double the size of every merged matrix."""
     policy = tiny_policy(lora=Lora(rank=4))
     with torch.no_grad():
         for _, parameter in policy.trainable():
@@ -73,7 +73,7 @@ def test_what_is_shipped_to_engines_is_what_they_would_have_rounded_it_to(dtype:
 
 
 def adapted(shape: Architecture | None = None, **options: Any) -> Any:
-    """A policy around an adapter that PEFT made, as one that is opened from a folder is; every part of it has moved."""
+    """A policy with an adapter built by PEFT, like one opened from a folder, with every parameter changed."""
     bare = tiny_policy() if shape is None else tiny_policy(shape=shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -91,7 +91,7 @@ UNTIED = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, t
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "embed_tokens"], ["lm_head"]], ids=str)
 @pytest.mark.parametrize("options", [{}, {"use_rslora": True}, {"use_dora": True}], ids=str)
 def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, Any]) -> None:
-    """Of a learner in one process and of a rank alike; DoRA merged as LoRA was off by 0.66 in the logits."""
+    """Both for a learner in one process and for a rank. Merging DoRA like LoRA was off by 0.66 in the logits."""
     policy, plain = adapted(UNTIED, target_modules=targets, **options), tiny_policy(shape=UNTIED, seed=9)
     merged = dict(plain_tensors(policy.model))
     by_rank = dict(pair for portion in portions(policy, "merged") for pair in portion)
@@ -104,7 +104,7 @@ def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, A
 
 @pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"target_modules": ["q_proj", "embed_tokens"]}], ids=str)
 def test_a_reference_adapter_has_no_dropout(options: dict[str, Any]) -> None:
-    """The exact KL to a reference that is identical is 0, also in train mode."""
+    """The exact KL to an identical reference is 0, also in train mode."""
     policy = adapted(UNTIED, lora_dropout=0.5, **options)
     reference = AdapterReference(policy)
     batch = policy.collate(rollout(policy, count=2))
@@ -113,8 +113,8 @@ def test_a_reference_adapter_has_no_dropout(options: dict[str, Any]) -> None:
     assert float(kl_N.abs().max()) < 1e-6
 
 
-def test_a_reference_adapter_leaves_the_base_as_it_was() -> None:
-    """PiSSA takes the adapter's part out of the base weights, once for every adapter that is added."""
+def test_a_reference_adapter_does_not_change_the_base() -> None:
+    """PiSSA subtracts the adapter's part from the base weights for every adapter that is added."""
     policy = adapted(init_lora_weights="pissa")
     before = policy.model(IDS).logits.detach()
     AdapterReference(policy)
@@ -132,13 +132,13 @@ def test_a_reference_adapter_leaves_the_base_as_it_was() -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:.lora_bias=True. was passed")
-def test_adapters_that_train_more_than_lora_are_refused(option: str, value: Any) -> None:
+def test_adapters_that_train_more_than_lora_are_rejected(option: str, value: Any) -> None:
     with pytest.raises(PolicyError, match=r"merge_and_unload.*model\.path") as refusal:
         adapted(target_modules=["q_proj"], **{option: value})
     assert {"alora_invocation_tokens": "ALora"}.get(option, option) in str(refusal.value)
 
 
-def test_an_adapter_under_another_name_is_refused() -> None:
+def test_an_adapter_with_another_name_is_rejected() -> None:
     bare = tiny_policy()
     model = PeftModel(bare.model, LoraConfig(target_modules=["q_proj"]), adapter_name="mine")
     with pytest.raises(PolicyError, match=r"mine.*'default'"):

@@ -1,4 +1,4 @@
-"""Samples to padded rows and one flat list of decisions."""
+"""Collating samples into padded rows and a flat list of decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOP_2 = CutRule(0.5, top_k=2)
 
 
 def test_rows_and_decisions_of_two_samples() -> None:
-    """A decision's distribution is read one place before its token; a token that is no decision is only context."""
+    """A decision's distribution is read one position before its token; other tokens are only context."""
     first = sample_of([1, 10, 11, 12], 2, rule=CutRule(0.5))
     second = sample_of([1, 20, 21, 22, 23, 24], 1, decided=[2, 5], rule=CutRule(2.0))
     batch = collate_causal([first, second], pad_id=0)
@@ -42,7 +42,7 @@ def test_supports_of_several_samples_share_one_table() -> None:
     assert torch.equal(supports.blocked(slice(1, 3), 8), blocked_NV[1:3])
 
 
-def test_a_sample_that_mixes_whole_and_cut_supports() -> None:
+def test_a_sample_with_complete_and_cut_supports() -> None:
     sample = sample_of([1, 5, 6], rule=TOP_2, supports=[[5, 7], [6, 3]])
     assert sample.decisions.support_N is not None
     sample.decisions.support_N[0] = -1
@@ -51,12 +51,12 @@ def test_a_sample_that_mixes_whole_and_cut_supports() -> None:
     assert supports.blocked(slice(0, 2), 8).sum(1).tolist() == [0, 6]
 
 
-def test_a_cut_sample_without_supports_is_refused() -> None:
-    with pytest.raises(PolicyError, match=r"\(0, 0, 0, 0\) was made under a cut .* carries no supports"):
+def test_a_cut_sample_without_supports_is_rejected() -> None:
+    with pytest.raises(PolicyError, match=r"\(0, 0, 0, 0\) was drawn under a cut .* has no supports"):
         collate_causal([sample_of([1, 5, 6], rule=TOP_2)], pad_id=0)
 
 
-def test_no_samples_are_refused() -> None:
+def test_an_empty_list_is_rejected() -> None:
     with pytest.raises(PolicyError, match="empty"):
         collate_causal([], pad_id=0)
 

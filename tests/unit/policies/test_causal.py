@@ -1,4 +1,4 @@
-"""A causal model as a policy: prompts in, offsets of tokens, dropout silenced, weights out and in again."""
+"""Causal policies: prompts, token offsets, dropout, and saving and loading weights."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def model_of(architecture: str, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_sampler_and_learner_agree_on_other_architectures(architecture: str) -> None:
-    """The learner in train mode, so that any dropout left would show; windows are shorter than the samples."""
+    """The learner is in train mode, so remaining dropout would show; attention windows are shorter than the samples."""
     policy = CausalPolicy(model_of(architecture), closed_vocabulary_tokenizer(WORDS))
     samples = rollout(policy, count=3, rule=CutRule(0.8, 8))
     policy.train(True)
@@ -74,27 +74,27 @@ def test_sampler_and_learner_agree_on_other_architectures(architecture: str) -> 
     assert np.abs(logp_N - np.concatenate([sample.decisions.logp_N for sample in samples])).max() < 1e-5
 
 
-def test_logits_changed_in_an_unknown_way_are_refused() -> None:
+def test_unknown_transformations_of_logits_are_rejected() -> None:
     model = model_of("llama")
     model.register_forward_hook(lambda _, __, out: setattr(out, "logits", out.logits + 0.5) or out)
-    with pytest.raises(PolicyError, match=r"llama: this architecture changes its logits .*0\.5"):
+    with pytest.raises(PolicyError, match=r"llama: this architecture transforms its logits .*0\.5"):
         CausalPolicy(model, closed_vocabulary_tokenizer(WORDS))
 
 
 # --- prompts and text ------------------------------------------------------------------------------------------------
 
 
-def test_a_string_is_taken_as_it_is() -> None:
+def test_a_string_is_encoded_without_a_template() -> None:
     policy = tiny_policy()
     assert policy.encode("0 5 12").tolist() == [3, 8, 15]
     assert policy.encode("0").dtype == np.int32
 
 
-def test_an_empty_prompt_begins_with_the_beginning() -> None:
+def test_an_empty_prompt_starts_with_bos() -> None:
     policy = tiny_policy()
     assert policy.encode("").tolist() == [policy.tokenizer.bos_token_id]
     policy.tokenizer.bos_token = None
-    with pytest.raises(PolicyError, match="beginning-of-sequence"):
+    with pytest.raises(PolicyError, match="bos_token"):
         policy.encode("")
 
 
@@ -106,7 +106,7 @@ def test_chat_messages_go_through_the_template() -> None:
     assert policy.encode(CHAT).tolist() == policy.encode("1 2 3 9").tolist()
 
 
-def test_every_configured_end_ends() -> None:
+def test_every_configured_end_token_ends_a_sample() -> None:
     policy = tiny_policy()
     assert policy.end_ids == (2,)
     policy.model.generation_config.eos_token_id = [5, 2, 7]
@@ -123,7 +123,7 @@ def test_padding_falls_back_to_the_end_token() -> None:
         CausalPolicy(model, tokenizer)
 
 
-# --- weights out and in ----------------------------------------------------------------------------------------------
+# --- saving and loading ----------------------------------------------------------------------------------------------
 
 
 def moved(policy: CausalPolicy) -> CausalPolicy:
@@ -151,7 +151,7 @@ def test_a_saved_policy_opens_with_plain_transformers(tmp_path: Path, dtype: str
 
 
 def test_a_saved_adapter_opens_with_plain_peft(tmp_path: Path) -> None:
-    """Also with a second adapter beside it, which is not saved."""
+    """A second adapter in the model is not saved."""
     policy = tiny_policy(lora=Lora(4, 8))
     AdapterReference(policy)
     moved(policy).save_pretrained(tmp_path)
@@ -165,7 +165,7 @@ def test_a_saved_adapter_opens_with_plain_peft(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lora", [None, Lora(4, 8)], ids=["full", "lora"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_weights_come_back_bit_for_bit(tmp_path: Path, lora: Lora | None, dtype: str) -> None:
+def test_loaded_weights_are_bit_for_bit_equal(tmp_path: Path, lora: Lora | None, dtype: str) -> None:
     policy, fresh = moved(tiny_policy(lora=lora, dtype=dtype)), tiny_policy(lora=lora, dtype=dtype)
     policy.save_pretrained(tmp_path)
     fresh.load_weights(tmp_path)
@@ -175,7 +175,7 @@ def test_weights_come_back_bit_for_bit(tmp_path: Path, lora: Lora | None, dtype:
     assert [name for name, _ in fresh.trainable()] == [name for name, _ in policy.trainable()]
 
 
-def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+def test_weights_of_another_shape_are_rejected(tmp_path: Path) -> None:
     tiny_policy(lora=Lora(4, 8)).save_pretrained(tmp_path / "adapter")
     with pytest.raises(CheckpointError, match="does not fit the model"):
         tiny_policy().load_weights(tmp_path / "adapter")
@@ -183,7 +183,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
         tiny_policy().load_weights(tmp_path)
 
 
-def test_an_adapter_on_other_layers_is_refused(tmp_path: Path) -> None:
+def test_an_adapter_on_other_layers_is_rejected(tmp_path: Path) -> None:
     tiny_policy(lora=Lora(4, 8, ("q_proj",))).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="does not fit the model"):
         tiny_policy(lora=Lora(4, 8)).load_weights(tmp_path)

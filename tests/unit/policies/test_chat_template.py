@@ -1,4 +1,4 @@
-"""Chat templates: equal to transformers where they are sound, bounded where they are not."""
+"""Chat templates: sound ones render as in transformers, runaway ones hit a limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HUGE = "{{ '1' * 9000000000 }}"
 @pytest.fixture(autouse=True, scope="module")
 def little_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chat_template, "SECONDS", 0.5)
+        patch.setattr(chat_template, "CPU_SECONDS", 0.5)
         chat_template._renderer.close()
         yield
     chat_template._renderer.close()
@@ -38,21 +38,21 @@ def ids(template: str, *, answer_next: bool = True) -> list[int]:
     return found
 
 
-def refused(template: str, why: str) -> None:
+def check_rejected(template: str, why: str) -> None:
     tokenizer = closed_vocabulary_tokenizer(["1"])
     tokenizer.chat_template, tokenizer.name_or_path = template, "some/model"
     with pytest.raises(PolicyError, match=rf"chat template of some/model.*{why}.*chat_template"):
         Codec(tokenizer, (), len(tokenizer)).encode(CHAT)
 
 
-def test_sound_templates_give_what_transformers_gives() -> None:
+def test_sound_templates_render_as_in_transformers() -> None:
     assert len(ids(SOUND)) == len(ids(SOUND, answer_next=False)) + 1
 
 
-def test_what_a_template_does_is_bounded() -> None:
-    """Memory, the length of the result, what the template raises itself, and CPU time."""
-    refused(HUGE, "memory")
-    refused("{{ '1 ' * 2000000 }}", "4000000 characters")
-    refused("{% if messages|length > 2 %}{{ raise_exception('two at most') }}{% endif %}", "two at most")
-    refused(NESTED, "CPU time")
-    assert ids(SOUND), "the next prompt is rendered as before"
+def test_template_resources_are_limited() -> None:
+    """Limits on memory, output length and CPU time; errors raised by the template are reported."""
+    check_rejected(HUGE, "memory")
+    check_rejected("{{ '1 ' * 2000000 }}", "4000000 characters")
+    check_rejected("{% if messages|length > 2 %}{{ raise_exception('two at most') }}{% endif %}", "two at most")
+    check_rejected(NESTED, "CPU time")
+    assert ids(SOUND), "the next prompt still renders"

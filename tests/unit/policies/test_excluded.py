@@ -1,4 +1,4 @@
-"""Tokens that a text cannot show are outside every support: never drawn, and absent from every score."""
+"""Excluded tokens are outside every support: never sampled, and absent from every score."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def closed(**settings: Any) -> Any:
 
 
 def padded_policy(kind: str = "causal", **settings: Any) -> Any:
-    """A nearly uniform policy with logits that no token stands for."""
+    """A nearly uniform policy with more logits than tokens."""
     plain = tiny_policy(kind=kind, sharpness=1.0)
     config = plain.model.config
     config.vocab_size = len(plain.tokenizer) + 4
@@ -53,19 +53,19 @@ def test_by_default_padding_start_mask_and_unused_ids() -> None:
 
 
 @pytest.mark.parametrize("role", ["pad", "bos"])
-def test_the_end_token_stays_whatever_else_it_is(role: str) -> None:
+def test_the_end_token_is_never_excluded_even_with_another_role(role: str) -> None:
     tokenizer = closed()
     setattr(tokenizer, f"{role}_token", tokenizer.eos_token)
     assert EOS not in excluded_ids(tokenizer, TOKENS, [EOS])
     assert len(excluded_ids(tokenizer, TOKENS, [EOS])) == 1
 
 
-def test_every_end_token_stays() -> None:
-    """As with chat models that pad with one of several ends."""
+def test_no_end_token_is_excluded() -> None:
+    """Some chat models pad with one of several end tokens."""
     assert excluded_ids(closed(), TOKENS, [PAD, EOS]) == (BOS,)
 
 
-def test_named_tokens_take_the_place_of_the_default_but_unused_ids_do_not_come_back() -> None:
+def test_named_tokens_replace_the_default_but_unused_ids_stay_excluded() -> None:
     assert excluded_ids(closed(), ROWS, [EOS], ["<bos>", "7"]) == (BOS, 10, *UNUSED)
     assert excluded_ids(closed(), ROWS, [EOS], []) == UNUSED
 
@@ -88,7 +88,7 @@ def test_names_that_cannot_be_excluded(names: list[str], message: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rule", RULES)
-def test_they_are_never_drawn_and_sampler_and_learner_agree(kind: str, rule: CutRule) -> None:
+def test_excluded_tokens_are_never_sampled_and_sampler_and_learner_agree(kind: str, rule: CutRule) -> None:
     policy = padded_policy(kind)
     assert set(policy.excluded) >= {PAD, BOS, policy.vocabulary - 1}
     samples = rollout(policy, count=8, rule=rule)
@@ -103,7 +103,7 @@ def test_they_are_never_drawn_and_sampler_and_learner_agree(kind: str, rule: Cut
     assert scores.entropy_N.max() <= np.log(policy.vocabulary - len(policy.excluded)) + 1e-5
 
 
-def test_every_sampled_token_but_the_end_is_in_the_text() -> None:
+def test_the_text_has_every_sampled_token_except_the_end() -> None:
     samples = rollout(padded_policy(), count=16)
     assert {sample.finish for sample in samples} == {"stop", "length"}
     for sample in samples:
@@ -113,7 +113,7 @@ def test_every_sampled_token_but_the_end_is_in_the_text() -> None:
 
 def test_a_copy_for_the_reference_excludes_the_same() -> None:
     policy = padded_policy(excluded=["<pad>", "5"])
-    assert policy.beside(policy.model).excluded == policy.excluded == (PAD, 8, *UNUSED)
+    assert policy.with_model(policy.model).excluded == policy.excluded == (PAD, 8, *UNUSED)
 
 
 def test_half_precision_logits() -> None:
@@ -125,8 +125,8 @@ def test_half_precision_logits() -> None:
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
-def test_special_tokens_that_are_sampled_show() -> None:
-    """Markers of reasoning, tools and turns reach the verifier and the screen; what ended the sample does not."""
+def test_sampled_special_tokens_are_in_the_text() -> None:
+    """Markers of reasoning, tools and turns reach the verifier and the screen; the end token does not."""
     tokenizer = closed()
     tokenizer.add_special_tokens({"additional_special_tokens": ["4"]})
     assert tokenizer.decode([5, 7, 6, EOS], skip_special_tokens=True) == "2 3", "a special token"
@@ -137,7 +137,7 @@ def test_special_tokens_that_are_sampled_show() -> None:
     assert policy.decode(np.asarray([EOS], np.int32)) == ""
 
 
-def test_an_example_with_such_a_token_is_rejected() -> None:
+def test_an_example_with_an_excluded_token_is_rejected() -> None:
     """Its log-prob would be minus infinity."""
     with pytest.raises(PolicyError, match=r"task t: .*'<bos>'.*never sampled.*model\.excluded_tokens"):
         tiny_policy().given(Task("t", "1"), "2 <bos> 3", SampleKey(0, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""Models from GGUF files: written here, opened by their path, trained and saved like any other."""
+"""Models from GGUF files, opened by path, trained and saved like any other."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ def file(tmp_path: Path) -> tuple[Path, Any]:
     return write_gguf(tmp_path / "tiny.gguf", model), model
 
 
-def test_a_gguf_file_is_a_model(file: tuple[Path, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_gguf_file_opens_as_a_model(
+    file: tuple[Path, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path, model = file
     capfd.readouterr()
     policy = pretrained_policy(str(path), CPU)
-    assert "Converting" not in capfd.readouterr().err, "bars are for terminals"
+    assert "Converting" not in capfd.readouterr().err, "no progress bar without a terminal"
     ids = torch.tensor([[5, 9, 200, 17]])
     assert torch.allclose(policy.model(input_ids=ids).logits, model(input_ids=ids).logits, atol=1e-5)
     assert policy.decode(policy.encode("hé 1")) == "hé 1"
-    assert sum(1 for _ in policy.trainable()) > 10, "all weights can be trained"
+    assert sum(1 for _ in policy.trainable()) > 10, "all weights are trainable"
 
     policy.save_pretrained(tmp_path / "saved")
     again: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
@@ -52,7 +54,7 @@ def test_an_adapter_names_the_file_as_its_base(file: tuple[Path, Any], tmp_path:
     assert policy.model.peft_config["default"].base_model_name_or_path == str(file[0])
 
 
-def test_what_cannot_be_opened_says_what_to_do(file: tuple[Path, Any], tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened_get_a_solution(file: tuple[Path, Any], tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"missing\.gguf'.*no such file.*hf download"):
         pretrained_policy(str(tmp_path / "missing.gguf"), CPU)
     (tmp_path / "text.gguf").write_text("not a model", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Models as scorers, on tiny random models saved to a folder."""
+"""Judges, with tiny random models saved to a folder."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def rewards(verifier: Verifier, *items: Item) -> list[float]:
 
 @torch.inference_mode()
 def token_logps(folder: Path, ids: list[int]) -> list[float]:
-    """Log-probability of each token after the first, one forward pass over one row."""
+    """Log-prob of each token after the first, from one forward pass over one row."""
     model = LlamaForCausalLM.from_pretrained(folder).eval()
     logp = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
     return [float(logp[place - 1, ids[place]]) for place in range(1, len(ids))]
@@ -101,7 +101,7 @@ def test_likelihood_of_chat_goes_through_the_template(folders: dict[str, Path]) 
     )
 
 
-def test_a_classifier_squashes_its_logit_or_not(folders: dict[str, Path]) -> None:
+def test_a_classifier_can_return_its_logit_or_the_sigmoid(folders: dict[str, Path]) -> None:
     path = folders["one"]
     model = BertForSequenceClassification.from_pretrained(path).eval()
     ids = [WORDS.index(word) for word in ("a", "b", "c")]
@@ -132,12 +132,12 @@ def test_scores_do_not_depend_on_the_batch(kind: Any, folder: str, folders: dict
     assert len(set(alone)) == 4
 
 
-def test_judges_are_verifiers_and_load_nothing_until_used() -> None:
+def test_judges_are_verifiers_and_load_their_model_when_used() -> None:
     verifier = build_judge("no/such-model", "likelihood", name=None, size=3, success_at=-1.0)
     assert isinstance(verifier, LikelihoodJudge)
     assert as_verifier(verifier) is verifier
     assert (verifier.name, verifier.mode, verifier.success_at) == ("such-model", Batch(3), -1.0)
-    with pytest.raises(PolicyError, match="none of classifier, likelihood"):
+    with pytest.raises(PolicyError, match=r"kind = 'oracle'.*classifier, likelihood"):
         build_judge("x", "oracle")  # pyright: ignore[reportArgumentType]
 
 
@@ -157,7 +157,7 @@ def test_success_at_decides_success(folders: dict[str, Path]) -> None:
         ("likelihood", LikelihoodJudge, {}, item("a " * 20), "reads at most 16 tokens; prompt and completion have 23"),
     ],
 )
-def test_what_cannot_be_judged_says_why(
+def test_unscored_samples_have_a_reason(
     folder: str, kind: Any, settings: dict[str, Any], asked: Item, message: str, folders: dict[str, Path]
 ) -> None:
     (verdict,) = judge(kind(str(folders[folder]), **settings), [asked])
@@ -165,6 +165,6 @@ def test_what_cannot_be_judged_says_why(
     assert message in verdict.reason
 
 
-def test_a_sample_too_long_does_not_lose_the_others(folders: dict[str, Path]) -> None:
+def test_a_sample_that_is_too_long_does_not_affect_the_others(folders: dict[str, Path]) -> None:
     verdicts = judge(LikelihoodJudge(str(folders["likelihood"])), [item("a"), item("a " * 20), item("b")])
     assert [verdict.status for verdict in verdicts] == ["scored", "unscored", "scored"]

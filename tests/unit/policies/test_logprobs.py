@@ -1,4 +1,4 @@
-"""The chunked kernel against plain autograd on full logits, in float64."""
+"""The chunked scores compared with plain autograd on full logits, in float64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOLERANCE: dict[str, Any] = {"rtol": 0.0, "atol": 1e-10}
 
 @dataclass(frozen=True)
 class Case:
-    """One scoring problem: hidden states, an output layer, and what the decisions were drawn from."""
+    """A scoring problem: hidden states, an output layer and supports."""
 
     hidden_ND: Tensor
     layer: nn.Linear
@@ -40,7 +40,7 @@ class Case:
 
 
 def supports_of(kind: str, token_N: Tensor) -> Supports | None:
-    """``none``; ``all`` decisions restricted (sizes 1 to V, one shared by two); ``some`` with the whole vocabulary."""
+    """``none``; ``all`` decisions restricted (sizes 1 to V, one shared by two); ``some`` without."""
     if kind == "none":
         return None
     sets = [sorted({int(token), *range(size)}) for token, size in zip(token_N, (1, 3, 5, 8, V, 2, 4), strict=True)]
@@ -77,7 +77,7 @@ def case_of(*, supports: str = "none", ragged: bool = False, bias: bool = False)
 
 
 def plain_log_distribution(logits_NV: Tensor, batch: Batch, excluded: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """log p with 0 where p is 0, and p; made with masks written out token by token."""
+    """Return log p (0 where p is 0) and p, computed with explicit masks."""
     allowed_NV = torch.ones_like(logits_NV, dtype=torch.bool)
     allowed_NV[:, list(excluded)] = False
     if (supports := batch.supports) is not None:
@@ -99,7 +99,7 @@ def plain_scores(
 
 
 def weighted(*outputs: Tensor) -> Tensor:
-    """A scalar that pulls on every value of every output differently."""
+    """Return a scalar with a different weight for every value of every output."""
     generator = torch.Generator().manual_seed(1)
     return sum((torch.randn(o.shape, generator=generator, dtype=o.dtype) * o).sum() for o in outputs)  # type: ignore[return-value]
 
@@ -108,7 +108,7 @@ def weighted(*outputs: Tensor) -> Tensor:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("supports", ["none", "some", "all"])
-def test_values_and_gradients_are_those_of_full_logits(supports: str, ragged: bool, bias: bool, chunk: int) -> None:
+def test_values_and_gradients_equal_those_of_full_logits(supports: str, ragged: bool, bias: bool, chunk: int) -> None:
     case = case_of(supports=supports, ragged=ragged, bias=bias)
     wanted = [case.hidden_ND, *case.layer.parameters()]
     expected = plain_scores(case.layer(case.hidden_ND), case.batch, case.reference_layer(case.reference_hidden_ND))
@@ -126,8 +126,8 @@ def test_values_and_gradients_are_those_of_full_logits(supports: str, ragged: bo
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_each_output_has_a_gradient_of_its_own(which: int) -> None:
-    """Log-prob, entropy and KL alone: the shortcuts for outputs without gradient must leave the others right."""
+def test_each_output_has_its_own_gradient(which: int) -> None:
+    """With only one of log-prob, entropy and KL the shortcuts for the others must not matter."""
     case = case_of(supports="some", ragged=True, bias=True)
     expected = plain_scores(case.layer(case.hidden_ND), case.batch, case.reference_layer(case.reference_hidden_ND))
     scores = score_decisions(case.job(3), case.hidden_ND, list(case.layer.parameters()))
@@ -167,8 +167,8 @@ def test_without_a_reference_there_is_no_kl() -> None:
     assert score_decisions(case.job(3, reference=False), case.hidden_ND, []).kl_N is None
 
 
-def test_a_support_of_one_has_no_surprise() -> None:
-    """Log-prob, entropy and KL are exactly 0 where only one token could be drawn, and so is the gradient."""
+def test_a_support_with_one_token_scores_zero() -> None:
+    """Log-prob, entropy, KL and their gradient are exactly 0 if the support has only one token."""
     case = case_of()
     alone = packed([[int(token)] for token in case.batch.token_N], torch.arange(N))
     job = replace(case.job(3), batch=replace(case.batch, supports=alone))
@@ -181,7 +181,7 @@ def test_a_support_of_one_has_no_surprise() -> None:
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the number of elements of the largest tensor that any operation made."""
+    """Records the number of elements of the largest tensor that any operation created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("supports", [False, True])
-def test_nothing_larger_than_a_chunk_of_logits_is_ever_made(supports: bool) -> None:
+def test_no_tensor_is_larger_than_a_chunk_of_logits(supports: bool) -> None:
     decisions, width, vocabulary, chunk = 60, 2, 48, 5
     hidden_ND = torch.randn(decisions, width, requires_grad=True)
     layer, zeros_N = nn.Linear(width, vocabulary), torch.zeros(decisions, dtype=torch.int64)
@@ -216,8 +216,8 @@ def test_nothing_larger_than_a_chunk_of_logits_is_ever_made(supports: bool) -> N
     [(True, None), (False, None), (True, Lora(4, 8)), (False, Lora(4, 8)), (False, Lora(4, 8, ("q_proj", "lm_head")))],
     ids=["tied", "untied", "tied-lora", "untied-lora", "untied-lora-on-head"],
 )
-def test_a_policy_scores_as_its_whole_model_does(tied: bool, rule: CutRule, lora: Lora | None) -> None:
-    """Every trained weight gets the gradient of the ordinary forward pass: tied heads through both of their uses."""
+def test_a_policy_scores_like_the_complete_model(tied: bool, rule: CutRule, lora: Lora | None) -> None:
+    """Every trained weight gets the gradient of an ordinary forward pass; tied heads get it from both uses."""
     policy = tiny_policy(dtype="float64", shape=replace(SHAPE, tie_embeddings=tied), lora=lora, chunk=5)
     if lora is not None:
         with torch.no_grad():
@@ -237,7 +237,7 @@ def test_a_policy_scores_as_its_whole_model_does(tied: bool, rule: CutRule, lora
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-10, atol=1e-10)
 
 
-def test_padding_changes_nothing() -> None:
+def test_padding_does_not_change_scores() -> None:
     policy = tiny_policy(dtype="float64")
     short, long = sample_of([1, 4, 5]), sample_of([1, 4, 5, 6, 7, 8, 9])
     alone = policy.evaluate(policy.collate([short])).logp_N

@@ -1,4 +1,4 @@
-"""A masked model as a policy: holes, what may fill them, and log-probs that are the whole model's."""
+"""Masked policies: holes, allowed fills, and log-probs equal to the complete model's."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def foreign(kind: str, tokenizer: Any) -> Any:
 def test_every_hole_is_one_mask(policy: MaskedPolicy) -> None:
     ids = policy.encode(f"1 {HOLE} 3 {HOLE}{HOLE}")
     assert (ids == policy.mask_id).tolist() == [False, True, False, True, True]
-    with pytest.raises(PolicyError, match="plain text"):
+    with pytest.raises(PolicyError, match=r"chat messages.*give a string"):
         policy.encode(({"role": "user", "content": "1"},))
     with pytest.raises(PolicyError, match="closed vocabulary"):
         policy.encode("1 x")
 
 
-def test_special_tokens_and_what_the_task_forbids_are_no_fills(policy: MaskedPolicy) -> None:
+def test_special_and_forbidden_tokens_are_not_allowed(policy: MaskedPolicy) -> None:
     own = policy.tokenizer.get_vocab()
     allowed = set(members(policy.allowed(Task("t", HOLE))).tolist())
     assert allowed == {number for token, number in own.items() if token not in ("<pad>", "<bos>", "<eos>", "<mask>")}
     fewer = set(members(policy.allowed(Task("t", HOLE, {"forbidden": ["1", "2"]}))).tolist())
     assert allowed - fewer == {own["1"], own["2"]}
-    with pytest.raises(PolicyError, match="no token of this model"):
+    with pytest.raises(PolicyError, match=r"forbids \['x'\]"):
         policy.allowed(Task("t", HOLE, {"forbidden": ["x"]}))
 
 
-def test_an_example_is_a_fill_of_all_holes_at_once(policy: MaskedPolicy) -> None:
+def test_an_example_fills_all_holes_in_one_pass(policy: MaskedPolicy) -> None:
     sample = policy.given(Task("t", f"1 {HOLE} 3 {HOLE}"), "1 2 3 4", KEY)
     assert sample.prompt_length == 4
     assert policy.decode(sample.completion_ids) == "1 2 3 4"
@@ -66,13 +66,13 @@ def test_an_example_is_a_fill_of_all_holes_at_once(policy: MaskedPolicy) -> None
     for wrong in ("1 2 4 4", "1 2 3", "1 2 3 4 5"):
         with pytest.raises(PolicyError, match="does not fill"):
             policy.given(Task("t", f"1 {HOLE} 3 {HOLE}"), wrong, KEY)
-    with pytest.raises(PolicyError, match="may not be filled in"):
+    with pytest.raises(PolicyError, match="forbidden or special token"):
         policy.given(Task("t", f"1 {HOLE}", {"forbidden": ["2"]}), "1 2", KEY)
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "bert", "roberta"])
-def test_log_probs_are_those_of_the_whole_model(kind: str, policy: MaskedPolicy) -> None:
-    """Texts of different lengths in one batch: padding must not be seen."""
+def test_log_probs_equal_those_of_the_complete_model(kind: str, policy: MaskedPolicy) -> None:
+    """Texts of different lengths are in one batch; padding must not be attended to."""
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     pairs = [(f"1 {HOLE} 3", "1 2 3"), (f"{HOLE} {HOLE} 5 6 7 8 9", "3 4 5 6 7 8 9")]
     samples = [own.given(Task("t", masked), text, KEY) for masked, text in pairs]
@@ -93,7 +93,7 @@ def test_log_probs_are_those_of_the_whole_model(kind: str, policy: MaskedPolicy)
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "bert", "roberta"])
-def test_a_text_of_the_greatest_length_has_positions(kind: str, policy: MaskedPolicy) -> None:
+def test_a_text_of_the_maximum_length_fits(kind: str, policy: MaskedPolicy) -> None:
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     expected = {"modernbert": 128, "bert": 64, "roberta": 63}[kind]
     assert own.longest == expected
@@ -112,7 +112,7 @@ def test_equal_inputs_are_run_once(policy: MaskedPolicy) -> None:
     assert batch.sample_N.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_folder_works_the_same_way(policy: MaskedPolicy, tmp_path: Path) -> None:
+def test_a_policy_from_a_folder_scores_the_same(policy: MaskedPolicy, tmp_path: Path) -> None:
     samples = rollout(policy)
     expected = policy.evaluate(policy.collate(samples)).logp_N
     policy.save_pretrained(tmp_path)
@@ -123,7 +123,7 @@ def test_a_folder_works_the_same_way(policy: MaskedPolicy, tmp_path: Path) -> No
     assert all("lora" in name for name, _ in lora.trainable())
 
 
-def test_a_reference_is_of_the_same_kind(policy: MaskedPolicy) -> None:
+def test_a_reference_is_masked_too(policy: MaskedPolicy) -> None:
     samples = rollout(policy)
     batch, reference = policy.collate(samples), CopyReference(policy)
     with torch.no_grad():
@@ -133,12 +133,12 @@ def test_a_reference_is_of_the_same_kind(policy: MaskedPolicy) -> None:
     assert torch.allclose(reference.logp(batch), scores.logp_N, atol=1e-6)
 
 
-def test_a_model_without_a_mask_is_refused(policy: MaskedPolicy) -> None:
-    with pytest.raises(PolicyError, match="no mask token"):
+def test_a_model_without_a_mask_token_is_rejected(policy: MaskedPolicy) -> None:
+    with pytest.raises(PolicyError, match="no mask_token"):
         MaskedPolicy(policy.model, tiny_policy().tokenizer)
 
 
-def test_the_slowest_position_of_a_model_from_scratch_makes_half_a_turn_over_its_longest_text() -> None:
+def test_the_slowest_rotary_pair_makes_half_a_turn_over_the_longest_text() -> None:
     size = Architecture(layers=1, width=64, heads=2, max_length=200)
     model = scratch_masked_model(size, closed_vocabulary_tokenizer("ab", spaced=False, masks=True), seed=0)
     slowest = float(model.model.rotary_emb.full_attention_inv_freq[-1])

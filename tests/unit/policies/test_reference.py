@@ -1,4 +1,4 @@
-"""References: what they say, when they are renewed, and what a checkpoint must hold of them."""
+"""References: their scores, their renewal, and their state in a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RENEWED = ("copy", "copy-lora", "adapter")
 
 
 def reference_of(carrier: str, renewal: Renewal = static, **options: Any) -> Any:
-    """A reference of a policy of its own; the second adapter's policy starts from an adapter that does something."""
+    """A reference and its policy; for the second adapter the policy starts from a trained adapter."""
     if carrier == "copy":
         return CopyReference(tiny_policy(**options), renewal)
     if carrier == "copy-lora":
@@ -72,8 +72,8 @@ def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> floa
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.7, 6, 0.9)], ids=str)
-def test_a_static_reference_is_where_training_began(kind: str, carrier: str, rule: CutRule) -> None:
-    """It scores as the policy did before, also after the policy has moved, and on the supports that were drawn from."""
+def test_a_static_reference_scores_like_the_initial_policy(kind: str, carrier: str, rule: CutRule) -> None:
+    """It scores like the initial policy after the policy has changed, on the supports of the samples."""
     reference = reference_of(carrier, kind=kind)
     policy = reference.policy
     batch = policy.collate(rollout(policy, rule=rule))
@@ -87,7 +87,7 @@ def test_a_static_reference_is_where_training_began(kind: str, carrier: str, rul
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_scoring_by_the_reference_leaves_the_policy_as_it_was(kind: str, carrier: str) -> None:
+def test_scoring_with_the_reference_does_not_change_the_policy(kind: str, carrier: str) -> None:
     reference = reference_of(carrier, kind=kind)
     policy = reference.policy
     batch = policy.collate(rollout(policy))
@@ -101,7 +101,7 @@ def test_scoring_by_the_reference_leaves_the_policy_as_it_was(kind: str, carrier
 
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_exact_kl_and_its_gradient(carrier: str) -> None:
-    """Against the distributions themselves, with the reference's head called again in the backward pass."""
+    """Compared with the complete distributions; the backward pass calls the reference's head again."""
     reference = reference_of(carrier)
     policy: CausalPolicy = reference.policy
     batch = policy.collate(rollout(policy, count=2))
@@ -128,7 +128,7 @@ def test_exact_kl_and_its_gradient(carrier: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_nothing_but_the_policys_own_weights_is_trained(kind: str, carrier: str) -> None:
+def test_only_the_policys_own_weights_are_trained(kind: str, carrier: str) -> None:
     reference = reference_of(carrier, kind=kind)
     policy = reference.policy
     before = weights_of(policy)
@@ -140,13 +140,13 @@ def test_nothing_but_the_policys_own_weights_is_trained(kind: str, carrier: str)
     assert not any(".reference." in name for name in trained)
 
 
-def test_a_static_reference_needs_nothing_saved() -> None:
+def test_a_static_reference_saves_no_tensors() -> None:
     for carrier in CARRIERS:
         assert reference_of(carrier).tensors() == {}
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-def test_the_fingerprint_tells_one_start_from_another(carrier: str) -> None:
+def test_the_fingerprint_depends_on_the_initial_weights(carrier: str) -> None:
     first, second = reference_of(carrier), reference_of(carrier)
     assert first.fingerprint() == second.fingerprint()
     learn(first.policy)
@@ -160,7 +160,7 @@ def test_the_fingerprint_tells_one_start_from_another(carrier: str) -> None:
 
 
 @pytest.mark.parametrize("carrier", RENEWED)
-def test_ema_is_the_formula(carrier: str) -> None:
+def test_ema_follows_its_formula(carrier: str) -> None:
     """phi <- d phi + (1 - d) theta after every step."""
     reference = reference_of(carrier, Ema(0.75))
     policy: CausalPolicy = reference.policy
@@ -175,7 +175,7 @@ def test_ema_is_the_formula(carrier: str) -> None:
 
 
 def test_ema_of_bfloat16_weights_does_not_stall() -> None:
-    """At decay 0.999 a single move is below the rounding of bfloat16: only a float32 average ever gets there."""
+    """At decay 0.999 one update is smaller than bfloat16 rounding, so the average must be float32."""
     policy = tiny_policy(dtype="bfloat16")
     reference = CopyReference(policy, Ema(0.999))
     start = copies(reference.weights())
@@ -208,10 +208,10 @@ def test_a_periodic_reference_is_renewed_at_its_steps(carrier: str) -> None:
 @pytest.mark.parametrize("carrier", RENEWED)
 @pytest.mark.parametrize("renewal", [lambda: Ema(0.9), lambda: Periodic(2)], ids=["ema", "periodic"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_renewed_reference_goes_on_where_it_was_saved(
+def test_a_renewed_reference_resumes_from_its_checkpoint(
     carrier: str, renewal: Callable[[], Renewal], dtype: str
 ) -> None:
-    """Saved after 3 steps into one of a fresh run: both say the same now and after the next renewals."""
+    """State saved after 3 steps is loaded into a new run: both score the same then and after further renewals."""
     first, second = (reference_of(carrier, renewal(), dtype=dtype) for _ in range(2))
     for step in range(1, 4):
         learn(first.policy, seed=step)
@@ -230,7 +230,7 @@ def test_a_renewed_reference_goes_on_where_it_was_saved(
     assert largest_difference(copies(first.tensors()), copies(second.tensors())) == 0
 
 
-def test_the_reference_of_another_kind_is_refused() -> None:
+def test_the_reference_of_another_kind_is_rejected() -> None:
     saved = reference_of("copy", Ema(0.9)).tensors()
     with pytest.raises(CheckpointError, match="another kind"):
         reference_of("copy").load_tensors(saved)
@@ -241,7 +241,7 @@ def test_the_reference_of_another_kind_is_refused() -> None:
 # --- carriers --------------------------------------------------------------------------------------------------------
 
 
-def test_the_adapter_switched_off_is_the_base_model_and_no_second_one() -> None:
+def test_adapter_off_is_the_base_model_without_a_second_one() -> None:
     policy, base = tiny_policy(lora=LORA), tiny_policy()
     reference = AdapterOffReference(policy)
     parameters = sum(p.numel() for p in policy.model.parameters())
@@ -252,7 +252,7 @@ def test_the_adapter_switched_off_is_the_base_model_and_no_second_one() -> None:
     assert sum(p.numel() for p in policy.model.parameters()) == parameters
 
 
-def test_a_second_adapter_adds_an_adapter_and_no_model() -> None:
+def test_a_second_adapter_does_not_add_a_model() -> None:
     policy = trained_adapter()
     own = sum(p.numel() for p in adapter_tensors(policy.model, "default").values())
     before = sum(p.numel() for p in policy.model.parameters())
@@ -265,14 +265,14 @@ def test_build_reference_knows_its_carriers() -> None:
     assert isinstance(build_reference(policy, "copy", Ema(0.9), torch.device("cpu")), CopyReference)
     assert isinstance(build_reference(policy, "adapter_off", Ema(0.9)), AdapterOffReference)
     assert isinstance(build_reference(policy, "adapter", Ema(0.9)), AdapterReference)
-    with pytest.raises(PolicyError, match=r"carrier is 'adapter_of'; choose copy, adapter_off or adapter"):
+    with pytest.raises(PolicyError, match=r"carrier = 'adapter_of'.*choose copy, adapter_off or adapter"):
         build_reference(policy, "adapter_of", Ema(0.9))
-    with pytest.raises(PolicyError, match='needs carrier = "copy"'):
+    with pytest.raises(PolicyError, match='carrier = "copy"'):
         build_reference(policy, "adapter", Ema(0.9), torch.device("meta"))
 
 
 def test_a_copy_kept_on_the_cpu_scores_batches_of_the_policys_device() -> None:
-    """Here both are the CPU; what can be shown is that the copy is asked with a batch moved to where it lives."""
+    """Both are on the CPU here; the test shows that the batch is moved to the device of the copy."""
     policy = tiny_policy()
     reference = CopyReference(policy, device=torch.device("cpu"))
     batch = policy.collate(rollout(policy))

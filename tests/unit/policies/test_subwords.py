@@ -1,4 +1,4 @@
-"""A pretrained masked model with a byte-level BPE of its own, as RoBERTa has it: one hole is one of its tokens."""
+"""A pretrained masked model with byte-level BPE, like RoBERTa: one hole is one of its tokens."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def policy(roberta: Path) -> Any:
     return pretrained_policy(str(roberta), PolicyOptions(kind="masked", device="cpu"))
 
 
-def test_what_is_given_stays_as_it_is(policy: MaskedPolicy) -> None:
+def test_given_text_is_not_changed(policy: MaskedPolicy) -> None:
     task = Task("t", f"    return {HOLE} + 1\n\n  x{HOLE}{HOLE}<s>y")
     ids = policy.fillable(task, 3)
-    assert (ids[0], ids[-1]) == (0, 2), "the model's own special tokens stand around it"
+    assert (ids[0], ids[-1]) == (0, 2), "the model's special tokens surround it"
     assert (ids == policy.mask_id).sum() == 3
     (letter,) = policy._ids("x")
     assert policy.decode([letter if one == policy.mask_id else one for one in ids]) == "    return x + 1\n\n  xxx<s>y"
@@ -90,11 +90,11 @@ def test_what_is_given_stays_as_it_is(policy: MaskedPolicy) -> None:
     assert policy.longest == 128
 
 
-def test_a_tokenizer_that_changes_texts_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_that_changes_texts_is_rejected(tmp_path: Path) -> None:
     tokenizer = word_piece()
     model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), pad_token_id=0, **SIZES))
     policy = MaskedPolicy(model, tokenizer)
-    with pytest.raises(PolicyError, match=r"what is given would be changed; take a model whose tokenizer keeps"):
+    with pytest.raises(PolicyError, match=r"tokenizer changes .*use a model whose tokenizer preserves"):
         policy.fillable(Task("t", f"print({HOLE})\n"), 3)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="texts with holes need one that keeps them"):
@@ -103,25 +103,25 @@ def test_a_tokenizer_that_changes_texts_is_refused(tmp_path: Path) -> None:
         Infill(tokenizer=str(tmp_path.parent)).task("train", 0)
 
 
-def test_what_is_forbidden_is_forbidden_within_tokens(policy: MaskedPolicy) -> None:
+def test_forbidden_texts_are_forbidden_within_tokens(policy: MaskedPolicy) -> None:
     texts = {token: policy.decode([token]) for token in policy._fills}
-    assert len([text for text in texts.values() if "(" in text]) > 2, "more than the character itself"
+    assert len([text for text in texts.values() if "(" in text]) > 2, "not only the character"
     allowed = set(members(policy.allowed(Task("t", HOLE, {"forbidden": ["("]}))).tolist())
     assert allowed == {token for token, text in texts.items() if "(" not in text}
 
 
 def test_holes_are_tokens_and_examples_fill_them(policy: MaskedPolicy, roberta: Path) -> None:
     domain = Infill(tokenizer=str(roberta), masking="random", ratio=0.4, longest=100)
-    cut_otherwise = 0
+    tokenized_differently = 0
     for task, text in itertools.islice(domain.examples(seed=0), 150):
         sample = policy.given(task, text, KEY)
         assert policy.decode(sample.completion_ids) == text
         assert len(sample.decisions) == str(task.prompt).count(HOLE) == task.difficulty
         assert domain.program(task, text).parts["recovered"] == 1.0
-        cut_otherwise += sample.completion_ids[1:-1].tolist() != policy._ids(text)
-    assert cut_otherwise, "beside a hole what is given may be cut otherwise"
+        tokenized_differently += sample.completion_ids[1:-1].tolist() != policy._ids(text)
+    assert tokenized_differently, "given text next to a hole may be tokenized differently"
     task = Task("t", f"def get(self, {HOLE * 4}):\n")
-    with pytest.raises(PolicyError, match="each hole is one token of this model"):
+    with pytest.raises(PolicyError, match="each hole must be one token of this model"):
         policy.given(task, "def get(self, name):\n", KEY)
 
 
@@ -144,6 +144,6 @@ def test_a_run_from_a_folder_with_warm_start_and_judge(roberta: Path, tmp_path: 
     trainer.close()
     assert metrics["importance/log_abs_max"] < 1e-4  # type: ignore[operator]
     assert (tmp_path / "run" / "warmstart" / "tokenizer.json").is_file()
-    with pytest.raises(PolicyError, match="each hole is one token") as refused:
+    with pytest.raises(PolicyError, match="each hole must be one token") as refused:
         compose.start_run(config_of(tmp_path / "other", roberta))
     assert "domain.options.tokenizer" in refused.value.__notes__[0]

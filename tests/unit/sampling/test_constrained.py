@@ -1,4 +1,4 @@
-"""Sampling under a constraint: what is drawn, what is forced, and what is recorded of it."""
+"""Sampling under a constraint: draws, forced tokens and recorded supports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def drawn(policy: CausalPolicy, rule: CutRule = CutRule(), *, count: int = 6, **
 
 
 def walked(policy: CausalPolicy, sample: Sample, budget: int = LIMIT) -> Iterator[tuple[int, list[int]]]:
-    """(place, allowed tokens) of every place at which there was a choice."""
+    """Return (position, allowed tokens) for every position with a choice."""
     assert policy.constraint is not None
     walk = policy.constraint.begin(TASKS[sample.key.slot])
     for place, token in enumerate(sample.completion_ids.tolist()):
@@ -66,9 +66,9 @@ def test_every_sample_ends_within_the_budget(policy: CausalPolicy, limit: int) -
         list(walked(policy, sample, limit))
 
 
-def test_decisions_are_where_there_was_a_choice_and_supports_what_was_allowed(policy: CausalPolicy) -> None:
+def test_decisions_are_the_choices_and_supports_the_allowed_tokens(policy: CausalPolicy) -> None:
     samples = drawn(policy)
-    assert any(len(sample.decisions) < len(sample.completion_ids) for sample in samples)  # something was forced
+    assert any(len(sample.decisions) < len(sample.completion_ids) for sample in samples)  # some tokens were forced
     for sample in samples:
         places, sets = zip(*walked(policy, sample), strict=True)
         assert (sample.decisions.position_N - sample.prompt_length).tolist() == list(places)
@@ -84,18 +84,18 @@ def test_sampler_and_learner_agree(policy: CausalPolicy, rule: CutRule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES[:2])
-def test_runs_and_single_steps_write_the_same(
+def test_runs_and_single_steps_give_the_same_samples(
     policy: CausalPolicy, rule: CutRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forced tokens fed together with the one before them, or only as far as all rows have some, or one at a time, as
-    some caches need it.
+    """Forced tokens are processed together with the token before them, or only as many as all rows have, or one at a
+    time, as some caches need.
     """
-    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 1.0)
+    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 1.0)
     together = drawn(policy, rule)
-    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 99.0)
-    monkeypatch.setattr(local, "LONG_RUN", 99)
+    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 99.0)
+    monkeypatch.setattr(local, "ALIGNED_RUN_LIMIT", 99)
     level = drawn(policy, rule)
-    monkeypatch.setattr(local, "RUNS_WITH", ())
+    monkeypatch.setattr(local, "MASKED_KERNELS", ())
     one_by_one = drawn(policy, rule)
     for a, b, c in zip(together, level, one_by_one, strict=True):
         assert a.token_ids.tolist() == b.token_ids.tolist() == c.token_ids.tolist()
@@ -103,8 +103,8 @@ def test_runs_and_single_steps_write_the_same(
         assert np.abs(b.decisions.logp_N - c.decisions.logp_N).max(initial=0) < 1e-5
 
 
-def test_forced_tokens_take_no_pass_of_their_own(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes after the prompt: at most one for each decision of the longest-deciding row."""
+def test_forced_tokens_need_no_extra_pass(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is at most one pass after the prompt per decision of the row with the most decisions."""
     passes: list[int] = []
     forward = local._Wave._forward
 
@@ -113,22 +113,22 @@ def test_forced_tokens_take_no_pass_of_their_own(policy: CausalPolicy, monkeypat
         return forward(self, token_BT, *rest)
 
     monkeypatch.setattr(local._Wave, "_forward", counting)
-    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 1.0)
+    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 1.0)
     samples = drawn(policy)
     assert len(passes) <= max(len(sample.decisions) for sample in samples)
     assert max(passes) > 1
 
 
-def test_rows_stay_level_where_runs_are_few(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "RUNS_PAY_ABOVE", 99.0)
-    monkeypatch.setattr(local, "LONG_RUN", 99)
+def test_rows_stay_aligned_if_runs_are_rare(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 99.0)
+    monkeypatch.setattr(local, "ALIGNED_RUN_LIMIT", 99)
     monkeypatch.setattr(local._Wave, "_own_mask", None)
     assert drawn(policy)
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
-def test_rows_at_different_places_do_not_see_each_other(policy: CausalPolicy, kernel: str) -> None:
-    """Each sample is the same when it is drawn in a batch of its own."""
+def test_rows_at_different_columns_do_not_attend_to_each_other(policy: CausalPolicy, kernel: str) -> None:
+    """Each sample is the same if it is drawn in its own batch."""
     policy.attention = (kernel, kernel)
     together = {sample.key: sample for sample in drawn(policy)}
     for slot, task in enumerate(TASKS):
@@ -139,10 +139,10 @@ def test_rows_at_different_places_do_not_see_each_other(policy: CausalPolicy, ke
             assert np.abs(sample.decisions.logp_N - other.decisions.logp_N).max(initial=0) < 1e-5
 
 
-def test_what_no_row_has_written_never_counts(policy: CausalPolicy) -> None:
-    """New memory holds anything: here NaN, which even a weight of 0 would pass on."""
+def test_unwritten_cache_has_no_effect(policy: CausalPolicy) -> None:
+    """New memory may contain anything: here NaN, which would spread even with a weight of 0."""
     expected = drawn(policy)
-    torch.use_deterministic_algorithms(True)  # fills it with NaN
+    torch.use_deterministic_algorithms(True)  # fills new memory with NaN
     try:
         assert torch.empty(1).isnan().all()
         found = drawn(policy)
@@ -154,7 +154,7 @@ def test_what_no_row_has_written_never_counts(policy: CausalPolicy) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_supports_found_again_are_those_that_were_drawn_from(policy: CausalPolicy, rule: CutRule) -> None:
+def test_recomputed_supports_equal_those_of_the_draws(policy: CausalPolicy, rule: CutRule) -> None:
     stored, left_out = drawn(policy, rule), drawn(policy, rule, supports="replayed")
     found = find_supports(policy, left_out, 256)
     for one, bare, again in zip(stored, left_out, found, strict=True):
@@ -166,7 +166,7 @@ def test_supports_found_again_are_those_that_were_drawn_from(policy: CausalPolic
 
 
 class Anything(Automaton[int]):
-    """Every token may come at any time."""
+    """Allows every token at any time."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
@@ -181,8 +181,8 @@ class Anything(Automaton[int]):
         return True
 
 
-def test_a_constraint_that_allows_everything_changes_nothing() -> None:
-    """But for the last place of the budget, where only the end may come."""
+def test_a_constraint_that_allows_everything_does_not_change_samples() -> None:
+    """The last position of the budget is an exception: only the end token is allowed."""
     policy = tiny_policy(words=WORDS)
     free, vocabulary = drawn(policy), policy.tokenizer.get_vocab()
     words = [word for word, token in vocabulary.items() if token != policy.end_id]

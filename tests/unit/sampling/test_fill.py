@@ -1,4 +1,4 @@
-"""The sampler that fills: what it draws, in which order, and what it records."""
+"""The fill-in sampler: draws, order and records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def filled(
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 9])
-def test_the_trace_leads_from_the_holes_to_the_text(steps: int, policy: MaskedPolicy) -> None:
+def test_the_trace_goes_from_the_holes_to_the_text(steps: int, policy: MaskedPolicy) -> None:
     for sample in filled(policy, steps=steps):
         width = len(sample.completion_ids)
         trace = sample.token_ids.reshape(-1, width)
@@ -54,15 +54,15 @@ def test_the_order_is_random_or_from_left_to_right_and_never_the_models(policy: 
     other = tiny_policy(kind="masked", seed=9)
     orders = [[one.decisions.forward_N.tolist() for one in filled(each, steps=5)] for each in (policy, other)]
     places = [[one.decisions.position_N.tolist() for one in filled(each, steps=5)] for each in (policy, other)]
-    assert (orders[0], places[0]) == (orders[1], places[1]), "the weights have no say in it"
+    assert (orders[0], places[0]) == (orders[1], places[1]), "it does not depend on the weights"
     assert len({tuple(place) for place in places[0]}) > 1
     for sample in filled(policy, steps=5, order="left_to_right"):
         assert (np.diff(sample.decisions.position_N) > 0).all()
-    with pytest.raises(PolicyError, match="no log-prob accounts for"):
+    with pytest.raises(PolicyError, match=r"fill_order = 'confidence'.*use random or left_to_right"):
         FillSampler(policy, seed=0, order="confidence")  # type: ignore[arg-type]
 
 
-def test_every_hole_is_as_likely_to_be_first(policy: MaskedPolicy) -> None:
+def test_every_hole_is_equally_likely_to_be_first(policy: MaskedPolicy) -> None:
     firsts = Counter(int(one.decisions.position_N[0]) for one in filled(policy, steps=5, count=1000))
     assert len(firsts) == 5
     assert max(firsts.values()) < 260
@@ -107,19 +107,19 @@ def test_a_group_shares_its_first_forward_pass(policy: MaskedPolicy) -> None:
     assert len(shapes) == 2
 
 
-def test_a_token_that_was_alone_is_no_decision_but_stays_in_the_trace(policy: MaskedPolicy) -> None:
+def test_a_forced_token_is_not_a_decision_but_is_in_the_trace(policy: MaskedPolicy) -> None:
     samples = filled(policy, steps=3, rule=CutRule(top_k=1))
     assert all(len(sample.decisions) == 0 for sample in samples)
     assert len({sample.text for sample in filled(policy, steps=1, rule=CutRule(top_k=1))}) == 1
     mixed = filled(policy, steps=3, rule=CutRule(top_p=0.7), count=20)
     counts = {len(sample.decisions) for sample in mixed}
-    assert len(counts) > 1, "some tokens were alone and some not"
+    assert len(counts) > 1, "some tokens were forced and some were not"
     logp_N = policy.evaluate(policy.collate([one for one in mixed if len(one.decisions)])).logp_N.detach().numpy()
     drawn = np.concatenate([one.decisions.logp_N for one in mixed])
     assert np.abs(logp_N - drawn).max() < 1e-5
 
 
-def test_supports_hold_what_was_allowed_and_kept(policy: MaskedPolicy) -> None:
+def test_supports_have_the_allowed_and_kept_tokens(policy: MaskedPolicy) -> None:
     forbidden = [str(number) for number in range(10)]
     task = Task("t", PROMPT, {"forbidden": forbidden})
     own = policy.tokenizer.get_vocab()
@@ -132,14 +132,14 @@ def test_supports_hold_what_was_allowed_and_kept(policy: MaskedPolicy) -> None:
         filled(policy, steps=1, task=Task("t", PROMPT, {"forbidden": [str(number) for number in range(13)]}))
 
 
-def test_texts_that_do_not_fit_are_refused(policy: MaskedPolicy) -> None:
+def test_texts_that_do_not_fit_are_rejected(policy: MaskedPolicy) -> None:
     with pytest.raises(PolicyError, match="17 holes, more than sampling"):
         filled(policy, steps=1, task=Task("t", " ".join([HOLE] * 17)))
     with pytest.raises(PolicyError, match="128 positions"):
         filled(policy, steps=1, task=Task("t", " ".join([HOLE] + ["1"] * 128)))
 
 
-def test_a_text_without_holes_comes_back_as_it_was(policy: MaskedPolicy) -> None:
+def test_a_text_without_holes_is_returned_unchanged(policy: MaskedPolicy) -> None:
     (sample,) = filled(policy, steps=2, count=1, task=Task("t", "1 2 3"))
     assert sample.text == "1 2 3"
     assert len(sample.decisions) == 0

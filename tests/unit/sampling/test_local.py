@@ -1,4 +1,4 @@
-"""The local sampler: what it draws, what it records, and how much it computes."""
+"""The local sampler: draws, records and amount of computation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def policies(policy: CausalPolicy) -> dict[str, Any]:
 
 
 def largest_gap(policy: Any, samples: list[Sample]) -> float:
-    """max |log-prob of the learner - log-prob of the sampler|."""
+    """Return max |log-prob of the learner - log-prob of the sampler|."""
     policy.train(True)
     decided = [sample for sample in samples if len(sample.decisions)]
     if not decided:
@@ -51,7 +51,7 @@ def drawn_tokens(samples: list[Sample]) -> list[tuple[SampleKey, list[int]]]:
 
 @contextmanager
 def forward_shapes(policy: CausalPolicy) -> Iterator[list[tuple[int, ...]]]:
-    """Shapes of the token ids of every forward pass."""
+    """Record the shape of the token ids of every forward pass."""
     shapes: list[tuple[int, ...]] = []
 
     def note(_: Any, __: Any, kwargs: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ def forward_shapes(policy: CausalPolicy) -> Iterator[list[tuple[int, ...]]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_the_learner_finds_the_samplers_log_probs(kind: str, policies: dict[str, Any], rule: CutRule) -> None:
+def test_the_learner_reproduces_the_samplers_log_probs(kind: str, policies: dict[str, Any], rule: CutRule) -> None:
     samples = rollout(policies[kind], rule=rule, length=LENGTH)
     assert len({sample.prompt_length for sample in samples}) == 3, "ragged prompts"
     assert largest_gap(policies[kind], samples) < 1e-5
@@ -82,7 +82,7 @@ def test_the_batch_of_the_parity_test_is_ragged(policy: CausalPolicy) -> None:
 
 @pytest.mark.parametrize("wrong", [CutRule(1.1, 5, 0.8, 0.1), CutRule(1.0, 0, 1.0, 0.0)], ids=["temperature", "cut"])
 def test_parity_would_notice_a_wrong_rule(policy: CausalPolicy, wrong: CutRule) -> None:
-    """The measurement itself: scoring at another temperature, or without the cut, is off by far more than noise."""
+    """Scoring at another temperature or without the cut differs by far more than noise."""
     samples = rollout(policy, rule=CutRule(1.0, 5, 0.8, 0.1), length=LENGTH)
     mistaken = [
         sample_of(
@@ -98,7 +98,7 @@ def test_parity_would_notice_a_wrong_rule(policy: CausalPolicy, wrong: CutRule) 
     assert largest_gap(policy, mistaken) > 1e-2
 
 
-# --- what is drawn ---------------------------------------------------------------------------------------------------
+# --- draws -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_call_gives_the_same_samples(policy: CausalPolicy) -> None:
@@ -132,7 +132,7 @@ def test_draws_do_not_touch_torchs_generator(policy: CausalPolicy) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_no_gradient_context_is_held_between_samples(policy: CausalPolicy) -> None:
+def test_no_grad_is_not_active_between_samples(policy: CausalPolicy) -> None:
     stream = LocalSampler(policy, seed=0).sample(requests(), Decoding(max_new_tokens=4))
     next(stream)
     assert torch.is_grad_enabled()
@@ -144,10 +144,10 @@ def test_samples_stream_as_they_finish(policy: CausalPolicy) -> None:
     assert lengths[0] < lengths[-1]
 
 
-# --- what is recorded ------------------------------------------------------------------------------------------------
+# --- records ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_says_what_happened(policy: CausalPolicy) -> None:
+def test_a_sample_records_finish_reason_and_decisions(policy: CausalPolicy) -> None:
     sampler, eos = LocalSampler(policy, seed=0), policy.tokenizer.eos_token_id
     sampler.publish(7)
     samples = list(sampler.sample(requests(8), Decoding(max_new_tokens=LENGTH)))
@@ -166,8 +166,8 @@ def test_a_sample_says_what_happened(policy: CausalPolicy) -> None:
         assert sample.decisions.forward_N.tolist() == list(range(len(ids)))
 
 
-def test_an_end_at_the_last_place_is_a_stop(policy: CausalPolicy) -> None:
-    """The length limit and the end token may fall on the same draw."""
+def test_an_end_token_at_the_limit_is_a_stop(policy: CausalPolicy) -> None:
+    """The end token may be drawn exactly at the length limit."""
     limits = {len(s.completion_ids) for s in rollout(policy, count=8, length=LENGTH) if s.finish == "stop"}
     limit = min(limits)
     samples = rollout(policy, count=8, length=limit)
@@ -182,8 +182,8 @@ def test_top_1_makes_no_decisions(policy: CausalPolicy) -> None:
         assert len(sample.decisions.supports) == 0
 
 
-def test_forced_tokens_among_others_are_left_out(policy: CausalPolicy) -> None:
-    """A sharp distribution cut by min-p leaves a single token at some places and a choice at others."""
+def test_tokens_without_a_choice_are_not_decisions(policy: CausalPolicy) -> None:
+    """A sharp distribution cut by min-p leaves one token at some positions and a choice at others."""
     samples = rollout(policy, rule=CutRule(0.5, min_p=0.3), length=LENGTH)
     decided = sum(len(sample.decisions) for sample in samples)
     written = sum(len(sample.completion_ids) for sample in samples)
@@ -201,10 +201,10 @@ def test_top_k_leaves_k_tokens(policy: CausalPolicy) -> None:
     assert sizes == {5}
 
 
-# --- how much is computed --------------------------------------------------------------------------------------------
+# --- amount of computation -------------------------------------------------------------------------------------------
 
 
-def test_each_prompt_is_computed_once(policy: CausalPolicy) -> None:
+def test_each_prompt_is_processed_once(policy: CausalPolicy) -> None:
     with forward_shapes(policy) as shapes:
         rollout(policy, count=8)
     longest = max(len(policy.encode(task.prompt)) for task in tasks())
@@ -212,8 +212,8 @@ def test_each_prompt_is_computed_once(policy: CausalPolicy) -> None:
     assert all(shape[1] == 1 for shape in shapes[1:])
 
 
-def test_finished_rows_leave(policy: CausalPolicy) -> None:
-    """After each draw the rows still computed are those still written, up to the share at which rows are moved."""
+def test_finished_rows_leave_the_batch(policy: CausalPolicy) -> None:
+    """After each draw only unfinished rows are computed, up to the share at which the batch is compacted."""
     with forward_shapes(policy) as shapes:
         samples = rollout(policy, count=16, length=24)
     written = [sum(len(sample.completion_ids) > place for sample in samples) for place in range(1, 24)]
@@ -221,7 +221,7 @@ def test_finished_rows_leave(policy: CausalPolicy) -> None:
     assert len(computed) == sum(count > 0 for count in written)
     for rows, alive in zip(computed, written, strict=False):
         assert alive <= rows <= max(alive / 0.8, alive + 1)
-    assert sum(computed) < 0.8 * 48 * len(computed), "much less than computing everything to the end"
+    assert sum(computed) < 0.8 * 48 * len(computed), "far less than computing every row to the end"
 
 
 def test_no_forward_pass_follows_the_last_draw(policy: CausalPolicy) -> None:
@@ -242,8 +242,8 @@ def test_waves_cover_every_sample_once(policy: CausalPolicy, max_rows: int) -> N
     assert largest_gap(policy, samples) < 1e-5
 
 
-def test_a_rows_draws_do_not_depend_on_the_wave(policy: CausalPolicy) -> None:
-    """The uniforms are those of the key: on this model (no near ties) other batch shapes draw the same tokens."""
+def test_the_draws_of_a_row_do_not_depend_on_its_batch(policy: CausalPolicy) -> None:
+    """Uniforms depend only on the key; on this model (no near ties) other batch shapes draw the same tokens."""
     whole = rollout(policy)
     waves = sorted(
         LocalSampler(policy, seed=0, max_rows=5).sample(requests(), Decoding(max_new_tokens=12)), key=lambda s: s.key
@@ -265,9 +265,9 @@ def test_two_steps_in_one_call_keep_their_own_prompts(policy: CausalPolicy) -> N
         assert sample.token_ids[: sample.prompt_length].tolist() == policy.encode(prompt).tolist()
 
 
-def test_a_prompt_that_does_not_fit_is_refused_by_name(policy: CausalPolicy) -> None:
+def test_a_prompt_that_does_not_fit_is_rejected_by_name(policy: CausalPolicy) -> None:
     task = Task("long one", " ".join("1" * 120))
-    with pytest.raises(PolicyError, match=r"long one: a prompt of 120 tokens and 12 new ones pass the model's 128"):
+    with pytest.raises(PolicyError, match=r"long one: a prompt of 120 tokens.*max_new_tokens = 12 .*128 positions"):
         list(LocalSampler(policy, seed=0).sample([SampleRequest(task, 0, 0, 2)], Decoding(max_new_tokens=12)))
 
 
@@ -298,8 +298,8 @@ def test_parity_of_other_policies(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"autocast": "bfloat16"}], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_bfloat16_is_near(kind: str, options: dict[str, Any]) -> None:
-    """Sampler and learner use other kernels, so bfloat16 differs by its rounding; a wrong rule is off by far more."""
+def test_bfloat16_log_probs_are_close(kind: str, options: dict[str, Any]) -> None:
+    """Sampler and learner use different kernels, so bfloat16 differs by rounding; a wrong rule differs by far more."""
     policy = tiny_policy(sharpness=5.0, kind=kind, **options)
     samples = rollout(policy)
     assert all(sample.decisions.logp_N.dtype == np.float32 for sample in samples)
@@ -347,7 +347,7 @@ def test_alibi_is_rejected_under_a_constraint_only(architecture: str) -> None:
         LocalSampler(policy, seed=0)
 
 
-def test_falcon_has_alibi_only_if_it_says_so() -> None:
+def test_falcon_has_alibi_only_if_configured() -> None:
     assert has_alibi(AutoConfig.for_model("falcon", alibi=True))
     assert not has_alibi(AutoConfig.for_model("falcon", alibi=False))
     assert not has_alibi(AutoConfig.for_model("llama"))

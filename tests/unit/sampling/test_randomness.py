@@ -1,4 +1,4 @@
-"""Keyed uniforms: the formula by whole numbers, pinned values, range and independence."""
+"""Keyed uniforms: the formula in integer arithmetic, pinned values, range and independence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PINNED = [0.928462539585957, 0.20862775819535506, 0.7853853917678473]
 
 
 def mix(word: int) -> int:
-    """The finaliser of SplitMix64 on Python's whole numbers."""
+    """The finaliser of SplitMix64 with Python integers."""
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % WORD
     word = (word ^ (word >> 27)) * 0x94D049BB133111EB % WORD
     return word ^ (word >> 31)
@@ -35,14 +35,14 @@ def test_the_formula(key: tuple[int, ...]) -> None:
 
 
 def test_pinned_values() -> None:
-    """Old runs must resume: these numbers never change."""
+    """These numbers must never change, so that old runs can resume."""
     found = [
         float(uniform(stream(seed, step, slot, 0, 2), 9)) for seed, step, slot in [(0, 0, 0), (0, 0, 1), (42, 7, 3)]
     ]
     assert found == PINNED
 
 
-def test_fields_broadcast_as_one_by_one() -> None:
+def test_broadcast_fields_equal_single_fields() -> None:
     words = stream(5, np.array([0, 1, 2])[:, None], np.array([0, 1]))
     assert words.shape == (3, 2)
     assert words[2, 1] == stream(5, 2, 1)
@@ -71,7 +71,7 @@ AXES = {
 
 @pytest.mark.parametrize("axis", AXES)
 def test_neighbours_are_independent_and_flat(axis: str) -> None:
-    """Uniforms of neighbouring keys: their mean, their correlation, and a chi-square over a 16 x 16 grid of pairs."""
+    """Check the mean and correlation of neighbouring keys, and a chi-square over a 16 x 16 grid of pairs."""
     words = AXES[axis](COUNT)
     position = np.arange(len(words)) if axis == "position" else 0
     value_n = uniform(words, position)

@@ -1,4 +1,4 @@
-"""The code of docs/serving.md runs as it stands there, on a tiny model that was trained and exported."""
+"""Runs the code of docs/serving.md on a tiny model that was trained and exported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A working folder with `plus`, exported by the command of the page."""
+    """A working folder with `plus`, exported with the command in the page."""
     place, before = tmp_path_factory.mktemp("serving"), Path.cwd()
     os.chdir(place)
     shape = LlamaConfig(
@@ -60,14 +60,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     chat_template._renderer.close()
 
 
-def test_transformers_opens_what_was_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_transformers_opens_the_exported_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(blocks("python")[0], str(PAGE), "exec"), {})
     assert capsys.readouterr().out
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_vllm_serves_it_and_keeps_to_the_constraint(
+def test_vllm_serves_the_model_and_obeys_the_constraint(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vllm: Any = pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
@@ -75,7 +75,7 @@ def test_vllm_serves_it_and_keeps_to_the_constraint(
 
     require_vllm()
     small = {"enforce_eager": True, "max_num_seqs": 2, "kv_cache_memory_bytes": 1 << 26}
-    monkeypatch.setattr(torch, "set_num_threads", torch.set_num_threads)  # vLLM replaces it for the whole process
+    monkeypatch.setattr(torch, "set_num_threads", torch.set_num_threads)  # vLLM replaces it in this process
     monkeypatch.setattr(vllm, "LLM", partial(vllm.LLM, **small))  # no compilation, little memory
     _, free, within = blocks("python")
     names: dict[str, Any] = {}
@@ -104,7 +104,7 @@ SCHEMA = {
     [("regex", "(ab|c)[0-1]{1,2}"), ("json_schema", SCHEMA), ("choices", ["red", "re", "green"])],
 )
 def test_the_exported_grammar_has_exactly_the_texts_of_the_constraint(kind: Any, source: Any) -> None:
-    """As vLLM hands it to llguidance; all texts of both sides are written out."""
+    """The grammar is passed as vLLM passes it to llguidance; all texts of both sides are enumerated."""
     import llguidance
 
     table = small_table()
@@ -118,11 +118,11 @@ def test_the_exported_grammar_has_exactly_the_texts_of_the_constraint(kind: Any,
         assert '{"a":"x y","b":true}' in ours
         assert all(json.loads(one) for one in ours)
         loose = llguidance.LLMatcher(table.engine, llguidance.LLMatcher.grammar_from_json_schema(json.dumps(SCHEMA)))
-        assert loose.try_consume_tokens(table.encode('{ "a": 1}')) > 2, "what vLLM makes of json= allows white space"
+        assert loose.try_consume_tokens(table.encode('{ "a": 1}')) > 2, "vLLM's json= allows white space"
 
 
 def texts_of(constraint: GrammarConstraint, left: int = 40) -> set[str]:
-    """Every text that a constraint lets through."""
+    """Return every text that a constraint allows."""
     table, found, open_ends = constraint.table, set[str](), [list[int]()]
     while open_ends:
         tokens = open_ends.pop()
@@ -139,7 +139,7 @@ def texts_of(constraint: GrammarConstraint, left: int = 40) -> set[str]:
 
 
 def sentences(matcher: Any, end_id: int) -> Iterator[list[int]]:
-    """Every row of tokens that a matcher of llguidance accepts, without the end."""
+    """Return every token sequence that a matcher of llguidance accepts, without the end token."""
     open_ends = [(matcher, list[int]())]
     while open_ends:
         at, tokens = open_ends.pop()

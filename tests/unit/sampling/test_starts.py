@@ -1,4 +1,4 @@
-"""Every sampler records where the tokens of its decisions start in the text."""
+"""Every sampler records at which text offset the token of a decision starts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_local_and_filled(kind: str, rule: CutRule) -> None:
         assert starts(sample) == by_prefixes(policy, sample)
 
 
-def test_a_twin_and_another_process() -> None:
+def test_a_twin_sampler_and_another_process() -> None:
     policy = tiny_policy()
     for sample in TwinSampler(policy, seed=0).sample(requests(2, of=tasks_for(policy)), Decoding(CutRule(), 8)):
         assert starts(sample) == by_prefixes(policy, sample)

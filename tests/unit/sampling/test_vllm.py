@@ -1,4 +1,4 @@
-"""vLLM as the sampler: what it draws is what the learner scores, and new weights really arrive."""
+"""vLLM as the sampler: its log-probs match the learner, and new weights take effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 WORDS = ("(", ")", "[", "]", *(f"w{number}" for number in range(9)))
 SHAPE = Architecture(layers=2, width=64, heads=2, kv_heads=1, max_length=256)
 TASKS = (Task("short", "w1"), Task("middle", "w2 ( w3 ]"), Task("long", " ".join(WORDS * 11)))
-"""The last prompt is longer than a block of the cache, so its block is used again."""
+"""The last prompt is longer than a block of the cache, so its block is reused."""
 LIMIT = 14
 RULES = (CutRule(), CutRule(0.7, top_p=0.9), CutRule(1.3, top_k=3), CutRule(1.0, top_p=0.8, min_p=0.1))
 EXACT, CHANGED = 2e-5, 1e-2
@@ -49,12 +49,12 @@ def make_policy(**options: Any) -> CausalPolicy:
 
 
 SHARED: list[Engine] = []
-"""The engine of most tests, while it is open; a process has one at a time."""
+"""The engine of most tests while it is open; a process can have one at a time."""
 
 
 @pytest.fixture
 def engine() -> Engine:
-    """Fewer places than samples, so that requests come, go and move within the batch."""
+    """Fewer rows than samples, so that requests enter, leave and move within the batch."""
     if not SHARED:
         SHARED.append(open_engine(shape_of(make_policy().model), EngineOptions(cache_gib=0.05, max_rows=5)))
     return SHARED[0]
@@ -62,7 +62,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def alone() -> None:
-    """For tests with an engine of their own."""
+    """For tests with their own engine."""
     while SHARED:
         SHARED.pop().close()
 
@@ -101,7 +101,7 @@ def drawn(sampler: VllmSampler, rule: CutRule = CutRule(), *, count: int = 4, **
 
 @torch.no_grad()
 def gap(policy: CausalPolicy, samples: Sequence[Sample]) -> float:
-    """The largest |learner's log-prob - sampler's log-prob|."""
+    """Return the largest |learner's log-prob - sampler's log-prob|."""
     kept = [sample for sample in samples if len(sample.decisions)]
     logp_N = policy.evaluate(policy.collate(kept)).logp_N.numpy()
     return float(np.abs(logp_N - np.concatenate([sample.decisions.logp_N for sample in kept])).max())
@@ -122,15 +122,13 @@ def test_sampler_and_learner_agree(engine: Engine, policy: CausalPolicy, rule: C
     assert [tuple(sample.key) for sample in samples] == [(3, slot, 0, index) for slot in range(3) for index in range(4)]
     assert gap(policy, samples) < EXACT
     assert not np.isin(np.concatenate([sample.completion_ids for sample in samples]), policy.excluded).any()
-    assert not engine.drafts
+    assert not engine.tracked_samples
 
 
-def test_decisions_are_where_there_was_a_choice_and_supports_what_was_allowed(
-    engine: Engine, policy: CausalPolicy
-) -> None:
+def test_decisions_are_the_choices_and_supports_the_allowed_tokens(engine: Engine, policy: CausalPolicy) -> None:
     policy.constraint = brackets(policy)
     samples = drawn(sampler_of(engine, policy))
-    assert any(len(sample.decisions) < len(sample.completion_ids) for sample in samples)  # something was forced
+    assert any(len(sample.decisions) < len(sample.completion_ids) for sample in samples)  # some tokens were forced
     for sample in samples:
         walk, places, sets = policy.constraint.begin(TASKS[sample.key.slot]), list[int](), list[list[int]]()
         for place, token in enumerate(sample.completion_ids.tolist()):
@@ -145,7 +143,7 @@ def test_decisions_are_where_there_was_a_choice_and_supports_what_was_allowed(
         assert support_sets(sample) == sets
 
 
-def test_supports_found_again_are_those_that_were_stored(engine: Engine, policy: CausalPolicy) -> None:
+def test_recomputed_supports_equal_stored_ones(engine: Engine, policy: CausalPolicy) -> None:
     policy.constraint, rule = brackets(policy), CutRule(0.7, top_k=2)
     sampler = sampler_of(engine, policy)
     stored = drawn(sampler, rule)
@@ -156,7 +154,7 @@ def test_supports_found_again_are_those_that_were_stored(engine: Engine, policy:
         assert support_sets(one) == support_sets(other)
 
 
-def test_a_seed_makes_the_samples_and_every_sample_has_its_own(engine: Engine, policy: CausalPolicy) -> None:
+def test_samples_depend_on_the_seed_and_differ_within_a_group(engine: Engine, policy: CausalPolicy) -> None:
     sampler = sampler_of(engine, policy)
     texts = [[sample.text for sample in drawn(each)] for each in (sampler, sampler, sampler_of(engine, policy, seed=2))]
     assert texts[0] == texts[1] != texts[2]
@@ -177,7 +175,7 @@ def test_a_sample_ends_at_an_end_token_or_at_the_limit(engine: Engine, policy: C
 
 
 class Published:
-    """The same policy before and after an update, of which the second was published."""
+    """A policy before and after an update; the updated weights are published."""
 
     def __init__(self, engine: Engine) -> None:
         self.before, self.after = make_policy(), make_policy()
@@ -188,27 +186,27 @@ class Published:
         self.samples = drawn(sampler)
 
 
-def test_published_weights_arrive_with_head_and_cache(engine: Engine) -> None:
+def test_published_weights_update_head_and_cache(engine: Engine) -> None:
     published = Published(engine)
     assert {sample.policy_version for sample in published.samples} == {7}
     assert gap(published.after, published.samples) < EXACT
     assert gap(published.before, published.samples) > CHANGED
 
 
-def test_a_prefix_cache_that_is_kept_would_be_seen(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine._forget()
-    monkeypatch.setattr(Engine, "_forget", lambda _: None)
+def test_a_stale_prefix_cache_would_be_detected(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine._reset_cache()
+    monkeypatch.setattr(Engine, "_reset_cache", lambda _: None)
     published = Published(engine)
     long = [sample for sample in published.samples if sample.key.slot == 2]
     assert gap(published.after, long) > CHANGED
     assert gap(published.after, [sample for sample in published.samples if sample.key.slot < 2]) < EXACT
     monkeypatch.undo()
-    engine._forget()
+    engine._reset_cache()
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_tied_head_is_renewed_and_one_that_is_not_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a model so large that vLLM repacks the head; a small one it uses as it is."""
+def test_a_tied_head_is_reloaded_and_a_stale_one_would_be_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is large enough that vLLM repacks the head; a small head is used directly."""
     words, shape = [*WORDS, *(f"x{number}" for number in range(200))], replace(SHAPE, width=128, heads=4)
     policy = tiny_policy(words=words, shape=shape, sharpness=3.0)
     engine = open_engine(shape_of(policy.model), EngineOptions(cache_gib=0.05, max_rows=8))
@@ -266,7 +264,7 @@ def test_a_served_adapter_is_swapped(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("staleness", [0, 1])
-def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) -> None:
+def test_a_run_samples_with_vllm_in_turn_or_ahead(tmp_path: Path, staleness: int) -> None:
     tables = {
         "run": {"folder": str(tmp_path), "steps": 3},
         "model": {
@@ -287,7 +285,7 @@ def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) 
     finally:
         trainer.close()
         trainer.close()
-    assert trainer.parts.sampler.engine.llm is None, "the next trainer of this process has room for its own"
+    assert trainer.parts.sampler.engine.llm is None, "the next trainer of this process can start its own engine"
     rows = [json.loads(line) for line in (run_folder(config) / "metrics.jsonl").read_text().splitlines()]
     assert trainer.learner.objective.importance_cap == 2.0
     assert trainer.parts.sampler.version == 3
@@ -296,7 +294,7 @@ def test_a_run_samples_with_it_in_turn_or_ahead(tmp_path: Path, staleness: int) 
     assert (max(apart) < EXACT) == (staleness == 0)
 
 
-def test_a_stream_that_is_closed_early_leaves_nothing_behind(engine: Engine, policy: CausalPolicy) -> None:
+def test_closing_a_stream_early_aborts_its_requests(engine: Engine, policy: CausalPolicy) -> None:
     policy.constraint = brackets(policy)
     sampler = sampler_of(engine, policy)
     requests = [SampleRequest(task, 0, slot, 6) for slot, task in enumerate(TASKS)]
@@ -305,22 +303,22 @@ def test_a_stream_that_is_closed_early_leaves_nothing_behind(engine: Engine, pol
     with pytest.raises(PolicyError, match="while samples are being drawn"):
         sampler.publish(1)
     stream.close()  # pyright: ignore[reportAttributeAccessIssue]
-    assert not engine.drafts
+    assert not engine.tracked_samples
     sampler.publish(1)
     assert gap(policy, drawn(sampler)) < EXACT
 
 
-def test_what_cannot_be_is_refused_with_the_way_out(engine: Engine, policy: CausalPolicy) -> None:
+def test_impossible_requests_are_rejected_with_a_solution(engine: Engine, policy: CausalPolicy) -> None:
     sampler = sampler_of(engine, policy)
-    with pytest.raises(PolicyError, match=r"pass the engine's 256 positions.*sampling\.max_new_tokens"):
+    with pytest.raises(PolicyError, match=r"exceeds the engine's 256 positions.*sampling\.max_new_tokens"):
         drawn(sampler, max_new_tokens=250)
-    with pytest.raises(PolicyError, match=r"0\.01 or above"):
+    with pytest.raises(PolicyError, match=r"0\.01 or more"):
         drawn(sampler, CutRule(0.001))
     with pytest.raises(PolicyError, match="load"):
         VllmSampler(engine, policy.codec, None, seed=0).publish(1)
 
 
-def test_the_process_may_still_set_its_threads(engine: Engine) -> None:
+def test_the_process_can_still_set_its_threads(engine: Engine) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     assert torch.get_num_threads() == before + 1
@@ -331,25 +329,25 @@ def test_masks_follow_requests_through_the_batch() -> None:
     from vllm import SamplingParams
     from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
-    from steelyard.sampling.vllm.draft import DRAFT, Draft
     from steelyard.sampling.vllm.masks import RowMasks
+    from steelyard.sampling.vllm.tracked_sample import TRACKED_KEY, TrackedSample
 
     policy = make_policy()
     constraint, ends = brackets(policy), frozenset(policy.end_ids)
-    drafts = {}
+    tracked_samples = {}
     for number in range(3):
         request = SampleRequest(TASKS[number], 0, number, 1)
         ids = policy.encode(TASKS[number].prompt)
         row = Row(request, SampleKey(0, number, 0, 0), ids, Decoding(), ends, constraint, policy.vocabulary)
-        drafts[number] = Draft(row)
-    masks = type("Own", (RowMasks,), {"drafts": drafts})(None, torch.device("cpu"), False)
+        tracked_samples[number] = TrackedSample(row)
+    masks = type("Own", (RowMasks,), {"tracked_samples": tracked_samples})(None, torch.device("cpu"), False)
 
     def added(place: int, number: int | None) -> Any:
-        extra = None if number is None else {DRAFT: number}
+        extra = None if number is None else {TRACKED_KEY: number}
         return place, SamplingParams(extra_args=extra), None, []
 
     def at() -> dict[int, int]:
-        return {place: [*drafts.values()].index(writing.draft) for place, writing in masks.writing.items()}
+        return {place: [*tracked_samples.values()].index(entry.tracked) for place, entry in masks.entries.items()}
 
     masks.update_state(BatchUpdate(4, (), [added(0, 0), added(1, None), added(2, 1)], ()))
     assert at() == {0: 0, 2: 1}

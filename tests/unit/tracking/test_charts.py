@@ -85,7 +85,7 @@ def test_what_is_not_finite_is_counted_and_null_is_left_out() -> None:
     assert sorted(curves(scene)) == [2, 4, 5, 5, 5, 5, 5, 5], "a gap in the entropy, a point fewer in the KL"
     ET.fromstring(svg(scene))
     all_lost = run_chart({"mine": [row(step, entropy=math.nan) for step in (1, 2)]})
-    assert {"no finite value", "2 not finite"} <= set(labels(all_lost))
+    assert {"no finite values", "2 not finite"} <= set(labels(all_lost))
 
 
 def test_one_step_is_enough_and_none_is_not() -> None:

@@ -1,4 +1,4 @@
-"""Asynchronous rollouts: the bound on staleness, groups held over, new weights, pauses, ends and errors."""
+"""Asynchronous rollouts: the staleness bound, late groups, new weights, pauses, the end of a run and errors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from steelyard.training import loop
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.loop import Trainer
 from steelyard.training.phases import Stopwatch
-from steelyard.training.rollouts import AsynchronousRollouts, Taken
-from steelyard.training.rollouts.asynchronous import Pending, choose
+from steelyard.training.rollouts import AsynchronousRollouts, StepGroups
+from steelyard.training.rollouts.asynchronous import PendingGroup, choose_groups
 from steelyard.types import SampleKey, Task, Verdict
 from steelyard.verification import as_verifier
 from steelyard.verification.processes import ProcessPool
@@ -35,7 +35,7 @@ from tests.tiny import SHAPE, digit_share, tasks, tiny_policy, tiny_trainer, wei
 
 
 def asynchronous_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
-    """A run by hand whose sampler has weights of its own."""
+    """Build a trainer with asynchronous rollouts, whose sampler has its own copy of the weights."""
     trainer = tiny_trainer(folder, **settings)
     trainer.parts.sampler = TwinSampler(trainer.policy, seed=0)
     trainer.learner.objective = Objective(trainer.learner.objective.surrogate, None, 2.0)
@@ -44,55 +44,55 @@ def asynchronous_trainer(folder: Path, staleness: int, **settings: Any) -> Train
 
 
 def evaluator_of(trainer: Trainer) -> Evaluator:
-    """An evaluation that shares the sampler and the pool of the run."""
+    """Return an evaluator that shares the sampler and the pool of the run."""
     parts = trainer.parts
     return Evaluator(parts.sampler, parts.pool, tasks(2), parts.decoding, samples=2)
 
 
 def wait_for_bound(trainer: Trainer) -> None:
-    """Until everything that may be sampled ahead of the learner has been."""
+    """Wait until the thread has sampled everything that the staleness bound allows."""
     rollouts, count = trainer.rollouts, trainer.parts.tasks_per_step
     assert isinstance(rollouts, AsynchronousRollouts)
 
     def at_the_bound() -> bool:
-        step = rollouts._begun // count
-        beyond = step >= rollouts._last or step - rollouts._version > rollouts.staleness
+        step = rollouts._started // count
+        beyond = step >= rollouts._end_step or step - rollouts._version > rollouts.staleness
         return beyond and not rollouts._queue and not rollouts._sampling
 
-    with rollouts._news:
-        rollouts._news.wait_for(at_the_bound)
+    with rollouts._changed:
+        rollouts._changed.wait_for(at_the_bound)
 
 
-# --- which groups are learnt next ------------------------------------------------------------------------------------
+# --- which groups are trained on next --------------------------------------------------------------------------------
 
 
-def pending(number: int, version: int, *, complete: bool, count: int = 2) -> Pending:
-    one = Pending(SampleRequest(Task(str(number), ""), number // count, number % count, 1), version)
+def pending(number: int, version: int, *, complete: bool, count: int = 2) -> PendingGroup:
+    group = PendingGroup(SampleRequest(Task(str(number), ""), number // count, number % count, 1), version)
     if complete:
-        one.verdicts[SampleKey(number // count, number % count, 0, 0)] = Verdict.scored(1.0)
-    return one
+        group.verdicts[SampleKey(number // count, number % count, 0, 0)] = Verdict.scored(1.0)
+    return group
 
 
-def test_the_oldest_complete_groups_come_first_in_the_order_of_their_places() -> None:
+def test_the_oldest_complete_groups_come_first_in_slot_order() -> None:
     groups = [pending(number, 0, complete=True) for number in (3, 1, 0, 2)]
-    chosen = choose(groups, 0, 2, staleness=1)
+    chosen = choose_groups(groups, 0, 2, staleness=1)
     assert chosen is not None
-    assert [one.place for one in chosen] == [(0, 0), (0, 1)]
+    assert [one.step_slot for one in chosen] == [(0, 0), (0, 1)]
 
 
-def test_a_late_group_is_held_over_as_long_as_its_time_lasts() -> None:
+def test_a_late_group_may_wait_while_the_bound_allows_it() -> None:
     groups = [pending(0, 0, complete=False), *(pending(number, 0, complete=True) for number in (1, 2, 3))]
-    chosen = choose(groups, 0, 2, staleness=1)
+    chosen = choose_groups(groups, 0, 2, staleness=1)
     assert chosen is not None
-    assert [one.place for one in chosen] == [(0, 1), (1, 0)]
-    assert choose(groups[:1] + groups[3:] + [pending(4, 1, complete=True)], 1, 2, staleness=1) is None
+    assert [one.step_slot for one in chosen] == [(0, 1), (1, 0)]
+    assert choose_groups(groups[:1] + groups[3:] + [pending(4, 1, complete=True)], 1, 2, staleness=1) is None
 
 
-def test_others_are_not_taken_if_too_many_late_ones_would_be_left() -> None:
-    """Two steps' worth of late groups cannot both be learnt at the one step that is left for them."""
+def test_newer_groups_wait_if_too_many_late_groups_would_remain() -> None:
+    """The late groups fill two steps, but only one step remains within the bound."""
     late = [pending(number, 0, complete=False) for number in range(4)]
     newer = [pending(number, 1, complete=True) for number in (4, 5)]
-    assert choose([*late, *newer], 1, 2, staleness=2) is None
+    assert choose_groups([*late, *newer], 1, 2, staleness=2) is None
 
 
 @given(
@@ -100,31 +100,31 @@ def test_others_are_not_taken_if_too_many_late_ones_would_be_left() -> None:
     staleness=st.integers(0, 4),
     delays=st.lists(st.integers(0, 12), min_size=1, max_size=20),
 )
-def test_every_group_is_learnt_once_and_never_too_old(count: int, staleness: int, delays: list[int]) -> None:
-    """A model of sampler, pool and learner that go on by turns; verdicts take as many turns as ``delays`` says."""
-    version, begun, turn = 0, 0, 0
-    open_groups: dict[int, tuple[Pending, int]] = {}
-    learnt: list[int] = []
+def test_every_group_is_used_once_and_within_the_bound(count: int, staleness: int, delays: list[int]) -> None:
+    """Simulate sampler, pool and learner in turns. The verdicts of a group arrive after ``delays`` turns."""
+    version, started, turn = 0, 0, 0
+    open_groups: dict[int, tuple[PendingGroup, int]] = {}
+    used: list[int] = []
     while version < 8:
         turn += 1
-        assert turn < 1000, "nothing moves any more"
-        if begun // count - version <= staleness:
-            when = turn + delays[begun % len(delays)]
-            open_groups[begun] = pending(begun, version, complete=False, count=count), when
-            begun += 1
+        assert turn < 1000, "the simulation is stuck"
+        if started // count - version <= staleness:
+            when = turn + delays[started % len(delays)]
+            open_groups[started] = pending(started, version, complete=False, count=count), when
+            started += 1
         for number, (one, when) in open_groups.items():
             if turn >= when:
                 one.verdicts[SampleKey(number // count, number % count, 0, 0)] = Verdict.scored(1.0)
-        chosen = choose([one for one, _ in open_groups.values()], version, count, staleness)
+        chosen = choose_groups([one for one, _ in open_groups.values()], version, count, staleness)
         if chosen is not None:
             assert len(chosen) == count
             assert all(version - one.version <= staleness for one in chosen)
-            numbers = [one.place[0] * count + one.place[1] for one in chosen]
-            learnt += numbers
+            numbers = [one.step_slot[0] * count + one.step_slot[1] for one in chosen]
+            used += numbers
             for number in numbers:
                 del open_groups[number]
             version += 1
-    assert len(set(learnt)) == len(learnt) == 8 * count
+    assert len(set(used)) == len(used) == 8 * count
     assert all(version - one.version <= staleness for one, _ in open_groups.values())
 
 
@@ -150,7 +150,7 @@ def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int
     assert not [thread for thread in threading.enumerate() if thread.name == "asynchronous rollouts"]
 
 
-def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tmp_path: Path) -> None:
+def test_samples_keep_the_log_probs_of_the_weights_that_drew_them(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=6, learner={"lr": 0.05})
     seen: list[tuple[int, float]] = []
     update = trainer.learner.update
@@ -169,7 +169,7 @@ def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tm
 
 
 def test_staleness_zero_is_the_synchronous_run(tmp_path: Path) -> None:
-    """The thread with a bound of 0 does what the loop does without it, bit for bit."""
+    """With a bound of 0, the asynchronous run equals the synchronous run bit for bit."""
     plain, other = tiny_trainer(tmp_path / "a", steps=4), asynchronous_trainer(tmp_path / "b", 0, steps=4)
     plain.learner.objective = other.learner.objective
     plain.train()
@@ -179,7 +179,7 @@ def test_staleness_zero_is_the_synchronous_run(tmp_path: Path) -> None:
 
 
 def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
-    """One task in four waits until the first step is taken; with room for two versions the others go first."""
+    """One of four tasks gets its verdicts only after the first step. With a bound of 2, the others go first."""
     taken_once = tmp_path / "taken"
 
     def slow(task: Task, text: str) -> float:
@@ -192,7 +192,7 @@ def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
     taken: list[list[str]] = []
     take = trainer.rollouts.take
 
-    def watch(step: int, clock: Stopwatch) -> Taken:
+    def watch(step: int, clock: Stopwatch) -> StepGroups:
         found = take(step, clock)
         taken_once.touch()
         taken.append([group.task.id for group in found.groups])
@@ -201,25 +201,25 @@ def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
     trainer.rollouts.take = watch  # type: ignore[method-assign]
     trainer.train()
     trainer.parts.pool.close()
-    assert "t0" not in taken[0], "its verdicts were late, so it was held over"
+    assert "t0" not in taken[0], "its verdicts were late, so other groups went first"
     assert "t0" in {task for step in taken for task in step}
 
 
-def test_evaluation_and_sampling_do_not_meet(tmp_path: Path) -> None:
+def test_evaluation_and_sampling_do_not_overlap(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=6, evaluate_every=2)
     trainer.evaluator = evaluator_of(trainer)
-    together = Counter[str]()
+    overlaps = Counter[str]()
     sample, busy = trainer.parts.sampler.sample, threading.Lock()
 
     def alone(*args: Any) -> Any:
-        together["met"] += not busy.acquire(blocking=False)
+        overlaps["seen"] += not busy.acquire(blocking=False)
         yield from sample(*args)
         if busy.locked():
             busy.release()
 
     trainer.parts.sampler.sample = alone  # type: ignore[method-assign]
     trainer.train()
-    assert not together["met"]
+    assert not overlaps["seen"]
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert sum("eval/reward" in row for row in rows) == 4
 
@@ -237,8 +237,8 @@ def test_dead_groups_are_refilled_with_other_tasks(tmp_path: Path) -> None:
     assert sum(row["groups/dead"] for row in rows) < 1.5
 
 
-class Watched(ListSource):
-    """Remembers what it observed, in its state too."""
+class RecordingSource(ListSource):
+    """Records the groups it observed and saves the record in its state."""
 
     seen: tuple[str, ...] = ()
 
@@ -254,12 +254,12 @@ class Watched(ListSource):
 
 
 def test_the_source_observes_replaced_groups_and_a_checkpoint_holds_all_observations(tmp_path: Path) -> None:
-    """The state that is saved is from before the draw of tasks that are still open, but with later observations."""
+    """The saved state precedes the draw of unfinished tasks but includes all later observations."""
 
     def only_odd(task: Task, text: str) -> float:
         return digit_share(task, text) if int(task.id[1:]) % 2 else 0.0
 
-    source = Watched(tasks(4), shuffle=False)
+    source = RecordingSource(tasks(4), shuffle=False)
     trainer = asynchronous_trainer(
         tmp_path, 1, steps=4, verifier=only_odd, source=source, refill_dead_groups=3, save_every=1
     )
@@ -279,7 +279,7 @@ def test_the_source_observes_replaced_groups_and_a_checkpoint_holds_all_observat
     assert [tuple(state) for state, _ in saved] == [seen for _, seen in saved]
 
 
-def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_sampled_past_the_last_step_unless_requested(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=3, evaluate_every=3)
     trainer.evaluator = evaluator_of(trainer)
     draw, drawn = trainer.parts.source.draw, list[int]()
@@ -302,11 +302,11 @@ def test_nothing_is_sampled_past_the_last_step_unless_it_is_asked_for(tmp_path: 
     assert drawn == [0, 1, 2]
     trainer._evaluate()
     trainer.train_step()
-    assert drawn == [0, 1, 2, 3], "a step beyond the plan is sampled when it is asked for"
+    assert drawn == [0, 1, 2, 3], "a step past the last one is sampled when it is taken"
     trainer.rollouts.close()
 
 
-def test_what_goes_wrong_in_the_thread_ends_the_run(tmp_path: Path) -> None:
+def test_an_error_in_the_thread_ends_the_run(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 1)
 
     def broken(*_: Any) -> Any:
@@ -318,7 +318,7 @@ def test_what_goes_wrong_in_the_thread_ends_the_run(tmp_path: Path) -> None:
         trainer.train()
 
 
-def test_a_run_that_must_stop_now_does_not_wait_for_a_verifier_that_hangs(
+def test_an_interrupted_run_does_not_wait_for_a_hanging_verifier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "GRACE_SECONDS", 0.01)
@@ -361,7 +361,7 @@ def test_closing_does_not_wait_for_a_whole_portion(tmp_path: Path) -> None:
     assert len(made) == 1
 
 
-def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:
+def test_a_resumed_run_skips_no_task(tmp_path: Path) -> None:
     first = asynchronous_trainer(tmp_path, 2, steps=3)
     first.train()
     state = first.store.latest().state  # type: ignore[union-attr]
@@ -370,7 +370,7 @@ def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:
     seen: list[str] = []
     take = again.rollouts.take
 
-    def watch(step: int, clock: Stopwatch) -> Taken:
+    def watch(step: int, clock: Stopwatch) -> StepGroups:
         found = take(step, clock)
         seen.extend(group.task.id for group in found.groups)
         return found
@@ -379,7 +379,7 @@ def test_a_resumed_run_leaves_no_task_out(tmp_path: Path) -> None:
     again.train()
     assert again.step == 6
     assert state["source"] != again.parts.source.state_dict()
-    assert seen[:2] == ["t2", "t3"], "six groups of four tasks were learnt; the seventh is the third task"
+    assert seen[:2] == ["t2", "t3"], "six groups of four tasks were used, so the third task is next"
 
 
 # --- the twin --------------------------------------------------------------------------------------------------------
@@ -401,8 +401,8 @@ def test_the_twin_has_the_weights_of_the_last_publication(tmp_path: Path) -> Non
     assert {sample.policy_version for sample in own} == {1}
 
 
-def test_an_adapter_that_came_later_does_not_reach_the_twin(tmp_path: Path) -> None:
-    """The trained adapter is published, the base stays, and the reference's adapter is the policy's own."""
+def test_an_adapter_added_later_does_not_reach_the_twin(tmp_path: Path) -> None:
+    """Publishing copies the trained adapter; the base and the adapter of the reference are not copied."""
     policy = tiny_policy(lora=Lora(rank=2))
     twin = TwinSampler(policy, seed=0)
     build_reference(policy, "adapter", Ema(0.9))

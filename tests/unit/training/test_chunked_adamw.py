@@ -1,4 +1,4 @@
-"""AdamW on weights of bfloat16: small updates arrive, and the state is exact."""
+"""AdamW on bfloat16 weights: small updates are not lost, and resuming is exact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHAPES = ((24, 256), (5, 7), (3,))
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a weight has several, the last one shorter."""
+    """Use small chunks, so that a weight has several and the last one is shorter."""
     monkeypatch.setitem(chunked_adamw.CHUNKS, "cpu", 2560)
 
 
@@ -66,8 +66,9 @@ def same(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mean_over_seeds_is_the_float32_step(name: str) -> None:
-    """Steps of 1e-5 on weights of about 1: the projection of the mean change on that in float32 is 1, with a standard
-    error of about 0.06; rounded to nearest, nearly nothing arrives.
+    """Project the mean change onto the float32 change, for steps of 1e-5 on weights of about 1.
+
+    The expected value is 1 with a standard error of about 0.06; with rounding to nearest it would be near 0.
     """
     wide, seeds = weights(torch.float32, SHAPES[:1]), 16
     start = copies(wide)[0].double()
@@ -83,7 +84,7 @@ def test_the_mean_over_seeds_is_the_float32_step(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nearest_loses_what_stochastic_rounding_keeps(name: str) -> None:
-    """After 100 equal steps of 1e-5 a weight of 1 should be 0.999; to nearest it never leaves 1."""
+    """After 100 equal steps of 1e-5 a weight of 1 should be 0.999; with rounding to nearest it stays at 1."""
     found: dict[str, float] = {}
     for rounding in ("stochastic", "nearest", "master"):
         weight = nn.Parameter(torch.ones(5120, dtype=torch.bfloat16))
@@ -98,7 +99,7 @@ def test_nearest_loses_what_stochastic_rounding_keeps(name: str) -> None:
 
 
 def test_the_second_moment_decays() -> None:
-    """In bfloat16 arithmetic 0.999 v rounds back to v."""
+    """In bfloat16 arithmetic, 0.999 v would round back to v."""
     weight = nn.Parameter(torch.ones(5120, dtype=torch.bfloat16))
     optimiser = made("adamw", [weight])
     for step in range(200):
@@ -109,7 +110,7 @@ def test_the_second_moment_decays() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rounding", ["stochastic", "master"])
-def test_chunks_do_not_show(name: str, rounding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_size_does_not_change_the_result(name: str, rounding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = weights(), weights()
     take(made(name, one, rounding=rounding), range(3))
     monkeypatch.setitem(chunked_adamw.CHUNKS, "cpu", 1 << 16)
@@ -118,8 +119,8 @@ def test_chunks_do_not_show(name: str, rounding: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_float32_weights_are_not_touched_by_rounding(name: str) -> None:
-    """Next to one of bfloat16 they are updated as they are without it."""
+def test_float32_weights_are_not_rounded(name: str) -> None:
+    """Their update is the same with and without bfloat16 weights in the optimiser."""
     narrow, wide, alone = weights(), weights(torch.float32), weights(torch.float32)
     take(made(name, [*narrow, *wide]), range(3))
     take(made(name, alone), range(3))
@@ -130,7 +131,7 @@ def test_float32_weights_are_not_touched_by_rounding(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rounding", ["stochastic", "master"])
-def test_it_resumes_bit_for_bit(name: str, rounding: str) -> None:
+def test_resuming_is_exact(name: str, rounding: str) -> None:
     straight, first = weights(), weights()
     take(made(name, straight, rounding=rounding), range(6))
     before = made(name, first, rounding=rounding)
@@ -143,8 +144,8 @@ def test_it_resumes_bit_for_bit(name: str, rounding: str) -> None:
     assert same(straight, second)
 
 
-def test_a_checkpoint_of_torchs_own_optimiser_is_taken_up() -> None:
-    """Runs that began with rounding to nearest have the same states."""
+def test_a_checkpoint_of_the_torch_optimiser_can_be_loaded() -> None:
+    """Runs that started with rounding to nearest have the same states."""
     own = weights()
     before = made("adamw", own, rounding="nearest")
     take(before, range(2))
@@ -154,7 +155,7 @@ def test_a_checkpoint_of_torchs_own_optimiser_is_taken_up() -> None:
     assert int(after.state[own[0]]["step"]) == 2
 
 
-def test_a_checkpoint_of_another_optimiser_is_refused() -> None:
+def test_a_checkpoint_of_another_optimiser_is_rejected() -> None:
     before = made("adamw", weights())
     take(before, range(1))
     with pytest.raises(CheckpointError, match=r"exp_avg.*master.*optimiser\.rounding"):
@@ -162,7 +163,7 @@ def test_a_checkpoint_of_another_optimiser_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_seed_and_the_place_of_a_weight_decide(name: str) -> None:
+def test_the_result_depends_on_the_seed(name: str) -> None:
     one, again, other = weights(), weights(), weights()
     take(made(name, one), range(2))
     take(made(name, again), range(2))
@@ -174,8 +175,8 @@ def test_the_seed_and_the_place_of_a_weight_decide(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rounding", ["stochastic", "master"])
 @pytest.mark.parametrize("size", [2, 3])
-def test_ranks_that_divide_a_weight_do_what_one_process_does(name: str, rounding: str, size: int) -> None:
-    """Given the same gradients, bit for bit: bits belong to elements of the whole weight."""
+def test_sharded_weights_are_updated_like_whole_ones(name: str, rounding: str, size: int) -> None:
+    """The results are bitwise equal, because the random bits belong to elements of the full weight."""
     shapes = ((24, 256), (5, 7))
     whole = weights(shapes=shapes)
     take(made(name, whole, rounding=rounding), range(3))
@@ -198,7 +199,7 @@ def test_ranks_that_divide_a_weight_do_what_one_process_does(name: str, rounding
 
 
 def part_of(whole: Tensor, mesh: DeviceMesh) -> Any:
-    """The rank's rows, as FSDP divides them."""
+    """Return the rows of this rank, sharded like FSDP does."""
     rows = whole.detach().split(-(-whole.shape[0] // mesh.size()))
     rank = mesh.get_local_rank()
     own = rows[rank].clone() if rank < len(rows) else whole.detach()[:0]
@@ -206,8 +207,8 @@ def part_of(whole: Tensor, mesh: DeviceMesh) -> Any:
 
 
 @pytest.mark.parametrize("rounding", ["stochastic", "master"])
-def test_states_that_torch_makes_to_be_filled_leave_the_weights_alone(rounding: str) -> None:
-    """So does a rank that takes up a checkpoint: torch takes a step with zero gradients at a learning rate of 0."""
+def test_initialising_the_states_does_not_change_the_weights(rounding: str) -> None:
+    """When a rank loads a checkpoint, torch takes a step with zero gradients and a learning rate of 0."""
     model = nn.Linear(64, 8).bfloat16()
     before = copies(list(model.parameters()))
     optimiser = made("adamw", list(model.parameters()), rounding=rounding, weight_decay=0.1)

@@ -1,4 +1,4 @@
-"""Credit by hand-computed values: spans, discount, what leaves the statistics, and what is taken off the reward."""
+"""Credit against values computed by hand: spans, discounts, excluded samples and penalties."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MEAN = Credit(estimator=group_mean)
 
 
 def sample(slot: int, index: int, tokens: int = 2, finish: FinishReason = "stop") -> Sample:
-    """One prompt token, then ``tokens`` decisions, each of two characters."""
+    """Return a sample with one prompt token and ``tokens`` decisions of two characters each."""
     starts = range(0, 2 * tokens, 2)
     return sample_of([1] * (tokens + 1), key=(0, slot, 0, index), finish=finish, starts=starts)
 
 
 def group(*verdicts: Verdict, slot: int = 0, samples: Sequence[Sample] | None = None) -> Group:
-    made = samples or [sample(slot, index) for index in range(len(verdicts))]
-    return Group(Task(f"t{slot}", ""), tuple(made), verdicts)
+    samples = samples or [sample(slot, index) for index in range(len(verdicts))]
+    return Group(Task(f"t{slot}", ""), tuple(samples), verdicts)
 
 
 def scored(reward: float, *steps: tuple[int, float]) -> Verdict:
@@ -45,7 +45,7 @@ def test_one_terminal_reward_is_the_advantage_of_every_decision() -> None:
     assert advantages(MEAN, group(scored(1.0), scored(4.0))) == [[-1.5, -1.5], [1.5, 1.5]]
 
 
-def test_groups_are_compared_within_themselves_and_come_out_in_order() -> None:
+def test_samples_are_compared_within_their_group_and_stay_in_order() -> None:
     credited = assign(MEAN, group(scored(0.0), scored(1.0)), group(scored(10.0), scored(14.0), slot=1))
     assert [item.sample.key[1::2] for item in credited] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [item.advantage_N[0] for item in credited] == [-0.5, 0.5, -2.0, 2.0]
@@ -53,37 +53,37 @@ def test_groups_are_compared_within_themselves_and_come_out_in_order() -> None:
 
 
 def test_step_rewards_are_discounted_by_spans() -> None:
-    """Returns with gamma 1/2: 1 + 4/2 = 3 then 4; the other sample stands at 1 in both spans.
+    """Returns with gamma 1/2: 1 + 4/2 = 3, then 4; the other sample has a return of 1 in both spans.
 
     Span 0: mean of (3, 1) is 2. Span 1: mean of (4, 1) is 2.5.
     """
     samples = [sample(0, 0, tokens=5), sample(0, 1, tokens=2)]
     verdicts = [scored(5.0, (4, 1.0), (6, 4.0)), scored(1.0)]
-    # tokens start at 0 2 4 6 8: the first span ends at 4, so the token at 4 is the second's; what lies beyond the
-    # last end belongs to the last span
+    # The tokens start at 0, 2, 4, 6 and 8. The first span ends at 4, so the token at 4 is in the second span. Tokens
+    # beyond the last end belong to the last span.
     expected = [[1.0, 1.0, 1.5, 1.5, 1.5], [-1.0, -1.0]]
     assert advantages(Credit(estimator=group_mean, gamma=0.5), group(*verdicts, samples=samples)) == expected
 
 
-def test_without_discount_a_span_sees_all_that_follows() -> None:
+def test_without_discount_a_span_includes_all_later_rewards() -> None:
     samples = [sample(0, 0, tokens=2), sample(0, 1, tokens=2)]
     verdicts = [scored(3.0, (2, 1.0), (4, 2.0)), scored(1.0, (2, 0.0), (4, 1.0))]
     assert advantages(MEAN, group(*verdicts, samples=samples)) == [[1.0, 0.5], [-1.0, -0.5]]
 
 
-def test_gamma_does_nothing_to_one_terminal_reward() -> None:
+def test_gamma_does_not_change_a_single_terminal_reward() -> None:
     groups = group(scored(1.0), scored(4.0))
     assert advantages(Credit(estimator=group_mean, gamma=0.1), groups) == advantages(MEAN, groups)
 
 
-def test_unscored_samples_leave_the_statistics() -> None:
+def test_unscored_samples_are_excluded_from_the_statistics() -> None:
     lost = Verdict.unscored("timeout")
     credited = assign(MEAN, group(scored(1.0), lost, scored(3.0)))
     assert [item.sample.key.sample for item in credited] == [0, 2]
     assert [item.advantage_N[0] for item in credited] == [-1.0, 1.0]
 
 
-def test_rejected_samples_count_with_the_floor() -> None:
+def test_rejected_samples_count_with_their_floor() -> None:
     floor = Verdict.rejected("no brick", floor=-1.0)
     assert advantages(MEAN, group(floor, scored(1.0))) == [[-1.0, -1.0], [1.0, 1.0]]
 
@@ -96,7 +96,7 @@ def test_a_rejected_sample_without_a_floor_counts_like_the_worst_scored_one() ->
     assert advantages(MEAN, group(rejected, rejected)) == [[0.0, 0.0], [0.0, 0.0]]
 
 
-def test_nor_does_it_beat_one_that_lost_by_its_length_or_by_its_steps() -> None:
+def test_a_rejected_sample_does_not_beat_a_penalised_or_discounted_one() -> None:
     rejected = Verdict.rejected("no brick")
     samples = [sample(0, 0), sample(0, 1, finish="length")]
     penalised = Credit(estimator=group_mean, truncated="penalise", truncation_penalty=3.0)
@@ -108,7 +108,7 @@ def test_nor_does_it_beat_one_that_lost_by_its_length_or_by_its_steps() -> None:
     assert advantages(MEAN, group(rejected, scored(2.0)), other)[0] == [-1.0, -1.0], "only its own group matters"
 
 
-def test_a_group_with_too_few_scored_samples_is_dropped_whole() -> None:
+def test_a_group_with_too_few_scored_samples_is_dropped() -> None:
     lost = Verdict.unscored("timeout")
     groups = [group(scored(1.0), scored(2.0), lost), group(scored(1.0), scored(2.0), scored(3.0), slot=1)]
     credited = assign(Credit(estimator=group_mean, min_scored=3), *groups)
@@ -116,7 +116,7 @@ def test_a_group_with_too_few_scored_samples_is_dropped_whole() -> None:
     assert len(credited) == 3
 
 
-def test_nothing_scored_gives_nothing() -> None:
+def test_unscored_groups_give_no_advantages() -> None:
     assert assign(MEAN, group(Verdict.unscored("timeout"), Verdict.unscored("timeout"))) == []
 
 
@@ -124,7 +124,7 @@ NEARLY = 0.1 + 0.2
 
 
 @pytest.mark.parametrize(
-    ("credit", "judged", "dead"),
+    ("credit", "verified", "dead"),
     [
         (Credit(), group(scored(1000.0), scored(1000.0009)), False),
         (Credit(), group(scored(NEARLY), scored(0.3)), True),
@@ -135,12 +135,12 @@ NEARLY = 0.1 + 0.2
         (Credit(truncated="mask"), group(Verdict.unscored("timeout"), Verdict.unscored("timeout")), True),
     ],
 )
-def test_a_group_is_dead_when_no_advantage_differs_from_zero(credit: Credit, judged: Group, dead: bool) -> None:
-    assert credit.dead(judged) == dead
+def test_a_group_is_dead_when_no_advantage_differs_from_zero(credit: Credit, verified: Group, dead: bool) -> None:
+    assert credit.dead(verified) == dead
 
 
 def test_length_and_truncation_decide_whether_a_group_is_dead() -> None:
-    """Equal rewards can come alive, and different ones die, by what is taken off the reward or left out."""
+    """Penalties and masking can make a group with equal rewards alive, or one with different rewards dead."""
     samples = [sample(0, 0, tokens=8), sample(0, 1, tokens=2), sample(0, 2, tokens=2, finish="length")]
     equal, different = group(*[scored(1.0)] * 3, samples=samples), group(*map(scored, (1.0, 1.0, 2.0)), samples=samples)
     assert MEAN.dead(equal)
@@ -160,7 +160,7 @@ def truncated_group() -> Group:
     ("how", "expected"),
     [
         ("count", [-2.0, 0.0, 2.0]),
-        ("mask", [-1.0, 1.0]),  # the truncated one leaves the mean too
+        ("mask", [-1.0, 1.0]),  # the truncated sample is not part of the mean
         ("penalise", [-1.0, 1.0, 0.0]),  # 4 - 3 = 1: mean of (0, 2, 1) is 1
     ],
 )
@@ -169,21 +169,21 @@ def test_truncated_samples(how: str, expected: list[float]) -> None:
     assert [row[0] for row in advantages(credit, truncated_group())] == expected
 
 
-def test_masking_may_leave_too_few() -> None:
+def test_masking_can_leave_too_few_samples() -> None:
     samples = [sample(0, 0), sample(0, 1, finish="length")]
     assert assign(Credit(truncated="mask"), group(scored(0.0), scored(1.0), samples=samples)) == []
 
 
 def test_the_length_penalty_falls_linearly_to_its_weight() -> None:
-    """Limit 10, buffer 4, weight 2: nothing at 6 tokens, half of it at 8, all at 10. Mean of (0, -1, -2) is -1."""
+    """Limit 10, buffer 4, weight 2: no penalty at 6 tokens, 1 at 8 and 2 at 10. The mean of (0, -1, -2) is -1."""
     samples = [sample(0, index, tokens) for index, tokens in enumerate((6, 8, 10))]
     credit = Credit(estimator=group_mean, length_penalty=LengthPenalty(limit=10, buffer=4, weight=2.0))
     rows = advantages(credit, group(scored(0.0), scored(0.0), scored(0.0), samples=samples))
     assert [row[0] for row in rows] == [1.0, 0.0, -1.0]
 
 
-def test_shaping_falls_on_the_last_span() -> None:
-    """Returns of the first sample without discount: (1 + 2 - 3, 2 - 3) = (0, -1); the other stands at 0."""
+def test_penalties_apply_to_the_last_span() -> None:
+    """Without discount, the first sample has the returns (1 + 2 - 3, 2 - 3) = (0, -1) and the other has 0."""
     samples = [sample(0, 0, finish="length"), sample(0, 1)]
     credit = Credit(estimator=group_mean, truncated="penalise", truncation_penalty=3.0, gamma=0.5)
     rows = advantages(credit, group(scored(3.0, (2, 1.0), (4, 2.0)), scored(0.0), samples=samples))
@@ -191,7 +191,7 @@ def test_shaping_falls_on_the_last_span() -> None:
     assert rows == [[0.25, -0.5], [-0.25, -0.25]]
 
 
-def test_kl_in_the_reward_is_taken_off_the_span_it_falls_into() -> None:
+def test_kl_in_the_reward_is_subtracted_from_its_span() -> None:
     """Spans of the first sample lose 0.5 and 0.25 + 0.25; the second sample loses 1 in its only span.
 
     Returns: (1 - 0.5) + (2 - 0.5) = 2 and 1.5, against 1 - 1 = 0.
@@ -200,7 +200,7 @@ def test_kl_in_the_reward_is_taken_off_the_span_it_falls_into() -> None:
     penalty = {0: np.array([0.5, 0.25, 0.25]), 1: np.array([0.75, 0.25])}
     credited = MEAN.assign(
         [group(scored(3.0, (2, 1.0), (6, 2.0)), scored(1.0), samples=samples)],
-        penalties=lambda made: penalty[made.key.sample],
+        penalties=lambda item: penalty[item.key.sample],
     )
     assert [item.advantage_N.tolist() for item in credited] == [[1.0, 0.75, 0.75], [-1.0, -1.0]]
 
@@ -209,32 +209,32 @@ def test_the_advantage_clip() -> None:
     assert advantages(Credit(estimator=rloo, clip=1.0), group(scored(0.0), scored(5.0))) == [[-1.0, -1.0], [1.0, 1.0]]
 
 
-def test_equal_rewards_give_exactly_nothing() -> None:
+def test_equal_rewards_give_exactly_zero() -> None:
     assert advantages(Credit(estimator=group_norm), group(scored(0.1), scored(0.1), scored(0.1))) == [[0.0, 0.0]] * 3
 
 
-def test_a_sample_without_decisions_still_stands_in_the_comparison() -> None:
+def test_a_sample_without_decisions_is_still_compared() -> None:
     """Its return with gamma 1/2 is 1 + 4/2 = 3, as it would be with decisions: mean of (3, 1) is 2."""
     samples = [sample_of([1, 2], key=(0, 0, 0, 0), decided=[], starts=[]), sample(0, 1)]
     verdicts = [scored(5.0, (2, 1.0), (4, 4.0)), scored(1.0)]
     credit = Credit(estimator=group_mean, gamma=0.5)
     assert advantages(credit, group(*verdicts, samples=samples)) == [[], [-1.0, -1.0]]
     penalised = credit.assign(
-        [group(*verdicts, samples=samples)], penalties=lambda made: 0.5 * np.ones(len(made.decisions))
+        [group(*verdicts, samples=samples)], penalties=lambda item: 0.5 * np.ones(len(item.decisions))
     )
     assert [item.advantage_N.tolist() for item in penalised] == [[], [-1.5, -1.5]]  # (3, 1 - 1)
 
 
-def test_step_rewards_need_the_starts_of_tokens() -> None:
-    """As samples that an earlier version stored do not have them; without step rewards nobody asks."""
+def test_step_rewards_need_the_text_offsets_of_tokens() -> None:
+    """Samples stored by an earlier version have no offsets, which matters only for step rewards."""
     old = [sample_of([1, 2], key=(0, 0, 0, index)) for index in range(2)]
     assert advantages(MEAN, group(scored(1.0), scored(2.0), samples=old)) == [[-0.5], [0.5]]
-    with pytest.raises(TrainingError, match=r"sample \(0, 0, 0, 0\) has step rewards.*start_N.*draw it again"):
+    with pytest.raises(TrainingError, match=r"sample \(0, 0, 0, 0\) has step rewards.*start_N.*sample it again"):
         advantages(MEAN, group(scored(1.0, (1, 1.0)), scored(2.0), samples=old))
 
 
 def test_the_estimator_is_any_function() -> None:
-    """Max@2 of (0, 1, 3): the best adds 3 over 0 and 2 over 1, of three pairs, times 3."""
+    """Max@2 of (0, 1, 3): the best sample adds 3 over 0 and 2 over 1, averaged over three pairs, times 3."""
     credit = Credit(estimator=partial(max_at_k, k=2))
     rows = advantages(credit, group(scored(0.0), scored(1.0), scored(3.0)))
     assert [row[0] for row in rows] == pytest.approx([0.0, 1.0, 5.0])

@@ -1,4 +1,4 @@
-"""Estimators that request more than rewards and groups, from a function to a run that was configured by TOML."""
+"""Estimators that request more inputs than rewards and groups, alone and in a run configured by TOML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms import estimator
 from steelyard.algorithms.advantages import group_mean
-from steelyard.algorithms.facts import FACTS, RewardParts, requested
+from steelyard.algorithms.facts import FACTS, RewardParts, requested_facts
 from steelyard.errors import ConfigError
 from steelyard.tracking import read_metrics
 from steelyard.training.credit import Credit
@@ -37,7 +37,7 @@ def with_own_option(rewards, groups, scale=2.0):
     return scale * rewards
 
 def by_parts(rewards, groups, parts, lengths):
-    """The part "right" less a hundredth per token, relative to the mean of the group."""
+    """The part "right" minus 0.01 per token, relative to the mean of the group."""
     score = torch.nan_to_num(parts["right"]) - 0.01 * lengths
     advantages = torch.zeros_like(score)
     for group in groups.unique():
@@ -59,7 +59,7 @@ def unheard_of(rewards, groups, weather):
 def wrong_part(rewards, groups, parts):
     return parts["rigth"]
 
-def judge(task, text):
+def score(task, text):
     from steelyard import Verdict
     right = sum(word == "a" for word in text.split())
     return Verdict.scored(right - 0.5, parts={"right": right, "words": len(text.split())})
@@ -82,7 +82,7 @@ vocabulary = ["a", "b", "c"]
 [tasks]
 prompts = ["a", "b"]
 [verify]
-verifier = "outside_estimator:judge"
+verifier = "outside_estimator:score"
 pool = "inline"
 [sampling]
 tasks_per_step = 2
@@ -118,9 +118,9 @@ def group(*verdicts: Verdict, lengths: tuple[int, ...] = (2, 3, 4), slot: int = 
     return Group(Task(f"t{slot}", ""), tuple(samples), verdicts)
 
 
-def test_two_arguments_are_called_as_ever(outside: str) -> None:
+def test_an_estimator_with_two_parameters_gets_rewards_and_groups(outside: str) -> None:
     for name in ("two", "with_own_option"):
-        assert requested(estimator(f"{outside}:{name}")) == ()
+        assert requested_facts(estimator(f"{outside}:{name}")) == ()
     credit = Credit(estimator(f"{outside}:two"))
     rows = credit.assign([group(Verdict.scored(0.0), Verdict.scored(1.0), Verdict.scored(5.0))])
     assert [row.advantage_N[0] for row in rows] == [-2.0, -1.0, 3.0]
@@ -128,11 +128,11 @@ def test_two_arguments_are_called_as_ever(outside: str) -> None:
     assert doubled.tolist() == [2.0]
 
 
-def test_what_is_requested_is_of_the_samples_that_are_compared() -> None:
-    """The unscored sample is absent; a rejected one has no parts."""
+def test_facts_describe_the_samples_that_are_compared() -> None:
+    """The unscored sample is not included; a rejected sample has no parts."""
     seen: dict[str, object] = {}
 
-    def curious(
+    def recording(
         reward_M: Tensor, group_M: Tensor, tasks: tuple[Task, ...], parts: RewardParts, lengths: Tensor,
         decisions: Tensor, truncated: Tensor,
     ) -> Tensor:  # fmt: skip
@@ -151,7 +151,7 @@ def test_what_is_requested_is_of_the_samples_that_are_compared() -> None:
         Task("t1", ""), (sample_of([1, 1], key=(0, 1, 0, 0)), forced), (Verdict.scored(1), Verdict.scored(2))
     )
     first = group(Verdict.scored(1, parts={"right": 0.5}), Verdict.unscored("timeout"), Verdict.rejected("bad"))
-    Credit(curious).assign([first, second])
+    Credit(recording).assign([first, second])
     assert seen == {
         "tasks": ["t0", "t0", "t1", "t1"],
         "right": [0.5, -9, -9, -9],
@@ -161,14 +161,14 @@ def test_what_is_requested_is_of_the_samples_that_are_compared() -> None:
         "truncated": [False, False, False, False],
     }
     cut_off = group(Verdict.scored(1.0), Verdict.scored(2.0), Verdict.scored(3.0))
-    Credit(curious).assign([cut_off])
+    Credit(recording).assign([cut_off])
     assert seen["truncated"] == [False, True, False]
-    Credit(curious, truncated="mask").assign([cut_off])
+    Credit(recording, truncated="mask").assign([cut_off])
     assert seen["lengths"] == [2, 4]
 
 
 def test_dead_groups_and_step_rewards(outside: str) -> None:
-    """Equal rewards teach something if the parts differ, and in every span of a sample facts are the same."""
+    """A group with equal rewards is alive if the parts differ. All spans of a sample have the same facts."""
     credit = Credit(estimator(f"{outside}:by_parts"))
     equal = [Verdict.scored(1.0, parts={"right": float(right)}) for right in (0, 1, 2)]
     assert not credit.dead(group(*equal, lengths=(2, 2, 2)))
@@ -181,21 +181,23 @@ def test_dead_groups_and_step_rewards(outside: str) -> None:
 
 def test_facts_with_k(outside: str) -> None:
     own = estimator(f"{outside}:everything", 3)
-    assert set(requested(own)) == set(FACTS)
+    assert set(requested_facts(own)) == set(FACTS)
     rows = Credit(own).assign([group(*[Verdict.scored(1.0)] * 3)])
     assert [row.advantage_N[0] for row in rows] == [6.0, 9.0, 12.0]
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         ("misspelt", r"parameter 'lenghts'.*can request parts, lengths, .*did you mean lengths\?"),
         ("unheard_of", r"parameter 'weather'.*can request parts, lengths"),
         ("everything", r"missing a required.*'k'"),
     ],
 )
-def test_unknown_parameters_are_rejected_when_it_is_loaded(outside: str, function: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{outside}:{function}'.*{said}"):
+def test_unknown_parameters_are_rejected_when_the_estimator_is_loaded(
+    outside: str, function: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"'{outside}:{function}'.*{message}"):
         estimator(f"{outside}:{function}")
 
 
@@ -207,7 +209,7 @@ def test_a_part_that_no_sample_has_is_named(outside: str) -> None:
 
 @pytest.mark.usefixtures("outside")
 def test_a_run_configured_by_toml_credits_by_parts() -> None:
-    """Two steps; what the function returned is what one computes by hand from texts alone."""
+    """The advantages of two steps equal those computed from the texts."""
     Path("recipe.toml").write_text(TOML, encoding="utf-8")
     config = configs.load("recipe.toml")
     trainer = compose.build_trainer(config)
@@ -224,5 +226,7 @@ def test_a_run_configured_by_toml_credits_by_parts() -> None:
         trainer.train()
         assert trainer.step == 2
     calls = [json.loads(line) for line in Path("calls.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [count for count, _ in calls if count == 8] == [8, 8], "all samples of each step; dead() asks group by group"
+    assert [count for count, _ in calls if count == 8] == [8, 8], (
+        "one call per step has all samples; dead() calls it once per group"
+    )
     assert len(list(read_metrics(Path("runs") / "own" / "metrics.jsonl"))) == 2

@@ -42,7 +42,7 @@ def test_another_optimiser(tmp_path: Path) -> None:
     second = tiny_trainer(tmp_path, learner={"optimiser": "adamw_8bit"})
     checkpoint = second.store.latest()
     assert checkpoint is not None
-    with pytest.raises(CheckpointError, match=r"AdamW, .*AdamW8bit.*optimiser\.name"):
+    with pytest.raises(CheckpointError, match=r"AdamW; .*AdamW8bit.*optimiser\.name"):
         second.restore(checkpoint)
 
 
@@ -52,7 +52,7 @@ def test_another_shape_of_the_weights(tmp_path: Path) -> None:
         tiny_policy(words=WORDS[:5]).load_weights(tmp_path)
 
 
-def test_the_code_of_a_verifier_with_what_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_verifier_includes_its_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_rules.py").write_text("LETTER = 'a'\n")
     (tmp_path / "own_verifier.py").write_text(
@@ -73,7 +73,7 @@ def test_the_code_of_a_verifier_with_what_it_imports(tmp_path: Path, monkeypatch
             sys.modules.pop(name, None)
 
 
-def test_a_judge_that_is_not_as_it_was_trained_is_rejected(tmp_path: Path) -> None:
+def test_a_modified_judge_is_rejected(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     begun(config)
     judge = tmp_path / "run" / "judge"

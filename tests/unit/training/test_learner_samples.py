@@ -1,4 +1,4 @@
-"""What an update learns from: divisions into minibatches and microbatches, and samples on disk."""
+"""The samples of an update: minibatches, microbatches and files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_more_minibatches_than_samples() -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 10, 30, 1000])
-def test_batches_by_length_hold_so_many_padded_tokens(tokens: int) -> None:
+def test_batches_by_length_respect_the_token_limit(tokens: int) -> None:
     lengths = [3, 9, 1, 9, 4, 4, 7, 2, 12, 1]
     batches = by_length(lengths, tokens)
     assert sorted(index for batch in batches for index in batch) == list(range(10))
@@ -59,7 +59,7 @@ def test_batches_by_length_hold_so_many_padded_tokens(tokens: int) -> None:
 
 
 def test_batches_by_length_are_filled() -> None:
-    """12 alone (2 x 12 > 20), then 9 9, then 7 4, then all the rest within 20 tokens: 4 3 2 1 1."""
+    """12 alone (2 x 12 > 20), then 9 9, then 7 4, then the rest, 4 3 2 1 1, within 20 tokens."""
     lengths = [3, 9, 1, 9, 4, 4, 7, 2, 12, 1]
     assert [[lengths[i] for i in batch] for batch in by_length(lengths, 20)] == [[12], [9, 9], [7, 4], [4, 3, 2, 1, 1]]
 
@@ -70,11 +70,11 @@ def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
-def test_samples_come_back_bit_for_bit(tmp_path: Path) -> None:
-    """With and without supports and log-probs, NaN among the numbers, text beyond ASCII."""
+def test_samples_survive_a_round_trip_bit_for_bit(tmp_path: Path) -> None:
+    """Includes samples with and without supports and log-probs, NaN values and text beyond ASCII."""
     policy = tiny_policy()
     drawn = rollout(policy, count=2, rule=CutRule(0.7, 4)) + rollout(policy, count=1)
-    drawn += rollout(policy, count=1, rule=CutRule(top_k=1))  # no decisions, so a table of no supports
+    drawn += rollout(policy, count=1, rule=CutRule(top_k=1))  # no decisions, so an empty table of supports
     made = with_advantages([*drawn, sample_of([1, 2, 3], 2, text="ß “x”\n", finish="length")])
     made[0].advantage_N[:] = np.nan
     ones = [np.full(len(item.sample.decisions), -0.1, np.float32) for item in made]

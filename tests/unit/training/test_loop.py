@@ -1,8 +1,7 @@
-"""The loop: what a step does and logs, refilling, blind steps, evaluation, checkpoints and signals."""
+"""The training loop: steps and their metrics, failing verifiers, evaluation, checkpoints and signals."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import signal
@@ -28,9 +27,9 @@ from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner_samples import LearnerSample
 from steelyard.training.loop import Trainer
 from steelyard.training.phases import Stopwatch, collect, requests_for
-from steelyard.types import Group, Task, Verdict
+from steelyard.types import Group, Task
 from steelyard.verification import Blame, InlinePool, Item, as_verifier
-from tests.tiny import KINDS, digit_share, rollout, tasks, tiny_policy, tiny_trainer, weights_of
+from tests.tiny import KINDS, digit_share, tasks, tiny_policy, tiny_trainer, weights_of
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -56,13 +55,13 @@ def test_a_run_logs_every_step_and_saves_the_last(kind: str, tmp_path: Path) -> 
     assert all(row["importance/log_abs_max"] < 1e-4 for row in rows), "the sampler always has the newest weights"
 
 
-def test_samples_carry_the_version_that_made_them(tmp_path: Path) -> None:
+def test_samples_record_the_policy_version(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     trainer = tiny_trainer(tmp_path)
-    made = trainer.parts.sampler.sample
+    draw = trainer.parts.sampler.sample
 
     def watch(*args: Any) -> Any:
-        for sample in made(*args):
+        for sample in draw(*args):
             seen.append((sample.key.step, sample.policy_version))
             yield sample
 
@@ -72,9 +71,9 @@ def test_samples_carry_the_version_that_made_them(tmp_path: Path) -> None:
 
 
 def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
-    """sample, verify, score, credit, update by hand do what ``train_step`` does."""
-    by_hand, whole = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b")
-    whole.train_step()
+    """Sampling, verifying, scoring, credit and update by hand equal ``train_step``."""
+    by_hand, at_once = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b")
+    at_once.train_step()
     drawn = by_hand.parts.source.draw(0, 2)
     samples = phases.sample(by_hand.parts.sampler, requests_for(drawn, 0, 4), by_hand.parts.decoding)
     assert [tuple(sample.key)[1::2] for sample in samples] == [(slot, index) for slot in (0, 1) for index in range(4)]
@@ -83,11 +82,11 @@ def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
     groups = [Group(drawn[slot], tuple(samples[4 * slot :][:4]), tuple(verdicts[4 * slot :][:4])) for slot in (0, 1)]
     batch = by_hand.assign_credit(groups, samples, by_hand.learner.score(samples))
     by_hand.learner.update(batch, 0)
-    one, other = weights_of(by_hand.policy), weights_of(whole.policy)
+    one, other = weights_of(by_hand.policy), weights_of(at_once.policy)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_groups_come_in_order_whatever_order_things_finish_in(tmp_path: Path) -> None:
+def test_groups_are_in_order_however_samples_finish(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
     requests = requests_for(tasks(3), 0, 4)
     watch = Stopwatch()
@@ -99,7 +98,7 @@ def test_groups_come_in_order_whatever_order_things_finish_in(tmp_path: Path) ->
     assert watch.seconds.keys() == {"sample", "verify"}
 
 
-def test_requests_of_two_steps_with_the_same_slot_are_kept_apart(tmp_path: Path) -> None:
+def test_requests_of_two_steps_with_the_same_slot_are_distinct(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
     first, second = tasks(3)[1:]
     requests = requests_for([first], 0, 4) + requests_for([second], 1, 4)
@@ -108,7 +107,7 @@ def test_requests_of_two_steps_with_the_same_slot_are_kept_apart(tmp_path: Path)
         assert [v.reward for v in group.verdicts] == [digit_share(task, s.text) for s in group.samples]
 
 
-def test_kl_in_the_reward_is_taken_off_by_its_coefficient(tmp_path: Path) -> None:
+def test_kl_in_the_reward_is_scaled_by_its_coefficient(tmp_path: Path) -> None:
     policy = tiny_policy()
     reference = CopyReference(policy)
     with torch.no_grad():
@@ -135,12 +134,12 @@ def test_kl_in_the_reward_is_taken_off_by_its_coefficient(tmp_path: Path) -> Non
         np.testing.assert_array_equal(item.reference_logp_N, logps.reference[number])
 
 
-def test_the_reference_is_renewed_and_the_source_told(tmp_path: Path) -> None:
+def test_the_reference_is_updated_and_the_source_observes(tmp_path: Path) -> None:
     class Watching(ListSource):
         def observe(self, groups: Any) -> None:
-            told.append([group.task.id for group in groups])
+            observed.append([group.task.id for group in groups])
 
-    told: list[list[str]] = []
+    observed: list[list[str]] = []
     steps: list[int] = []
 
     class Counting(Ema):
@@ -152,165 +151,19 @@ def test_the_reference_is_renewed_and_the_source_told(tmp_path: Path) -> None:
     learner = {"reference": CopyReference(policy, Counting(0.9)), "kl": 0.1}
     tiny_trainer(tmp_path, policy=policy, source=Watching(tasks(4), shuffle=False), learner=learner).train()
     assert steps == [1, 2, 3]
-    assert told == [["t0", "t1"], ["t2", "t3"], ["t0", "t1"]]
+    assert observed == [["t0", "t1"], ["t2", "t3"], ["t0", "t1"]]
 
 
-# --- refilling -------------------------------------------------------------------------------------------------------
-
-
-SCORES = itertools.count(2)
-
-
-def dead_or_alive(task: Task, text: str) -> float:
-    """No two samples of a live task score alike."""
-    return 1.0 if task.id.startswith("dead") else 1 / next(SCORES)
-
-
-def test_the_loop_does_not_know_how_it_is_fed() -> None:
-    """One way to take groups, whoever samples them and when."""
+def test_the_loop_does_not_know_how_groups_are_sampled() -> None:
+    """The loop takes groups in one way, from synchronous and asynchronous rollouts alike."""
     text = Path(loop.__file__).read_text(encoding="utf-8").lower()
     assert not [word for word in ("async", "ahead", "stale", "thread", "synchronous") if word in text]
 
 
-def test_only_groups_of_the_last_step_can_be_fetched(tmp_path: Path) -> None:
-    rollouts = tiny_trainer(tmp_path, verifier=lambda task, text: 1.0, refill_dead_groups=1).rollouts
-    groups, replaced = rollouts.take(0, Stopwatch())
-    assert [group.key for group in rollouts.fetch(groups[::-1])] == [group.key for group in groups[::-1]]
-    assert [group.summary() for group in rollouts.fetch(groups)] == groups
-    with pytest.raises(KeyError):
-        rollouts.fetch(replaced)
-    rollouts.take(1, Stopwatch())
-    with pytest.raises(KeyError):
-        rollouts.fetch(groups)
+# --- the verifier fails-----------------------------------------------------------------------------------------------
 
 
-def named(*ids: str) -> ListSource:
-    return ListSource([Task(name, f"{number} 2") for number, name in enumerate(ids)], shuffle=False)
-
-
-def test_dead_groups_are_sampled_anew_with_other_tasks(tmp_path: Path) -> None:
-    source = named("dead 0", "live 1", "dead 2", "dead 3", "live 4", "live 5", "live 6")
-    trainer = tiny_trainer(
-        tmp_path, verifier=dead_or_alive, source=source, tasks_per_step=3, refill_dead_groups=3, group_size=6
-    )
-    groups, replaced = trainer.rollouts.take(0, Stopwatch())
-    # attempt 1 draws (dead 3, live 4) for slots 0 and 2, attempt 2 draws live 5 for slot 0
-    assert [group.task.id for group in groups] == ["live 5", "live 1", "live 4"]
-    assert [group.samples[0].key[1:3] for group in groups] == [(0, 2), (1, 0), (2, 1)]
-    assert [group.task.id for group in replaced] == ["dead 0", "dead 2", "dead 3"]
-    assert source.cursor == 6
-
-
-def test_what_a_refill_replaces_is_in_the_figures(tmp_path: Path) -> None:
-    """Of the first group two samples were not scored; the batch that is learnt from shows nothing of it."""
-
-    def shaky(task: Task, text: str) -> float | None:
-        return next(scores) if task.id == "dead 0" else dead_or_alive(task, text)
-
-    scores, tokens = iter([1.0, 0.0, None, None]), list[int]()
-    source = named("dead 0", "live 1", "live 2")
-    trainer = tiny_trainer(
-        tmp_path, verifier=shaky, source=source, credit=Credit(min_scored=3), refill_dead_groups=1, group_size=4
-    )
-    made = trainer.parts.sampler.sample
-
-    def watch(*args: Any) -> Any:
-        for sample in made(*args):
-            tokens.append(len(sample.completion_ids))
-            yield sample
-
-    trainer.parts.sampler.sample = watch  # type: ignore[method-assign]
-    metrics: Any = trainer.train_step()
-    assert (metrics["groups/refilled"], metrics["samples"], len(tokens)) == (1, 12, 12)
-    assert (metrics["share/unscored"], metrics["unscored/no score"]) == (pytest.approx(2 / 12), 2.0)
-    assert metrics["time/tokens_per_second"] * metrics["time/step"] == pytest.approx(sum(tokens))
-
-
-def test_reward_and_success_before_a_refill_stand_beside_those_of_the_batch(tmp_path: Path) -> None:
-    trainer = tiny_trainer(
-        tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"), tasks_per_step=1, refill_dead_groups=1
-    )
-    metrics: Any = trainer.train_step()
-    assert metrics["reward/mean"] < 1.0, "of the live group"
-    assert metrics["sampled/reward"] == pytest.approx((metrics["reward/mean"] + 1.0) / 2)
-    assert metrics["sampled/success"] == pytest.approx((metrics["success"] + 1.0) / 2)
-
-
-def test_refilling_gives_up_after_so_many_attempts(tmp_path: Path) -> None:
-    trainer = tiny_trainer(tmp_path, verifier=lambda task, text: 1.0, refill_dead_groups=2, steps=1)
-    trainer.train()
-    (row,) = rows_of(tmp_path)
-    assert row["groups/refilled"] == 4
-    assert row["groups/dead"] == 1
-    assert row["gradient/norm"] == 0
-
-
-def test_without_refilling_dead_groups_stay(tmp_path: Path) -> None:
-    trainer = tiny_trainer(tmp_path, verifier=dead_or_alive, source=named("dead 0", "live 1"))
-    groups, replaced = trainer.rollouts.take(0, Stopwatch())
-    assert [trainer.credit.dead(group) for group in trainer.rollouts.fetch(groups)] == [True, False]
-    assert replaced == []
-
-
-def test_groups_that_differ_only_in_their_steps_are_alive() -> None:
-    samples = tuple(rollout(tiny_policy(), count=2)[:2])
-    verdicts = (Verdict.scored(1.0, steps=[(1, 1.0), (2, 0.0)]), Verdict.scored(1.0, steps=[(1, 0.0), (2, 1.0)]))
-    assert not Credit().dead(Group(Task("t", ""), samples, verdicts))
-    assert Credit().dead(Group(Task("t", ""), samples, (verdicts[0], verdicts[0])))
-    assert Credit().dead(Group(Task("t", ""), samples, (Verdict.unscored("x"), Verdict.scored(1.0))))
-
-
-class Watched(ListSource):
-    """Remembers all that it observed, in its state too."""
-
-    seen: tuple[str, ...] = ()
-
-    def observe(self, groups: Any) -> None:
-        self.seen += tuple(group.task.id for group in groups)
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"seen": list(self.seen)}
-
-    def load_state_dict(self, state: Any) -> None:
-        super().load_state_dict(state)
-        self.seen = tuple(state["seen"])
-
-
-def test_the_source_observes_replaced_groups_too_and_a_resumed_run_goes_on_with_them(tmp_path: Path) -> None:
-    def run(folder: Path, steps: int) -> Trainer:
-        names = ("dead 0", "live 1", "dead 2", "live 3")
-        source = Watched([Task(name, "1 2") for name in names], shuffle=False)
-        settings: Any = {"tasks_per_step": 1, "refill_dead_groups": 1, "steps": steps, "save_every": 1}
-        return tiny_trainer(folder, verifier=dead_or_alive, source=source, **settings)
-
-    whole, stopped, resumed = run(tmp_path / "a", 2), run(tmp_path / "b", 1), run(tmp_path / "b", 2)
-    whole.train()
-    stopped.train()
-    checkpoint = resumed.store.latest()
-    assert checkpoint is not None
-    resumed.restore(checkpoint)
-    resumed.train()
-    assert whole.parts.source.state_dict() == resumed.parts.source.state_dict()
-    assert whole.parts.source.state_dict()["seen"] == ["dead 0", "live 1", "dead 2", "live 3"]
-
-
-def test_a_declared_floor_above_a_scored_reward_is_warned_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    verdicts = iter([Verdict.rejected("no digit"), Verdict.scored(-4.0)] * 12)
-    verifier = as_verifier(lambda task, text: next(verdicts), floor=-1.0)
-    trainer = tiny_trainer(tmp_path, verifier=verifier, steps=3)
-    trainer.train()
-    assert [row["floors/above_scored"] for row in rows_of(tmp_path)] == [0.5, 0.5, 0.5]
-    (warning,) = [record.getMessage() for record in caplog.records if "floor" in record.getMessage()]
-    assert "-1" in warning
-    assert "-4" in warning
-
-
-# --- the checker fails -----------------------------------------------------------------------------------------------
-
-
-def test_a_blind_step_is_refused_with_examples(tmp_path: Path) -> None:
+def test_too_many_unscored_samples_stop_the_run_with_examples(tmp_path: Path) -> None:
     def broken(task: Task, text: str) -> float:
         raise KeyError(f"no answer for {task.id}")
 
@@ -322,7 +175,7 @@ def test_a_blind_step_is_refused_with_examples(tmp_path: Path) -> None:
     assert trainer.step == 0
 
 
-def test_some_unscored_samples_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_unscored_samples_are_counted_and_excluded(tmp_path: Path) -> None:
     calls = iter(range(1000))
 
     def shaky(task: Task, text: str) -> float:
@@ -345,7 +198,7 @@ def test_some_unscored_samples_are_counted_and_left_out(tmp_path: Path) -> None:
     assert rows_of(tmp_path)[0]["unscored/exception"] == 2
 
 
-def test_the_same_accident_twice_is_a_rejection_and_counted_by_cause(tmp_path: Path) -> None:
+def test_the_same_failure_twice_is_a_rejection_and_counted_by_cause(tmp_path: Path) -> None:
     def picky(task: Task, text: str) -> float:
         if task.id == "t1":
             raise OSError("the solver cannot do this one")
@@ -377,7 +230,7 @@ def evaluator_of(trainer: Trainer, verifier: Any = digit_share) -> Evaluator:
     return Evaluator(trainer.parts.sampler, pool, tasks(3), Decoding(max_new_tokens=6), samples=2, ks=(1, 2))
 
 
-def test_evaluations_come_at_the_start_every_n_steps_and_at_the_end(tmp_path: Path) -> None:
+def test_evaluations_run_at_the_start_every_n_steps_and_at_the_end(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, steps=5, evaluate_every=2)
     trainer.evaluator = evaluator_of(trainer)
     trainer.train()
@@ -390,10 +243,10 @@ def test_every_evaluation_uses_the_same_random_numbers(tmp_path: Path) -> None:
     evaluator = evaluator_of(trainer)
     runs = [[sample for group in evaluator.run().groups for sample in group.samples] for _ in range(2)]
     assert [sample.text for sample in runs[0]] == [sample.text for sample in runs[1]]
-    assert {sample.key.step for sample in runs[0]} == {-1}, "a key that no step of training has"
+    assert {sample.key.step for sample in runs[0]} == {-1}, "no training step has this key"
 
 
-def test_an_evaluation_leaves_training_as_it_was(tmp_path: Path) -> None:
+def test_an_evaluation_does_not_affect_training(tmp_path: Path) -> None:
     plain, evaluated = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b", evaluate_every=1)
     evaluated.evaluator = evaluator_of(evaluated)
     plain.train()
@@ -402,10 +255,10 @@ def test_an_evaluation_leaves_training_as_it_was(tmp_path: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_the_best_checkpoint_by_evaluation_stays(tmp_path: Path) -> None:
-    """Each checkpoint is ranked by an evaluation of its own; here the second of five is the best."""
+def test_the_best_checkpoint_by_evaluation_is_kept(tmp_path: Path) -> None:
+    """An evaluation ranks each checkpoint; the second of five is the best."""
     trainer = tiny_trainer(tmp_path, steps=5, save_every=1, evaluate_every=100, best_metric="eval/reward")
-    rewards = iter([0.0, 0.1, 0.9, 0.2, 0.3, 0.4])  # the first is the start's, before any checkpoint
+    rewards = iter([0.0, 0.1, 0.9, 0.2, 0.3, 0.4])  # the first evaluation precedes all checkpoints
     batch = [0.0]
 
     def scripted(task: Task, text: str) -> float:
@@ -427,23 +280,23 @@ def test_the_best_checkpoint_by_evaluation_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("reward/maen", "did you mean reward/mean?"),
-        ("reward/histogram", "choose a number"),
+        ("reward/histogram", "choose a metric"),
         ("eval/success", "set evaluate.every and hold out tasks"),
     ],
 )
-def test_a_best_metric_that_nobody_measures_is_told_at_the_first_checkpoint(
-    name: str, said: str, tmp_path: Path
+def test_a_best_metric_that_is_never_logged_is_reported_at_the_first_checkpoint(
+    name: str, message: str, tmp_path: Path
 ) -> None:
     trainer = tiny_trainer(tmp_path, steps=4, save_every=2, best_metric=name)
-    with pytest.raises(ConfigError, match=re.escape(said)):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         trainer.train()
-    assert (trainer.step, trainer.store.steps()) == (2, [2]), "what was learnt is saved"
+    assert (trainer.step, trainer.store.steps()) == (2, [2]), "the steps so far are saved"
 
 
-def test_checkpoints_can_be_ranked_by_a_whole_number(tmp_path: Path) -> None:
+def test_checkpoints_can_be_ranked_by_an_integer(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, steps=1, best_metric="samples")
     trainer.train()
     best = trainer.store.best()
@@ -455,7 +308,7 @@ def test_checkpoints_can_be_ranked_by_a_whole_number(tmp_path: Path) -> None:
 
 
 def test_a_model_as_scorer_raises_its_own_likelihood(tmp_path: Path) -> None:
-    """The judge is a model that likes other words than the policy; its likelihood of the samples goes up."""
+    """The judge prefers other words than the policy; training raises its likelihood of the samples."""
     tiny_policy(seed=5).save_pretrained(tmp_path / "judge")
     judge = LikelihoodJudge(str(tmp_path / "judge"), device="cpu")
     trainer = tiny_trainer(tmp_path, verifier=judge, steps=12, group_size=8, learner={"lr": 3e-3})
@@ -468,7 +321,7 @@ def test_a_model_as_scorer_raises_its_own_likelihood(tmp_path: Path) -> None:
 
 
 def sends(number: signal.Signals, at_call: int, then: Any = digit_share) -> Any:
-    """A checker that sends this process a signal at one of its calls."""
+    """Return a verifier that sends a signal to this process at one of its calls."""
     calls = iter(range(1, 10_000))
 
     def verify(task: Task, text: str) -> float:
@@ -491,7 +344,7 @@ def test_a_signal_finishes_the_step_saves_and_stops(tmp_path: Path, number: sign
     assert signal.getsignal(number) is handler
 
 
-def test_a_run_that_was_stopped_goes_on_when_asked(tmp_path: Path) -> None:
+def test_a_stopped_run_can_continue(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, steps=4, verifier=sends(signal.SIGTERM, at_call=10))
     trainer.train()
     trainer.train()
@@ -507,8 +360,8 @@ def test_a_signal_during_an_evaluation_loses_nothing(tmp_path: Path) -> None:
     assert trainer.store.steps() == [2]
 
 
-def test_stopping_logs_nothing_that_going_on_would_not(tmp_path: Path) -> None:
-    """A checkpoint made by a signal gets no evaluation of its own: its row of metrics must be the ordinary one."""
+def test_stopping_adds_no_metrics(tmp_path: Path) -> None:
+    """A checkpoint saved because of a signal triggers no evaluation, so its row has the ordinary metrics."""
     trainer = tiny_trainer(
         tmp_path,
         steps=9,
@@ -537,7 +390,7 @@ def test_a_second_signal_acts_as_usual(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_run_in_a_thread_leaves_signals_alone(tmp_path: Path) -> None:
+def test_a_run_in_a_thread_does_not_handle_signals(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
     thread = threading.Thread(target=trainer.train)
     thread.start()
@@ -545,11 +398,11 @@ def test_a_run_in_a_thread_leaves_signals_alone(tmp_path: Path) -> None:
     assert trainer.step == 3
 
 
-# --- taking up -------------------------------------------------------------------------------------------------------
+# --- restoring ------------------------------------------------------------------------------------------------------
 
 
-def test_another_base_model_is_refused(tmp_path: Path) -> None:
-    """A static reference is built again from the base; if that is not the same base, the run cannot go on."""
+def test_another_base_model_is_rejected(tmp_path: Path) -> None:
+    """A static reference is rebuilt from the base model, so resuming needs the same base model."""
 
     def run_from(seed: int) -> Trainer:
         policy = tiny_policy(seed=seed)
@@ -559,6 +412,6 @@ def test_another_base_model_is_refused(tmp_path: Path) -> None:
     other = run_from(1)
     checkpoint = other.store.latest()
     assert checkpoint is not None
-    with pytest.raises(CheckpointError, match="not the one of the checkpoint"):
+    with pytest.raises(CheckpointError, match="another reference policy"):
         other.restore(checkpoint)
     run_from(0).restore(checkpoint)

@@ -1,4 +1,4 @@
-"""Optimisers by name."""
+"""Building optimisers by name."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from steelyard.errors import ConfigError, MissingExtraError
 from steelyard.training.optimisers import build_optimiser
 
 
-def test_the_settings_arrive() -> None:
+def test_settings_are_passed_on() -> None:
     for name in ("adamw", "adamw_fused", "adamw_8bit"):
         if name == "adamw_8bit":
             pytest.importorskip("bitsandbytes")
-        made = build_optimiser(
+        optimiser = build_optimiser(
             name, [nn.Parameter(torch.ones(3))], lr=0.1, betas=(0.8, 0.9), eps=1e-5, weight_decay=0.2
         )
-        (group,) = made.param_groups
+        (group,) = optimiser.param_groups
         assert (group["lr"], tuple(group["betas"]), group["eps"], group["weight_decay"]) == (0.1, (0.8, 0.9), 1e-5, 0.2)
         assert bool(group.get("fused")) is (name == "adamw_fused")
 
 
-def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'sgd'; choose adamw, adamw_fused or adamw_8bit"):
+def test_an_unknown_name_is_rejected() -> None:
+    with pytest.raises(ConfigError, match=r"optimiser\.name = 'sgd'.*choose adamw, adamw_fused or adamw_8bit"):
         build_optimiser("sgd", [], lr=0.1)
 
 

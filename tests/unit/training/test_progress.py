@@ -1,4 +1,4 @@
-"""A run reports what it does inside a step, whichever way it gets its samples, and no tracker can end it by that."""
+"""A run reports progress within a step, with any kind of rollouts, and a failing tracker does not end it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from steelyard.types import Task
 from tests.tiny import digit_share, tasks, tiny_trainer
 
 
-class Watching:
-    """Remembers everything that it is shown."""
+class RecordingTracker:
+    """Records all reported activities."""
 
     def __init__(self) -> None:
         self.shown: list[Activity] = []
@@ -46,10 +46,10 @@ class Watching:
         return [(activity.done, activity.total) for activity in self.shown if activity.phase == phase]
 
 
-def watched(trainer: Trainer) -> Watching:
-    watching = Watching()
-    trainer.tracker = Trackers([*trainer.tracker.trackers, watching])
-    return watching
+def recorded(trainer: Trainer) -> RecordingTracker:
+    tracker = RecordingTracker()
+    trainer.tracker = Trackers([*trainer.tracker.trackers, tracker])
+    return tracker
 
 
 STEP = ["sample", "verify", "score", "update", "publish"]
@@ -60,46 +60,46 @@ def test_every_phase_is_reported_with_its_counts(tmp_path: Path) -> None:
     trainer.evaluator = Evaluator(
         trainer.parts.sampler, trainer.parts.pool, tasks(3), Decoding(max_new_tokens=6), samples=2
     )
-    watching = watched(trainer)
+    tracker = recorded(trainer)
     trainer.train()
     evaluation = ["evaluate", "evaluate/sample", "evaluate/verify"]
-    assert watching.phases() == [*evaluation, *STEP, *STEP, *evaluation, "save"]
-    assert set(watching.phases()) < set(PHASES)
+    assert tracker.phases() == [*evaluation, *STEP, *STEP, *evaluation, "save"]
+    assert set(tracker.phases()) < set(PHASES)
     eight, six = [(done, 8) for done in range(9)], [(done, 6) for done in range(7)]
-    assert watching.counts("sample") == 2 * eight[:-1]
-    assert watching.counts("verify")[-1] == (8, 8)
-    assert watching.counts("evaluate/sample") == 2 * six[:-1]
-    assert watching.counts("update")[-1] == (8, 8)
-    assert watching.counts("score") == [(0, 0), (0, 0)], "begun, and not counted"
+    assert tracker.counts("sample") == 2 * eight[:-1]
+    assert tracker.counts("verify")[-1] == (8, 8)
+    assert tracker.counts("evaluate/sample") == 2 * six[:-1]
+    assert tracker.counts("update")[-1] == (8, 8)
+    assert tracker.counts("score") == [(0, 0), (0, 0)], "the phase is reported without counts"
 
 
 def test_minibatches_and_epochs_are_counted(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, steps=1, learner={"epochs": 2, "minibatches": 2, "microbatch_tokens": 1})
-    watching = watched(trainer)
+    tracker = recorded(trainer)
     trainer.train()
-    learning = [activity for activity in watching.shown if activity.phase == "update"][1:]
-    assert [activity.done for activity in learning] == list(range(1, 17)), "a sample per microbatch"
+    learning = [activity for activity in tracker.shown if activity.phase == "update"][1:]
+    assert [activity.done for activity in learning] == list(range(1, 17)), "one sample per microbatch"
     assert {activity.total for activity in learning} == {16}
     assert [activity.note for activity in learning] == [f"minibatch {1 + done // 4}/4" for done in range(16)]
 
 
-def test_a_loop_that_waits_for_samples_made_ahead_says_so(tmp_path: Path) -> None:
-    """The verifier answers only after progress was reported, so a silent wait would never end."""
+def test_a_loop_that_waits_for_samples_reports_progress(tmp_path: Path) -> None:
+    """The verifier answers only after progress was reported, so the test would hang without a report."""
     waited: list[bool] = []
 
     def patient(task: Task, text: str) -> float:
-        waited.append(watching.any.wait(60))
+        waited.append(tracker.any.wait(60))
         return digit_share(task, text)
 
     trainer = tiny_trainer(tmp_path, steps=3, verifier=patient)
     trainer.parts.sampler = TwinSampler(trainer.policy, seed=0)
     trainer.rollouts = AsynchronousRollouts(trainer.parts, steps=trainer.settings.steps, staleness=1)
-    watching = watched(trainer)
+    tracker = recorded(trainer)
     trainer.train()
     assert all(waited)
-    assert {"sample", "score", "update", "publish", "save"} <= set(watching.phases()) <= {*STEP, "save"}
-    assert {total for _, total in watching.counts("sample")} == {8}
-    assert all(0 <= done <= 8 for done, _ in watching.counts("sample") + watching.counts("verify"))
+    assert {"sample", "score", "update", "publish", "save"} <= set(tracker.phases()) <= {*STEP, "save"}
+    assert {total for _, total in tracker.counts("sample")} == {8}
+    assert all(0 <= done <= 8 for done, _ in tracker.counts("sample") + tracker.counts("verify"))
 
 
 def test_a_tracker_that_cannot_show_progress_does_not_end_the_run(
@@ -109,13 +109,13 @@ def test_a_tracker_that_cannot_show_progress_does_not_end_the_run(
         raise RuntimeError("the screen is gone")
 
     trainer = tiny_trainer(tmp_path, steps=2)
-    watching = watched(trainer)
-    monkeypatch.setattr(watching, "progress", broken)
+    tracker = recorded(trainer)
+    monkeypatch.setattr(tracker, "progress", broken)
     trainer.train()
     assert trainer.step == 2
 
 
-def test_the_samples_of_the_first_step_are_shown(tmp_path: Path) -> None:
+def test_the_samples_of_the_first_step_are_logged(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, steps=5, show_every=4)
     trainer.train()
     shown = sorted(path.name for path in (tmp_path / "artifacts").glob("*.md"))

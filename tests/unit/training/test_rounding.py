@@ -1,4 +1,4 @@
-"""Stochastic rounding: unbiased, exact where it can be, and a function of its key."""
+"""Stochastic rounding is unbiased, exact where possible and reproducible from its key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bits_of(count: int, *, seed: int = 0, step: int = 1, weight: int = 0, start:
 
 
 @pytest.mark.parametrize("value", [1.0, -1.0, 1.0 + 2**-7, 3.1e-40, -0.0, 65280.0])
-def test_numbers_that_bfloat16_can_hold_stay_as_they_are(value: float) -> None:
+def test_numbers_that_bfloat16_represents_are_unchanged(value: float) -> None:
     exact = torch.full((4096,), value).bfloat16()
     assert torch.equal(stochastic_bfloat16(exact.float(), bits_of(4096)[0]), exact)
 
@@ -34,7 +34,7 @@ def test_numbers_that_bfloat16_can_hold_stay_as_they_are(value: float) -> None:
 @pytest.mark.parametrize("value", [1.0 + 2**-7 / 4, -0.1, 3.14159e-5, -7e20, 1e-39])
 @pytest.mark.parametrize("stream", range(STREAMS))
 def test_the_mean_is_the_number(value: float, stream: int) -> None:
-    """Every value is one of the two neighbours, and their mean is the number within 5 standard errors."""
+    """Every rounded value is one of the two neighbours, and their mean is within 5 standard errors of the number."""
     count = 1 << 17
     wide = torch.full((count,), value)
     rounded = stochastic_bfloat16(wide, bits_of(count)[stream]).double()
@@ -46,8 +46,8 @@ def test_the_mean_is_the_number(value: float, stream: int) -> None:
     assert abs(float((rounded == high).double().mean()) - share) < 5 * error
 
 
-def test_every_integer_of_the_lower_half_rounds_as_it_should() -> None:
-    """Exactly: of the 65536 integers, as many round up as the lower half of the number says."""
+def test_the_lower_half_is_the_number_of_integers_that_round_up() -> None:
+    """Of the 65536 integers, exactly as many round up as the lower half of the number says."""
     every = torch.arange(1 << 16, dtype=torch.int32)
     for lower in (0, 1, 0x8000, 0xFFFF):
         value = torch.tensor(0x3F80_0000 + lower, dtype=torch.int32).view(torch.float32)
@@ -55,15 +55,15 @@ def test_every_integer_of_the_lower_half_rounds_as_it_should() -> None:
         assert int((rounded > 1.0).sum()) == lower
 
 
-def test_what_is_not_finite_stays_as_it_is() -> None:
-    odd = torch.tensor([0x7F80_0000, -0x0080_0000, 0x7FC0_0000, 0x7FFF_FFFF, 0x7F80_0001, -1], dtype=torch.int32)
-    rounded = stochastic_bfloat16(odd.view(torch.float32), torch.full((6,), 0xFFFF, dtype=torch.int32))
+def test_non_finite_values_are_unchanged() -> None:
+    values = torch.tensor([0x7F80_0000, -0x0080_0000, 0x7FC0_0000, 0x7FFF_FFFF, 0x7F80_0001, -1], dtype=torch.int32)
+    rounded = stochastic_bfloat16(values.view(torch.float32), torch.full((6,), 0xFFFF, dtype=torch.int32))
     assert rounded[0] == torch.inf
     assert rounded[1] == -torch.inf
     assert rounded[2:].isnan().all()
 
 
-def test_bits_are_a_function_of_their_key_and_of_nothing_else() -> None:
+def test_bits_depend_only_on_their_key() -> None:
     whole = bits_of(3 * BLOCK)
     bits_of(100, seed=4, step=9)
     assert torch.equal(bits_of(3 * BLOCK), whole)
@@ -73,9 +73,10 @@ def test_bits_are_a_function_of_their_key_and_of_nothing_else() -> None:
         assert float((bits_of(BLOCK, **key) == whole[:, :BLOCK]).double().mean()) < 1e-3
 
 
-def test_bits_are_uniform_and_their_sums_spread_as_sums_of_independent_ones() -> None:
-    """Neighbours, streams, weights and steps are uncorrelated. Blocks share a table, so sums over many blocks are what
-    could spread too far: 16 times as far if blocks were equal.
+def test_bits_are_uniform_and_sums_have_the_variance_of_independent_bits() -> None:
+    """Neighbours, streams, weights and steps are uncorrelated.
+
+    Blocks share a table, so sums over blocks could have too large a variance: 16 times as large if blocks were equal.
     """
     one = bits_of(BLOCK + 1)
     assert one.min() >= 0

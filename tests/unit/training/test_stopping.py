@@ -1,4 +1,4 @@
-"""Signals: the first asks for a stop, a second acts as usual, an ignored one stays ignored."""
+"""Signals: the first requests a stop, a second acts as usual, and an ignored signal stays ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wait_for_acknowledgement(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_asks_and_the_second_acts_as_usual(
+def test_the_first_signal_requests_a_stop_and_the_second_acts_as_usual(
     number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usual: list[int] = []
@@ -43,8 +43,8 @@ def test_the_first_signal_asks_and_the_second_acts_as_usual(
             os.kill(os.getpid(), number)
             assert stop.asked
             assert usual == []
-            told = wait_for_acknowledgement(capsys)
-            assert told == "finishing this step; press Ctrl-C again to stop now\n"
+            message = wait_for_acknowledgement(capsys)
+            assert message == "finishing this step; press Ctrl-C again to stop now\n"
             os.kill(os.getpid(), number)
             assert usual == [number]
         os.kill(os.getpid(), number)
@@ -53,8 +53,8 @@ def test_the_first_signal_asks_and_the_second_acts_as_usual(
         signal.signal(number, before)
 
 
-def test_a_signal_in_the_middle_of_a_line_is_acknowledged_and_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the signal interrupts holds the lock that the acknowledgement needs."""
+def test_a_signal_in_the_middle_of_a_write_is_acknowledged_without_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupted code holds the lock that the acknowledgement needs."""
     written: list[str] = []
     lock = threading.Lock()
 
@@ -95,7 +95,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 
 @pytest.fixture
 def unhandled() -> Iterator[None]:
-    """A signal that the code under test does not handle fails the test and not the whole session."""
+    """Make an unhandled signal fail the test instead of the whole session."""
 
     def fail(number: int, _frame: object) -> None:
         raise AssertionError(f"{signal.Signals(number).name} was not handled")
@@ -106,7 +106,7 @@ def unhandled() -> Iterator[None]:
 
 
 def signalling(function, at: int):
-    """The function, which sends this process a SIGHUP when it is called for the ``at``-th time."""
+    """Wrap a function so that its ``at``-th call sends SIGHUP to this process."""
     calls: list[int] = []
 
     def called(*arguments):
@@ -130,14 +130,14 @@ def test_an_interrupted_warm_start_continues_bit_for_bit(tmp_path: Path, monkeyp
         make_warm_start(config, warmstart, build_policy(config), broken)
     assert not broken.exists()
     monkeypatch.setattr(warmstarts, "loss_of", signalling(warmstarts.loss_of, 3))
-    with pytest.raises(StoppedError, match="after the warm start"):  # at its last update: it is done, and so is the run
+    with pytest.raises(StoppedError, match="after the warm start"):  # the signal arrives at the last update
         make_warm_start(config, warmstart, build_policy(config), broken)
     assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
 
 
 @pytest.mark.usefixtures("unhandled")
-def test_a_run_stopped_while_its_judge_is_trained_is_a_run_to_resume(
+def test_a_run_stopped_while_its_judge_is_trained_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(tmp_path)

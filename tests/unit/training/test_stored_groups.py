@@ -1,4 +1,4 @@
-"""What crosses from the rollouts to the loop can be stored completely: a run fed from files is the run it was."""
+"""Groups can be stored completely: training on groups loaded from files reproduces the original run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steelyard.sampling.base import Decoding
 from steelyard.training.loop import Trainer
 from steelyard.training.metrics import Metrics
 from steelyard.training.phases import Stopwatch
-from steelyard.training.rollouts import RolloutParts, SynchronousRollouts, Taken
+from steelyard.training.rollouts import RolloutParts, StepGroups, SynchronousRollouts
 from steelyard.training.rollouts.base import find_groups
 from steelyard.training.sample_files import load_groups, save_groups
 from steelyard.types import CutRule, Group, GroupSummary, Task, Verdict
@@ -31,23 +31,23 @@ class RecordingRollouts(SynchronousRollouts):
         super().__init__(parts)
         self.folder = folder
 
-    def take(self, step: int, watch: Stopwatch) -> Taken:
+    def take(self, step: int, watch: Stopwatch) -> StepGroups:
         taken = super().take(step, watch)
         save_groups(self.folder / str(step), self.fetch(taken.groups))
         return taken
 
 
 class StoredRollouts:
-    """Reads the groups of every step from a folder; samples nothing."""
+    """Reads the groups of every step from a folder instead of sampling them."""
 
     def __init__(self, parts: RolloutParts, folder: Path) -> None:
         self.parts, self.folder = parts, folder
         self.groups: list[Group] = []
         self.observed: list[GroupSummary] = []
 
-    def take(self, step: int, watch: Stopwatch) -> Taken:
+    def take(self, step: int, watch: Stopwatch) -> StepGroups:
         self.groups = load_groups(self.folder / str(step))
-        return Taken([group.summary() for group in self.groups], [])
+        return StepGroups([group.summary() for group in self.groups], [])
 
     def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:
         return find_groups(self.groups, groups)
@@ -72,7 +72,7 @@ class StoredRollouts:
 
 
 def checker(task: Task, text: str) -> Verdict:
-    """Parts, reasons and rejections, so that whole verdicts have to survive."""
+    """Return verdicts with parts, reasons and rejections, so that the test covers all their fields."""
     if not text:
         return Verdict.rejected("nothing was written")
     share = digit_share(task, text)
@@ -85,7 +85,7 @@ def trainer(folder: Path, supports: Any) -> Trainer:
 
 
 @pytest.mark.parametrize("supports", ["stored", "replayed"])
-def test_a_run_fed_from_files_learns_the_same_bit_for_bit(tmp_path: Path, supports: str) -> None:
+def test_training_on_stored_groups_is_bitwise_identical(tmp_path: Path, supports: str) -> None:
     first, again = trainer(tmp_path / "a", supports), trainer(tmp_path / "b", supports)
     first.rollouts = RecordingRollouts(first.parts, tmp_path / "groups")
     again.rollouts = stored = StoredRollouts(again.parts, tmp_path / "groups")
@@ -99,7 +99,7 @@ def test_a_run_fed_from_files_learns_the_same_bit_for_bit(tmp_path: Path, suppor
     assert len(stored.observed) == STEPS * first.parts.tasks_per_step
 
 
-def test_a_group_comes_back_whole(tmp_path: Path) -> None:
+def test_a_group_survives_a_round_trip(tmp_path: Path) -> None:
     task = Task("é1", [{"role": "user", "content": "2 + 2"}], {"answer": 4, "list": [1, "x"]}, 0.5)
     verdicts = (
         Verdict.scored(1.0, success=True, parts={"form": 0.5}, steps=[(2, 0.25), (4, 0.75)]),
@@ -113,7 +113,7 @@ def test_a_group_comes_back_whole(tmp_path: Path) -> None:
     assert [sample.token_ids.tolist() for sample in loaded.samples] == [[1, 2, 3], [1, 2, 4], [1, 2, 5]]
 
 
-def test_a_spec_that_is_not_plain_data_is_refused(tmp_path: Path) -> None:
+def test_a_spec_that_is_not_json_data_is_rejected(tmp_path: Path) -> None:
     group = Group(Task("t", "", {"compute": checker}), (sample_of([1, 2], 1),), (Verdict.scored(1.0),))
-    with pytest.raises(DataError, match="plain data"):
+    with pytest.raises(DataError, match=r"Task\.spec"):
         save_groups(tmp_path, [group])

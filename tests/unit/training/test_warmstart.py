@@ -1,4 +1,4 @@
-"""The warm start: its loss is the cross-entropy of the examples, worked out by the whole model; and it falls."""
+"""The loss of a warm start is the cross-entropy of the examples, and it falls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def learner_of(policy: CausalPolicy, lr: float) -> Learner:
     )
 
 
-def test_an_example_is_a_sample_whose_every_token_was_decided() -> None:
+def test_every_token_of_an_example_is_a_decision() -> None:
     policy = tiny_policy()
     sample = policy.given(*EXAMPLES[0], SampleKey(0, 0, 0, 0))
     assert policy.decode(sample.completion_ids) == "3 4 5"
@@ -50,7 +50,7 @@ def test_the_loss_is_the_cross_entropy_of_the_answers_and_their_ends() -> None:
         with torch.no_grad():
             logits_TV = policy.model(input_ids=ids).logits[0]
         logp_TV = logits_TV.index_fill(-1, torch.tensor(policy.excluded), -torch.inf).log_softmax(-1)
-        expected += [-float(logp_TV[len(prompt) + place - 1, token]) for place, token in enumerate(answer)]
+        expected += [-float(logp_TV[len(prompt) + index - 1, token]) for index, token in enumerate(answer)]
     metrics = next(warm_start(learner_of(policy, 0.0), iter(EXAMPLES), steps=1, batch=3))
     assert loss_of(metrics) == pytest.approx(np.mean(expected), rel=1e-5)
     assert metrics["loss"] == pytest.approx(loss_of(metrics), rel=1e-5)

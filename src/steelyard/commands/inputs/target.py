@@ -1,4 +1,4 @@
-"""What `eval`, `sample`, `render` and `--resume` are pointed at: a run, a checkpoint in one, or a model and recipe."""
+"""The target of a command such as `eval` or `sample`: a run, one of its checkpoints, or a model with a recipe."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A model and the configuration it is used under."""
+    """A model and its configuration."""
 
     config: Config
     run: Path | None = None
     checkpoint: str = START
-    """``latest``, ``best``, a step, or ``start``: the model as the configuration builds it."""
+    """``latest``, ``best``, a step number, or ``start`` for the model before training."""
 
 
 def add_target(
@@ -41,34 +41,33 @@ def add_target(
         "--checkpoint",
         default=CHECKPOINT,
         metavar="WHICH",
-        help="of a run: latest, best, a step, or start for the model before training (%(default)s)",
+        help="checkpoint of a run: latest, best, a step number, or start for the model before training (%(default)s)",
     )
-    parser.add_argument("--recipe", metavar="RECIPE|FILE", help="for a model: where tasks and checker come from")
+    parser.add_argument("--recipe", metavar="RECIPE|FILE", help="for a model: recipe that provides tasks and verifier")
     add_trust(parser)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--trust", action="store_true", help="execute the code that a run or recipe of somebody else's names"
-    )
+    parser.add_argument("--trust", action="store_true", help="execute the code that someone else's run or recipe names")
 
 
 def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: Collection[str] = ()) -> Target:
-    """The run or the model with its recipe; nothing is loaded yet. ``unused``: parts (keys of ``NAMED_BY``) that the
-    command does not need; code that only they name needs no trust.
+    """Find the run, or the model and its recipe, that the arguments name, without loading weights.
+
+    ``unused``: parts (keys of ``NAMED_BY``) that the command does not need; code that only they name needs no trust.
     """
     found = run_at(Path(arguments.target))
     if found is None:
         if not (Path(arguments.target).exists() or arguments.recipe or overrides or getattr(arguments, "prompt", None)):
             raise ConfigError(
-                f"{arguments.target}: no such run or model; for a model by its hub id say with --recipe where tasks "
-                f"and checker come from"
+                f"{arguments.target}: no such run or model; for a model on the hub, name a recipe with tasks and "
+                f"verifier: --recipe RECIPE"
             )
         named = parse_overrides(overrides)
         uses = _sections_used(unused)
         return Target(_model_config(arguments.target, arguments.recipe, named, uses=uses, trust=arguments.trust))
     if arguments.recipe is not None:
-        raise ConfigError(f"{arguments.target} is a run and has its own configuration: leave out --recipe")
+        raise ConfigError(f"{arguments.target} is a run and has its own configuration; remove --recipe")
     run, step = found
     config = read_named_run(run, overrides, trust=arguments.trust, uses=_sections_used(unused), unused=unused)
     return Target(config, run, step or arguments.checkpoint)
@@ -87,8 +86,9 @@ def read_named_run(
     uses: Collection[str] = SAMPLING,
     unused: Collection[str] = (),
 ) -> Config:
-    """A run's configuration, once what it names is trusted. What it was given as Python objects must now be named by
-    overrides, except for ``unused`` parts.
+    """Read a run's configuration, after checking that the code it names is trusted.
+
+    Parts that were passed as Python objects must be named by overrides, except for ``unused`` parts.
     """
     named = parse_overrides(overrides)
     path = run / "config.toml"
@@ -101,7 +101,7 @@ def read_named_run(
             given = ", ".join(f"{part}=…" for part in needed)
             raise ConfigError(
                 f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import: "
-                f"name it here ({keys}), or continue in Python: steelyard.open_run({str(run)!r}, {given})"
+                f"name it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
             )
         named["run.supplied"] = missing
     config = read_run(run, named)
@@ -110,7 +110,7 @@ def read_named_run(
 
 
 def open_policy(target: Target, supplied: Supplied) -> Opened:
-    """The model with the checkpoint's weights."""
+    """Load the model with the checkpoint's weights."""
     from steelyard.compose import open_policy as opened
 
     return opened(target.config, target.run, target.checkpoint, supplied)
@@ -133,7 +133,7 @@ def _model_config(
 
 
 def _unnamed(parts: Sequence[str], named: Mapping[str, Any]) -> list[str]:
-    """The parts that no key of the configuration names."""
+    """Return the parts that none of the given keys names."""
     return [part for part in parts if not any(key.startswith(NAMED_BY[part]) for key in named)]
 
 

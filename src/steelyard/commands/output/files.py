@@ -1,4 +1,4 @@
-"""Write a command's files in the format that the file name asks for."""
+"""Write output files in the format that the file name selects."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from steelyard.errors import ConfigError, DataError
 
 
-def form_of(path: Path, known: Sequence[str], option: str) -> str:
-    """The form that a file's name asks for by its ending."""
+def format_of(path: Path, known: Sequence[str], option: str) -> str:
+    """Return the format that a file name's suffix selects."""
     form = path.suffix.removeprefix(".").lower()
     if form not in known:
-        endings = ", ".join(f".{name}" for name in known)
-        raise ConfigError(f"{option} {path}: the ending says what to write, one of {endings}")
+        suffixes = ", ".join(f".{name}" for name in known)
+        raise ConfigError(f"{option} {path}: the suffix selects the format; use one of {suffixes}")
     return form
 
 
@@ -22,4 +22,4 @@ def write_file(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place") from None
+        raise DataError(f"{path} cannot be written: {error.strerror}; choose another path") from None

@@ -1,4 +1,4 @@
-"""The samples of a run in folders: for each task a sheet of all, and every artifact as text, the best first."""
+"""Write the samples of a run to one folder per task: a contact sheet, and every artifact as text, best first."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class TaskGallery:
-    """The folder of one task."""
+    """The files written for one task."""
 
     sheet: Path
-    """The sheet in the best form that could be written."""
+    """The contact sheet: PNG if it could be written, otherwise SVG."""
     best: Path | None
-    """The text of the best artifact, if any sample was one."""
+    """Text file of the best artifact; None if no sample contained an artifact."""
     verdict: Verdict
-    """Its verdict."""
+    """Verdict of the best artifact."""
     successes: int
     samples: int
     note: str = ""
-    """Why a form is missing."""
+    """Why a picture format is missing, if it is."""
 
 
 def write_gallery(
     domain: Domain, group: Group, folder: Path, *, title: str, by: ColourBy = "part", scale: float = 1.0
 ) -> TaskGallery:
-    """Sheets as SVG and, if possible, PNG; texts as ``01.txt`` and on. Texts of an earlier command are removed."""
+    """Write the contact sheet as SVG and, if possible, PNG, and the artifacts as ``01.txt``, ``02.txt``, ...
+
+    Text files of an earlier call are removed.
+    """
     artifacts, note = ranked(domain, group), ""
     for old in folder.glob("*.txt"):
         if _ARTIFACT.fullmatch(old.name):
@@ -62,17 +65,17 @@ def write_gallery(
 
 
 def ranked(domain: Domain, group: Group) -> list[Artifact]:
-    """The artifacts of a group, the best first; those without a reward come last. Titles are their ranks."""
-    judged = sorted(
+    """Sort the artifacts of a group by reward, best first; those without a reward come last. Titles are ranks."""
+    by_reward = sorted(
         zip(group.samples, group.verdicts, strict=True),
         key=lambda pair: (not pair[1].counts, -pair[1].reward, pair[0].key),
     )
     return [
         Artifact(domain.to_text(sample.text), f"{rank:02d}", group.task.spec, verdict)
-        for rank, (sample, verdict) in enumerate(judged, 1)
+        for rank, (sample, verdict) in enumerate(by_reward, 1)
     ]
 
 
 def folder_names(groups: Sequence[Group]) -> list[str]:
-    """A folder name for each task, in order and all different."""
+    """Return a unique folder name for each task, numbered in order."""
     return [f"{number:02d}-{_NOT_IN_NAMES.sub('-', group.task.id)}" for number, group in enumerate(groups, 1)]

@@ -1,4 +1,4 @@
-"""Every key of the configuration as help text."""
+"""Help text for every configuration key."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import groupby
 from steelyard.config import Config, Key, describe
 
 USAGE = """\
-configuration, as --section.key value (or in the TOML file).
-Unset a key with --section.key none, a whole table with --section none (--judge none): its default applies."""
+configuration keys, set as --section.key value or in the TOML file.
+To restore a key's default, set it to none (--section.key none); this also works for a table (--judge none)."""
 
 
 def keys_help() -> str:
-    """All keys with type, default and meaning, a paragraph a section."""
+    """Format all keys with type, default and description, grouped by section."""
     parser = argparse.ArgumentParser(prog="", usage=argparse.SUPPRESS, add_help=False)
     for section, keys in groupby(describe(), key=lambda key: key.key.partition(".")[0].removesuffix("[]")):
         about = (Config.model_fields[section].description or "").rstrip(".")

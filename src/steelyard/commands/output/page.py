@@ -1,4 +1,4 @@
-"""What a run showed while it trained, as one page of HTML: the input, and what the policy made of it, step by step."""
+"""An HTML page of the samples that a run recorded during training, step by step."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ figcaption { color: #666; font-size: .85rem; }
 pre { margin: .4rem 0 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
 .right { background: #d5efd5; } .made { background: #ffe2b8; } .given { color: #555; }
 """
-LEGEND = '<p><span class="right">as in the original</span> <span class="made">filled otherwise</span></p>'
+LEGEND = '<p><span class="right">same as the original</span> <span class="made">different</span></p>'
 
 
 def read_shown(run: Path) -> list[dict[str, Any]]:
-    """The samples that a run kept for people to see, in the order of its steps."""
+    """Read the samples that a run recorded for display, in order of steps."""
     files = sorted((run / "artifacts").glob("samples-*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     if not rows:
-        raise DataError(f"{run} has shown no samples yet; tracking.samples_every says how often it does")
+        raise DataError(f"{run} has recorded no samples yet; tracking.samples_every sets how often it does")
     return rows
 
 
 def page(title: str, rows: Iterable[Mapping[str, Any]], domain: Domain) -> str:
-    """One section per step, one card per sample."""
+    """Build the page, with one section per step and one card per sample."""
     by_step: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_step.setdefault(int(row["step"]), []).append(row)

@@ -1,4 +1,4 @@
-"""Where commands write: results to stdout, progress to stderr, so that a pipe gets results alone."""
+"""Console output of commands: results go to stdout, progress to stderr, so that a pipe receives only results."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def positive(text: str) -> int:
-    """A number of things on the command line."""
+    """Parse a positive integer from the command line."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} must be a positive integer")
     return int(text)
 
 
 def amount(size: float) -> str:
-    """Bytes, with three digits."""
+    """Format a number of bytes with three digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -37,8 +37,8 @@ def stdout() -> Console:
     return Screen(highlight=False, soft_wrap=False)
 
 
-def tell(line: str) -> None:
-    """A line of results as it stands: paths and commands are neither folded nor coloured."""
+def print_line(line: str) -> None:
+    """Print a line of results without wrapping or colour, so that paths and commands can be copied."""
     stdout().print(line, markup=False, soft_wrap=True)
 
 
@@ -48,8 +48,9 @@ def stderr() -> Console:
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """A spinner while engines and models load, without their own messages; if there is no terminal, lines when it takes
-    long.
+    """Show a spinner while models load, and silence the libraries' own messages.
+
+    Without a terminal, log lines appear if loading takes long.
     """
     console = stderr()
     with console.status(f"loading {what}") if console.is_terminal else stages(f"loading {what}"):
@@ -60,15 +61,15 @@ def loading(what: str) -> Iterator[None]:
 
 
 class CountedSampler:
-    """A sampler that calls ``advance`` after every sample."""
+    """A sampler that calls ``advance`` after every sample, to drive a progress bar."""
 
     def __init__(self, sampler: Sampler, advance: Callable[[], None]) -> None:
         self.sampler, self.advance = sampler, advance
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        for made in self.sampler.sample(requests, decoding):
+        for sample in self.sampler.sample(requests, decoding):
             self.advance()
-            yield made
+            yield sample
 
     def publish(self, version: int) -> None:
         self.sampler.publish(version)

@@ -1,6 +1,6 @@
-"""Combinations that cannot work, each refused with its reason.
+"""Rules that reject combinations of keys that cannot work, each with a reason.
 
-A rule is a generator of problems over the whole configuration; all rules run, so one error names every problem.
+A rule is a generator of problems over the whole configuration. All rules run, so that one error lists every problem.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
 
 
 def broken_rules(config: Config) -> list[Problem]:
-    """Every problem of the combination, in the order of the sections."""
+    """Return every problem of the configuration, in the order of the rules."""
     return [problem for rule in RULES for problem in rule(config)]

@@ -1,4 +1,4 @@
-"""Values that follow from other keys: the learning rate's default, and warm-ups that are longer than a short run."""
+"""Adjust values that depend on other keys: the default learning rate, and warm-ups longer than a short run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from steelyard.config.warmstart import WarmstartConfig
 
 WARMUP_SHARE = 10
-"""A warm-up that does not fit takes one tenth of the steps."""
+"""A warm-up that does not fit is shortened to the number of steps divided by this."""
 
 
 def adjusted(config: Config) -> tuple[Config, list[str]]:
-    """The configuration with these values filled in, and a notice for each that replaces one the user gave."""
+    """Return the adjusted configuration, and a notice for each adjusted value that the user had set."""
     notices: list[str] = []
     loss = config.loss
     update: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Rules on the constraint."""
+"""Rules for the constraint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from steelyard.config.constraint import ConstraintConfig
     from steelyard.config.sections import Sections as Config
 
-FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of texts")}
-"""What the source of a kind is, if it is not a text."""
+FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of strings")}
+"""Type of ``constraint.source`` for the kinds that do not take text."""
 
 
 def source(config: Config) -> Iterator[Problem]:
@@ -21,7 +21,7 @@ def source(config: Config) -> Iterator[Problem]:
     if constraint is None:
         return
     if "constraint" in config.run.supplied:
-        yield Problem("constraint", None, "a constraint was also handed over from Python; keep one")
+        yield Problem("constraint", None, "a constraint was also passed from Python; remove one of them")
     given = [name for name in ("source", "file", "column") if getattr(constraint, name) is not None]
     if len(given) != 1:
         reason = f"needs exactly one of source, file and column; it has {' and '.join(given) or 'none'}"
@@ -36,23 +36,23 @@ def options(config: Config) -> Iterator[Problem]:
         return
     if constraint.kind == "automaton":
         if constraint.canonical_runs is not None:
-            reason = "an automaton says itself which tokens may come; only text grammars have runs to write in one way"
+            reason = "applies only to text grammars, because an automaton allows tokens itself; remove it"
             yield Problem("constraint.canonical_runs", constraint.canonical_runs, reason)
         for name in ("file", "column"):
             if getattr(constraint, name) is not None:
-                reason = "an automaton is a class: name it in constraint.source as module:Class"
+                reason = "an automaton is a class; name it in constraint.source as module:Class"
                 yield Problem(f"constraint.{name}", getattr(constraint, name), reason)
         return
     for name in ("options", "over"):
         if getattr(constraint, name):
-            reason = f"belongs to kind = 'automaton', but kind is '{constraint.kind}'"
+            reason = f"applies only to kind = 'automaton', but kind is '{constraint.kind}'; remove it"
             yield Problem(f"constraint.{name}", getattr(constraint, name), reason)
 
 
 def _form(constraint: ConstraintConfig) -> Iterator[Problem]:
     kind, given = constraint.kind, constraint.source
-    form, name = FORMS.get(kind, (str, "a text"))
+    form, name = FORMS.get(kind, (str, "a string"))
     if not isinstance(given, form):
-        yield Problem("constraint.source", given, f"for kind = '{kind}' it must be {name}")
+        yield Problem("constraint.source", given, f"must be {name} for kind = '{kind}'")
     elif kind == "automaton" and isinstance(given, str) and not is_import_path(given):
         yield Problem("constraint.source", given, "must be the automaton's class as module:Class")

@@ -1,4 +1,4 @@
-"""Rules on sampling and on crediting the samples."""
+"""Rules for sampling and credit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def groups(config: Config) -> Iterator[Problem]:
     sampling, credit = config.sampling, config.credit
     if credit.min_scored > sampling.group_size:
-        reason = f"no group has that many samples (sampling.group_size is {sampling.group_size})"
+        reason = f"must not exceed sampling.group_size ({sampling.group_size}); lower it"
         yield Problem("credit.min_scored", credit.min_scored, reason)
 
 
@@ -25,8 +25,8 @@ def stale_cuts(config: Config) -> Iterator[Problem]:
     cuts = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
     if sampling.staleness and cuts and sampling.supports == "replayed":
         reason = (
-            "a cut is found again with the weights that sampled, which are gone when samples are older than the "
-            "weights; use supports = 'stored', no cut, or staleness = 0"
+            "recomputing a top-k, top-p or min-p cut needs the weights that sampled, which are gone for stale samples; "
+            "use supports = 'stored', no cut, or staleness = 0"
         )
         yield Problem("sampling.supports", sampling.supports, reason)
 
@@ -39,19 +39,21 @@ def estimator_k(config: Config) -> Iterator[Problem]:
     if k is None:
         return
     if advantage in ADVANTAGES and not needs_k:
-        yield Problem("credit.k", k, f"advantage = '{advantage}' has no k; only {' and '.join(SMALLEST_K)} do")
+        yield Problem("credit.k", k, f"advantage = '{advantage}' has no k; remove it, or use {' or '.join(SMALLEST_K)}")
     if k > group_size:
-        yield Problem("credit.k", k, f"cannot exceed sampling.group_size ({group_size}): k samples are drawn from it")
+        yield Problem("credit.k", k, f"must not exceed sampling.group_size ({group_size}); lower k or raise group_size")
     if k < SMALLEST_K.get(advantage, 1):
-        yield Problem("credit.k", k, "max_at_k needs 2 or more; max@1 is the plain mean, which is advantage = 'rloo'")
+        yield Problem(
+            "credit.k", k, "must be at least 2 for max_at_k; max@1 is the plain mean, which is advantage = 'rloo'"
+        )
 
 
 def rewards_of_pass_at_k(config: Config) -> Iterator[Problem]:
-    """Rewards of 0 or 1 alone: what takes something off, or rejects with something else, would stop the run midway."""
+    """Reject settings that produce rewards other than 0 and 1, which would stop the run midway."""
     credit, kl, floor = config.credit, config.loss.kl, config.verify.floor
     if credit.advantage != "pass_at_k":
         return
-    reason = "advantage = 'pass_at_k' needs rewards of 0 or 1, and this makes others; use advantage = 'max_at_k'"
+    reason = "advantage = 'pass_at_k' needs rewards of 0 or 1, and this gives others; use advantage = 'max_at_k'"
     if not config.has_domain and floor not in (None, 0, 1):
         yield Problem("verify.floor", floor, reason)
     if credit.truncated == "penalise" and credit.truncation_penalty != 0:
@@ -65,7 +67,7 @@ def rewards_of_pass_at_k(config: Config) -> Iterator[Problem]:
 def truncation(config: Config) -> Iterator[Problem]:
     credit = config.credit
     if credit.truncation_penalty is not None and credit.truncated != "penalise":
-        reason = f"is taken off by truncated = 'penalise', but truncated is '{credit.truncated}'"
+        reason = f"applies only to truncated = 'penalise', but truncated is '{credit.truncated}'; remove it"
         yield Problem("credit.truncation_penalty", credit.truncation_penalty, reason)
 
 
@@ -75,8 +77,8 @@ def lengths(config: Config) -> Iterator[Problem]:
         return
     limit = longest if penalty.limit is None else penalty.limit
     if limit > longest:
-        reason = f"no sample gets there: sampling.max_new_tokens is {longest}"
+        reason = f"must not exceed sampling.max_new_tokens ({longest}); lower it"
         yield Problem("credit.length_penalty.limit", limit, reason)
     if penalty.start >= limit:
-        reason = f"must be below the limit ({limit}), where the penalty is full"
+        reason = f"must be smaller than credit.length_penalty.limit ({limit}); lower it"
         yield Problem("credit.length_penalty.start", penalty.start, reason)

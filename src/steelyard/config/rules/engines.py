@@ -1,4 +1,4 @@
-"""Rules on the engine that samples."""
+"""Rules for the sampling engine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ def settings(config: Config) -> Iterator[Problem]:
     if sampling.vllm is None:
         return
     if sampling.engine != "vllm":
-        reason = f"belongs to engine = 'vllm', but sampling.engine is '{sampling.engine}'"
+        reason = (
+            f"applies only to sampling.engine = 'vllm', but it is '{sampling.engine}'; remove the table or set engine"
+        )
         yield Problem("sampling.vllm", None, reason)
     longest = sampling.vllm.max_length
     if longest is not None and longest <= sampling.max_new_tokens:
-        reason = f"leaves no room for a prompt beside sampling.max_new_tokens ({sampling.max_new_tokens})"
+        reason = f"leaves no room for a prompt: it must exceed sampling.max_new_tokens ({sampling.max_new_tokens})"
         yield Problem("sampling.vllm.max_length", longest, reason)
     if sampling.vllm.lora is not None and config.model.lora is None:
-        yield Problem("sampling.vllm.lora", sampling.vllm.lora, "there is no [model.lora], so remove it")
+        yield Problem("sampling.vllm.lora", sampling.vllm.lora, "there is no [model.lora]; remove it")
 
 
 def replicas(config: Config) -> Iterator[Problem]:
@@ -31,14 +33,14 @@ def replicas(config: Config) -> Iterator[Problem]:
     if config.cluster.samplers is None:
         return
     if sampling.engine != "vllm":
-        reason = f"replicas are of vLLM, but sampling.engine is '{sampling.engine}'; set it to vllm"
+        reason = f"replicas run vLLM, but sampling.engine is '{sampling.engine}'; set it to vllm"
         yield Problem("cluster.samplers", None, reason)
     if sampling.vllm is not None and sampling.vllm.lora == "serve":
-        reason = "replicas on the cluster get whole weights so far; use lora = 'merge'"
+        reason = "replicas on the cluster can only receive merged weights; use lora = 'merge'"
         yield Problem("sampling.vllm.lora", "serve", reason)
 
 
 def weights(config: Config) -> Iterator[Problem]:
     if config.sampling.engine == "vllm" and config.model.quantize is not None:
-        reason = "vLLM would sample from other weights than are trained; use engine = 'local' or do not quantise"
+        reason = "vLLM would not sample from the quantised weights; use sampling.engine = 'local', or remove quantize"
         yield Problem("model.quantize", config.model.quantize, reason)

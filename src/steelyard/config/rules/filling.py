@@ -1,4 +1,4 @@
-"""Rules on masked models, which fill holes instead of writing on."""
+"""Rules for masked models, which fill in holes instead of continuing a text."""
 
 from __future__ import annotations
 
@@ -15,41 +15,57 @@ def judge(config: Config) -> Iterator[Problem]:
     if config.judge is None:
         return
     if not config.has_domain:
-        yield Problem("judge", None, "learns from the examples of a [domain]; without one list verify.verifiers")
+        yield Problem(
+            "judge", None, "learns from the examples of a [domain]; without a domain, use a model in verify.verifiers"
+        )
     if config.model.kind != "masked" and config.judge.folder is None:
-        yield Problem("judge", None, "begins with the body of a model of kind = 'masked'; name a judge.folder instead")
+        yield Problem(
+            "judge",
+            None,
+            "starts from the body of a model with kind = 'masked'; set judge.folder to a trained judge instead",
+        )
     if config.model.quantize is not None and config.judge.folder is None:
-        yield Problem("judge", None, "begins with the policy's weights, not with quantised ones; name a judge.folder")
+        yield Problem(
+            "judge",
+            None,
+            "starts from the policy's weights, which must not be quantised; set judge.folder to a trained judge",
+        )
 
 
 def order(config: Config) -> Iterator[Problem]:
     sampling = config.sampling
     if config.model.kind != "masked" and sampling.fill_steps > 1:
-        reason = "a causal model draws one token after the other; only kind = 'masked' fills in steps"
+        reason = "a causal model samples one token at a time; only kind = 'masked' fills in steps; remove it"
         yield Problem("sampling.fill_steps", sampling.fill_steps, reason)
 
 
 def engines(config: Config) -> Iterator[Problem]:
-    """What only causal models have so far."""
+    """Reject settings that only causal models support."""
     if config.model.kind != "masked":
         return
     sampling, cluster = config.sampling, config.cluster
     if sampling.engine != "local":
-        yield Problem("sampling.engine", sampling.engine, "only the policy itself fills in; use engine = 'local'")
+        yield Problem(
+            "sampling.engine",
+            sampling.engine,
+            "masked models are sampled only by the local engine; use engine = 'local'",
+        )
     if sampling.staleness:
-        reason = "a masked model does not sample ahead of the learner; set it to 0"
+        reason = "masked models cannot sample during updates; set it to 0"
         yield Problem("sampling.staleness", sampling.staleness, reason)
     if cluster.learners is not None:
-        yield Problem("cluster.learners", None, "a masked model learns in one process; remove the table")
+        yield Problem("cluster.learners", None, "masked models are trained in one process; remove the table")
 
 
 def supports(config: Config) -> Iterator[Problem]:
     if config.model.kind == "masked" and config.sampling.supports == "replayed":
-        reason = "the supports of a masked model are stored, which takes little: nearly all of them are the same"
+        reason = "masked models only store supports, which takes little space because most are equal; use 'stored'"
         yield Problem("sampling.supports", config.sampling.supports, reason)
 
 
 def constraint(config: Config) -> Iterator[Problem]:
     if config.model.kind == "masked" and (config.constraint is not None or "constraint" in config.run.supplied):
-        reason = "constraints are followed from left to right; what may not be filled in, tasks list as `forbidden`"
+        reason = (
+            "constraints work from left to right; list the forbidden tokens of a masked model as `forbidden` in tasks"
+        )
         yield Problem("constraint", None, reason)

@@ -1,4 +1,4 @@
-"""Rules on the objective, the reference, the optimiser, and on what is evaluated and kept."""
+"""Rules for the objective, reference, optimiser, evaluation and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ def surrogate(config: Config) -> Iterator[Problem]:
     for key in ("clip_low", "clip_high"):
         value = getattr(loss, key)
         if value is not None and name not in CLIP_RANGES:
-            way_out = "; its own bound is loss.ratio_cap" if name == "cispo" else ""
-            yield Problem(f"loss.{key}", value, f"surrogate = '{name}' has no clip range{way_out}")
+            solution = "; use loss.ratio_cap" if name == "cispo" else "; remove it"
+            yield Problem(f"loss.{key}", value, f"surrogate = '{name}' has no clip range{solution}")
     if loss.ratio_cap is not None and name != "cispo":
-        yield Problem("loss.ratio_cap", loss.ratio_cap, f"only cispo caps the ratio; surrogate is '{name}'")
+        yield Problem("loss.ratio_cap", loss.ratio_cap, f"applies only to surrogate = 'cispo', not '{name}'; remove it")
     if loss.dual_clip is not None and name != "ppo_clip":
-        yield Problem("loss.dual_clip", loss.dual_clip, f"only ppo_clip has a dual clip; surrogate is '{name}'")
+        yield Problem(
+            "loss.dual_clip", loss.dual_clip, f"applies only to surrogate = 'ppo_clip', not '{name}'; remove it"
+        )
 
 
 def aggregation(config: Config) -> Iterator[Problem]:
     loss = config.loss
     if loss.surrogate == "gspo" and loss.aggregation != "sequence_mean":
         reason = (
-            "gspo has one ratio per sequence, so each sequence must weigh the same whatever its length; "
+            "gspo has one ratio per sequence, so every sequence must have the same weight regardless of its length; "
             "use aggregation = 'sequence_mean' or another surrogate"
         )
         yield Problem("loss.aggregation", loss.aggregation, reason)
     if loss.constant_length is not None and loss.aggregation != "constant":
-        reason = f"is the divisor of aggregation = 'constant', but aggregation is '{loss.aggregation}'"
+        reason = f"applies only to aggregation = 'constant', but aggregation is '{loss.aggregation}'; remove it"
         yield Problem("loss.constant_length", loss.constant_length, reason)
 
 
@@ -42,20 +44,20 @@ def kl(config: Config) -> Iterator[Problem]:
     term = config.loss.kl
     if term.estimator == "k1" and term.placement == "loss":
         reason = (
-            "the expected gradient of k1 in the loss is zero: a penalty that does nothing; "
+            "the expected gradient of k1 in the loss is zero, so the penalty would have no effect; "
             "use k2, k3_unbiased or exact, or placement = 'reward'"
         )
         yield Problem("loss.kl.estimator", term.estimator, reason)
     if term.placement == "reward" and term.estimator != "k1":
-        reason = "in the reward only k1 gives an unbiased gradient; use estimator = 'k1' or placement = 'loss'"
+        reason = "in the reward, only k1 gives an unbiased gradient; use estimator = 'k1' or placement = 'loss'"
         yield Problem("loss.kl.estimator", term.estimator, reason)
     if term.adaptive is None:
         return
     if term.coefficient.kind != "constant" or term.coefficient.warmup:
-        reason = "an adaptive coefficient steers itself; give a number to start from instead of a schedule"
+        reason = "an adaptive coefficient cannot follow a schedule; set a number to start from"
         yield Problem("loss.kl.coefficient", term.coefficient.kind, reason)
     elif term.coefficient.start == 0:
-        reason = "the adaptive rule multiplies the coefficient, so from 0 it never moves; start above 0, such as 0.05"
+        reason = "the adaptive rule multiplies the coefficient, which would stay at 0; start above 0, such as 0.05"
         yield Problem("loss.kl.coefficient", 0, reason)
 
 
@@ -67,7 +69,7 @@ def schedules(config: Config) -> Iterator[Problem]:
         if schedule.kind != "constant" and schedule.end is None:
             yield Problem(f"{key}.end", None, f"is required by kind = '{schedule.kind}'")
         if schedule.kind == "constant" and schedule.end is not None:
-            reason = "a constant has no end; set kind to linear or cosine"
+            reason = "a constant has no end; remove it, or set kind to linear or cosine"
             yield Problem(f"{key}.end", schedule.end, reason)
         if schedule.steps is not None and schedule.warmup >= schedule.steps:
             reason = f"must be smaller than {key}.steps ({schedule.steps}); lower it or raise steps"
@@ -79,12 +81,12 @@ def reference_mode(config: Config) -> Iterator[Problem]:
     for key, mode, example in (("ema_decay", "ema", 0.99), ("every", "periodic", 100)):
         value = getattr(reference, key)
         if value is None and reference.mode == mode:
-            yield Problem(f"reference.{key}", None, f"is required by mode = '{mode}', for instance {example}")
+            yield Problem(f"reference.{key}", None, f"is required by mode = '{mode}', for example {example}")
         if value is not None and reference.mode != mode:
-            reason = f"only works with mode = '{mode}', but mode is '{reference.mode}'"
+            reason = f"applies only to mode = '{mode}', but mode is '{reference.mode}'; remove it"
             yield Problem(f"reference.{key}", value, reason)
     if reference.mode != "static" and not config.loss.kl.active:
-        reason = "nothing uses the reference while loss.kl.coefficient is 0; raise it or leave mode alone"
+        reason = "the reference is not used while loss.kl.coefficient is 0; raise it, or remove mode"
         yield Problem("reference.mode", reference.mode, reason)
 
 
@@ -92,7 +94,7 @@ def reference_carrier(config: Config) -> Iterator[Problem]:
     reference, lora = config.reference, config.model.lora
     carrier = reference.carrier
     if carrier in ("adapter_off", "adapter") and lora is None:
-        reason = "there is no adapter: add the table model.lora or use carrier = 'copy'"
+        reason = "there is no adapter; add the table model.lora, or use carrier = 'copy'"
         yield Problem("reference.carrier", carrier, reason)
     if carrier == "adapter_off" and reference.mode != "static":
         reason = (
@@ -100,10 +102,12 @@ def reference_carrier(config: Config) -> Iterator[Problem]:
         )
         yield Problem("reference.carrier", carrier, reason)
     if carrier == "adapter_off" and lora is not None and (lora.adapter is not None or config.warmstart is not None):
-        reason = "training starts from a trained adapter, so the model without it is not where it began; use 'adapter'"
+        reason = (
+            "training starts from a trained adapter, so the model without it is not the initial model; use 'adapter'"
+        )
         yield Problem("reference.carrier", carrier, reason)
     if reference.device == "cpu" and carrier in ("adapter_off", "adapter"):
-        reason = f"carrier = '{carrier}' shares the policy's weights and stays with them; drop device, or use 'copy'"
+        reason = f"carrier = '{carrier}' shares the policy's weights and device; remove device, or use carrier = 'copy'"
         yield Problem("reference.device", reference.device, reason)
 
 
@@ -112,15 +116,17 @@ def updates(config: Config) -> Iterator[Problem]:
     updates_per_rollout = optimiser.epochs * optimiser.minibatches
     if config.loss.surrogate == "reinforce" and updates_per_rollout > 1:
         reason = (
-            f"reinforce has no ratio, so only the first of {updates_per_rollout} updates a rollout would be right; "
+            f"reinforce has no ratio, so only the first of {updates_per_rollout} updates per rollout would be correct; "
             "set optimiser.epochs and optimiser.minibatches to 1, or use ppo_clip"
         )
         yield Problem("loss.surrogate", "reinforce", reason)
     samples = config.sampling.tasks_per_step * config.sampling.group_size
     if optimiser.minibatches > samples:
-        yield Problem("optimiser.minibatches", optimiser.minibatches, f"a step has only {samples} samples to divide")
+        yield Problem(
+            "optimiser.minibatches", optimiser.minibatches, f"must not exceed the {samples} samples of a step; lower it"
+        )
     if not all(0 <= beta < 1 for beta in optimiser.betas):
-        yield Problem("optimiser.betas", list(optimiser.betas), "both must be at least 0 and below 1")
+        yield Problem("optimiser.betas", list(optimiser.betas), "both must be at least 0 and less than 1")
 
 
 def rounding(config: Config) -> Iterator[Problem]:
@@ -130,7 +136,7 @@ def rounding(config: Config) -> Iterator[Problem]:
     if model.lora is not None:
         yield Problem("optimiser.rounding", chosen, "adapters are float32, so nothing is rounded; remove it")
     elif model.dtype != "bfloat16":
-        reason = f"only weights of bfloat16 are rounded, and model.dtype is '{model.dtype}'; remove it"
+        reason = f"applies only to bfloat16 weights, and model.dtype is '{model.dtype}'; remove it"
         yield Problem("optimiser.rounding", chosen, reason)
 
 
@@ -139,20 +145,20 @@ def learner_group(config: Config) -> Iterator[Problem]:
     if learners is None:
         return
     if learners.offload and learners.sharding != "fsdp":
-        reason = "is an option of sharding = 'fsdp'; ddp keeps everything on the device"
+        reason = "applies only to sharding = 'fsdp'; remove it"
         yield Problem("cluster.learners.offload", learners.offload, reason)
     if model.quantize is not None and learners.sharding == "fsdp":
-        reason = "quantised weights cannot be divided among ranks; use cluster.learners.sharding = 'ddp'"
+        reason = "quantised weights cannot be sharded over ranks; use cluster.learners.sharding = 'ddp'"
         yield Problem("model.quantize", model.quantize, reason)
     for key in ("dtype", "autocast"):
         if getattr(model, key) == "float16":
-            reason = "a group of learner ranks does not scale losses; use bfloat16"
+            reason = "learners on a cluster do not support loss scaling; use bfloat16"
             yield Problem(f"model.{key}", "float16", reason)
     if "model" in config.run.supplied:
-        reason = "a model from Python cannot travel to the ranks; save it and give model.path"
+        reason = "a model passed from Python cannot be sent to the ranks; save it and set model.path"
         yield Problem("cluster.learners", learners.ranks, reason)
     if "domain" in config.run.supplied:
-        reason = "a domain from Python cannot travel to the ranks; name its class, domain.name = 'module:Class'"
+        reason = "a domain passed from Python cannot be sent to the ranks; set domain.name = 'module:Class'"
         yield Problem("cluster.learners", learners.ranks, reason)
 
 
@@ -164,12 +170,12 @@ def evaluation(config: Config) -> Iterator[Problem]:
     separate = config.has_domain or "eval_tasks" in config.run.supplied
     held_out = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
     if evaluate.every and not separate and not held_out:
-        reason = "there are no tasks that training never sees; set tasks.held_out or tasks.eval_file"
+        reason = "no tasks are held out from training; set tasks.held_out or tasks.eval_file"
         yield Problem("evaluate.every", evaluate.every, reason)
 
 
 def checkpoints(config: Config) -> Iterator[Problem]:
     metric = config.checkpoint.best_metric
     if metric is not None and metric.startswith("eval/") and config.evaluate.every == 0:
-        reason = "nothing is evaluated; set evaluate.every, or choose a training metric such as reward/mean"
+        reason = "the run has no evaluation; set evaluate.every, or choose a training metric such as reward/mean"
         yield Problem("checkpoint.best_metric", metric, reason)

@@ -1,18 +1,18 @@
 """Gauge theories: what they are, whether they are consistent, and what is left of them after symmetry breaking."""
 
-from steelyard.domains.theories.comparison.canonical_form import Canonical, canonical, chiral_content
-from steelyard.domains.theories.comparison.catalogue import Atlas, atlas, distinct, kinship
+from steelyard.domains.theories.comparison.canonical_form import CanonicalForm, canonical, chiral_content
+from steelyard.domains.theories.comparison.catalogue import Catalogue, catalogue, distinct, relation_to_known
 from steelyard.domains.theories.model.known_models import models, standard_model
 from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Special, Term, Theory, Vev
-from steelyard.domains.theories.physics.anomalies import Anomaly, conditions, is_free
+from steelyard.domains.theories.physics.anomalies import Anomaly, conditions, is_anomaly_free
 from steelyard.domains.theories.physics.breaking import broken_forces, electric_charges, unbroken
 from steelyard.domains.theories.physics.invariance import flaws, invariants, term_structures
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, light_exotics, spectrum
 
 __all__ = [
     "Anomaly",
-    "Atlas",
-    "Canonical",
+    "CanonicalForm",
+    "Catalogue",
     "Field",
     "Gauge",
     "Leg",
@@ -22,19 +22,19 @@ __all__ = [
     "Term",
     "Theory",
     "Vev",
-    "atlas",
     "broken_forces",
     "canonical",
+    "catalogue",
     "chiral_content",
     "conditions",
     "distinct",
     "electric_charges",
     "flaws",
     "invariants",
-    "is_free",
-    "kinship",
+    "is_anomaly_free",
     "light_exotics",
     "models",
+    "relation_to_known",
     "spectrum",
     "standard_model",
     "term_structures",

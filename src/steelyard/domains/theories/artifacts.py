@@ -14,11 +14,11 @@ from steelyard.domains.artifacts import Artifact, Report, Row
 from steelyard.domains.defaults import require_format
 from steelyard.domains.theories import rendering
 from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_reader, sarah_writer
-from steelyard.domains.theories.interchange.parameter_values import NUMBERLESS
+from steelyard.domains.theories.interchange.parameter_values import MISSING_VALUES
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.physics.mass_spectrum import spectrum
-from steelyard.domains.theories.rendering.data_sheet import Sheet, mass_text, sheet
+from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, mass_text
 from steelyard.domains.theories.rendering.spectrum_chart import side_by_side
 from steelyard.domains.theories.rendering.symbols import gauge_text, number
 from steelyard.errors import ConfigError, DataError, Invalid
@@ -27,9 +27,9 @@ from steelyard.types import Verdict
 PYRATE = re.compile(r"^Groups\s*:", re.MULTILINE)
 SARAH = re.compile(r"\bGauge\[\[1\]\]")
 PICTURES = ("svg", "html", "tex", "txt")
-OF_ONE = ("tex", "txt")
+SINGLE_THEORY_FORMATS = ("tex", "txt")
 EXPORTS = ("model", "m", "tex", "html", "txt")
-Judge = Callable[[str, Mapping[str, Any]], Verdict]
+Scorer = Callable[[str, Mapping[str, Any]], Verdict]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TheoryArtifacts:
     """``read`` knows the words of the domain; ``judge`` says what the reward says of such a text for a task's spec."""
 
     read: Callable[[str], Theory]
-    judge: Judge | None = None
+    score: Scorer | None = None
 
     def to_text(self, text: str) -> str:
         try:
@@ -62,7 +62,7 @@ class TheoryArtifacts:
         Samples that are no theory are left out; a file that holds none is refused.
         """
         require_format("picture", "theories", form, PICTURES)
-        if form in OF_ONE and len(artifacts) > 1:
+        if form in SINGLE_THEORY_FORMATS and len(artifacts) > 1:
             raise ConfigError(
                 f".{form} shows one theory, not {len(artifacts)}; write .html or .svg, or one file at a time"
             )
@@ -100,24 +100,24 @@ class TheoryArtifacts:
         problems = tuple(flaws(theory))
         if problems:
             return Report(("condition",), (), problems, ("the theory is not well formed",), good=False)
-        found = sheet(theory)
-        free = not any(row.total for row in found.anomalies)
-        judged = self._judged(text, spec)
-        said = [*_taken(missing), *_exotics(found), *(line for line, _ in judged)]
+        sheet = data_sheet(theory)
+        free = not any(row.total for row in sheet.anomalies)
+        scored = self._score_lines(text, spec)
+        said = [*_taken(missing), *_exotics(sheet), *(line for line, _ in scored)]
         return Report(
-            ("condition", *found.fermions, "sum", ""),
-            tuple(_rows(found)),
+            ("condition", *sheet.fermions, "sum", ""),
+            tuple(_rows(sheet)),
             (),
-            (found.verdict, gauge_text(theory.gauge), *said),
-            good=free and all(success for _, success in judged),
+            (sheet.verdict, gauge_text(theory.gauge), *said),
+            good=free and all(success for _, success in scored),
         )
 
-    def _judged(self, text: str, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
+    def _score_lines(self, text: str, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
         """What the reward says; it knows the words of the domain only."""
-        if self.judge is None or PYRATE.search(text) or SARAH.search(text):
+        if self.score is None or PYRATE.search(text) or SARAH.search(text):
             return []
         try:
-            verdict = self.judge(text, spec or {})
+            verdict = self.score(text, spec or {})
         except Invalid as error:
             return [(f"rejected: {error}", False)]
         parts = " · ".join(f"{name} {value:.3g}" for name, value in verdict.parts.items())
@@ -136,7 +136,7 @@ class TheoryArtifacts:
         return None if problems else theory
 
 
-def _rows(found: Sheet) -> list[Row]:
+def _rows(sheet: DataSheet) -> list[Row]:
     return [
         Row(
             (
@@ -147,16 +147,16 @@ def _rows(found: Sheet) -> list[Row]:
             ),
             good=not row.total,
         )
-        for row in found.anomalies
+        for row in sheet.anomalies
     ]
 
 
 def _taken(missing: Sequence[str]) -> list[str]:
-    return [f"no value is given for {', '.join(missing)}: {NUMBERLESS}"] if missing else []
+    return [f"no value is given for {', '.join(missing)}: {MISSING_VALUES}"] if missing else []
 
 
-def _exotics(found: Sheet) -> list[str]:
-    exotic = [state for state in found.spectrum.states if state.exotic]
+def _exotics(sheet: DataSheet) -> list[str]:
+    exotic = [state for state in sheet.spectrum.states if state.exotic]
     return [
         f"exotic: {state.count}× {' '.join(state.fields)}, charge {number(state.charge)}, colour {state.colour}, "
         f"{mass_text(state.mass)}"

@@ -14,13 +14,13 @@ from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary
 from steelyard.domains.base import Domain, Split
 from steelyard.domains.theories.artifacts import EXPORTS, PICTURES, TheoryArtifacts
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.prompts import BEGINNINGS, SPLITS, Beginning, catalogue, describe
+from steelyard.domains.theories.grammar.prompts import BEGINNINGS, SPLITS, Beginning, describe, starting_points
 from steelyard.domains.theories.grammar.random_theories import random_theory
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.grammar.vocabulary import group_word
-from steelyard.domains.theories.model.limits import Limits, limits_of
+from steelyard.domains.theories.model.limits import Limits, limits_from_options
 from steelyard.domains.theories.rendering.summary import summarise
-from steelyard.domains.theories.reward.reward import Judge, reward_of
+from steelyard.domains.theories.reward.reward import Judge, reward_from_options
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task
@@ -67,7 +67,7 @@ class Theories(Domain):
             raise ConfigError(f"theories: containing={strange}; the factors within the limits are {', '.join(factors)}")
         if self.rising < 0:
             raise ConfigError(f"theories: rising={self.rising}; it is a number of training tasks, 0 or more")
-        reward_of(self.reward)
+        reward_from_options(self.reward)
         for kind in self.kinds:
             if kind not in self._beginnings["train"]:
                 raise ConfigError(
@@ -87,7 +87,7 @@ class Theories(Domain):
 
     @cached_property
     def bounds(self) -> Limits:
-        return limits_of(self.limits)
+        return limits_from_options(self.limits)
 
     @cached_property
     def grammar(self) -> TheoryGrammar:
@@ -125,7 +125,7 @@ class Theories(Domain):
         return describe(task.spec)
 
     def judge(self) -> Judge:
-        return Judge(self.bounds, reward_of(self.reward))
+        return Judge(self.bounds, reward_from_options(self.reward))
 
     def verifier(self) -> FunctionVerifier:
         return self.judge().verifier()
@@ -176,7 +176,7 @@ class Theories(Domain):
 
     @cached_property
     def _beginnings(self) -> dict[Split, dict[str, list[Beginning]]]:
-        return catalogue(self.kinds, self.bounds, self.containing)
+        return starting_points(self.kinds, self.bounds, self.containing)
 
     @cached_property
     def _levels(self) -> list[float]:

@@ -19,10 +19,10 @@ def main(seconds: float, memory: int) -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     sizes = Path("/proc/self/statm")
-    if sizes.is_file():  # elsewhere only CPU time and output are limited
-        most = int(sizes.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe when it ends
+    if sizes.is_file():  # other systems limit only CPU time and output
+        limit = int(sizes.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes the pipe when it ends
     for line in sys.stdin:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -34,12 +34,12 @@ def main(seconds: float, memory: int) -> None:
 def _answer(render: Any, request: dict[str, Any]) -> str:
     try:
         (text,), _ = render(**request["arguments"])
-        if len(text) > request["most"]:
-            return json.dumps({"too_much": f"{len(text)} characters"})
+        if len(text) > request["max_characters"]:
+            return json.dumps({"limit": f"{len(text)} characters"})
         return json.dumps({"text": text})
     except MemoryError:
-        return json.dumps({"too_much": "more memory than it may have"})
-    except Exception as error:  # noqa: BLE001 - whatever a template raises
+        return json.dumps({"limit": "too much memory"})
+    except Exception as error:  # noqa: BLE001 - a template may raise anything
         return json.dumps({"error": f"{type(error).__name__}: {error!s:.300}"})
 
 

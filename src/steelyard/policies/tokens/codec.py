@@ -1,4 +1,4 @@
-"""Between texts and token ids: all that a sampler needs of a policy besides its weights and its constraint."""
+"""Converts between texts and token ids: the part of a policy that a sampler needs besides weights and constraint."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from steelyard.types import Message, Prompt
 
 @dataclass(frozen=True, slots=True)
 class Prompting:
-    """How prompts are sent to a model."""
+    """How prompts are presented to a model."""
 
     chat: bool = False
-    """A string is sent as a user message, through the model's chat template."""
+    """Whether a string prompt becomes a user message in the model's chat template."""
     system: str | None = None
-    """A message before every chat."""
+    """System message before every chat; None: no message."""
 
     def messages(self, prompt: Prompt) -> Sequence[Message] | None:
-        """The chat that a prompt is sent as; None for a string that is sent as it is."""
+        """Return the chat messages for a prompt, or None if the prompt is used as plain text."""
         if isinstance(prompt, str):
             if not self.chat:
                 return None
@@ -34,55 +34,57 @@ class Prompting:
             return prompt
         if prompt[0]["role"] == "system":
             raise PolicyError(
-                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), and tasks.system gives "
-                "another; remove one of them"
+                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), but tasks.system sets "
+                "another one; remove one of them"
             )
         return ({"role": "system", "content": self.system}, *prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A tokenizer with what the model says of it; a process without the model can have one."""
+    """A tokenizer and the model settings it depends on; it works in a process without the model."""
 
     tokenizer: Any
     end_ids: tuple[int, ...]
     """Tokens that end a sample."""
     vocabulary: int
-    """How many logits there are; a model may have more than its tokenizer has tokens."""
+    """Number of logits; a model may have more logits than its tokenizer has tokens."""
     excluded: tuple[int, ...] = ()
     """Tokens that are never sampled."""
     prompting: Prompting = Prompting()
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Token ids of a prompt; chat messages, and strings that are sent as one, go through the model's template."""
+        """Return the token ids of a prompt; chat messages go through the model's template."""
         messages = self.prompting.messages(prompt)
         if messages is None:
             ids = self._ids(str(prompt))
         elif self.tokenizer.chat_template is None:
-            raise PolicyError("the prompt is a list of chat messages, but this model's tokenizer has no chat template")
+            raise PolicyError(
+                "the prompt is a list of chat messages, but the tokenizer has no chat template; give prompts as strings"
+            )
         else:
             ids = template_ids(self.tokenizer, messages, answer_next=True)
         if not ids:
             first = self.tokenizer.bos_token_id
             if first is None:
-                raise PolicyError("an empty prompt needs a tokenizer with a beginning-of-sequence token")
+                raise PolicyError("the prompt is empty, and the tokenizer has no bos_token to start from; set one")
             ids = [first]
         return np.asarray(ids, np.int32)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of a completion. It shows every token that was sampled, special ones included (a tool call's, those
-        around reasoning), except the one that ended the sample: a verifier sees all that the policy is credited for.
+        """Return the text of a completion with all sampled tokens, special ones included (tool calls, reasoning
+        markers), except the token that ended the sample. A verifier sees everything that the policy is credited for.
         """
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 
     def _ids(self, text: str) -> list[int]:
         try:
             return self.tokenizer.encode(text)
-        except Exception as error:  # what a closed vocabulary raises has no class of its own
+        except Exception as error:  # a closed vocabulary raises a plain Exception
             unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
             if UNKNOWN not in str(error) or not unknown:
                 raise
             raise PolicyError(
                 f"the prompt {shown(text)} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
-                f"add them to model.scratch.vocabulary, or leave them out of the prompt"
+                "add them to model.scratch.vocabulary, or remove them from the prompt"
             ) from None

@@ -1,7 +1,7 @@
-"""Tokens that a policy never samples because its text cannot show them.
+"""Tokens that a policy never samples because they do not appear in its text.
 
-They are outside every support: the policy's head gives them a logit of minus infinity, so samplers, log-probs, entropy
-and KL all see the distribution without them.
+They are outside every support: the policy's head sets their logits to minus infinity, so sampling, log-probs, entropy
+and KL all use the distribution without them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from steelyard.suggest import did_you_mean
 def excluded_ids(
     tokenizer: Any, vocabulary: int, end_ids: Collection[int], names: Sequence[str] | None = None
 ) -> tuple[int, ...]:
-    """Ids without a token, and the tokens of ``names`` (None: padding, start and mask).
+    """Return unused ids and the ids of ``names`` (None: padding, start and mask).
 
-    A token that ends a sample is never excluded, whatever other roles it has: often it is the padding token too.
+    A token that ends a sample is never excluded, even if it has another role such as padding.
     """
     id_of: Mapping[str, int] = tokenizer.get_vocab()
     if names is None:
@@ -30,12 +30,12 @@ def excluded_ids(
     unused = set(range(vocabulary)).difference(id_of.values())
     excluded = {token for token in chosen | unused if token < vocabulary}.difference(end_ids)
     if vocabulary - len(excluded) < 2:
-        raise PolicyError(f"model.excluded_tokens leaves fewer than two of {vocabulary} tokens to sample; list fewer")
+        raise PolicyError(f"model.excluded_tokens leaves fewer than two of {vocabulary} tokens; exclude fewer")
     return tuple(sorted(excluded))
 
 
 def describe_excluded(tokenizer: Any, excluded: Sequence[int]) -> list[str]:
-    """The excluded tokens by name, and how many ids have none."""
+    """List the excluded tokens by name, and the number of ids without a token."""
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(excluded))
     known = [name for name in names if name is not None]
     unused = len(names) - len(known)
@@ -49,5 +49,5 @@ def _id_of_name(name: str, id_of: Mapping[str, int], end_ids: Collection[int]) -
             f"model.excluded_tokens: {name!r} is not a token of this model's vocabulary{did_you_mean(name, id_of)}"
         )
     if token in end_ids:
-        raise PolicyError(f"model.excluded_tokens: {name!r} ends a sample, which then could not end; leave it out")
+        raise PolicyError(f"model.excluded_tokens: {name!r} ends a sample and cannot be excluded; remove it")
     return token

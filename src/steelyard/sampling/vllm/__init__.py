@@ -1,7 +1,7 @@
-"""Sampling by vLLM, in this process: many samples at once from a paged cache, the prompt of a group computed once.
+"""Sampling with vLLM in this process: large batches with a paged cache; the prompt of a group is processed once.
 
-Only this package (and ``cluster``) imports vllm. ``engine`` holds the engine and renews its weights, ``masks`` puts our
-constraints and cuts into it, ``sampler`` is the ``Sampler``.
+Only this package (and ``cluster``) imports vllm. ``engine`` holds the engine and updates its weights, ``masks`` applies
+our constraints and cuts, ``sampler`` implements ``Sampler``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine: vLLM in this process, built from a model's shape alone, with weights that can be renewed."""
+"""vLLM in this process, built from a model's configuration, with weights that can be updated."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from torch import Tensor
 
 from steelyard import defaults
 from steelyard.errors import MissingExtraError, PolicyError
-from steelyard.sampling.vllm.draft import Draft
+from steelyard.sampling.vllm.tracked_sample import TrackedSample
 
-NEEDED = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # masks are made in this process, from rows that live in it
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the other runner has another interface for logits processors
+REQUIRED_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # masks are computed in this process from its own rows
+    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the V2 runner has another interface for logits processors
 }
-QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
-"""Unless the environment says otherwise."""
+QUIET_ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+"""Defaults that the environment may override."""
 ADAPTER = 1
-"""The number of the only adapter."""
+"""Id of the only adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How vLLM is set up."""
+    """Settings of vLLM."""
 
     dtype: str = "float32"
     memory: float = defaults.VLLM_MEMORY
     """Share of the device's memory for weights and cache."""
     cache_gib: float | None = None
-    """Memory for keys and values, taken at once; None: what ``memory`` leaves."""
+    """Memory of the KV cache, reserved at start; None: what ``memory`` leaves after the weights."""
     max_length: int | None = None
-    """Longest sequence, prompt and completion together; None: the model's own."""
+    """Maximum length of prompt plus completion; None: the model's maximum."""
     max_rows: int = defaults.MAX_ROWS
-    """Sequences decoded at once."""
+    """Sequences decoded together."""
     eager: bool | None = None
-    """Without compilation and CUDA graphs; None: so on a CPU."""
+    """Whether to disable compilation and CUDA graphs; None: only on a CPU."""
     adapter_rank: int | None = None
-    """Rank of adapters that are served beside the base weights; None: none are."""
+    """Rank of adapters served without merging; None: adapters are not served."""
 
 
 @dataclass(slots=True)
 class Engine:
-    """vLLM with its weights, and the drafts its requests write."""
+    """vLLM with its weights, and the samples of its current requests."""
 
     llm: Any
-    drafts: dict[int, Draft] = field(default_factory=dict[int, Draft])
+    tracked_samples: dict[int, TrackedSample] = field(default_factory=dict[int, TrackedSample])
     excluded: list[int] = field(default_factory=list[int])
     """Tokens that no request may sample."""
     adapter: Any = None
@@ -65,26 +65,26 @@ class Engine:
         return self.llm.llm_engine.model_executor.driver_worker.worker
 
     def load(self, items: Iterable[tuple[str, Tensor]]) -> None:
-        """Take new weights, by the names of the transformers model, without a restart."""
+        """Load new weights, named as in the transformers model, without a restart."""
         self._require_idle()
         runner = self._worker.model_runner
         runner.reload_weights(weights_iterator=iter(items))
         if runner.model_config.hf_config.get_text_config().tie_word_embeddings:
-            self._renew_head(runner.get_model())
-        self._forget()
+            self._reload_head(runner.get_model())
+        self._reset_cache()
 
     def serve(self, folder: Path) -> None:
-        """Take a new adapter beside the base weights, in place of the one before."""
+        """Serve a new adapter on top of the base weights, replacing the previous one."""
         from vllm.lora.request import LoRARequest
 
         self._require_idle()
         self.adapter = LoRARequest("policy", ADAPTER, str(folder), load_inplace=True)
         self.llm.llm_engine.add_lora(self.adapter)
         self.adapter = LoRARequest("policy", ADAPTER, str(folder))
-        self._forget()
+        self._reset_cache()
 
     def close(self) -> None:
-        """Give the memory back; nothing can be sampled afterwards. Twice does no harm."""
+        """Release the memory; sampling is impossible afterwards. Calling it twice is safe."""
         if self.llm is None:
             return
         from vllm.distributed import cleanup_dist_env_and_memory
@@ -93,8 +93,8 @@ class Engine:
         self.llm = None
         cleanup_dist_env_and_memory()
 
-    def _renew_head(self, model: Any) -> None:
-        """A head tied to the embedding is not reloaded by itself, but on a CPU it keeps a repacked copy of the old."""
+    def _reload_head(self, model: Any) -> None:
+        """Reload a head that is tied to the embedding: on a CPU it keeps a repacked copy of the old weights."""
         head = getattr(model, "lm_head", None)
         head = getattr(head, "base_layer", head)
         if head is not None:
@@ -102,25 +102,25 @@ class Engine:
 
     def _require_idle(self) -> None:
         if self.llm.llm_engine.has_unfinished_requests():
-            raise PolicyError("weights cannot change while samples are being drawn; take or close the stream first")
+            raise PolicyError("weights cannot change while samples are being drawn; exhaust or close the stream first")
 
-    def _forget(self) -> None:
-        """Keys and values of the old weights must not be used again."""
+    def _reset_cache(self) -> None:
+        """Discard the cached keys and values of the old weights."""
         if not self.llm.llm_engine.reset_prefix_cache():
-            raise PolicyError("vLLM could not empty its prefix cache, which holds keys and values of the old weights")
+            raise PolicyError("vLLM could not reset its prefix cache, which holds keys and values of the old weights")
 
 
 def open_engine(model_config: Any, options: EngineOptions) -> Engine:
-    """An engine for models of this configuration (of transformers). Its weights are random until ``Engine.load``."""
+    """Start an engine for a transformers configuration. Its weights are random until ``Engine.load``."""
     vllm = require_vllm()
     from steelyard.sampling.vllm.masks import RowMasks
 
-    drafts: dict[int, Draft] = {}
+    tracked_samples: dict[int, TrackedSample] = {}
     excluded: list[int] = []
-    own_masks = type("OwnMasks", (RowMasks,), {"drafts": drafts, "excluded": excluded})
+    own_masks = type("OwnMasks", (RowMasks,), {"tracked_samples": tracked_samples, "excluded": excluded})
     eager = on_cpu() if options.eager is None else options.eager
-    adapters = {} if options.adapter_rank is None else _adapters(options.adapter_rank)
-    with tempfile.TemporaryDirectory() as folder, _own_threads():
+    adapters = {} if options.adapter_rank is None else _adapter_options(options.adapter_rank)
+    with tempfile.TemporaryDirectory() as folder, _keep_set_num_threads():
         model_config.save_pretrained(folder)
         llm = vllm.LLM(
             folder,
@@ -140,12 +140,12 @@ def open_engine(model_config: Any, options: EngineOptions) -> Engine:
             logits_processors=[own_masks],
             **adapters,
         )
-    return Engine(llm, drafts, excluded)
+    return Engine(llm, tracked_samples, excluded)
 
 
 def require_vllm() -> Any:
-    """The ``vllm`` package, told to stay in this process; or an error that names the extra."""
-    os.environ.update({**QUIET, **os.environ, **NEEDED})
+    """Import ``vllm``, configured to stay in this process, or raise an error that names the extra."""
+    os.environ.update({**QUIET_ENVIRONMENT, **os.environ, **REQUIRED_ENVIRONMENT})
     try:
         import vllm
     except ImportError:
@@ -154,25 +154,25 @@ def require_vllm() -> Any:
 
 
 def on_cpu() -> bool:
-    """Whether the vLLM that is installed runs on the processor."""
+    """Return whether the installed vLLM runs on the CPU."""
     require_vllm()
     from vllm.platforms import current_platform
 
     return current_platform.is_cpu()
 
 
-def _adapters(rank: int) -> dict[str, Any]:
+def _adapter_options(rank: int) -> dict[str, Any]:
     ranks = (1, 8, 16, 32, 64, 128, 256, 320, 512)
     if rank > ranks[-1]:
         raise PolicyError(
-            f"model.lora.rank = {rank}: vLLM serves adapters up to rank {ranks[-1]}; set sampling.vllm.lora = 'merge'"
+            f"model.lora.rank = {rank} exceeds {ranks[-1]}, the limit of vLLM; set sampling.vllm.lora = 'merge'"
         )
     return {"enable_lora": True, "max_loras": 1, "max_lora_rank": next(size for size in ranks if size >= rank)}
 
 
 @contextmanager
-def _own_threads() -> Iterator[None]:
-    """On a CPU vLLM forbids the whole process to set its number of threads; the learner may."""
+def _keep_set_num_threads() -> Iterator[None]:
+    """Restore ``torch.set_num_threads``, which vLLM disables on a CPU; the learner needs it."""
     allowed = torch.set_num_threads
     try:
         yield

@@ -1,9 +1,9 @@
-"""Constraints and cuts inside vLLM: one logits processor that lets through what the row of each request allows, and
-for no request what the policy never samples.
+"""Constraints and cuts inside vLLM: a logits processor that masks what a request's constraint, its cut rule or the
+policy's excluded tokens rule out.
 
-vLLM cuts by min-p before top-p and does not say what a cut has kept; its grammar engines allow other tokens than ours
-and know no automata. So constraint and cut are made here, by the code that the local sampler and the learner use, and
-the sets they leave are the supports that the learner gets. Temperature and draw are vLLM's.
+vLLM applies min-p before top-p and does not report what a cut keeps; its grammar engines allow other tokens than ours
+and do not support automata. Constraint and cut are therefore computed here, with the code of the local sampler and the
+learner, and the remaining sets become the learner's supports. Temperature and draw are vLLM's.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDi
 from steelyard.constraints.base import unpack
 from steelyard.policies.cuts import kept, scaled
 from steelyard.sampling.draw import kept_sets
-from steelyard.sampling.vllm.draft import DRAFT, Draft
+from steelyard.sampling.vllm.tracked_sample import TRACKED_KEY, TrackedSample
 from steelyard.types import CutRule
 
 
 @dataclass(slots=True)
-class Writing:
-    """A draft at its place in vLLM's batch."""
+class BatchEntry:
+    """A tracked sample at its position in vLLM's batch."""
 
-    draft: Draft
+    tracked: TrackedSample
     tokens: list[int]
-    """All tokens of the request so far; vLLM appends to it."""
+    """Tokens of the request so far; vLLM appends to this list."""
 
 
 class RowMasks(LogitsProcessor):
-    """Minus infinity for what a row may not go on with. An engine makes a subclass with drafts of its own."""
+    """Sets logits of disallowed tokens to minus infinity. Each engine creates a subclass with its own samples."""
 
-    drafts: ClassVar[Mapping[int, Draft]] = {}
+    tracked_samples: ClassVar[Mapping[int, TrackedSample]] = {}
     excluded: ClassVar[Sequence[int]] = ()
-    """Tokens that no request may sample, with or without a draft."""
+    """Tokens that no request may sample, tracked or not."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
-        self.writing: dict[int, Writing] = {}
+        self.entries: dict[int, BatchEntry] = {}
 
     def is_argmax_invariant(self) -> bool:
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow requests to their places in the batch: removed, then added, then moved."""
+        """Update the batch positions of requests: removed, then added, then moved."""
         if batch_update is None:
             return
         for place in batch_update.removed:
-            self.writing.pop(place, None)
+            self.entries.pop(place, None)
         for place, params, _, tokens in batch_update.added:
-            self.writing.pop(place, None)
-            number = (params.extra_args or {}).get(DRAFT)
+            self.entries.pop(place, None)
+            number = (params.extra_args or {}).get(TRACKED_KEY)
             if number is not None:
-                self.writing[place] = Writing(self.drafts[number], tokens)
+                self.entries[place] = BatchEntry(self.tracked_samples[number], tokens)
         for here, there, direction in batch_update.moved:
-            moved, other = self.writing.pop(here, None), self.writing.pop(there, None)
+            moved, other = self.entries.pop(here, None), self.entries.pop(there, None)
             if moved is not None:
-                self.writing[there] = moved
+                self.entries[there] = moved
             if other is not None and direction == MoveDirectionality.SWAP:
-                self.writing[here] = other
+                self.entries[here] = other
 
     def apply(self, logits: Tensor) -> Tensor:
         if self.excluded:
             logits.index_fill_(-1, torch.tensor(self.excluded, device=logits.device), -torch.inf)
         forced: dict[int, int] = {}
         drawing: dict[CutRule, list[int]] = {}
-        for place, writing in self.writing.items():
-            writing.draft.follow(writing.tokens)
-            token = writing.draft.forced(len(writing.tokens))
+        for place, entry in self.entries.items():
+            entry.tracked.follow(entry.tokens)
+            token = entry.tracked.forced(len(entry.tokens))
             if token is None:
-                drawing.setdefault(writing.draft.row.decoding.rule, []).append(place)
+                drawing.setdefault(entry.tracked.row.decoding.rule, []).append(place)
             else:
                 forced[place] = token
         if forced:
@@ -85,15 +85,15 @@ class RowMasks(LogitsProcessor):
         return logits
 
     def _restrict(self, logits_BV: Tensor, rule: CutRule, places: list[int]) -> None:
-        """Leave what constraint and cut leave; a cut is remembered, since it is the support."""
-        drafts = [self.writing[place].draft for place in places]
+        """Apply constraint and cut; a cut is stored, because it is the support."""
+        tracked_samples = [self.entries[place].tracked for place in places]
         place_R = torch.tensor(places, device=logits_BV.device)
         logits_RV = logits_BV[place_R]
-        blocked_RV = _blocked(drafts, logits_RV)
+        blocked_RV = _blocked(tracked_samples, logits_RV)
         if rule.cuts:
             _, token_RK, keep_RK = kept(scaled(logits_RV, rule, blocked_RV), rule)
-            for draft, found in zip(drafts, kept_sets(token_RK, keep_RK.sum(-1)), strict=True):
-                draft.kept = found
+            for tracked, found in zip(tracked_samples, kept_sets(token_RK, keep_RK.sum(-1)), strict=True):
+                tracked.kept = found
             row_N, token_N = keep_RK.nonzero()[:, 0], token_RK[keep_RK]
             logits_BV[place_R] = -torch.inf
             logits_BV[place_R[row_N], token_N] = logits_RV[row_N, token_N]
@@ -101,9 +101,9 @@ class RowMasks(LogitsProcessor):
             logits_BV[place_R] = logits_RV.masked_fill(blocked_RV, -torch.inf)
 
 
-def _blocked(drafts: Sequence[Draft], logits_RV: Tensor) -> Tensor | None:
-    """What the constraint forbids, ``[R, V]``."""
-    allowed = [draft.row.allowed for draft in drafts if draft.row.allowed is not None]
+def _blocked(tracked_samples: Sequence[TrackedSample], logits_RV: Tensor) -> Tensor | None:
+    """Return a mask ``[R, V]`` of the tokens that the constraint forbids."""
+    allowed = [tracked.row.allowed for tracked in tracked_samples if tracked.row.allowed is not None]
     if not allowed:
         return None
     return torch.from_numpy(~unpack(np.stack(allowed), logits_RV.shape[-1])).to(logits_RV.device)

@@ -1,4 +1,4 @@
-"""The ``Sampler`` on top of the engine. It needs no learner's model: a codec, a constraint, weights from anywhere."""
+"""A ``Sampler`` that uses the engine. It needs a codec, a constraint and weights, but not the learner's model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.randomness import stream
 from steelyard.sampling.row import Row
-from steelyard.sampling.vllm.draft import DRAFT, Draft
 from steelyard.sampling.vllm.engine import Engine
+from steelyard.sampling.vllm.tracked_sample import TRACKED_KEY, TrackedSample
 from steelyard.types import Sample, SampleKey
 
 Weights = Iterable[tuple[str, Tensor]] | Path
-"""All weights by the names of the transformers model, or the folder of an adapter."""
+"""All weights, named as in the transformers model, or the folder of an adapter."""
 
-LOWEST_TEMPERATURE = 0.01
-"""vLLM raises what is lower, without an error."""
+MIN_TEMPERATURE = 0.01
+"""vLLM silently raises lower temperatures to this value."""
 
 
 class VllmSampler:
-    """Samples from an engine; each draw is vLLM's own, seeded by (seed, step, slot, attempt, sample)."""
+    """Samples from an engine. vLLM draws the tokens, with a seed per (seed, step, slot, attempt, sample)."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class VllmSampler:
         seed: int,
         weights: Callable[[], Weights] | None = None,
     ) -> None:
-        """``weights`` gives the policy's newest ones whenever they are published; None: they come by ``load``."""
+        """``weights`` returns the policy's newest weights for ``publish``; None: weights are passed to ``load``."""
         self.engine, self.codec, self.constraint, self.seed = engine, codec, constraint, seed
         engine.excluded[:] = codec.excluded
         self.offsets = TextOffsets(codec.tokenizer, codec.decode)
@@ -49,11 +49,11 @@ class VllmSampler:
 
     def publish(self, version: int) -> None:
         if self._weights is None:
-            raise PolicyError("this sampler has no source of weights; hand them over with load(weights, version)")
+            raise PolicyError("this sampler has no source of weights; pass them to load(weights, version)")
         self.load(self._weights(), version)
 
     def load(self, weights: Weights, version: int) -> None:
-        """Sample with these weights from now on; what was cached with the old ones is forgotten."""
+        """Switch to these weights and discard what was cached with the old ones."""
         if isinstance(weights, Path):
             self.engine.serve(weights)
         else:
@@ -61,55 +61,57 @@ class VllmSampler:
         self.version = version
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        if decoding.rule.temperature < LOWEST_TEMPERATURE:
-            raise PolicyError(f"temperature {decoding.rule.temperature}: vLLM draws at {LOWEST_TEMPERATURE} or above")
+        if decoding.rule.temperature < MIN_TEMPERATURE:
+            raise PolicyError(
+                f"sampling.temperature = {decoding.rule.temperature} is too low for vLLM; use {MIN_TEMPERATURE} or more"
+            )
         restricted = self.constraint is not None or decoding.rule.cuts
-        drafts: dict[str, Draft] = {}
+        tracked_samples: dict[str, TrackedSample] = {}
         try:
             for request in requests:
-                for draft in self._drafts(request, decoding):
-                    if draft.row.finished is not None:  # all of it was forced
-                        yield self._finished(draft)
+                for tracked in self._track(request, decoding):
+                    if tracked.row.finished is not None:  # every token was forced
+                        yield self._finished(tracked)
                     else:
-                        drafts[self._submit(draft, restricted)] = draft
-            while drafts:
+                        tracked_samples[self._submit(tracked, restricted)] = tracked
+            while tracked_samples:
                 for output in self.engine.llm.llm_engine.step():
-                    draft = drafts.pop(output.request_id)
-                    self.engine.drafts.pop(int(output.request_id), None)
-                    _complete(draft, output.outputs[0])
-                    yield self._finished(draft)
+                    tracked = tracked_samples.pop(output.request_id)
+                    self.engine.tracked_samples.pop(int(output.request_id), None)
+                    _complete(tracked, output.outputs[0])
+                    yield self._finished(tracked)
         finally:
-            if drafts:
-                self.engine.llm.llm_engine.abort_request(list(drafts))
-                for name in drafts:
-                    self.engine.drafts.pop(int(name), None)
+            if tracked_samples:
+                self.engine.llm.llm_engine.abort_request(list(tracked_samples))
+                for name in tracked_samples:
+                    self.engine.tracked_samples.pop(int(name), None)
 
     def close(self) -> None:
         """Close the engine."""
         self.engine.close()
 
-    def _drafts(self, request: SampleRequest, decoding: Decoding) -> Iterator[Draft]:
+    def _track(self, request: SampleRequest, decoding: Decoding) -> Iterator[TrackedSample]:
         ids = self.codec.encode(request.task.prompt)
         if len(ids) + decoding.max_new_tokens > self.engine.max_length:
             raise PolicyError(
-                f"task {request.task.id}: a prompt of {len(ids)} tokens and {decoding.max_new_tokens} new ones pass "
-                f"the engine's {self.engine.max_length} positions; shorten the prompt, lower sampling.max_new_tokens, "
-                "or raise sampling.vllm.max_length as far as the model goes"
+                f"task {request.task.id}: a prompt of {len(ids)} tokens plus sampling.max_new_tokens = "
+                f"{decoding.max_new_tokens} exceeds the engine's {self.engine.max_length} positions; shorten the "
+                "prompt, lower sampling.max_new_tokens, or raise sampling.vllm.max_length up to the model's maximum"
             )
         ends, vocabulary = frozenset(self.codec.end_ids), self.codec.vocabulary
         for index in range(request.count):
             key = SampleKey(request.step, request.slot, request.attempt, index)
-            yield Draft(Row(request, key, ids, decoding, ends, self.constraint, vocabulary))
+            yield TrackedSample(Row(request, key, ids, decoding, ends, self.constraint, vocabulary))
 
-    def _submit(self, draft: Draft, restricted: bool) -> str:
-        """Hand a draft to the engine; gives the name of its request."""
+    def _submit(self, tracked: TrackedSample, restricted: bool) -> str:
+        """Submit a sample to the engine and return the id of its request."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        row, number = draft.row, self._requests
+        row, number = tracked.row, self._requests
         self._requests += 1
         if restricted:
-            self.engine.drafts[number] = draft
+            self.engine.tracked_samples[number] = tracked
         params = SamplingParams(
             temperature=row.decoding.rule.temperature,
             seed=int(stream(self.seed, *row.key)) >> 1,
@@ -121,18 +123,18 @@ class VllmSampler:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
-            extra_args={DRAFT: number} if restricted else None,
+            extra_args={TRACKED_KEY: number} if restricted else None,
         )
         prompt: Any = {"prompt_token_ids": row.prompt_ids.tolist()}
         self.engine.llm.llm_engine.add_request(str(number), prompt, params, lora_request=self.engine.adapter)
         return str(number)
 
-    def _finished(self, draft: Draft) -> Sample:
-        return draft.row.finish(self.offsets, self.version)
+    def _finished(self, tracked: TrackedSample) -> Sample:
+        return tracked.row.finish(self.offsets, self.version)
 
 
-def _complete(draft: Draft, output: Any) -> None:
-    """The last tokens, and the log-probs of all: of each position the first is that of the token drawn."""
-    draft.follow(output.token_ids)
+def _complete(tracked: TrackedSample, output: Any) -> None:
+    """Add the last tokens and all log-probs; the first log-prob of each position is that of the sampled token."""
+    tracked.follow(output.token_ids)
     logps = output.logprobs
-    draft.row.price(np.asarray(logps.logprobs, np.float32)[logps.start_indices].tolist())
+    tracked.row.set_log_probs(np.asarray(logps.logprobs, np.float32)[logps.start_indices].tolist())

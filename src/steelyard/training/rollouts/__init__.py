@@ -1,4 +1,4 @@
-"""Where the loop gets its groups: tasks drawn, sampled and verified, step by step."""
+"""Rollouts: draw, sample and verify the groups that the loop trains on."""
 
 from steelyard.training.rollouts.asynchronous import AsynchronousRollouts
 from steelyard.training.rollouts.base import RolloutParts, Rollouts, Taken

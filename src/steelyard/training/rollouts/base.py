@@ -1,8 +1,8 @@
-"""The seam between the loop and whatever produces its data.
+"""The interface between the loop and the producers of its data.
 
-Summaries cross it: for each task the keys, lengths, policy versions and verdicts of its samples. Token ids, text and
-supports stay where they were produced until somebody fetches the groups that need them, by the keys in the summaries.
-In one process fetching is a lookup.
+The loop receives summaries: for each task the keys, lengths, policy versions and verdicts of its samples. Token ids,
+text and supports stay where they were produced until the loop fetches groups by the keys in their summaries. In a
+single process, fetching is a lookup.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from steelyard.types import Group, GroupSummary
 from steelyard.verification import Pool
 
 
-class Taken(NamedTuple):
+class StepGroups(NamedTuple):
     """The groups of a step, in slot order."""
 
     groups: list[GroupSummary]
     replaced: list[GroupSummary]
-    """Dead groups that were sampled before in the place of one of ``groups``."""
+    """Dead groups that were sampled first and then replaced by one of ``groups``."""
 
 
 class Rollouts(Protocol):
@@ -34,28 +34,28 @@ class Rollouts(Protocol):
     @property
     def parts(self) -> RolloutParts: ...
 
-    def take(self, step: int, watch: Stopwatch) -> Taken:
-        """The groups to learn from at ``step``; waits until they are verified."""
+    def take(self, step: int, watch: Stopwatch) -> StepGroups:
+        """Return the groups to learn from at ``step``. Blocks until they are verified."""
         ...
 
     def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:
-        """Groups of the last ``take`` in full. A replaced group cannot be fetched."""
+        """Return groups of the last ``take`` with all their data. Replaced groups cannot be fetched."""
         ...
 
     def publish(self, version: int) -> None:
-        """Sample with the policy's newest weights from now on; they are ``version``."""
+        """Use the policy's current weights, called ``version``, for all further sampling."""
         ...
 
     def observe(self, groups: Sequence[GroupSummary]) -> None:
-        """Show the task source what became of its tasks."""
+        """Report the sampled groups to the task source."""
         ...
 
     def metrics(self) -> Metrics:
-        """What happened in the verification pool since the last call, and the age of the samples last taken."""
+        """Return the counters of the verification pool since the last call, and the staleness of the last samples."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """While the context is open, sampler and pool are free for other work, such as an evaluation."""
+        """Pause sampling, so that the sampler and the pool can be used for an evaluation inside the context."""
         ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -63,46 +63,45 @@ class Rollouts(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
     def close(self, within: float | None = None) -> None:
-        """Stop sampling and drop what is unfinished, waiting at most ``within`` seconds for it (None: any time)."""
+        """Stop sampling and discard unfinished groups. Waits at most ``within`` seconds; None waits without limit."""
         ...
 
 
 @dataclass(slots=True)
 class RolloutParts:
-    """What groups are made with: tasks, a sampler, a verification pool, and how many of everything."""
+    """The task source, sampler and verification pool of the rollouts, with the sizes of a step."""
 
     source: Source
     sampler: Sampler
     pool: Pool
     dead: Callable[[Group], bool]
-    """Whether a group has nothing to teach."""
+    """Returns whether a group is dead: it has no advantage to learn from."""
     tasks_per_step: int
     group_size: int
     decoding: Decoding
     refill_dead_groups: int = 0
-    """How often a dead group is replaced by a group for another task."""
+    """How many times a dead group may be replaced by a group for another task."""
 
     def draw(self, step: int) -> list[SampleRequest]:
-        """Requests for the tasks of a step."""
+        """Draw the tasks of a step and create their sampling requests."""
         return requests_for(self.source.draw(step, self.tasks_per_step), step, self.group_size)
 
     def refills(self, sampled: Sequence[tuple[SampleRequest, Group]]) -> list[SampleRequest]:
-        """One request for another task in the place of each dead group of a step, unless it was replaced often enough.
+        """Create a request for another task for each dead group, up to ``refill_dead_groups`` times per slot.
 
-        As in dynamic sampling (DAPO, arXiv:2503.14476), but bounded, and in place: a slot keeps its random numbers.
+        This is DAPO's dynamic sampling (arXiv:2503.14476) with a bound. The new group takes the slot of the dead one,
+        so the random numbers of all other slots stay the same.
         """
-        again = [
-            request for request, group in sampled if request.attempt < self.refill_dead_groups and self.dead(group)
-        ]
-        if not again:
+        dead = [request for request, group in sampled if request.attempt < self.refill_dead_groups and self.dead(group)]
+        if not dead:
             return []
-        tasks = self.source.draw(again[0].step, len(again))
+        tasks = self.source.draw(dead[0].step, len(dead))
         return [
-            replace(request, task=task, attempt=request.attempt + 1) for request, task in zip(again, tasks, strict=True)
+            replace(request, task=task, attempt=request.attempt + 1) for request, task in zip(dead, tasks, strict=True)
         ]
 
 
 def find_groups(held: Sequence[Group], wanted: Sequence[GroupSummary]) -> list[Group]:
-    """The groups that the summaries are of, in their order."""
+    """Return the groups with the keys of the summaries, in the same order."""
     by_key = {group.key: group for group in held}
     return [by_key[summary.key] for summary in wanted]

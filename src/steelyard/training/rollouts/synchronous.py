@@ -1,4 +1,4 @@
-"""Synchronous rollouts: a step's groups are sampled with the newest weights while the learner waits."""
+"""Synchronous rollouts: the learner waits while the groups of a step are sampled with the current weights."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from steelyard.training.metrics import Metrics, pool_metrics
 from steelyard.training.phases import Stopwatch, collect
-from steelyard.training.rollouts.base import RolloutParts, Taken, find_groups
+from steelyard.training.rollouts.base import RolloutParts, StepGroups, find_groups
 from steelyard.types import Group, GroupSummary
 
 
 class SynchronousRollouts:
-    """Draws, samples and verifies a step's groups when they are taken. A resumed run continues bit for bit."""
+    """Draws, samples and verifies the groups of a step when the loop takes them. Resuming a run is exact."""
 
     def __init__(self, parts: RolloutParts) -> None:
         self.parts = parts
         self._groups: list[Group] = []
-        """Groups of the last step, by slot."""
+        """Groups of the last step, in slot order."""
 
-    def take(self, step: int, watch: Stopwatch) -> Taken:
+    def take(self, step: int, watch: Stopwatch) -> StepGroups:
         groups: dict[int, Group] = {}
         replaced: list[GroupSummary] = []
         requests = self.parts.draw(step)
@@ -32,7 +32,7 @@ class SynchronousRollouts:
                 groups[request.slot] = group
             requests = self.parts.refills(list(zip(requests, sampled, strict=True)))
         self._groups = [groups[slot] for slot in sorted(groups)]
-        return Taken([group.summary() for group in self._groups], replaced)
+        return StepGroups([group.summary() for group in self._groups], replaced)
 
     def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:
         return find_groups(self._groups, groups)
@@ -56,4 +56,4 @@ class SynchronousRollouts:
         self.parts.source.load_state_dict(state)
 
     def close(self, within: float | None = None) -> None:
-        """Nothing is under way between two steps."""
+        """Do nothing: no sampling continues between two steps."""

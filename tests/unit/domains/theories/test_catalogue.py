@@ -8,7 +8,13 @@ from dataclasses import replace
 from benchmarks.theories.theory_cases import rebased, renamed, reordered
 from steelyard.domains.artifacts import Artifact
 from steelyard.domains.theories.comparison.canonical_form import canonical
-from steelyard.domains.theories.comparison.catalogue import atlas, content, distinct, group_name, kinship
+from steelyard.domains.theories.comparison.catalogue import (
+    catalogue,
+    distinct,
+    field_content,
+    group_name,
+    relation_to_known,
+)
 from steelyard.domains.theories.model.known_models import models, standard_model
 from steelyard.domains.theories.model.notation import left, right, scalar, theory
 from steelyard.domains.theories.model.theory import Theory
@@ -23,9 +29,9 @@ def test_the_same_theory_is_one_entry() -> None:
     rng = random.Random(1)
     model = models()["U(1) of B - L"]
     written = [model, renamed(model, rng), rebased(model, rng), reordered(model, rng)]
-    found = atlas([*written, standard_model()])
+    found = catalogue([*written, standard_model()])
     assert [entry.count for entry in found.entries] == [1, 4]
-    assert [entry.known for entry in found.entries] == ["Standard Model", "U(1) of B - L"]
+    assert [entry.known_model for entry in found.entries] == ["Standard Model", "U(1) of B - L"]
     assert list(found.by_group) == ["U(1) × SU(2) × SU(3)", "U(1)² × SU(2) × SU(3)"]
     assert distinct([*written, standard_model()]) == 2
 
@@ -34,27 +40,27 @@ def test_vector_like_pairs_are_counted_apart() -> None:
     pairs = [standard_model(left("x", f"{q} 1 1"), left("y", f"-{q} 1 1")) for q in (1, 2, 3)]
     assert distinct(pairs) == 3
     assert distinct(pairs, vector_like=False) == 1
-    assert (len(atlas(pairs).entries), atlas(pairs).chiral) == (3, 1)
+    assert (len(catalogue(pairs).entries), catalogue(pairs).chiral) == (3, 1)
 
 
 def test_kinship_is_the_nearest_there_is() -> None:
     model = standard_model()
-    assert kinship(model) == ("is", "Standard Model")
-    assert kinship(replace(model, terms=())) == ("has the fields of", "Standard Model")
+    assert relation_to_known(model) == ("is", "Standard Model")
+    assert relation_to_known(replace(model, terms=())) == ("has the fields of", "Standard Model")
     more = standard_model(scalar("A", "5 1 1"))
-    assert kinship(more) == ("has the fermions of", "Standard Model")
+    assert relation_to_known(more) == ("has the fermions of", "Standard Model")
     pair = standard_model(scalar("A", "5 1 1"), left("x", "5 1 1"), left("y", "-5 1 1"))
-    assert kinship(pair) == ("has the chiral fermions of", "Standard Model")
-    assert kinship(NEW) == ("new", "")
+    assert relation_to_known(pair) == ("has the chiral fermions of", "Standard Model")
+    assert relation_to_known(NEW) == ("new", "")
 
 
 def test_an_empty_theory_is_no_relation_of_vector_like_ones() -> None:
-    assert kinship(theory("X", (left("a", "1"), left("b", "-1"))))[0] == "new"
+    assert relation_to_known(theory("X", (left("a", "1"), left("b", "-1"))))[0] == "new"
 
 
 def test_words() -> None:
-    assert content(NEW) == "(3)_1 + (3̅)_-4 + (1)_9 | (1)_3"
-    assert content(theory("c:3", ())) == "– | –"
+    assert field_content(NEW) == "(3)_1 + (3̅)_-4 + (1)_9 | (1)_3"
+    assert field_content(theory("c:3", ())) == "– | –"
     assert group_name(canonical(theory("c:3 L:3 R:3", (left("Q", "3 3 1"),)))) == "SU(3)³"
 
 

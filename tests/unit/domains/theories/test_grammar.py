@@ -12,7 +12,7 @@ from benchmarks.theories.theories_walks import accepts, constraint_of, walk
 from benchmarks.theories.theory_texts import SMALL, every_text, is_right, products
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
-from steelyard.domains.theories.grammar.allowed_terms import Node, possible_terms
+from steelyard.domains.theories.grammar.allowed_terms import TermTree, allowed_terms
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
 from steelyard.domains.theories.grammar.prompts import model, standard_model_text
 from steelyard.domains.theories.grammar.text import rounded, write
@@ -88,11 +88,11 @@ HEADS = (
 
 @pytest.mark.parametrize("head", HEADS)
 def test_the_tree_of_terms_has_every_invariant_product_and_no_other(head: str) -> None:
-    def said(node: Node, words: tuple[str, ...] = ()) -> Iterator[str]:
-        if not node.after:
+    def said(node: TermTree, words: tuple[str, ...] = ()) -> Iterator[str]:
+        if not node.children:
             yield " ".join(words)
-        for word, after in node.after.items():
-            yield from said(after, (*words, word))
+        for word, child in node.children.items():
+            yield from said(child, (*words, word))
 
     tree = state_after(head).content.terms
     right = {term for term in products(head, 99) if is_right(f"{head} {term} 1e0", GRAMMAR.limits)}
@@ -204,6 +204,6 @@ def test_limits_are_kept() -> None:
 
 
 def test_a_theory_without_scalars_has_no_scalar_terms() -> None:
-    assert set(possible_terms((1,), state_after("GAUGE U(1) SSB MULTIPLETS F1 left 0 x1").content.fields).after) == {
+    assert set(allowed_terms((1,), state_after("GAUGE U(1) SSB MULTIPLETS F1 left 0 x1").content.fields).children) == {
         "mass"
     }

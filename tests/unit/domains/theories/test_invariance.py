@@ -9,7 +9,7 @@ import pytest
 
 from steelyard.domains.theories.model.known_models import STANDARD, standard_model
 from steelyard.domains.theories.model.notation import left, right, scalar, theory
-from steelyard.domains.theories.model.theory import Charges, Field, Leg, Term, Vev, singlet, term_kind
+from steelyard.domains.theories.model.theory import Field, Leg, QuantumNumbers, Term, Vev, singlet, term_kind
 from steelyard.domains.theories.physics.invariance import flaws, structures, term_structures
 
 MODEL = standard_model(scalar("A", "1/2 2 1"), scalar("T", "0 3 1"), right("N", "0 1 1", 3))
@@ -57,7 +57,7 @@ def test_terms_of_the_standard_model(text: str, expected: int) -> None:
 
 def test_two_like_doublets_need_two_generations() -> None:
     """ε_ij D_i D_j is antisymmetric: it vanishes for one doublet, and is one number for two."""
-    doublet = Charges(((1,),), ())
+    doublet = QuantumNumbers(((1,),), ())
     gauge = theory("L:2", ()).gauge
     assert structures(gauge, [doublet] * 2, [0, 0], [1, 1]) == 0
     assert structures(gauge, [doublet] * 2, [0, 0], [2, 2]) == 1

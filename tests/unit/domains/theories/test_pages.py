@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.domains.theories.model.known_models import models
-from steelyard.domains.theories.physics.anomalies import is_free
+from steelyard.domains.theories.physics.anomalies import is_anomaly_free
 
 PAGE = Path(__file__).parents[4] / "docs" / "theories.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ def test_the_examples_run(capsys: Any) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE):
         exec(compile(block, str(PAGE), "exec"), names)
     assert "free of anomalies" in capsys.readouterr().out
-    assert is_free(names["vectorlike"])
+    assert is_anomaly_free(names["vectorlike"])
     assert set(names["files"]) == {"SM.m", "particles.m", "parameters.m"}
 
 

@@ -19,7 +19,7 @@ from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.model.limits import Limits
 from steelyard.domains.theories.physics.mass_spectrum import light_exotics
 from steelyard.domains.theories.reward.parts import EXTRA
-from steelyard.domains.theories.reward.reward import FLOOR, Judge, bounded, reward_of
+from steelyard.domains.theories.reward.reward import FLOOR, Judge, bounded, reward_from_options
 from steelyard.domains.theories.reward.success import LIGHT, Findings, succeeds
 from steelyard.errors import ConfigError, Invalid
 from steelyard.types import Task, Verdict
@@ -31,7 +31,7 @@ BROKEN = f"GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS {CHIRAL} INTERACTIONS"
 
 
 def judged(text: str, **options: Any) -> Verdict:
-    return Judge(Limits(), reward_of(options))(ANY, text)
+    return Judge(Limits(), reward_from_options(options))(ANY, text)
 
 
 def found(text: str) -> Findings:
@@ -76,7 +76,7 @@ def test_nothing_and_vector_like_pairs_are_no_success() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fermions", "idle"),
+    ("fermions", "vector_like_groups"),
     [
         ("F1 left 2 x1", ()),
         ("F1 left 2 x2", ("SU2",)),
@@ -85,14 +85,14 @@ def test_nothing_and_vector_like_pairs_are_no_success() -> None:
         ("F1 left 4 x1 F2 right 4 x1", ("SU2",)),
     ],
 )
-def test_of_a_pseudoreal_multiplet_an_odd_number_is_chiral(fermions: str, idle: tuple[str, ...]) -> None:
+def test_of_a_pseudoreal_multiplet_an_odd_number_is_chiral(fermions: str, vector_like_groups: tuple[str, ...]) -> None:
     """Two of them take a mass together, a real one by itself."""
-    assert found(f"GAUGE SU(2) SSB MULTIPLETS {fermions} INTERACTIONS").idle == idle
+    assert found(f"GAUGE SU(2) SSB MULTIPLETS {fermions} INTERACTIONS").vector_like_groups == vector_like_groups
 
 
 def test_each_gauge_group_has_to_act_on_something_chiral() -> None:
     text = "GAUGE SU(5) SU(5) SSB MULTIPLETS F1 left 10 1 x1 F2 left 5* 1 x1 F3 left 1 24 x1 INTERACTIONS"
-    assert found(text).idle == ("SU5b",)
+    assert found(text).vector_like_groups == ("SU5b",)
     assert judged(text).parts["chirality"] == -0.5
     assert not judged(text).success
 
@@ -217,7 +217,7 @@ def test_no_theory_is_worth_less_than_a_rejected_text() -> None:
         {"weights": {"anomalies": 1e6}},
         {"extra": {f"{__name__}:awful": 1.0}},
     ):
-        verdict, judge = judged(bad, **options), Judge(reward=reward_of(options))
+        verdict, judge = judged(bad, **options), Judge(reward=reward_from_options(options))
         assert not verdict.success
         assert judge.verifier().floor <= verdict.reward < 0
     assert judged(bad, extra={f"{__name__}:awful": 1.0}).reward < judged(bad).reward
@@ -244,8 +244,8 @@ def test_a_typical_failure_is_not_reinforced_next_to_a_success() -> None:
 def test_settings_that_do_not_exist_are_refused() -> None:
     for options in ({"wieghts": {}}, {"weights": {"anomaly": 1}}, {"preset": "other"}, {"extra": {"sm": 1.0}}):
         with pytest.raises(ConfigError, match="theories"):
-            reward_of(options)
-    assert Judge(reward=reward_of({"long": 9})).verifier().version != Judge().verifier().version
+            reward_from_options(options)
+    assert Judge(reward=reward_from_options({"long": 9})).verifier().version != Judge().verifier().version
 
 
 @pytest.mark.parametrize(
@@ -262,4 +262,4 @@ def test_settings_that_do_not_exist_are_refused() -> None:
 )
 def test_settings_that_are_no_numbers_are_refused_before_anything_is_judged(options: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        reward_of(options)
+        reward_from_options(options)

@@ -9,9 +9,9 @@ import pytest
 
 from steelyard.domains.theories.grammar.prompts import standard_model_text
 from steelyard.domains.theories.grammar.text import laid_out, read, rounded, write
-from steelyard.domains.theories.grammar.vocabulary import Wording, gauge_of, ordered_legs
+from steelyard.domains.theories.grammar.vocabulary import Vocabulary, gauge_of, ordered_legs
 from steelyard.domains.theories.model.known_models import models, standard_model
-from steelyard.domains.theories.model.limits import Limits, excesses, labels_within, limits_of
+from steelyard.domains.theories.model.limits import Limits, excesses, labels_within, limits_from_options
 from steelyard.domains.theories.model.notation import left, scalar, theory
 from steelyard.domains.theories.model.theory import Leg, Vev
 from steelyard.errors import ConfigError, DataError
@@ -92,16 +92,16 @@ def test_what_cannot_be_said_is_refused() -> None:
 
 
 def test_representations_go_up_to_the_adjoint() -> None:
-    assert Wording().labels[2].keys() == {"1", "2", "3", "4"}
-    assert Wording().labels[3].keys() == {"1", "3", "3*", "6", "6*", "8"}
-    assert Wording().labels[5].keys() == {"1", "5", "5*", "10", "10*", "15", "15*", "24"}
+    assert Vocabulary().labels[2].keys() == {"1", "2", "3", "4"}
+    assert Vocabulary().labels[3].keys() == {"1", "3", "3*", "6", "6*", "8"}
+    assert Vocabulary().labels[5].keys() == {"1", "5", "5*", "10", "10*", "15", "15*", "24"}
     assert labels_within(6, 20) == labels_within(6, 35)[:6]
-    assert len(set(Wording().vocabulary)) == len(Wording().vocabulary) < 300
+    assert len(set(Vocabulary().words)) == len(Vocabulary().words) < 300
 
 
 def test_gauge_groups_are_named_after_what_they_are() -> None:
     assert gauge_of((1, 1, 2, 3)).names == ("U1a", "U1b", "SU2", "SU3")
-    assert Wording().charges["-1/3"] == -2
+    assert Vocabulary().charges["-1/3"] == -2
     assert read(SM).fields[1].charges == (Fraction(-1, 2),)
 
 
@@ -118,4 +118,4 @@ def test_what_is_beyond_the_limits_is_named() -> None:
 def test_limits_that_make_no_sense_are_refused() -> None:
     for options in ({"group": 2}, {"groups": 0}, {"charge": -1}, {"vev": [3, 2]}, {"abelian": 0, "largest": 1}):
         with pytest.raises(ConfigError, match="theories limits"):
-            limits_of(options)
+            limits_from_options(options)

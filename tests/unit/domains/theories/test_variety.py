@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steelyard.domains.registry import make_domain
-from steelyard.domains.theories.reward.reward import FLOOR, Judge, reward_of
-from steelyard.domains.theories.reward.variety import Varied
+from steelyard.domains.theories.reward.reward import FLOOR, Judge, reward_from_options
+from steelyard.domains.theories.reward.variety import VarietyScorer
 from steelyard.errors import ConfigError
 from steelyard.types import Task
 from steelyard.verification.base import One, WholeGroup
@@ -31,7 +31,7 @@ def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
     domain = make_domain("theories", limits=LIMITS)
     judge = Judge(domain.bounds)  # type: ignore[attr-defined]
     texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, WITH_A_SCALAR, "GAUGE"]
-    verdicts = Varied(judge, 6.0)(TASK, texts)
+    verdicts = VarietyScorer(judge, 6.0)(TASK, texts)
     same, with_scalar = (1 / 4 + 1 / 3) / 2, (1 / 4 + 1) / 2
     assert [verdict.parts.get("variety") for verdict in verdicts] == [same, same, 1.0, 0.0, same, with_scalar, None]
     for text, verdict in zip(texts[:6], verdicts[:6], strict=True):
@@ -42,18 +42,18 @@ def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
 
 
 def test_vector_like_pairs_count_if_they_are_to() -> None:
-    judge = Judge(reward=reward_of({"variety": 6.0, "vector_like": True}))
+    judge = Judge(reward=reward_from_options({"variety": 6.0, "vector_like": True}))
     verdicts = judge.verifier().function(TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR])
     assert [verdict.parts["variety"] for verdict in verdicts] == [0.5, 0.5, 1.0]
     with pytest.raises(ConfigError, match="vector_like = 'no'; it is true or false"):
-        reward_of({"vector_like": "no"})
+        reward_from_options({"vector_like": "no"})
 
 
 def test_only_with_a_weight_are_groups_judged_together() -> None:
-    plain, varied = Judge().verifier(), Judge(reward=reward_of({"variety": 2.0})).verifier()
+    plain, varied = Judge().verifier(), Judge(reward=reward_from_options({"variety": 2.0})).verifier()
     assert isinstance(plain.mode, One)
     assert isinstance(varied.mode, WholeGroup)
     assert plain.version != varied.version
     assert varied.floor == FLOOR
     with pytest.raises(ConfigError, match="variety = -1"):
-        reward_of({"variety": -1})
+        reward_from_options({"variety": -1})

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby, permutations, product
 
-from steelyard.domains.theories.groups.rational import reduced
-from steelyard.domains.theories.model.theory import Charges, Label, Theory, term_kind
+from steelyard.domains.theories.groups.rational import reduced_rows
+from steelyard.domains.theories.model.theory import Label, QuantumNumbers, Theory, term_kind
 from steelyard.domains.theories.physics.invariance import structures
 
-Turn = tuple[tuple[int, ...], tuple[bool, ...]]
+Relabelling = tuple[tuple[int, ...], tuple[bool, ...]]
 """Which SU(n) comes where, and which of them are conjugated."""
-Sort = tuple[tuple[Label, ...], tuple[Fraction, ...]]
+FieldType = tuple[tuple[Label, ...], tuple[Fraction, ...]]
 _Described = tuple[int, tuple[Label, ...], int, tuple[Fraction, ...]]
 """A field: fermion 0 or scalar 1, its labels, how often it comes; and its charges."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Canonical:
+class CanonicalForm:
     """A theory up to how it is written and the direction of its vacuum. Equal for two theories if and only if they are
     the same up to these.
     """
@@ -35,9 +35,9 @@ class Canonical:
     special: tuple[int, ...]
     abelian: int
     """How many independent U(1)s."""
-    fermions: tuple[tuple[Sort, int], ...]
+    fermions: tuple[tuple[FieldType, int], ...]
     """Left-handed, with the number of generations of each."""
-    scalars: tuple[tuple[Sort, int], ...]
+    scalars: tuple[tuple[FieldType, int], ...]
     """Each as it or its conjugate is first in order."""
     vacuum: tuple[int, ...]
     """Which of the scalars have a vacuum expectation value."""
@@ -49,44 +49,44 @@ class Canonical:
 class _Content:
     """The parts of a theory that count: fields by number, all alike in one."""
 
-    fermions: tuple[tuple[Charges, int], ...]
-    scalars: tuple[tuple[Charges, int], ...]
-    vacuum: frozenset[Charges]
-    terms: frozenset[tuple[tuple[bool, Charges], ...]]
+    fermions: tuple[tuple[QuantumNumbers, int], ...]
+    scalars: tuple[tuple[QuantumNumbers, int], ...]
+    vacuum: frozenset[QuantumNumbers]
+    terms: frozenset[tuple[tuple[bool, QuantumNumbers], ...]]
     """Of each leg whether it is a fermion, and how it transforms."""
 
 
-def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True, terms: bool = True) -> Canonical:
+def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True, terms: bool = True) -> CanonicalForm:
     """The canonical form; without vector-like fermions, without scalars or without terms if so asked."""
     content = _content(theory, vector_like=vector_like, scalars=scalars, terms=terms and scalars and vector_like)
     sizes = tuple(factor.n for factor in theory.gauge.special)
     return min(
-        _written(sizes, content, turn, basis)
-        for turn in _turns(sizes, content)
-        for basis in _bases(content, turn, len(theory.gauge.abelian))
+        _written(sizes, content, relabelling, basis)
+        for relabelling in _relabellings(sizes, content)
+        for basis in _bases(content, relabelling, len(theory.gauge.abelian))
     )
 
 
-def chiral_content(theory: Theory) -> Counter[Charges]:
+def chiral_content(theory: Theory) -> Counter[QuantumNumbers]:
     """The left-handed multiplets that are left, and how often, when all that could take a mass without breaking the
     gauge group is struck out: R with R̄, a real R with itself, two of a pseudoreal R.
     """
     every = _fermions(theory)
-    left: Counter[Charges] = Counter()
-    for acts, count in every.items():
-        if not acts.is_real:
-            net = count - every[acts.conjugate]
-        elif structures(theory.gauge, (acts, acts), (0, 0), (1, 1)):
+    left: Counter[QuantumNumbers] = Counter()
+    for multiplet, count in every.items():
+        if not multiplet.is_real:
+            net = count - every[multiplet.conjugate]
+        elif structures(theory.gauge, (multiplet, multiplet), (0, 0), (1, 1)):
             net = 0
         else:
             net = count % 2
         if net > 0:
-            left[acts] = net
+            left[multiplet] = net
     return left
 
 
-def _fermions(theory: Theory) -> Counter[Charges]:
-    left: Counter[Charges] = Counter()
+def _fermions(theory: Theory) -> Counter[QuantumNumbers]:
+    left: Counter[QuantumNumbers] = Counter()
     for field in theory.fermions:
         if not field.acts.is_neutral:
             left[field.left_handed] += field.generations
@@ -95,30 +95,32 @@ def _fermions(theory: Theory) -> Counter[Charges]:
 
 def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -> _Content:
     fermions = _fermions(theory) if vector_like else chiral_content(theory)
-    bosons: Counter[Charges] = Counter()
+    bosons: Counter[QuantumNumbers] = Counter()
     for field in theory.scalars if scalars else ():
         if not field.acts.is_neutral:
             bosons[field.acts.conjugate if field.acts.conjugate in bosons else field.acts] += 1
-    vacuum = frozenset(theory.by_name[vev.field].acts for vev in theory.vevs) if scalars else frozenset[Charges]()
-    kept: set[tuple[tuple[bool, Charges], ...]] = set()
+    vacuum = (
+        frozenset(theory.by_name[vev.field].acts for vev in theory.vevs) if scalars else frozenset[QuantumNumbers]()
+    )
+    kept: set[tuple[tuple[bool, QuantumNumbers], ...]] = set()
     for term in theory.terms if terms else ():
         legs = tuple((theory.by_name[leg.field].fermion, theory.leg(leg)) for leg in term.legs)
-        if term_kind(theory, term) and not any(acts.is_neutral for _, acts in legs):
+        if term_kind(theory, term) and not any(multiplet.is_neutral for _, multiplet in legs):
             kept.add(legs)
     return _Content(
         tuple(fermions.items()),
         tuple(bosons.items()),
-        frozenset(acts for acts in vacuum if not acts.is_neutral),
+        frozenset(multiplet for multiplet in vacuum if not multiplet.is_neutral),
         frozenset(kept),
     )
 
 
-def _turns(sizes: tuple[int, ...], content: _Content) -> Iterator[Turn]:
+def _relabellings(sizes: tuple[int, ...], content: _Content) -> Iterator[Relabelling]:
     """All orders of equal SU(n), the sizes rising, each SU(n) conjugated or not where that makes a difference."""
     rising = sorted(range(len(sizes)), key=lambda a: sizes[a])
     groups = [list(group) for _, group in groupby(rising, key=lambda a: sizes[a])]
-    every = [acts for acts, _ in (*content.fermions, *content.scalars)]
-    complex_ = [any(acts.labels[a] != acts.labels[a][::-1] for acts in every) for a in range(len(sizes))]
+    every = [multiplet for multiplet, _ in (*content.fermions, *content.scalars)]
+    complex_ = [any(multiplet.labels[a] != multiplet.labels[a][::-1] for multiplet in every) for a in range(len(sizes))]
     flips = list(product(*((False, True) if own else (False,) for own in complex_)))
     for chosen in product(*(permutations(group) for group in groups)):
         order = tuple(a for group in chosen for a in group)
@@ -126,21 +128,23 @@ def _turns(sizes: tuple[int, ...], content: _Content) -> Iterator[Turn]:
             yield order, flip
 
 
-def _turned(labels: tuple[Label, ...], turn: Turn) -> tuple[Label, ...]:
-    order, flip = turn
+def _relabelled(labels: tuple[Label, ...], relabelling: Relabelling) -> tuple[Label, ...]:
+    order, flip = relabelling
     return tuple(labels[a][::-1] if flip[a] else labels[a] for a in order)
 
 
-def _bases(content: _Content, turn: Turn, abelian: int) -> Iterator[tuple[tuple[Fraction, ...], ...]]:
+def _bases(content: _Content, relabelling: Relabelling, abelian: int) -> Iterator[tuple[tuple[Fraction, ...], ...]]:
     """New charges as combinations of the old ones, as rows: those in which some fields have the charges (1, 0, …),
     (0, 1, …), …; among all choices of such fields those that are first by everything but their charges.
     """
     described: list[_Described] = [
-        (0, _turned(acts.labels, turn), count, acts.charges) for acts, count in content.fermions if any(acts.charges)
+        (0, _relabelled(multiplet.labels, relabelling), count, multiplet.charges)
+        for multiplet, count in content.fermions
+        if any(multiplet.charges)
     ]
-    for acts, count in content.scalars:
-        both = {acts, acts.conjugate}
-        described += [(1, _turned(own.labels, turn), count, own.charges) for own in both if any(own.charges)]
+    for multiplet, count in content.scalars:
+        both = {multiplet, multiplet.conjugate}
+        described += [(1, _relabelled(own.labels, relabelling), count, own.charges) for own in both if any(own.charges)]
     described.sort(key=lambda own: own[:3])
     first: list[_Described] = []
     for own in described:
@@ -153,7 +157,7 @@ def _bases(content: _Content, turn: Turn, abelian: int) -> Iterator[tuple[tuple[
 
 
 def _are_independent(described: Sequence[_Described]) -> bool:
-    return len(reduced(_row(charges) for *_, charges in described)) == len(described)
+    return len(reduced_rows(_row(charges) for *_, charges in described)) == len(described)
 
 
 def _row(charges: Sequence[Fraction]) -> dict[int, Fraction]:
@@ -164,36 +168,36 @@ def _dual(chosen: Sequence[tuple[Fraction, ...]], abelian: int) -> tuple[tuple[F
     """The combinations that are 1 on one of these charges and 0 on the others; all charges lie in their span."""
     rank = len(chosen)
     rows = [_row([own[a] for own in chosen]) | {rank + a: Fraction(1)} for a in range(abelian)]
-    found = reduced(rows)[:rank]
+    found = reduced_rows(rows)[:rank]
     return tuple(tuple(row.get(rank + a, Fraction(0)) for a in range(abelian)) for row in found)
 
 
 def _written(
-    sizes: tuple[int, ...], content: _Content, turn: Turn, basis: tuple[tuple[Fraction, ...], ...]
-) -> Canonical:
-    def sort(acts: Charges) -> Sort:
-        charges = tuple(sum((a * q for a, q in zip(row, acts.charges, strict=True)), Fraction(0)) for row in basis)
-        return _turned(acts.labels, turn), charges
+    sizes: tuple[int, ...], content: _Content, relabelling: Relabelling, basis: tuple[tuple[Fraction, ...], ...]
+) -> CanonicalForm:
+    def field_type(multiplet: QuantumNumbers) -> FieldType:
+        charges = tuple(sum((a * q for a, q in zip(row, multiplet.charges, strict=True)), Fraction(0)) for row in basis)
+        return _relabelled(multiplet.labels, relabelling), charges
 
-    def scalar_sort(acts: Charges) -> tuple[Sort, bool]:
-        own, other = sort(acts), sort(acts.conjugate)
+    def scalar_type(multiplet: QuantumNumbers) -> tuple[FieldType, bool]:
+        own, other = field_type(multiplet), field_type(multiplet.conjugate)
         return (other, True) if other < own else (own, False)
 
-    fermions = sorted((sort(acts), count) for acts, count in content.fermions)
-    scalars = sorted((scalar_sort(acts)[0], count) for acts, count in content.scalars)
+    fermions = sorted((field_type(multiplet), count) for multiplet, count in content.fermions)
+    scalars = sorted((scalar_type(multiplet)[0], count) for multiplet, count in content.scalars)
     place = {own: i for i, (own, _) in enumerate(fermions)}
     scalar_place = {own: i for i, (own, _) in enumerate(scalars)}
-    vacuum = sorted({scalar_place[scalar_sort(acts)[0]] for acts in content.vacuum})
+    vacuum = sorted({scalar_place[scalar_type(multiplet)[0]] for multiplet in content.vacuum})
 
-    def leg(fermion: bool, acts: Charges) -> tuple[int, bool]:
+    def leg(fermion: bool, multiplet: QuantumNumbers) -> tuple[int, bool]:
         if fermion:
-            return place[sort(acts)], False
-        own, turned = scalar_sort(acts)
+            return place[field_type(multiplet)], False
+        own, turned = scalar_type(multiplet)
         return len(fermions) + scalar_place[own], turned
 
     terms = {_term([leg(*own) for own in legs], len(fermions)) for legs in content.terms}
-    return Canonical(
-        tuple(sizes[a] for a in turn[0]),
+    return CanonicalForm(
+        tuple(sizes[a] for a in relabelling[0]),
         len(basis),
         tuple(fermions),
         tuple(scalars),

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from steelyard.domains.theories.comparison.canonical_form import Canonical, canonical
+from steelyard.domains.theories.comparison.canonical_form import CanonicalForm, canonical
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.model.known_models import models
-from steelyard.domains.theories.model.theory import Charges, Theory
+from steelyard.domains.theories.model.theory import QuantumNumbers, Theory
 
-Kinship = Literal["is", "has the fields of", "has the fermions of", "has the chiral fermions of", "new"]
-LEVELS: tuple[tuple[Kinship, dict[str, bool]], ...] = (
+Relation = Literal["is", "has the fields of", "has the fermions of", "has the chiral fermions of", "new"]
+RELATIONS: tuple[tuple[Relation, dict[str, bool]], ...] = (
     ("is", {}),
     ("has the fields of", {"terms": False}),
     ("has the fermions of", {"scalars": False}),
@@ -24,50 +24,50 @@ LEVELS: tuple[tuple[Kinship, dict[str, bool]], ...] = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A theory, how often it came, and how it is related to what is known."""
 
     theory: Theory
     """The one with the fewest fields and terms of all that are the same."""
-    form: Canonical
+    form: CanonicalForm
     count: int
-    kinship: Kinship
-    known: str
+    relation: Relation
+    known_model: str
     """Which known model it is related to, if any."""
 
     @property
     def novelty(self) -> str:
-        return f"{self.kinship} {self.known}".strip()
+        return f"{self.relation} {self.known_model}".strip()
 
 
 @dataclass(frozen=True)
-class Atlas:
+class Catalogue:
     """Distinct theories, the smallest first within each gauge group."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CatalogueEntry, ...]
     chiral: int
     """How many there are if vector-like fermions do not count."""
 
     @property
-    def by_group(self) -> dict[str, tuple[Entry, ...]]:
+    def by_group(self) -> dict[str, tuple[CatalogueEntry, ...]]:
         """The entries of every gauge group."""
         names = dict.fromkeys(group_name(entry.form) for entry in self.entries)
         return {name: tuple(entry for entry in self.entries if group_name(entry.form) == name) for name in names}
 
     @property
-    def kinships(self) -> Counter[Kinship]:
-        return Counter(entry.kinship for entry in self.entries)
+    def relation_counts(self) -> Counter[Relation]:
+        return Counter(entry.relation for entry in self.entries)
 
 
-def atlas(theories: Iterable[Theory]) -> Atlas:
+def catalogue(theories: Iterable[Theory]) -> Catalogue:
     """The distinct ones of many theories."""
-    found: dict[Canonical, list[Theory]] = {}
+    found: dict[CanonicalForm, list[Theory]] = {}
     for theory in theories:
         found.setdefault(canonical(theory), []).append(theory)
     entries = [_entry(form, same) for form, same in found.items()]
     entries.sort(key=lambda entry: (len(_factors(entry.form)), group_name(entry.form), _size(entry.theory), entry.form))
     chiral = {canonical(entry.theory, vector_like=False) for entry in entries}
-    return Atlas(tuple(entries), len(chiral))
+    return Catalogue(tuple(entries), len(chiral))
 
 
 def distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
@@ -75,47 +75,50 @@ def distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
     return len({canonical(theory, vector_like=vector_like) for theory in theories})
 
 
-def kinship(theory: Theory) -> tuple[Kinship, str]:
+def relation_to_known(theory: Theory) -> tuple[Relation, str]:
     """How a theory is related to a known one: the nearest relation there is."""
-    for relation, which in LEVELS:
-        name = _known(relation).get(canonical(theory, **which))
+    for relation, which in RELATIONS:
+        name = _known_models(relation).get(canonical(theory, **which))
         if name:
             return relation, name
     return "new", ""
 
 
-def group_name(form: Canonical) -> str:
+def group_name(form: CanonicalForm) -> str:
     """``U(1)² × SU(2) × SU(3)``."""
     counts = Counter(_factors(form))
     powers = {1: "", 2: "²", 3: "³", 4: "⁴", 5: "⁵"}
     return " × ".join(name + powers.get(times, f"^{times}") for name, times in counts.items()) or "no gauge group"
 
 
-def content(theory: Theory) -> str:
+def field_content(theory: Theory) -> str:
     """The fields on a line, fermions left-handed: ``3(2,3)_1/6 + 3(1,3̅)_-2/3 | (2,1)_1/2``."""
-    fermions: Counter[Charges] = Counter()
-    scalars: Counter[Charges] = Counter()
+    fermions: Counter[QuantumNumbers] = Counter()
+    scalars: Counter[QuantumNumbers] = Counter()
     for field in theory.fields:
         (fermions if field.fermion else scalars)[field.left_handed if field.fermion else field.acts] += (
             field.generations
         )
-    sides = [" + ".join(_said(theory, acts, count) for acts, count in side.items()) for side in (fermions, scalars)]
+    sides = [
+        " + ".join(_multiplet_text(theory, multiplet, count) for multiplet, count in side.items())
+        for side in (fermions, scalars)
+    ]
     return " | ".join(side or "–" for side in sides)
 
 
-def _said(theory: Theory, acts: Charges, count: int) -> str:
-    irreps = [cached(n, label).name for (_, n), label in zip(theory.gauge.special, acts.labels, strict=True)]
-    charges = ",".join(map(str, acts.charges))
+def _multiplet_text(theory: Theory, multiplet: QuantumNumbers, count: int) -> str:
+    irreps = [cached(n, label).name for (_, n), label in zip(theory.gauge.special, multiplet.labels, strict=True)]
+    charges = ",".join(map(str, multiplet.charges))
     return (str(count) if count > 1 else "") + f"({','.join(irreps)})" + (f"_{charges}" if charges else "")
 
 
-def _factors(form: Canonical) -> list[str]:
+def _factors(form: CanonicalForm) -> list[str]:
     return ["U(1)"] * form.abelian + [f"SU({n})" for n in form.special]
 
 
-def _entry(form: Canonical, same: Sequence[Theory]) -> Entry:
+def _entry(form: CanonicalForm, same: Sequence[Theory]) -> CatalogueEntry:
     simplest = min(same, key=_size)
-    return Entry(simplest, form, len(same), *kinship(simplest))
+    return CatalogueEntry(simplest, form, len(same), *relation_to_known(simplest))
 
 
 def _size(theory: Theory) -> tuple[int, int, int]:
@@ -123,10 +126,10 @@ def _size(theory: Theory) -> tuple[int, int, int]:
 
 
 @cache
-def _known(relation: Kinship) -> dict[Canonical, str]:
+def _known_models(relation: Relation) -> dict[CanonicalForm, str]:
     """The known models by what this relation asks for; of several with the same the first."""
-    which = dict(LEVELS)[relation]
-    found: dict[Canonical, str] = {}
+    which = dict(RELATIONS)[relation]
+    found: dict[CanonicalForm, str] = {}
     for name, model in models().items():
         found.setdefault(canonical(model, **which), name)
     return found

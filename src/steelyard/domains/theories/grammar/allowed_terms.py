@@ -36,7 +36,7 @@ class Multiplet(NamedTuple):
     generations: int = 1
 
 
-class Leg(NamedTuple):
+class TermLeg(NamedTuple):
     """A field in a term: a scalar, its conjugate, or a fermion as a left-handed one."""
 
     word: str
@@ -46,62 +46,62 @@ class Leg(NamedTuple):
 
 
 @dataclass(slots=True)
-class Node:
+class TermTree:
     """Where a term is, after its kind and some of its legs: how many terms go on, and where each next leg leads."""
 
     count: int = 0
-    after: dict[str, Node] = field(default_factory=dict[str, "Node"])
+    children: dict[str, TermTree] = field(default_factory=dict[str, "TermTree"])
 
     def add(self, words: Sequence[str]) -> None:
         node = self
         node.count += 1
         for word in words:
-            node = node.after.setdefault(word, Node())
+            node = node.children.setdefault(word, TermTree())
             node.count += 1
 
 
-def possible_terms(factors: tuple[int, ...], fields: Sequence[Multiplet]) -> Node:
+def allowed_terms(factors: tuple[int, ...], fields: Sequence[Multiplet]) -> TermTree:
     """The tree of all terms: a kind, then its legs in the one order in which they are written."""
     sizes = tuple(n for n in factors if n > 1)
     fermions, scalars = fermion_legs(fields), scalar_legs(fields)
-    legs, pairs, root = fermions + scalars, _fermion_pairs(len(fermions)), Node()
-    ways = {"mass": pairs, "yukawa": _with_scalar(len(fermions), len(scalars))}
+    legs, pairs, root = fermions + scalars, _fermion_pairs(len(fermions)), TermTree()
+    candidates = {"mass": pairs, "yukawa": _yukawa_products(len(fermions), len(scalars))}
     for kind in ("phi2", "phi3", "phi4"):
-        ways[kind] = _scalar_products(len(scalars), LEGS[kind]) + len(fermions)
-    adds_up = _Sums(sizes, legs)
-    for kind, combination_Ck in ways.items():
-        for places in adds_up(combination_Ck):
+        candidates[kind] = _scalar_products(len(scalars), LEGS[kind]) + len(fermions)
+    neutral = _NeutralProducts(sizes, legs)
+    for kind, combination_Ck in candidates.items():
+        for places in neutral(combination_Ck):
             product = [legs[place] for place in places]
-            if _remains(sizes, product):
+            if _is_allowed(sizes, product):
                 root.add((kind, *(leg.word for leg in product)))
     return root
 
 
-def fermion_legs(fields: Sequence[Multiplet]) -> list[Leg]:
-    legs: list[Leg] = []
+def fermion_legs(fields: Sequence[Multiplet]) -> list[TermLeg]:
+    legs: list[TermLeg] = []
     for one in fields:
         if one.kind != "scalar":
-            leg = Leg(f"{FERMION}{len(legs) + 1}", one.labels, one.sixths, one.generations)
+            leg = TermLeg(f"{FERMION}{len(legs) + 1}", one.labels, one.sixths, one.generations)
             legs.append(_conjugate(leg) if one.kind == "right" else leg)
     return legs
 
 
-def scalar_legs(fields: Sequence[Multiplet]) -> list[Leg]:
+def scalar_legs(fields: Sequence[Multiplet]) -> list[TermLeg]:
     """Every scalar, its conjugate next to it."""
     scalars = [one for one in fields if one.kind == "scalar"]
-    legs = [Leg(f"{SCALAR}{number}", one.labels, one.sixths) for number, one in enumerate(scalars, 1)]
+    legs = [TermLeg(f"{SCALAR}{number}", one.labels, one.sixths) for number, one in enumerate(scalars, 1)]
     return [either for leg in legs for either in (leg, _conjugate(leg))]
 
 
-def _conjugate(leg: Leg) -> Leg:
+def _conjugate(leg: TermLeg) -> TermLeg:
     labels = tuple(label[::-1] for label in leg.labels)
-    return Leg(leg_word(leg.word, True), labels, tuple(-charge for charge in leg.sixths), leg.generations)
+    return TermLeg(leg_word(leg.word, True), labels, tuple(-charge for charge in leg.sixths), leg.generations)
 
 
-class _Sums:
+class _NeutralProducts:
     """Picks the products whose charges add up to 0 and whose n-alities to a multiple of n."""
 
-    def __init__(self, sizes: tuple[int, ...], legs: Sequence[Leg]) -> None:
+    def __init__(self, sizes: tuple[int, ...], legs: Sequence[TermLeg]) -> None:
         self.modulus_A = np.asarray(sizes, np.int64)
         self.n_ality_LA = np.asarray(
             [[_n_ality(n, label) for n, label in zip(sizes, leg.labels, strict=True)] for leg in legs], np.int64
@@ -127,7 +127,7 @@ def _fermion_pairs(fermions: int) -> Combinations:
 
 
 @lru_cache(maxsize=1024)
-def _with_scalar(fermions: int, scalars: int) -> Combinations:
+def _yukawa_products(fermions: int, scalars: int) -> Combinations:
     pairs = _fermion_pairs(fermions)
     scalar = np.arange(fermions, fermions + scalars)
     return np.column_stack([pairs.repeat(scalars, 0), np.tile(scalar, len(pairs))])
@@ -145,7 +145,7 @@ def _products(legs: int, k: int) -> Combinations:
     return np.asarray(list(combinations_with_replacement(range(legs), k)), np.intp).reshape(-1, k)
 
 
-def _remains(sizes: tuple[int, ...], legs: Sequence[Leg]) -> bool:
+def _is_allowed(sizes: tuple[int, ...], legs: Sequence[TermLeg]) -> bool:
     """Whether a singlet is left if like legs, which are next to each other, are exchanged at will.
 
     Its number is the mean over the permutations of like legs of the trace on the singlets and the generations.

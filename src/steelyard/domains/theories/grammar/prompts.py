@@ -72,7 +72,7 @@ def groups(limits: Limits) -> Iterator[Beginning]:
 
 
 def sector(_limits: Limits) -> Iterator[Beginning]:
-    given, _, _ = written(with_fermions(())).partition(f" {MULTIPLETS}")
+    given, _, _ = rounded_text(standard_model_with(())).partition(f" {MULTIPLETS}")
     yield Beginning("sector", given, difficulty=float(FREE))
 
 
@@ -113,7 +113,7 @@ BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
 }
 
 
-def catalogue(
+def starting_points(
     kinds: Sequence[str], limits: Limits, containing: Sequence[str] = ()
 ) -> dict[Split, dict[str, list[Beginning]]]:
     """All beginnings of these kinds, of gauge groups those with certain factors; splits share none, but for kinds of
@@ -140,7 +140,7 @@ def _contains(beginning: Beginning, factors: Sequence[str]) -> bool:
     return Counter(factors) <= Counter(beginning.given.split())
 
 
-def with_fermions(kept: Sequence[int]) -> Theory:
+def standard_model_with(kept: Sequence[int]) -> Theory:
     """The Standard Model with some of its fermions, and the terms that they and the Higgs doublet make."""
     whole = standard_model()
     fermions = [whole.fermions[place] for place in kept]
@@ -150,17 +150,17 @@ def with_fermions(kept: Sequence[int]) -> Theory:
 
 
 @cache
-def written(theory: Theory) -> str:
+def rounded_text(theory: Theory) -> str:
     return write(rounded(theory))
 
 
 def _standard(kind: str, kept: Sequence[int], difficulty: float) -> Beginning:
-    given, _, terms = written(with_fermions(kept)).partition(f" {INTERACTIONS} ")
+    given, _, terms = rounded_text(standard_model_with(kept)).partition(f" {INTERACTIONS} ")
     return Beginning(kind, given, terms, difficulty)
 
 
 def standard_model_text() -> str:
     """The Standard Model as a whole text."""
-    text = written(standard_model())
+    text = rounded_text(standard_model())
     read(text)
     return text

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.states import Saying, State, slots
+from steelyard.domains.theories.grammar.states import State, TextState, slots
 from steelyard.domains.theories.grammar.vocabulary import INTERACTIONS, MULTIPLETS, SSB
 from steelyard.types import Task
 
@@ -35,29 +35,29 @@ def random_theory(grammar: TheoryGrammar, task: Task, rng: Rng, *, long: int) ->
         choices = _in_time(grammar, state, long - len(words))
         if not choices or (grammar.may_end(state) and rng.random() > MORE_TERMS):
             return " ".join(words)
-        word = choices[int(rng.choice(len(choices), p=likelihoods(state, choices)))]
+        word = choices[int(rng.choice(len(choices), p=probabilities(state, choices)))]
         words.append(word)
         state = grammar.after(state, word)
 
 
-def likelihoods(state: State, words: Sequence[str]) -> np.ndarray:
+def probabilities(state: State, words: Sequence[str]) -> np.ndarray:
     """How likely each of the words is that may come."""
     weight_W = np.ones(len(words))
-    if isinstance(state, Saying) and state.block != INTERACTIONS and len(words) > 1:
-        weight_W = _within_piece(state, words) if state.said else _between_pieces(state, words)
+    if isinstance(state, TextState) and state.block != INTERACTIONS and len(words) > 1:
+        weight_W = _within_piece(state, words) if state.entry else _between_pieces(state, words)
     return weight_W / weight_W.sum()
 
 
-def _within_piece(state: Saying, words: Sequence[str]) -> np.ndarray:
+def _within_piece(state: TextState, words: Sequence[str]) -> np.ndarray:
     """Tables begin with what is plain: the singlet, no charge, one generation."""
-    slot = slots(state.content.factors, state.block, state.said[0][0])[len(state.said)].name
+    slot = slots(state.content.factors, state.block, state.entry[0][0])[len(state.entry)].name
     weight_W = DECAY.get(slot, 1.0) ** np.arange(len(words))
     if slot == "representation":
         weight_W[0] = SINGLET / (1 - SINGLET) * weight_W[1:].sum()
     return weight_W
 
 
-def _between_pieces(state: Saying, words: Sequence[str]) -> np.ndarray:
+def _between_pieces(state: TextState, words: Sequence[str]) -> np.ndarray:
     """The word that opens the next block is always the last one."""
     on = {SSB: MORE_VEVS, MULTIPLETS: MORE_MULTIPLETS}.get(state.block, MORE_GROUPS)
     closes = words[-1] in (SSB, MULTIPLETS, INTERACTIONS)
@@ -73,6 +73,6 @@ def _between_pieces(state: Saying, words: Sequence[str]) -> np.ndarray:
 def _in_time(grammar: TheoryGrammar, state: State, left: int) -> Sequence[str]:
     """The words after which a theory can be ended with so many words, themselves counted."""
     words = grammar.words(state)
-    if grammar.shortest_end(state) + grammar.longest_piece < left:
+    if grammar.shortest_end(state) + grammar.longest_entry < left:
         return words
     return [word for word in words if grammar.shortest_end(grammar.after(state, word)) < left]

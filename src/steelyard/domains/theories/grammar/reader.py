@@ -18,7 +18,7 @@ from steelyard.domains.theories.grammar.vocabulary import (
     SCALAR,
     SIXTHS,
     SSB,
-    Wording,
+    Vocabulary,
     gauge_of,
     leg_word,
     ordered_legs,
@@ -28,7 +28,7 @@ from steelyard.domains.theories.model.limits import Limits
 from steelyard.domains.theories.model.theory import Field, Kind, Label, Leg, Term, Theory, Vev, term_kind
 from steelyard.errors import DataError
 
-WIDEST = Wording(
+WIDEST = Vocabulary(
     Limits(
         groups=99,
         abelian=99,

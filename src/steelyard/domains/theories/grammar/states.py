@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from steelyard.domains.theories.grammar.allowed_terms import Multiplet, Node, possible_terms
+from steelyard.domains.theories.grammar.allowed_terms import Multiplet, TermTree, allowed_terms
 from steelyard.domains.theories.grammar.vocabulary import FERMION, SSB
 
 
 @dataclass(frozen=True)
-class Content:
+class FieldContent:
     """The gauge group and the fields so far."""
 
     factors: tuple[int, ...] = ()
@@ -28,36 +28,36 @@ class Content:
         return len(self.fields) - self.fermions
 
     @cached_property
-    def terms(self) -> Node:
+    def terms(self) -> TermTree:
         """All that the fields allow."""
-        return possible_terms(self.factors, self.fields)
+        return allowed_terms(self.factors, self.fields)
 
 
-class Saying(NamedTuple):
+class TextState(NamedTuple):
     """Where a text is."""
 
-    content: Content = Content()
+    content: FieldContent = FieldContent()
     block: str = ""
-    said: tuple[str, ...] = ()
+    entry: tuple[str, ...] = ()
     """The words of the piece that was begun."""
     terms: tuple[tuple[str, ...], ...] = ()
     """The terms that were said, without their parameters."""
-    lacks_fermion: bool = True
+    needs_fermion: bool = True
     """Whether a fermion has still to come."""
-    owed: tuple[str, ...] = ()
+    forced: tuple[str, ...] = ()
     """The words of terms that come first among the interactions."""
     view: tuple[Any, ...] = ()
     """What decides which words may come; see :meth:`TheoryGrammar.view`."""
 
 
-class Given(NamedTuple):
+class GivenPrefix(NamedTuple):
     """The beginning of a text that a task gives: the words that are left of it, and where they lead."""
 
     words: tuple[str, ...]
-    then: Saying
+    next_state: TextState
 
 
-State = Saying | Given
+State = TextState | GivenPrefix
 
 
 class Slot(NamedTuple):
@@ -76,16 +76,16 @@ def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]
     return Slot("name"), *charges, *((Slot("component"), Slot("vev")) if block == SSB else ())
 
 
-class Ways(Mapping[str, State]):
+class LazySuccessors(Mapping[str, State]):
     """Where the words that may come lead; a state is made only for a word that is asked for."""
 
-    def __init__(self, words: tuple[str, ...], after: Callable[[str], State]) -> None:
-        self.words, self.after = words, after
+    def __init__(self, words: tuple[str, ...], successor: Callable[[str], State]) -> None:
+        self.words, self.successor = words, successor
 
     def __getitem__(self, word: str) -> State:
         if word not in self.words:
             raise KeyError(word)
-        return self.after(word)
+        return self.successor(word)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)

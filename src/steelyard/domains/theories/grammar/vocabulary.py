@@ -86,7 +86,7 @@ def factors_of(gauge: Gauge) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Wording:
+class Vocabulary:
     """The words within some limits, and what they mean."""
 
     limits: Limits = field(default_factory=Limits)
@@ -135,7 +135,7 @@ class Wording:
         return tuple(f"{SCALAR}{number}" for number in range(1, most + 1))
 
     @cached_property
-    def vocabulary(self) -> tuple[str, ...]:
+    def words(self) -> tuple[str, ...]:
         representations = [word for words in self.labels.values() for word in words]
         numbers = sorted({(value, word) for words in self.numbers.values() for word, value in words.items()})
         names = [leg_word(name, star) for name in (*self.fermions, *self.scalars) for star in (False, True)]

@@ -41,7 +41,7 @@ class Module:
         return len(self.weights)
 
     @cached_property
-    def top(self) -> int:
+    def highest_state(self) -> int:
         """The state that nothing raises."""
         return next(i for i in range(self.dimension) if not any(matrix[i] for matrix in self.raising))
 

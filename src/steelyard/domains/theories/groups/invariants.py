@@ -43,11 +43,11 @@ class SpecialLeg(NamedTuple):
 @lru_cache(maxsize=4096)
 def tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Tensor, ...]:
     """All independent invariants, each with 1 as its largest entry."""
-    return tuple(_orthonormal(n, legs, vector) for vector in exact(n, legs))
+    return tuple(_orthonormal(n, legs, vector) for vector in exact_tensors(n, legs))
 
 
 @lru_cache(maxsize=4096)
-def exact(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], ...]:
+def exact_tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], ...]:
     """All independent invariants in the bases of :func:`module`, in which they are rational."""
     forms = tuple(module(n, leg.label, dual=not leg.conjugate) for leg in legs)
     cut = (len(legs) + 1) // 2
@@ -60,7 +60,7 @@ def exact(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], ...]:
     return tuple(found)
 
 
-def change(factors: Sequence[Module], vector: Vector[Index], which: Sequence[Matrix]) -> Vector[Index]:
+def apply_generator(factors: Sequence[Module], vector: Vector[Index], which: Sequence[Matrix]) -> Vector[Index]:
     """A vector of a product under one generator, ``which`` holding its matrix on every factor."""
     found: Vector[Index] = {}
     for index, value in vector.items():
@@ -74,11 +74,11 @@ def _embeddings(target: Module, factors: tuple[Module, ...]) -> list[list[Vector
     """The independent maps from an irreducible representation into a product: the image of every state."""
     if not factors:
         return [[{(): Fraction(1)}]] if target.dimension == 1 else []
-    indices = list(_of_weight(factors, target.weights[target.top]))
+    indices = list(_of_weight(factors, target.weights[target.highest_state]))
     equations: dict[tuple[int, Index], Vector[int]] = defaultdict(dict)
     for column, index in enumerate(indices):
         for k in range(len(target.raising)):
-            image = change(factors, {index: Fraction(1)}, [factor.raising[k] for factor in factors])
+            image = apply_generator(factors, {index: Fraction(1)}, [factor.raising[k] for factor in factors])
             for reached, value in image.items():
                 equations[k, reached][column] = value
     highest = null_space(equations.values(), len(indices))
@@ -87,14 +87,14 @@ def _embeddings(target: Module, factors: tuple[Module, ...]) -> list[list[Vector
 
 def _descend(target: Module, factors: tuple[Module, ...], top: Vector[Index]) -> list[Vector[Index]]:
     """The image of every state, given that of the highest: F_k ξ = Σ b ξ′ is an equation for the ξ′ one step below."""
-    images: dict[int, Vector[Index]] = {target.top: top}
-    level = [target.top]
+    images: dict[int, Vector[Index]] = {target.highest_state: top}
+    level = [target.highest_state]
     while level:
         equations: list[tuple[Vector[int], Vector[Index]]] = []
         for state in level:
             for k, matrix in enumerate(target.lowering):
                 if matrix[state]:
-                    lowered = change(factors, images[state], [factor.lowering[k] for factor in factors])
+                    lowered = apply_generator(factors, images[state], [factor.lowering[k] for factor in factors])
                     equations.append((dict(matrix[state]), lowered))
         below = solve(equations)
         images |= below

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from steelyard.domains.theories.groups.representation import Label, cached
 
-Content = tuple[tuple[Label, int], ...]
+Decomposition = tuple[tuple[Label, int], ...]
 
 
 def decompose(n: int, labels: Sequence[Label]) -> dict[Label, int]:
@@ -37,7 +37,7 @@ def _singlets(n: int, factors: tuple[tuple[Label, int], ...]) -> int:
 
 
 @lru_cache(maxsize=1 << 14)
-def _product(n: int, factors: tuple[tuple[Label, int], ...]) -> Content:
+def _product(n: int, factors: tuple[tuple[Label, int], ...]) -> Decomposition:
     if not factors:
         return (((0,) * (n - 1), 1),)
     (label, power), rest = factors[-1], factors[:-1]

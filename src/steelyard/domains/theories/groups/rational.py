@@ -30,7 +30,7 @@ def null_space(rows: Iterable[Vector[int]], columns: int) -> list[Vector[int]]:
     ]
 
 
-def reduced(rows: Iterable[Vector[int]]) -> list[Vector[int]]:
+def reduced_rows(rows: Iterable[Vector[int]]) -> list[Vector[int]]:
     """A basis of what the rows span in which each begins with a 1 at a column that the others lack."""
     pivots = _pivots(rows)
     return [pivots[lead] for lead in sorted(pivots)]

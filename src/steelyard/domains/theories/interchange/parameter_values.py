@@ -7,11 +7,11 @@ from fractions import Fraction
 
 from steelyard.errors import DataError
 
-NUMBERLESS = "couplings count as 1, vacuum expectation values as 246 GeV"
+MISSING_VALUES = "couplings count as 1, vacuum expectation values as 246 GeV"
 """What is taken where a file has no value."""
 
 
-class Values:
+class ParameterValues:
     """What a file says of the values of its couplings; those it says nothing of are noted when asked for."""
 
     def __init__(self, known: Mapping[str, float]) -> None:
@@ -30,23 +30,23 @@ class Values:
         return self._known.get(name, otherwise)
 
 
-def integer(said: str, where: str) -> int:
+def integer(text: str, where: str) -> int:
     """A whole number; ``where`` says which file, field and entry it is of."""
     try:
-        return int(said)
+        return int(text)
     except ValueError:
-        raise DataError(f"{where} is {said!r}; write it as a whole number") from None
+        raise DataError(f"{where} is {text!r}; write it as a whole number") from None
 
 
-def fraction(said: str, where: str) -> Fraction:
+def fraction(text: str, where: str) -> Fraction:
     try:
-        return Fraction(said.replace(" ", ""))
+        return Fraction(text.replace(" ", ""))
     except (ValueError, ZeroDivisionError):
-        raise DataError(f"{where} is {said!r}; write it as a fraction such as -1/3") from None
+        raise DataError(f"{where} is {text!r}; write it as a fraction such as -1/3") from None
 
 
-def decimal(said: str, where: str) -> float:
+def decimal(text: str, where: str) -> float:
     try:
-        return float(said)
+        return float(text)
     except ValueError:
-        raise DataError(f"{where} is {said!r}; write it as a number") from None
+        raise DataError(f"{where} is {text!r}; write it as a number") from None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from steelyard.domains.theories.groups.representation import Label, representation
-from steelyard.domains.theories.interchange.parameter_values import Values, decimal, fraction, integer
+from steelyard.domains.theories.interchange.parameter_values import ParameterValues, decimal, fraction, integer
 from steelyard.domains.theories.interchange.pyrate_syntax import block, entries, items, names, without_comments
 from steelyard.domains.theories.interchange.pyrate_writer import BAR, LEFT, RIGHT, SECTIONS
 from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
@@ -43,7 +43,7 @@ def read_with_missing(text: str) -> tuple[Theory, list[str]]:
     bare = Theory(gauge, tuple(fields.values()))
     potential = block(file.get("Potential", ""))
     said = VALUE.findall(text)
-    values = Values({name: decimal(value, f"model file: the value of {name}") for name, value in said})
+    values = ParameterValues({name: decimal(value, f"model file: the value of {name}") for name, value in said})
     terms = tuple(_terms(bare, fields, potential, values))
     vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars, values))
     return Theory(gauge, bare.fields, vevs, terms), values.missing
@@ -118,7 +118,9 @@ def _called(fields: Mapping[str, Field]) -> dict[str, Field]:
     return called
 
 
-def _terms(bare: Theory, fields: Mapping[str, Field], potential: Mapping[str, str], values: Values) -> Iterator[Term]:
+def _terms(
+    bare: Theory, fields: Mapping[str, Field], potential: Mapping[str, str], values: ParameterValues
+) -> Iterator[Term]:
     definitions = block(potential.get("Definitions", ""))
     known: dict[str, list[str]] = {}
     for key, formula in definitions.items():
@@ -181,7 +183,7 @@ def _vevs(
     text: str,
     vevs: Mapping[str, str],
     scalars: Mapping[str, str],
-    values: Values,
+    values: ParameterValues,
 ) -> Iterator[Vev]:
     noted = VEV.findall(text)
     for vev, name, component, value in noted:

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from steelyard.errors import DataError
 
 OPEN, CLOSE = "([{", ")]}"
-Block = dict[str, str]
+Entries = dict[str, str]
 
 
 def without_comments(text: str) -> str:
     return "\n".join(line.partition("#")[0] for line in text.splitlines())
 
 
-def entries(text: str) -> Block:
+def entries(text: str) -> Entries:
     """The entries ``name: value`` of a file or of what stands between braces; values are texts."""
-    found: Block = {}
+    found: Entries = {}
     for entry in _split(text):
         name, colon, value = _part(entry)
         if colon:
@@ -27,7 +27,7 @@ def entries(text: str) -> Block:
     return found
 
 
-def block(value: str) -> Block:
+def block(value: str) -> Entries:
     """The entries of a value in braces; none of an empty one."""
     text = value.strip()
     if not text:

@@ -12,7 +12,7 @@ from math import prod
 
 from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Term, Theory, Vev, term_kind
-from steelyard.domains.theories.physics.contractions import Contraction, Part, contractions, is_delta
+from steelyard.domains.theories.physics.contractions import Contraction, FactorContraction, contractions, is_delta
 from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.domains.theories.physics.invariance import invariants, swap_sign
 
@@ -30,7 +30,7 @@ INDICES = ("i", "j", "k", "l", "m", "n", "a", "b", "c", "d")
 
 def write(theory: Theory, *, name: str = "theory") -> str:
     """The text of a model file."""
-    names = {field.name: exported(field) for field in theory.fields}
+    names = {field.name: exported_name(field) for field in theory.fields}
     fermions = [
         f"    {names[f.name]}: {{Gen: {f.generations}, Qnb: {_numbers(theory.gauge, f)}}}" for f in theory.fermions
     ]
@@ -58,7 +58,7 @@ def write(theory: Theory, *, name: str = "theory") -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def exported(field: Field) -> str:
+def exported_name(field: Field) -> str:
     """The name in a model file: R behind what is right-handed, L behind what is not and would look so."""
     if field.kind == "right":
         return field.name + RIGHT
@@ -165,7 +165,7 @@ def _formula(
     return definitions, "*".join([*front, *fields])
 
 
-def _invariant(theory: Theory, term: Term, part: Part, names: Mapping[str, str]) -> str:
+def _invariant(theory: Theory, term: Term, part: FactorContraction, names: Mapping[str, str]) -> str:
     group = group_names(theory.gauge)[len(theory.gauge.abelian) + part.factor]
     fields = [_leg(term.legs[leg], names) for leg in part.legs]
     number = [str(part.number)] if part.count > 1 else []

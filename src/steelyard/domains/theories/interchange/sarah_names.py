@@ -10,7 +10,7 @@ from itertools import product
 from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.model.theory import Field, Theory
 from steelyard.domains.theories.physics.breaking import unbroken
-from steelyard.domains.theories.physics.vacuum import Unbroken, states
+from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, states
 
 ROLES = {"Y": ("B", "hypercharge", "g1"), "L": ("WB", "left", "g2"), "c": ("G", "color", "g3")}
 """Of the groups of the Standard Model: boson, name and coupling as in SARAH's own model."""
@@ -54,15 +54,15 @@ def plain(name: str) -> str:
     return found + TAIL if found in RESERVED else found
 
 
-def own_name(symbol: str) -> str:
+def field_name(symbol: str) -> str:
     """The name behind a symbol."""
     base = symbol.removesuffix(TAIL)
     return base if base in RESERVED else symbol
 
 
-def broken_factors(theory: Theory, left: Unbroken) -> list[int]:
+def broken_factors(theory: Theory, residual: UnbrokenGroup) -> list[int]:
     """The SU(n) that the vacuum does not leave whole."""
-    whole = {block.factor for block in left.blocks if len(block.indices) == theory.gauge.special[block.factor].n}
+    whole = {block.factor for block in residual.blocks if len(block.indices) == theory.gauge.special[block.factor].n}
     return [factor for factor in range(len(theory.gauge.special)) if factor not in whole]
 
 
@@ -89,16 +89,18 @@ def _suits(role: str, kind: str) -> bool:
 
 def components(theory: Theory) -> dict[str, tuple[Component, ...]]:
     """The components of every field over the broken groups, in our order; no name comes twice."""
-    left = unbroken(theory)
-    broken = broken_factors(theory, left)
+    residual = unbroken(theory)
+    broken = broken_factors(theory, residual)
     taken: set[str] = {plain(field.name) for field in theory.fields}
     found: dict[str, tuple[Component, ...]] = {}
     for field in theory.fields:
-        found[field.name] = tuple(_components(theory, field, left, broken, taken))
+        found[field.name] = tuple(_components(theory, field, residual, broken, taken))
     return found
 
 
-def _components(theory: Theory, field: Field, left: Unbroken, broken: list[int], taken: set[str]) -> list[Component]:
+def _components(
+    theory: Theory, field: Field, residual: UnbrokenGroup, broken: list[int], taken: set[str]
+) -> list[Component]:
     sizes = [range(cached(theory.gauge.special[a].n, field.labels[a]).dimension) for a in broken]
     made: list[Component] = []
     several = len(list(product(*sizes))) > 1
@@ -109,8 +111,8 @@ def _components(theory: Theory, field: Field, left: Unbroken, broken: list[int],
             for own in states(theory.gauge, field.labels)
             if all(own[a] == _weight(theory, field, a, chosen[a]) for a in broken)
         )
-        charge = left.charges[0].of(field.charges, state) if left.charges else Fraction(0)
-        colour = _colour(field, left, broken)
+        charge = residual.charges[0].of(field.charges, state) if residual.charges else Fraction(0)
+        colour = _colour(field, residual, broken)
         name = _name(field, charge, colour, number if several else 0, taken)
         taken.add(name)
         made.append(Component(name, place, charge, colour))
@@ -121,11 +123,11 @@ def _weight(theory: Theory, field: Field, factor: int, place: int) -> Label:
     return cached(theory.gauge.special[factor].n, field.labels[factor]).weights[place]
 
 
-def _colour(field: Field, left: Unbroken, broken: list[int]) -> Label | None:
+def _colour(field: Field, residual: UnbrokenGroup, broken: list[int]) -> Label | None:
     """The label under an SU(3) of colour that is a factor of its own."""
-    if not left.colour or left.blocks[0].factor in broken:
+    if not residual.colour or residual.blocks[0].factor in broken:
         return None
-    return field.labels[left.blocks[0].factor]
+    return field.labels[residual.blocks[0].factor]
 
 
 def _name(field: Field, charge: Fraction, colour: Label | None, number: int, taken: set[str]) -> str:

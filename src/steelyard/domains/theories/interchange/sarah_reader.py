@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from steelyard.domains.theories.groups.representation import Label, representation
-from steelyard.domains.theories.interchange.parameter_values import Values, decimal, fraction, integer
-from steelyard.domains.theories.interchange.sarah_names import ROLES, own_name
+from steelyard.domains.theories.interchange.parameter_values import ParameterValues, decimal, fraction, integer
+from steelyard.domains.theories.interchange.sarah_names import ROLES, field_name
 from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
 from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.errors import DataError
@@ -30,7 +30,7 @@ def read(text: str, parameters: str = "") -> Theory:
 def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str]]:
     """The theory, and the names of what has no value."""
     said = [*NOTED.findall(text), *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters))]
-    values = Values({name: decimal(value, f"SARAH: the value of {name}") for name, value in said})
+    values = ParameterValues({name: decimal(value, f"SARAH: the value of {name}") for name, value in said})
     text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
     rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
     if not rows["Gauge"]:
@@ -38,7 +38,7 @@ def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str
     if short := [row for row in rows["Gauge"] if len(row) < 3]:
         raise DataError(f"SARAH: a gauge group is {short[0]}; it has a boson, a group and a name")
     sizes = [_size(row[1]) for row in rows["Gauge"]]
-    called = [NAMES.get(row[2], own_name(row[2])) for row in rows["Gauge"]]
+    called = [NAMES.get(row[2], field_name(row[2])) for row in rows["Gauge"]]
     gauge = Gauge(
         tuple(name for name, n in zip(called, sizes, strict=True) if n == 1),
         tuple(Special(name, n) for name, n in zip(called, sizes, strict=True) if n > 1),
@@ -101,8 +101,8 @@ def _field(row: list[str], sizes: list[int], kind: Kind) -> Field:
     labels = tuple(_label(n, number, f"SARAH: a representation of {name}") for n, number in pairs if n > 1)
     if kind == "left" and "conj[" in parts:
         labels = tuple(label[::-1] for label in labels)
-        return Field(own_name(name), "right", labels, tuple(-charge for charge in charges), generations)
-    return Field(own_name(name), kind, labels, charges, generations)
+        return Field(field_name(name), "right", labels, tuple(-charge for charge in charges), generations)
+    return Field(field_name(name), kind, labels, charges, generations)
 
 
 def _label(n: int, said: str, where: str) -> Label:
@@ -118,7 +118,7 @@ def _label(n: int, said: str, where: str) -> Label:
         raise DataError(f"{where}: {error}") from None
 
 
-def _terms(bare: Theory, text: str, values: Values) -> Iterator[Term]:
+def _terms(bare: Theory, text: str, values: ParameterValues) -> Iterator[Term]:
     definition = re.search(r"DEFINITION\[GaugeES\]\[(?:LagrangianInput|Additional)\]\s*=\s*", text)
     if not definition:
         return
@@ -136,7 +136,7 @@ def _terms(bare: Theory, text: str, values: Values) -> Iterator[Term]:
 def _leg(said: str, symbols: Mapping[str, Field]) -> Leg:
     """A right-handed field stands for its conjugate."""
     name = said.removeprefix("conj[").removesuffix("]")
-    field = symbols.get(own_name(name))
+    field = symbols.get(field_name(name))
     if field is None:
         raise DataError(f"SARAH: {name} in the Lagrangian is no field")
     return Leg(field.name, said.startswith("conj[") != (field.kind == "right"))
@@ -156,7 +156,7 @@ def _places(rows: list[list[str]]) -> dict[str, tuple[str, int, int]]:
     for name, _, parts, *_ in rows:
         names = _flat(parts)
         for place, part in enumerate(names):
-            found[part] = own_name(name), place, len(names)
+            found[part] = field_name(name), place, len(names)
     return found
 
 
@@ -180,7 +180,9 @@ def _is_triplet(inner: list[str]) -> bool:
     return len(others) == 1 and zero.endswith(ROOT)
 
 
-def _vevs(bare: Theory, text: str, places: Mapping[str, tuple[str, int, int]], values: Values) -> Iterator[Vev]:
+def _vevs(
+    bare: Theory, text: str, places: Mapping[str, tuple[str, int, int]], values: ParameterValues
+) -> Iterator[Vev]:
     for match in re.finditer(r"DEFINITION\[\w+\]\[VEVs\]\s*=\s*", text):
         for entry in _list(_braced(text, match.end())):
             part, *others = _list(entry) or [""]

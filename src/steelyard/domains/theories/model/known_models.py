@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from steelyard.domains.theories.model.notation import Sketch, left, right, scalar, theory
+from steelyard.domains.theories.model.notation import FieldSpec, left, right, scalar, theory
 from steelyard.domains.theories.model.theory import Theory
 
 STANDARD = "Y L:2 c:3"
@@ -27,7 +27,7 @@ YUKAWAS = ("L e H†: 0.01", "Q u H: 1", "Q d H†: 0.02")
 
 
 def standard_model(
-    *extra: Sketch, vevs: tuple[tuple[str, int, float], ...] = (), terms: tuple[str, ...] = ()
+    *extra: FieldSpec, vevs: tuple[tuple[str, int, float], ...] = (), terms: tuple[str, ...] = ()
 ) -> Theory:
     """The Standard Model, with more fields, vacuum expectation values and terms."""
     fields, terms = (HIGGS, *FERMIONS, *extra), (*POTENTIAL, *YUKAWAS, *terms)
@@ -173,12 +173,12 @@ def models() -> dict[str, Theory]:
     return {name: make() for name, make in MODELS.items()}
 
 
-def _with_b_minus_l() -> list[Sketch]:
+def _with_b_minus_l() -> list[FieldSpec]:
     """Higgs and fermions of the Standard Model with B - L as a second charge."""
     second = {"H": "0", "L": "-1", "e": "-1", "Q": "1/3", "u": "1/3", "d": "1/3"}
-    found: list[Sketch] = []
+    found: list[FieldSpec] = []
     for sketch in (HIGGS, *FERMIONS):
         first, rest = sketch.acts.split(maxsplit=1)
         acts = f"{first} {second[sketch.name]} {rest}"
-        found.append(Sketch(sketch.name, sketch.kind, acts, sketch.generations))
+        found.append(FieldSpec(sketch.name, sketch.kind, acts, sketch.generations))
     return found

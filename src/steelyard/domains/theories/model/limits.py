@@ -72,7 +72,7 @@ class Limits:
 SMALLEST = {"groups": 1, "dimension": 1, "states": 1, "components": 1, "multiplets": 1, "generations": 1}
 
 
-def limits_of(options: Mapping[str, Any]) -> Limits:
+def limits_from_options(options: Mapping[str, Any]) -> Limits:
     """Limits from plain data."""
     known = [field.name for field in fields(Limits)]
     unknown = [name for name in options if name not in known]

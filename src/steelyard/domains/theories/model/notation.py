@@ -19,7 +19,7 @@ CONJUGATED = ("†", "*")
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
+class FieldSpec:
     """A field before its gauge group is known."""
 
     name: str
@@ -28,21 +28,21 @@ class Sketch:
     generations: int = 1
 
 
-def left(name: str, acts: str, generations: int = 1) -> Sketch:
-    return Sketch(name, "left", acts, generations)
+def left(name: str, acts: str, generations: int = 1) -> FieldSpec:
+    return FieldSpec(name, "left", acts, generations)
 
 
-def right(name: str, acts: str, generations: int = 1) -> Sketch:
-    return Sketch(name, "right", acts, generations)
+def right(name: str, acts: str, generations: int = 1) -> FieldSpec:
+    return FieldSpec(name, "right", acts, generations)
 
 
-def scalar(name: str, acts: str) -> Sketch:
-    return Sketch(name, "scalar", acts)
+def scalar(name: str, acts: str) -> FieldSpec:
+    return FieldSpec(name, "scalar", acts)
 
 
 def theory(
     gauge: str,
-    fields: Iterable[Sketch],
+    fields: Iterable[FieldSpec],
     *,
     vevs: Iterable[tuple[str, int, float]] = (),
     terms: Iterable[str] = (),
@@ -69,13 +69,13 @@ def label_of(n: int, text: str) -> Label:
     return representation(n, abs(int(digits)), bar=digits.startswith("-"), primes=primes).label
 
 
-def text_of(n: int, label: Label) -> str:
+def notation_of(n: int, label: Label) -> str:
     """The other way round."""
     irrep = cached(n, label)
     return "-" * irrep.is_barred + str(irrep.dimension) + "'" * irrep.primes
 
 
-def _field(sketch: Sketch, sizes: list[str]) -> Field:
+def _field(sketch: FieldSpec, sizes: list[str]) -> Field:
     parts = sketch.acts.split()
     labels = tuple(label_of(int(n), part) for n, part in zip(sizes, parts, strict=True) if n)
     charges = tuple(Fraction(part) for n, part in zip(sizes, parts, strict=True) if not n)

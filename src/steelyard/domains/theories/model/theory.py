@@ -39,15 +39,15 @@ class Gauge:
 
 
 @dataclass(frozen=True, slots=True)
-class Charges:
+class QuantumNumbers:
     """How something transforms: one label for each SU(n), one charge for each U(1)."""
 
     labels: tuple[Label, ...]
     charges: tuple[Fraction, ...]
 
     @property
-    def conjugate(self) -> Charges:
-        return Charges(tuple(label[::-1] for label in self.labels), tuple(-charge for charge in self.charges))
+    def conjugate(self) -> QuantumNumbers:
+        return QuantumNumbers(tuple(label[::-1] for label in self.labels), tuple(-charge for charge in self.charges))
 
     @property
     def is_real(self) -> bool:
@@ -75,12 +75,12 @@ class Field:
         return self.kind != "scalar"
 
     @property
-    def acts(self) -> Charges:
+    def acts(self) -> QuantumNumbers:
         """How the field itself transforms."""
-        return Charges(self.labels, self.charges)
+        return QuantumNumbers(self.labels, self.charges)
 
     @property
-    def left_handed(self) -> Charges:
+    def left_handed(self) -> QuantumNumbers:
         """How it transforms written as a left-handed field: a right-handed one is conjugated."""
         return self.acts.conjugate if self.kind == "right" else self.acts
 
@@ -136,7 +136,7 @@ class Theory:
     def scalars(self) -> tuple[Field, ...]:
         return tuple(field for field in self.fields if not field.fermion)
 
-    def leg(self, leg: Leg) -> Charges:
+    def leg(self, leg: Leg) -> QuantumNumbers:
         """How a leg of a term transforms."""
         acts = self.by_name[leg.field].acts
         return acts.conjugate if leg.conjugate else acts

@@ -21,7 +21,7 @@ from itertools import combinations_with_replacement
 from math import prod
 
 from steelyard.domains.theories.groups.representation import cached
-from steelyard.domains.theories.model.theory import Charges, Field, Gauge, Theory
+from steelyard.domains.theories.model.theory import Field, Gauge, QuantumNumbers, Theory
 
 SUPERSCRIPTS = {1: "", 2: "²", 3: "³"}
 GRAVITY = "gravity"
@@ -41,7 +41,7 @@ class Anomaly:
         return self.total == 0
 
 
-Contribution = Callable[[Charges], Fraction]
+Contribution = Callable[[QuantumNumbers], Fraction]
 """Of one left-handed field, for one generation."""
 
 
@@ -51,7 +51,7 @@ def conditions(theory: Theory) -> dict[str, Anomaly]:
     return {name: _anomaly(name, contribution, fermions) for name, contribution in contributions(theory.gauge)}
 
 
-def is_free(theory: Theory) -> bool:
+def is_anomaly_free(theory: Theory) -> bool:
     """Whether every anomaly cancels."""
     return all(anomaly.cancels for anomaly in conditions(theory).values())
 
@@ -81,21 +81,21 @@ def contributions(gauge: Gauge) -> Iterator[tuple[str, Contribution]]:
             yield f"{WITTEN} {name}", lambda field, a=a: others(gauge, field, a) * 2 * _index(gauge, field, a)
 
 
-def dimension(gauge: Gauge, field: Charges) -> int:
+def dimension(gauge: Gauge, field: QuantumNumbers) -> int:
     """How many states one generation of a field has."""
     return prod(cached(factor.n, label).dimension for factor, label in zip(gauge.special, field.labels, strict=True))
 
 
-def others(gauge: Gauge, field: Charges, a: int) -> int:
+def others(gauge: Gauge, field: QuantumNumbers, a: int) -> int:
     """The dimensions of a field under every SU(n) but number ``a``."""
     return dimension(gauge, field) // cached(gauge.special[a].n, field.labels[a]).dimension
 
 
-def _index(gauge: Gauge, field: Charges, a: int) -> Fraction:
+def _index(gauge: Gauge, field: QuantumNumbers, a: int) -> Fraction:
     return cached(gauge.special[a].n, field.labels[a]).index
 
 
-def _cubic(gauge: Gauge, field: Charges, a: int) -> Fraction:
+def _cubic(gauge: Gauge, field: QuantumNumbers, a: int) -> Fraction:
     return cached(gauge.special[a].n, field.labels[a]).anomaly
 
 

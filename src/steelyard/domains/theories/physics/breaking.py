@@ -9,7 +9,7 @@ from math import gcd, lcm
 
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.model.theory import Gauge, Theory
-from steelyard.domains.theories.physics.vacuum import Combination, Unbroken, states, unbroken_group, vacuum_of
+from steelyard.domains.theories.physics.vacuum import ChargeOperator, UnbrokenGroup, states, unbroken_group, vacuum_of
 
 WEAK, COLOURED = 2, 3
 """n of the SU(n) of the weak force and of colour."""
@@ -17,7 +17,7 @@ TRIPLET = ((1, 0), (-1, 1), (0, -1))
 QUARKS = (Fraction(2, 3), Fraction(-1, 3))
 
 
-def unbroken(theory: Theory) -> Unbroken:
+def unbroken(theory: Theory) -> UnbrokenGroup:
     """What the vacuum leaves, the electric charge first among the charges.
 
     That is the unbroken charge with parts in an SU(2) and a U(1); failing that, one with the first SU(2) in it. Both
@@ -61,30 +61,30 @@ def broken_forces(theory: Theory) -> tuple[str, ...]:
 
 def electric_charges(theory: Theory) -> dict[str, tuple[Fraction, ...]]:
     """The electric charge of every component of every field, as the field is written; empty if none is unbroken."""
-    left = unbroken(theory)
-    if not left.charges:
+    residual = unbroken(theory)
+    if not residual.charges:
         return {}
-    charge = left.charges[0]
+    charge = residual.charges[0]
     return {field.name: component_charges(theory.gauge, field.labels, field.charges, charge) for field in theory.fields}
 
 
 @lru_cache(maxsize=1 << 14)
 def component_charges(
-    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], charge: Combination
+    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], charge: ChargeOperator
 ) -> tuple[Fraction, ...]:
     """A charge of every component of a field."""
     return tuple(charge.of(charges, weights) for weights in states(gauge, labels))
 
 
-def _isospin(gauge: Gauge, charge: Combination) -> Fraction:
+def _isospin(gauge: Gauge, charge: ChargeOperator) -> Fraction:
     """The coefficient of the first SU(2) that a charge has a part in; 0 if none."""
     parts = (own[0] for factor, own in zip(gauge.special, charge.special, strict=True) if factor.n == WEAK)
     return next(filter(None, parts), Fraction(0))
 
 
-def _is_reversed(theory: Theory, left: Unbroken, charge: Combination) -> bool:
+def _is_reversed(theory: Theory, residual: UnbrokenGroup, charge: ChargeOperator) -> bool:
     """Whether more triplets among the left-handed fermions have the charges of antiquarks than of quarks."""
-    colour, score = left.blocks[0], 0
+    colour, score = residual.blocks[0], 0
     for field in theory.fermions:
         sign = -1 if field.kind == "right" else 1
         every = component_charges(theory.gauge, field.labels, field.charges, charge)
@@ -94,14 +94,14 @@ def _is_reversed(theory: Theory, left: Unbroken, charge: Combination) -> bool:
     return score < 0
 
 
-def _least_charge(theory: Theory, left: Unbroken) -> Fraction:
+def _least_charge(theory: Theory, residual: UnbrokenGroup) -> Fraction:
     """The greatest common divisor of the charges of all states without colour, else of all states."""
     plain: set[Fraction] = set()
     coloured: set[Fraction] = set()
     for field in theory.fields:
-        every = component_charges(theory.gauge, field.labels, field.charges, left.charges[0])
+        every = component_charges(theory.gauge, field.labels, field.charges, residual.charges[0])
         for charge, weights in zip(every, states(theory.gauge, field.labels), strict=True):
-            neutral = not any(any(block.weight(weights)) for block in left.blocks)
+            neutral = not any(any(block.weight(weights)) for block in residual.blocks)
             (plain if neutral else coloured).add(abs(charge))
     chosen = (plain - {0}) or (coloured - {0}) or {Fraction(1)}
     return Fraction(gcd(*(q.numerator for q in chosen)), lcm(*(q.denominator for q in chosen)))

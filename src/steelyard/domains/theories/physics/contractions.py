@@ -17,7 +17,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class FactorContraction:
     """One way to contract the legs of a term under one SU(n).
 
     Each leg of ``legs`` has an index. ``pairs`` of legs share one (``delta``) or are joined by ε; if there are none,
@@ -36,20 +36,20 @@ class Part:
 class Contraction:
     """A part for every SU(n) that acts on the term."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FactorContraction, ...]
 
 
 def contractions(theory: Theory, term: Term) -> list[Contraction]:
     """All ways to contract a term; those that a swap of like legs turns into each other are one."""
     parts = [list(_parts(theory, term, factor)) for factor in range(len(theory.gauge.special))]
     acting = [ways for ways in parts if ways]
-    found: dict[tuple[Part, ...], Contraction] = {}
+    found: dict[tuple[FactorContraction, ...], Contraction] = {}
     for chosen in product(*acting):
         found.setdefault(_least(term, chosen), Contraction(chosen))
     return list(found.values())
 
 
-def is_delta(theory: Theory, term: Term, part: Part, pair: tuple[int, int]) -> bool:
+def is_delta(theory: Theory, term: Term, part: FactorContraction, pair: tuple[int, int]) -> bool:
     """Whether two legs share an index: one transforms like the other conjugated, written in the dual basis."""
     one, other = (_form(theory, term, part.factor, leg) for leg in pair)
     if theory.gauge.special[part.factor].n == 2 or one[0] == one[0][::-1]:
@@ -62,7 +62,7 @@ def _form(theory: Theory, term: Term, factor: int, leg: int) -> tuple[Label, boo
     return theory.by_name[own.field].labels[factor], own.conjugate
 
 
-def _parts(theory: Theory, term: Term, factor: int) -> Iterator[Part]:
+def _parts(theory: Theory, term: Term, factor: int) -> Iterator[FactorContraction]:
     n = theory.gauge.special[factor].n
     forms = [_form(theory, term, factor, leg) for leg in range(len(term.legs))]
     legs = tuple(leg for leg, (label, _) in enumerate(forms) if any(label))
@@ -73,21 +73,21 @@ def _parts(theory: Theory, term: Term, factor: int) -> Iterator[Part]:
     if len(up) + len(down) == len(legs):
         if n == 2:
             for pairs in list(_matchings(legs, set(up)))[: len(legs) // 2]:
-                yield Part(factor, legs, pairs)
+                yield FactorContraction(factor, legs, pairs)
             return
         if len(up) == len(down):
             for order in permutations(down):
-                yield Part(factor, legs, tuple(sorted(zip(up, order, strict=True))))
+                yield FactorContraction(factor, legs, tuple(sorted(zip(up, order, strict=True))))
             return
         if {len(up), len(down)} == {0, n}:
-            yield Part(factor, legs, epsilon=True)
+            yield FactorContraction(factor, legs, epsilon=True)
             return
-    if len(legs) == 2 and is_delta(theory, term, Part(factor, legs), (legs[0], legs[1])):
-        yield Part(factor, legs, ((legs[0], legs[1]),))
+    if len(legs) == 2 and is_delta(theory, term, FactorContraction(factor, legs), (legs[0], legs[1])):
+        yield FactorContraction(factor, legs, ((legs[0], legs[1]),))
         return
     count = singlets(n, [label[::-1] if conjugate else label for label, conjugate in (forms[leg] for leg in legs)])
     for number in range(count):
-        yield Part(factor, legs, number=number, count=count)
+        yield FactorContraction(factor, legs, number=number, count=count)
 
 
 def _kind(n: int, form: tuple[Label, bool]) -> int:
@@ -113,7 +113,7 @@ def _matchings(legs: tuple[int, ...], up: set[int]) -> list[Pairs]:
     return sorted(found, key=lambda pairs: sum((a in up) == (b in up) for a, b in pairs))
 
 
-def _least(term: Term, chosen: tuple[Part, ...]) -> tuple[Part, ...]:
+def _least(term: Term, chosen: tuple[FactorContraction, ...]) -> tuple[FactorContraction, ...]:
     """The first in order of what swaps of like legs make of it."""
     legs = range(len(term.legs))
     orders = [order for order in permutations(legs) if all(term.legs[i] == term.legs[j] for i, j in enumerate(order))]
@@ -123,6 +123,6 @@ def _least(term: Term, chosen: tuple[Part, ...]) -> tuple[Part, ...]:
     )
 
 
-def _moved(part: Part, order: tuple[int, ...]) -> Part:
+def _moved(part: FactorContraction, order: tuple[int, ...]) -> FactorContraction:
     pairs = tuple(sorted(tuple(sorted((order[a], order[b]))) for a, b in part.pairs))
-    return Part(part.factor, part.legs, pairs, part.epsilon, part.number, part.count)  # pyright: ignore[reportArgumentType]
+    return FactorContraction(part.factor, part.legs, pairs, part.epsilon, part.number, part.count)  # pyright: ignore[reportArgumentType]

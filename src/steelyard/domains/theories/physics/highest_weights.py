@@ -17,29 +17,29 @@ import numpy as np
 
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.model.theory import Gauge, Theory
-from steelyard.domains.theories.physics.mass_matrices import Array, Slot
-from steelyard.domains.theories.physics.vacuum import Unbroken, Weights, root, rotations, states
+from steelyard.domains.theories.physics.mass_matrices import Array, BasisState
+from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, rotations, states
 
 ANNIHILATED = 1e-9
 """Raising operators have entries of order 1; below this they are 0."""
 
 
 @dataclass(frozen=True, eq=False)
-class Key:
+class MultipletKey:
     """What tells unbroken multiplets apart: charges, and the highest weight under every unbroken SU(k)."""
 
     charges: tuple[Fraction, ...]
     labels: tuple[Label, ...]
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Key) and self._sides == other._sides)
+        return self is other or (isinstance(other, MultipletKey) and self._sides == other._sides)
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
-    def conjugate(self) -> Key:
-        return Key(tuple(-q for q in self.charges), tuple(label[::-1] for label in self.labels))
+    def conjugate(self) -> MultipletKey:
+        return MultipletKey(tuple(-q for q in self.charges), tuple(label[::-1] for label in self.labels))
 
     @cached_property
     def _sides(self) -> tuple[tuple[Fraction, ...], tuple[Label, ...]]:
@@ -50,7 +50,7 @@ class Key:
         return hash(self._sides)
 
 
-class Tops(NamedTuple):
+class HighestWeights(NamedTuple):
     """The highest weights of one key: orthonormal columns over the states that they are made of."""
 
     places: list[int]
@@ -70,23 +70,25 @@ class Tops(NamedTuple):
         return found
 
 
-NONE = Tops([], np.zeros((0, 0)), [])
-_Found = dict[Key, tuple[list[int], Array]]
+NO_HIGHEST_WEIGHTS = HighestWeights([], np.zeros((0, 0)), [])
+_Found = dict[MultipletKey, tuple[list[int], Array]]
 """By key the components of a field, and columns over them."""
 
 
-def tops(theory: Theory, left: Unbroken, slots: Sequence[Slot], *, conjugate: bool = False) -> dict[Key, Tops]:
+def highest_weights(
+    theory: Theory, residual: UnbrokenGroup, basis: Sequence[BasisState], *, conjugate: bool = False
+) -> dict[MultipletKey, HighestWeights]:
     """All highest weights by key; with ``conjugate`` those of the conjugate states, which are lowest weights."""
-    found: dict[Key, list[tuple[int, int, list[int], Array]]] = defaultdict(list)
-    by_field = [_field_tops(theory.gauge, field.labels, field.charges, left) for field in theory.fields]
-    for start, slot in enumerate(slots):
-        if slot.component == 0:
-            for key, own in by_field[slot.field][slot.conjugate != conjugate].items():
-                found[key].append((slot.field, start, *own))
+    found: dict[MultipletKey, list[tuple[int, int, list[int], Array]]] = defaultdict(list)
+    by_field = [_field_highest_weights(theory.gauge, field.labels, field.charges, residual) for field in theory.fields]
+    for start, state in enumerate(basis):
+        if state.component == 0:
+            for key, own in by_field[state.field][state.conjugate != conjugate].items():
+                found[key].append((state.field, start, *own))
     return {key: _stacked(own) for key, own in found.items()}
 
 
-def _stacked(every: list[tuple[int, int, list[int], Array]]) -> Tops:
+def _stacked(every: list[tuple[int, int, list[int], Array]]) -> HighestWeights:
     shape_NX = np.array([part_PT.shape for *_, part_PT in every])
     whole_PT = np.zeros(shape_NX.sum(axis=0))
     places, fields = list[int](), list[int]()
@@ -95,20 +97,20 @@ def _stacked(every: list[tuple[int, int, list[int], Array]]) -> Tops:
         whole_PT[len(places) : len(places) + size, len(fields) : len(fields) + count] = part_PT
         places += [start + component for component in components]
         fields += [number] * count
-    return Tops(places, whole_PT, fields)
+    return HighestWeights(places, whole_PT, fields)
 
 
 @lru_cache(maxsize=4096)
-def _field_tops(
-    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], left: Unbroken
+def _field_highest_weights(
+    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], residual: UnbrokenGroup
 ) -> tuple[_Found, _Found]:
     """Of a field and of its conjugate, on which E_ij acts as -E_ji."""
     every = states(gauge, labels)
     by_weight: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[int]] = defaultdict(list)
     for component, weights in enumerate(every):
-        own = tuple(charge.of(charges, weights) for charge in left.charges)
-        by_weight[own, tuple(block.weight(weights) for block in left.blocks)].append(component)
-    steps = [(block.factor, *pair) for block in left.blocks for pair in pairwise(block.indices)]
+        own = tuple(charge.of(charges, weights) for charge in residual.charges)
+        by_weight[own, tuple(block.weight(weights) for block in residual.blocks)].append(component)
+    steps = [(block.factor, *pair) for block in residual.blocks for pair in pairwise(block.indices)]
     both: tuple[_Found, _Found] = ({}, {})
     for (own, weights), components in by_weight.items():
         for found, sign in zip(both, (1, -1), strict=True):
@@ -116,7 +118,7 @@ def _field_tops(
             if all(w >= 0 for weight in signed for w in weight):
                 part_PT = _highest(gauge, labels, components, steps if sign > 0 else [(a, j, i) for a, i, j in steps])
                 if part_PT.shape[1]:
-                    found[Key(tuple(sign * q for q in own), signed)] = components, part_PT
+                    found[MultipletKey(tuple(sign * q for q in own), signed)] = components, part_PT
     return both
 
 

@@ -15,18 +15,18 @@ from math import prod
 
 from steelyard.domains.theories.groups.products import singlets
 from steelyard.domains.theories.groups.representation import cached
-from steelyard.domains.theories.model.theory import Charges, Gauge, Term, Theory, term_kind
+from steelyard.domains.theories.model.theory import Gauge, QuantumNumbers, Term, Theory, term_kind
 
 Permutation = tuple[int, ...]
 
 
-def invariants(gauge: Gauge, legs: Sequence[Charges]) -> int:
+def invariants(gauge: Gauge, legs: Sequence[QuantumNumbers]) -> int:
     """How many gauge singlets the product of these has, all taken as different fields of one generation."""
     sizes = tuple(factor.n for factor in gauge.special)
     return _traced(sizes, tuple(legs), tuple(range(len(legs))))
 
 
-def swap_sign(gauge: Gauge, legs: Sequence[Charges], one: int, other: int) -> int:
+def swap_sign(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: int) -> int:
     """The trace on the singlets of swapping two like legs: where there is one singlet, 1 if it is symmetric in them and
     -1 if it is antisymmetric.
     """
@@ -35,7 +35,7 @@ def swap_sign(gauge: Gauge, legs: Sequence[Charges], one: int, other: int) -> in
     return _traced(tuple(factor.n for factor in gauge.special), tuple(legs), tuple(order))
 
 
-def structures(gauge: Gauge, legs: Sequence[Charges], alike: Sequence[int], generations: Sequence[int]) -> int:
+def structures(gauge: Gauge, legs: Sequence[QuantumNumbers], alike: Sequence[int], generations: Sequence[int]) -> int:
     """How many independent terms these legs make; 0: every such product vanishes.
 
     Legs with the same number in ``alike`` are the same field, conjugated alike; ``generations`` of each leg.
@@ -102,7 +102,7 @@ def _term_flaws(theory: Theory) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _structures(
-    sizes: tuple[int, ...], legs: tuple[Charges, ...], alike: tuple[int, ...], generations: tuple[int, ...]
+    sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], alike: tuple[int, ...], generations: tuple[int, ...]
 ) -> int:
     total, count = 0, 0
     for permutation in like_permutations(alike):
@@ -112,7 +112,7 @@ def _structures(
     return total // count
 
 
-def _traced(sizes: tuple[int, ...], legs: tuple[Charges, ...], permutation: Permutation) -> int:
+def _traced(sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], permutation: Permutation) -> int:
     """The trace of a permutation of legs on the gauge singlets of their product."""
     if any(sum(charges) for charges in zip(*(leg.charges for leg in legs), strict=True)):
         return 0

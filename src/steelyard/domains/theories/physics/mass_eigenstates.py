@@ -12,31 +12,36 @@ from typing import NamedTuple
 import numpy as np
 
 from steelyard.domains.theories.model.theory import Theory
-from steelyard.domains.theories.physics.highest_weights import NONE, Key, Tops, tops
-from steelyard.domains.theories.physics.mass_matrices import NOISE, Array, Matrix, fermion_matrix, goldstones
+from steelyard.domains.theories.physics.highest_weights import (
+    NO_HIGHEST_WEIGHTS,
+    HighestWeights,
+    MultipletKey,
+    highest_weights,
+)
+from steelyard.domains.theories.physics.mass_matrices import NOISE, Array, MassMatrix, fermion_matrix, goldstones
 from steelyard.domains.theories.physics.singular_values import singular_values
-from steelyard.domains.theories.physics.vacuum import Unbroken
+from steelyard.domains.theories.physics.vacuum import UnbrokenGroup
 
 RANK = 1e-6
 """Lengths below this part of the largest are 0."""
 
 
-class Mode(NamedTuple):
+class MassEigenstate(NamedTuple):
     """One multiplet of mass eigenstates."""
 
-    key: Key
+    key: MultipletKey
     mass: float
     shares: dict[str, float]
     origin: int = 0
     """The terms that the mass comes from, a bit for each."""
 
 
-def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
+def fermion_eigenstates(theory: Theory, residual: UnbrokenGroup) -> Iterator[MassEigenstate]:
     """Left-handed multiplets: in the mass matrix highest weights meet the lowest weights of their conjugates."""
-    slots, matrix_SS, origin_SS = fermion_matrix(theory)
-    lowest = tops(theory, left, slots, conjugate=True)
-    for key, rows in _one_of_two(tops(theory, left, slots)):
-        columns = lowest.get(key, NONE)
+    basis, matrix_SS, origin_SS = fermion_matrix(theory)
+    lowest = highest_weights(theory, residual, basis, conjugate=True)
+    for key, rows in _one_of_two(highest_weights(theory, residual, basis)):
+        columns = lowest.get(key, NO_HIGHEST_WEIGHTS)
         matrix_RC = _between(rows, matrix_SS, columns)
         sides = [(key, rows), (key.conjugate, columns)][: 1 + (key != key.conjugate)]
         for own, others in _joined(matrix_RC):
@@ -51,14 +56,14 @@ def fermion_modes(theory: Theory, left: Unbroken) -> Iterator[Mode]:
             for (side, every), (chosen, vectors) in zip(sides, found, strict=False):
                 masses = [*mass_K.tolist(), *[0.0] * len(chosen)]
                 for mass, vector_T in zip(masses, vectors, strict=False):
-                    yield Mode(side, mass, every.shares(theory, chosen, vector_T), origin if mass else 0)
+                    yield MassEigenstate(side, mass, every.shares(theory, chosen, vector_T), origin if mass else 0)
 
 
-def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mode]:
+def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatrix) -> Iterator[MassEigenstate]:
     """Scalars and their conjugates, without Goldstone modes."""
-    slots, matrix_SS, origin_SS = matrix
-    gauge_SG = goldstones(theory, slots) if theory.vevs else np.zeros((len(slots), 0))
-    for key, every in _one_of_two(tops(theory, left, slots)):
+    basis, matrix_SS, origin_SS = matrix
+    gauge_SG = goldstones(theory, basis) if theory.vevs else np.zeros((len(basis), 0))
+    for key, every in _one_of_two(highest_weights(theory, residual, basis)):
         matrix_TT = _between(every, matrix_SS, every)
         gauge_TG = _product(every.part_PT.T, gauge_SG[every.places])
         mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
@@ -79,24 +84,26 @@ def scalar_modes(theory: Theory, left: Unbroken, matrix: Matrix) -> Iterator[Mod
                 mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
                 shares = every.shares(theory, own, vector_T)
                 for side in sides:
-                    yield Mode(side, mass, shares, origin if mass else 0)
+                    yield MassEigenstate(side, mass, shares, origin if mass else 0)
 
 
-def _massless(theory: Theory, key: Key, every: Tops, chosen: Sequence[int]) -> Iterator[Mode]:
+def _massless(
+    theory: Theory, key: MultipletKey, every: HighestWeights, chosen: Sequence[int]
+) -> Iterator[MassEigenstate]:
     for top in chosen:
-        yield Mode(key, 0.0, {theory.fields[every.fields[top]].name: 1.0})
+        yield MassEigenstate(key, 0.0, {theory.fields[every.fields[top]].name: 1.0})
 
 
-def _one_of_two(found: Mapping[Key, Tops]) -> Iterator[tuple[Key, Tops]]:
+def _one_of_two(found: Mapping[MultipletKey, HighestWeights]) -> Iterator[tuple[MultipletKey, HighestWeights]]:
     """Of each key and its conjugate the one that comes first."""
-    seen: set[Key] = set()
+    seen: set[MultipletKey] = set()
     for key, own in found.items():
         if key.conjugate not in seen:
             seen.add(key)
             yield key, own
 
 
-def _between(rows: Tops, matrix_SS: Array, columns: Tops) -> Array:
+def _between(rows: HighestWeights, matrix_SS: Array, columns: HighestWeights) -> Array:
     """What an invariant matrix is between highest weights."""
     return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.places, columns.places)]), columns.part_PT)
 

@@ -32,7 +32,7 @@ to this part: it is rounding.
 """
 
 
-class Slot(NamedTuple):
+class BasisState(NamedTuple):
     """One state of a basis: a component of a field, or of its conjugate."""
 
     field: int
@@ -40,10 +40,10 @@ class Slot(NamedTuple):
     conjugate: bool
 
 
-class Matrix(NamedTuple):
+class MassMatrix(NamedTuple):
     """A mass matrix with the states it is written in, and the terms that each entry comes from, a bit for each."""
 
-    slots: list[Slot]
+    basis: list[BasisState]
     matrix_SS: Array
     origin_SS: NDArray[Any]
 
@@ -62,16 +62,18 @@ def vacuum(theory: Theory) -> dict[str, Array]:
     return found
 
 
-def fermion_matrix(theory: Theory) -> Matrix:
+def fermion_matrix(theory: Theory) -> MassMatrix:
     """M over the left-handed states of all fermions: field by field, generation by generation."""
-    slots: list[Slot] = []
+    basis: list[BasisState] = []
     first: dict[str, int] = {}
     for number, field in enumerate(theory.fields):
         if field.fermion:
-            first[field.name] = len(slots)
+            first[field.name] = len(basis)
             size = component_count(theory, field)
-            slots += [Slot(number, i, field.kind == "right") for _ in range(field.generations) for i in range(size)]
-    matrix_SS, origin_SS = _empty(theory, len(slots))
+            basis += [
+                BasisState(number, i, field.kind == "right") for _ in range(field.generations) for i in range(size)
+            ]
+    matrix_SS, origin_SS = _empty(theory, len(basis))
     values = vacuum(theory)
     for number, term in enumerate(theory.terms):
         spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
@@ -83,7 +85,7 @@ def fermion_matrix(theory: Theory) -> Matrix:
                     at = slice(rows, rows + own.shape[0]), slice(columns, columns + own.shape[1])
                     matrix_SS[at] += own
                     origin_SS[at] |= (own != 0).astype(origin_SS.dtype) * (1 << number)
-    return Matrix(slots, matrix_SS, origin_SS)
+    return MassMatrix(basis, matrix_SS, origin_SS)
 
 
 def _empty(theory: Theory, size: int) -> tuple[Array, NDArray[Any]]:
@@ -118,16 +120,16 @@ def _at_vacuum(tensor: Tensor, legs: Sequence[Leg], free: Sequence[int], values:
     return Tensor(tensor.index_NL[kept_N], value_N[kept_N])
 
 
-def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
+def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
     """H over Φ = (φ, φ*), and what is left of ∂V/∂φ in the vacuum, 0 where that is an extremum."""
     scalars = [(number, field) for number, field in enumerate(theory.fields) if not field.fermion]
     first: dict[str, int] = {}
-    slots: list[Slot] = []
+    basis: list[BasisState] = []
     for number, field in scalars:
-        first[field.name] = len(slots)
-        slots += [Slot(number, i, conjugate=False) for i in range(component_count(theory, field))]
-    half = len(slots)
-    slots += [Slot(slot.field, slot.component, conjugate=True) for slot in slots]
+        first[field.name] = len(basis)
+        basis += [BasisState(number, i, conjugate=False) for i in range(component_count(theory, field))]
+    half = len(basis)
+    basis += [BasisState(state.field, state.component, conjugate=True) for state in basis]
     values = vacuum(theory)
     (second_SS, origin_SS), first_S = _empty(theory, 2 * half), np.zeros(2 * half)
     for number, term in enumerate(theory.terms):
@@ -149,7 +151,7 @@ def scalar_matrix(theory: Theory) -> tuple[Matrix, Array]:
         second_SS[own + half, own] += squared
         first_S[own] += squared * value_D
         first_S[own + half] += squared * value_D
-    return Matrix(slots, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
+    return MassMatrix(basis, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
 
 
 def _in_vacuum(term: Term, values: dict[str, Array]) -> int:
@@ -177,13 +179,13 @@ def _conjugate(leg: Leg) -> Leg:
     return Leg(leg.field, not leg.conjugate)
 
 
-def goldstones(theory: Theory, slots: Sequence[Slot]) -> Array:
+def goldstones(theory: Theory, basis: Sequence[BasisState]) -> Array:
     """The directions of Φ that gauge transformations turn the vacuum into, as columns: (X v, -Xᵀ v)."""
     values = vacuum(theory)
-    half = len(slots) // 2
+    half = len(basis) // 2
     columns: list[Array] = []
     numbers = {field.name: number for number, field in enumerate(theory.fields)}
-    start = {slot.field: i for i, slot in reversed(list(enumerate(slots[:half])))}
+    start = {state.field: i for i, state in reversed(list(enumerate(basis[:half])))}
     turned: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(2 * half))
     for name, value_D in values.items():
         field = theory.by_name[name]

@@ -16,10 +16,10 @@ import numpy as np
 from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.physics.breaking import unbroken
-from steelyard.domains.theories.physics.highest_weights import Key
-from steelyard.domains.theories.physics.mass_eigenstates import Mode, fermion_modes, scalar_modes
+from steelyard.domains.theories.physics.highest_weights import MultipletKey
+from steelyard.domains.theories.physics.mass_eigenstates import MassEigenstate, fermion_eigenstates, scalar_eigenstates
 from steelyard.domains.theories.physics.mass_matrices import scalar_matrix
-from steelyard.domains.theories.physics.vacuum import Unbroken
+from steelyard.domains.theories.physics.vacuum import UnbrokenGroup
 
 Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
@@ -30,7 +30,7 @@ LEAST_SHARE = 0.01
 """What a field has to have of a state to be named among what it is made of."""
 
 
-class Multiplet(NamedTuple):
+class MassMultiplet(NamedTuple):
     """An irreducible multiplet of the unbroken group, ``count`` times."""
 
     charges: tuple[Fraction, ...]
@@ -80,20 +80,20 @@ class Spectrum:
     """All states, the lightest first."""
 
     states: tuple[State, ...]
-    unbroken: Unbroken
+    unbroken: UnbrokenGroup
     tadpole: float
     """The largest slope of the potential in the vacuum, in GeV³, where it should have an extremum."""
 
 
 def spectrum(theory: Theory) -> Spectrum:
     """The fermions and scalars of a theory in its vacuum; Goldstone modes are not among them."""
-    left = unbroken(theory)
+    residual = unbroken(theory)
     matrix, slope_D = scalar_matrix(theory)
-    fermions = _paired(_multiplets(fermion_modes(theory, left)), "fermion", colour=left.colour)
-    scalars = _paired(_multiplets(scalar_modes(theory, left, matrix)), "scalar", colour=left.colour)
+    fermions = _paired(_multiplets(fermion_eigenstates(theory, residual)), "fermion", colour=residual.colour)
+    scalars = _paired(_multiplets(scalar_eigenstates(theory, residual, matrix)), "scalar", colour=residual.colour)
     found = sorted([*fermions, *scalars], key=lambda state: (state.mass, state.kind, state.charges, state.labels))
     tadpole = float(np.abs(slope_D).max(initial=0.0))
-    return Spectrum(tuple(_marked(found)), left, tadpole)
+    return Spectrum(tuple(_marked(found)), residual, tadpole)
 
 
 def light_exotics(theory: Theory, below: float = 99.0) -> tuple[State, ...]:
@@ -101,10 +101,10 @@ def light_exotics(theory: Theory, below: float = 99.0) -> tuple[State, ...]:
     return tuple(state for state in spectrum(theory).states if state.exotic and state.mass < below)
 
 
-def _paired(found: Iterable[Multiplet], kind: Literal["fermion", "scalar"], *, colour: bool) -> Iterator[State]:
+def _paired(found: Iterable[MassMultiplet], kind: Literal["fermion", "scalar"], *, colour: bool) -> Iterator[State]:
     """Particles with their antiparticles; a fermion without mass may have none."""
     every = list(found)
-    by_key: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[Multiplet]] = defaultdict(list)
+    by_key: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[MassMultiplet]] = defaultdict(list)
     for own in every:
         by_key[own.charges, own.labels].append(own)
     for own in every:
@@ -132,7 +132,7 @@ def _written(charges: tuple[Fraction, ...], labels: tuple[Label, ...], kind: str
     return signed > tuple(-q for q in signed)
 
 
-def _names(multiplets: Iterable[Multiplet]) -> tuple[str, ...]:
+def _names(multiplets: Iterable[MassMultiplet]) -> tuple[str, ...]:
     shares: dict[str, float] = defaultdict(float)
     for multiplet in multiplets:
         for name, part in multiplet.shares.items():
@@ -147,15 +147,15 @@ def _equal(one: float, other: float) -> bool:
 
 def _marked(found: Iterable[State]) -> Iterator[State]:
     """Exotic states marked; the lightest three of each sort that the Standard Model has are not."""
-    left = dict.fromkeys(STANDARD_MODEL, 3)
+    remaining = dict.fromkeys(STANDARD_MODEL, 3)
     for state in found:
         if state.charge == 0 and state.colour == 1:
             yield state
             continue
         sort = _sort(state)
-        known = min(left[sort], state.count) if sort else 0
+        known = min(remaining[sort], state.count) if sort else 0
         if sort and known:
-            left[sort] -= known
+            remaining[sort] -= known
             yield replace(state, count=known)
         if state.count > known:
             yield replace(state, count=state.count - known, exotic=True)
@@ -176,33 +176,33 @@ def _triplet_charge(state: State) -> Fraction:
     return state.charge if state.labels[0] == (1, 0) else -state.charge
 
 
-def _multiplets(modes: Iterable[Mode]) -> Iterator[Multiplet]:
+def _multiplets(eigenstates: Iterable[MassEigenstate]) -> Iterator[MassMultiplet]:
     """Those of equal mass together."""
-    by_key: dict[Key, list[Mode]] = defaultdict(list)
-    for mode in modes:
-        by_key[mode.key].append(mode)
+    by_key: dict[MultipletKey, list[MassEigenstate]] = defaultdict(list)
+    for eigenstate in eigenstates:
+        by_key[eigenstate.key].append(eigenstate)
     for key, own in by_key.items():
-        for cluster in _clusters(sorted(own, key=lambda mode: mode.mass)):
-            origin = reduce(or_, (mode.origin for mode in cluster))
+        for cluster in _clusters(sorted(own, key=lambda eigenstate: eigenstate.mass)):
+            origin = reduce(or_, (eigenstate.origin for eigenstate in cluster))
             shares = _mean_shares(cluster)
-            yield Multiplet(key.charges, key.labels, cluster[-1].mass, len(cluster), shares, origin)
+            yield MassMultiplet(key.charges, key.labels, cluster[-1].mass, len(cluster), shares, origin)
 
 
-def _mean_shares(modes: Sequence[Mode]) -> dict[str, float]:
+def _mean_shares(eigenstates: Sequence[MassEigenstate]) -> dict[str, float]:
     shares: dict[str, float] = defaultdict(float)
-    for mode in modes:
-        for name, part in mode.shares.items():
-            shares[name] += part / len(modes)
+    for eigenstate in eigenstates:
+        for name, part in eigenstate.shares.items():
+            shares[name] += part / len(eigenstates)
     return shares
 
 
-def _clusters(modes: list[Mode]) -> Iterator[list[Mode]]:
+def _clusters(eigenstates: list[MassEigenstate]) -> Iterator[list[MassEigenstate]]:
     """Runs of equal mass."""
-    cluster: list[Mode] = []
-    for mode in modes:
-        if cluster and not _equal(mode.mass, cluster[-1].mass):
+    cluster: list[MassEigenstate] = []
+    for eigenstate in eigenstates:
+        if cluster and not _equal(eigenstate.mass, cluster[-1].mass):
             yield cluster
             cluster = []
-        cluster.append(mode)
+        cluster.append(eigenstate)
     if cluster:
         yield cluster

@@ -18,19 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.domains.theories.groups.generators import matrix_units
-from steelyard.domains.theories.groups.rational import null_space, reduced
+from steelyard.domains.theories.groups.rational import null_space, reduced_rows
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.model.theory import Charges, Gauge, Theory
+from steelyard.domains.theories.model.theory import Gauge, QuantumNumbers, Theory
 from steelyard.domains.theories.physics.couplings import dimensions
 
 Weights = tuple[Label, ...]
 """The weight of a state under every SU(n)."""
-Vacuum = tuple[tuple[Charges, tuple[tuple[int, float], ...]], ...]
+Vacuum = tuple[tuple[QuantumNumbers, tuple[tuple[int, float], ...]], ...]
 """Every scalar with a vacuum expectation value: how it transforms, its components and their values."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class UnbrokenFactor:
     """An unbroken SU(k): k of the indices 0 … n - 1 of the factor with this number."""
 
     factor: int
@@ -43,7 +43,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
+class ChargeOperator:
     """A charge: coefficients of the U(1) charges and of the weights under every SU(n)."""
 
     abelian: tuple[Fraction, ...]
@@ -55,17 +55,17 @@ class Combination:
             total += sum((b * w for b, w in zip(coefficients, weight, strict=True)), Fraction(0))
         return total
 
-    def times(self, factor: Fraction) -> Combination:
+    def times(self, factor: Fraction) -> ChargeOperator:
         special = tuple(tuple(factor * b for b in coefficients) for coefficients in self.special)
-        return Combination(tuple(factor * a for a in self.abelian), special)
+        return ChargeOperator(tuple(factor * a for a in self.abelian), special)
 
 
 @dataclass(frozen=True, slots=True)
-class Unbroken:
+class UnbrokenGroup:
     """The unbroken SU(k), that of colour first, and the unbroken charges, the electric one first."""
 
-    blocks: tuple[Block, ...]
-    charges: tuple[Combination, ...]
+    blocks: tuple[UnbrokenFactor, ...]
+    charges: tuple[ChargeOperator, ...]
 
     @property
     def colour(self) -> bool:
@@ -115,18 +115,18 @@ def vacuum_of(theory: Theory) -> Vacuum:
 
 
 @lru_cache(maxsize=4096)
-def unbroken_group(gauge: Gauge, vacuum: Vacuum) -> Unbroken:
+def unbroken_group(gauge: Gauge, vacuum: Vacuum) -> UnbrokenGroup:
     """What these vacuum expectation values leave, the charges in units of their leading coefficient."""
     blocks = [block for factor in range(len(gauge.special)) for block in _blocks(gauge, vacuum, factor)]
     colour = next((block for block in blocks if len(block.indices) == 3), None)
     blocks.sort(key=lambda block: block != colour)
-    return Unbroken(tuple(blocks), _charges(gauge, vacuum, blocks))
+    return UnbrokenGroup(tuple(blocks), _charges(gauge, vacuum, blocks))
 
 
-def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[Block]:
+def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[UnbrokenFactor]:
     n = gauge.special[factor].n
     joined = list(range(n))
-    vectors = [(acts.labels, vacuum_vector(gauge, acts.labels, values)) for acts, values in vacuum]
+    vectors = [(multiplet.labels, vacuum_vector(gauge, multiplet.labels, values)) for multiplet, values in vacuum]
     turned = [(rotations(gauge, factor, labels), vector_D) for labels, vector_D in vectors if any(labels[factor])]
     for i in range(n):
         for j in range(i + 1, n):
@@ -134,19 +134,19 @@ def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[Block]:
             if all(np.abs(unit_DD @ vector_D).max() <= 1e-9 * np.abs(vector_D).max() for unit_DD, vector_D in pairs):
                 joined = [joined[i] if k == joined[j] else k for k in joined]
     groups = [tuple(i for i in range(n) if joined[i] == k) for k in dict.fromkeys(joined)]
-    return [Block(factor, group) for group in groups if len(group) > 1]
+    return [UnbrokenFactor(factor, group) for group in groups if len(group) > 1]
 
 
-def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[Block]) -> tuple[Combination, ...]:
+def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[UnbrokenFactor]) -> tuple[ChargeOperator, ...]:
     """The combinations that vanish on the vacuum and commute with the unbroken SU(k), in reduced form: each has a
     leading 1 that the others lack, looked for in the first SU(2), then in the U(1)s, then in the other SU(n).
     """
     columns = _columns(gauge)
     place = {column: position for position, column in enumerate(columns)}
     rows: list[dict[int, Fraction]] = []
-    for acts, values in vacuum:
-        every = states(gauge, acts.labels)
-        abelian = {place[-1, i]: charge for i, charge in enumerate(acts.charges) if charge}
+    for multiplet, values in vacuum:
+        every = states(gauge, multiplet.labels)
+        abelian = {place[-1, i]: charge for i, charge in enumerate(multiplet.charges) if charge}
         for component, _ in values:
             weights = [(a, k, w) for a, weight in enumerate(every[component]) for k, w in enumerate(weight) if w]
             rows.append(abelian | {place[a, k]: Fraction(w) for a, k, w in weights})
@@ -154,11 +154,11 @@ def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[Block]) -> tuple[Combina
         for i, j in pairwise(block.indices):
             step = root(gauge.special[block.factor].n, i, j)
             rows.append({place[block.factor, k]: Fraction(w) for k, w in enumerate(step) if w})
-    free = reduced(null_space(rows, len(columns)))
+    free = reduced_rows(null_space(rows, len(columns)))
     return tuple(_combination(gauge, {columns[c]: x for c, x in row.items()}) for row in free)
 
 
-def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> Combination:
+def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> ChargeOperator:
     weak = first_weak(gauge)
     scale = Fraction(1, 2) if weak is not None and (weak, 0) in row else Fraction(1)
     abelian = tuple(scale * row.get((-1, i), Fraction(0)) for i in range(len(gauge.abelian)))
@@ -166,7 +166,7 @@ def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> Combinat
         tuple(scale * row.get((a, k), Fraction(0)) for k in range(factor.n - 1))
         for a, factor in enumerate(gauge.special)
     )
-    return Combination(abelian, special)
+    return ChargeOperator(abelian, special)
 
 
 def _columns(gauge: Gauge) -> list[tuple[int, int]]:

@@ -51,7 +51,7 @@ class AnomalyRow:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class DataSheet:
     """Everything about a theory that a page shows."""
 
     theory: Theory
@@ -78,10 +78,10 @@ class Sheet:
         return f"{said}; {sum(state.count for state in exotic)} exotic states, the lightest {mass_text(lightest)}"
 
 
-def sheet(theory: Theory) -> Sheet:
+def data_sheet(theory: Theory) -> DataSheet:
     """What there is to show."""
     found = spectrum(theory)
-    return Sheet(theory, _fields(theory), tuple(_terms(theory)), _anomalies(theory), found)
+    return DataSheet(theory, _fields(theory), tuple(_terms(theory)), _anomalies(theory), found)
 
 
 def representation_names(state: State) -> tuple[Representation, ...]:

@@ -7,7 +7,7 @@ from html import escape
 
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.rendering import plain_text, spectrum_chart, symbols
-from steelyard.domains.theories.rendering.data_sheet import Sheet, sheet
+from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1c1c1c; }
@@ -23,10 +23,10 @@ OVERLINE = "\N{COMBINING OVERLINE}"
 def page(theories: Sequence[tuple[str, Theory]], *, title: str = "") -> str:
     """A whole page for one theory or several, each under its own heading."""
     body = "\n".join(section(theory, title=name) for name, theory in theories)
-    return whole_page(body, title=title or (theories[0][0] if theories else ""))
+    return full_page(body, title=title or (theories[0][0] if theories else ""))
 
 
-def whole_page(body: str, *, title: str) -> str:
+def full_page(body: str, *, title: str) -> str:
     """A page around what it shows."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>'
@@ -36,19 +36,19 @@ def whole_page(body: str, *, title: str) -> str:
 
 def section(theory: Theory, *, title: str = "") -> str:
     """A theory to be put into a page."""
-    found = sheet(theory)
+    sheet = data_sheet(theory)
     blocks = [
         f"<h1>{escape(title)}</h1>" if title else "",
-        f"<p>{escape(symbols.gauge_text(theory.gauge))}; {escape(found.verdict)}.</p>",
+        f"<p>{escape(symbols.gauge_text(theory.gauge))}; {escape(sheet.verdict)}.</p>",
         "<h2>Fields</h2>",
-        table(plain_text.field_rows(found)),
-        "<h2>Lagrangian</h2>" + table([["term", "parameter"], *plain_text.term_rows(found)]) if found.terms else "",
-        _vacuum(found),
+        table(plain_text.field_rows(sheet)),
+        "<h2>Lagrangian</h2>" + table([["term", "parameter"], *plain_text.term_rows(sheet)]) if sheet.terms else "",
+        _vacuum(sheet),
         "<h2>Anomalies</h2>",
-        table(plain_text.anomaly_rows(found)),
+        table(plain_text.anomaly_rows(sheet)),
         "<h2>Spectrum</h2>",
-        table(plain_text.state_rows(found)),
-        f'<div class="scroll">{spectrum_chart.svg(found.spectrum, title=title)}</div>',
+        table(plain_text.state_rows(sheet)),
+        f'<div class="scroll">{spectrum_chart.svg(sheet.spectrum, title=title)}</div>',
     ]
     return "\n".join(block for block in blocks if block)
 
@@ -71,6 +71,6 @@ def _cell(cell: str) -> str:
     return escape(cell)
 
 
-def _vacuum(found: Sheet) -> str:
-    lines = "".join(f"<li>{escape(line)}</li>" for line in plain_text.vacuum_lines(found))
+def _vacuum(sheet: DataSheet) -> str:
+    lines = "".join(f"<li>{escape(line)}</li>" for line in plain_text.vacuum_lines(sheet))
     return f"<h2>Vacuum</h2><ul>{lines}</ul>" if lines else ""

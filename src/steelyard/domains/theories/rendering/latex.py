@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.rendering import symbols
-from steelyard.domains.theories.rendering.data_sheet import Sheet, representation_names, sheet
+from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, representation_names
 
 SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"})
 
@@ -28,21 +28,21 @@ def document(theory: Theory, *, title: str = "") -> str:
 
 def body(theory: Theory, *, title: str = "") -> str:
     """Fields, Lagrangian, anomalies and spectrum."""
-    found = sheet(theory)
+    sheet = data_sheet(theory)
     parts = [
         rf"\section*{{{escaped(title)}}}" if title else "",
         rf"\[ {symbols.gauge_latex(theory.gauge)} \]" if theory.gauge.names else "",
-        fields(found),
-        lagrangian(found) if found.terms else "",
-        anomalies(found),
-        states(found),
+        fields(sheet),
+        lagrangian(sheet) if sheet.terms else "",
+        anomalies(sheet),
+        states(sheet),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def fields(found: Sheet) -> str:
+def fields(sheet: DataSheet) -> str:
     """The table of fields."""
-    gauge = found.theory.gauge
+    gauge = sheet.theory.gauge
     every = [f"${symbols.factor_latex(factor)}$" for factor in symbols.factors(gauge)]
     groups = [*every[len(gauge.abelian) :], *every[: len(gauge.abelian)]]
     rows = [
@@ -53,17 +53,17 @@ def fields(found: Sheet) -> str:
             *(f"${symbols.number_latex(charge)}$" for charge in row.charges),
             str(row.generations),
         ]
-        for row in found.fields
+        for row in sheet.fields
     ]
     return _tabular(["field", "", *groups, "generations"], rows)
 
 
-def lagrangian(found: Sheet) -> str:
+def lagrangian(sheet: DataSheet) -> str:
     """Minus the potential and the mass and Yukawa terms, with their parameters below."""
-    lines = [rf"  &{'' if i == 0 else '+ '}{symbols.term_latex(row)} \\" for i, row in enumerate(found.terms)]
+    lines = [rf"  &{'' if i == 0 else '+ '}{symbols.term_latex(row)} \\" for i, row in enumerate(sheet.terms)]
     lines[-1] = lines[-1].removesuffix(r" \\")
     values = r" \quad ".join(
-        f"{symbols.coupling_latex(row)} = {symbols.parameter_latex(row.parameter)}" for row in found.terms
+        f"{symbols.coupling_latex(row)} = {symbols.parameter_latex(row.parameter)}" for row in sheet.terms
     )
     return "\n".join(
         [
@@ -76,7 +76,7 @@ def lagrangian(found: Sheet) -> str:
     )
 
 
-def anomalies(found: Sheet) -> str:
+def anomalies(sheet: DataSheet) -> str:
     """The sums with the contribution of every field."""
     rows = [
         [
@@ -84,12 +84,12 @@ def anomalies(found: Sheet) -> str:
             *(f"${symbols.number_latex(value)}$" if value else "" for value in row.by_field),
             f"${symbols.number_latex(row.total)}$",
         ]
-        for row in found.anomalies
+        for row in sheet.anomalies
     ]
-    return _tabular(["", *(f"${symbols.name_latex(name)}$" for name in found.fermions), "sum"], rows)
+    return _tabular(["", *(f"${symbols.name_latex(name)}$" for name in sheet.fermions), "sum"], rows)
 
 
-def states(found: Sheet) -> str:
+def states(sheet: DataSheet) -> str:
     """The spectrum."""
     rows = [
         [
@@ -99,10 +99,10 @@ def states(found: Sheet) -> str:
             " ".join(f"${symbols.representation_latex(irrep)}$" for irrep in representation_names(state)),
             str(state.count),
             " ".join(f"${symbols.name_latex(name)}$" for name in state.fields),
-            " ".join(f"${symbols.coupling_latex(found.terms[number])}$" for number in state.terms),
+            " ".join(f"${symbols.coupling_latex(sheet.terms[number])}$" for number in state.terms),
             "exotic" if state.exotic else "",
         ]
-        for state in found.spectrum.states
+        for state in sheet.spectrum.states
     ]
     return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "times", "of", "by", ""], rows)
 

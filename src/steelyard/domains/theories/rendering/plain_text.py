@@ -7,29 +7,29 @@ from collections.abc import Iterator, Sequence
 
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.rendering import symbols
-from steelyard.domains.theories.rendering.data_sheet import Sheet, mass_text, representation_names, sheet
+from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, mass_text, representation_names
 
 GAP = "  "
 
 
 def text(theory: Theory, *, title: str = "") -> str:
     """Fields, Lagrangian, anomalies and spectrum, one below the other."""
-    found = sheet(theory)
+    sheet = data_sheet(theory)
     blocks = [
-        _head(found, title),
-        columns(field_rows(found)),
-        _section("Lagrangian", columns(term_rows(found))) if found.terms else "",
-        _section("Vacuum", "\n".join(vacuum_lines(found))) if theory.vevs else "",
-        _section("Anomalies", columns(anomaly_rows(found))),
-        _section("Spectrum", columns(state_rows(found))),
-        found.verdict,
+        _head(sheet, title),
+        columns(field_rows(sheet)),
+        _section("Lagrangian", columns(term_rows(sheet))) if sheet.terms else "",
+        _section("Vacuum", "\n".join(vacuum_lines(sheet))) if theory.vevs else "",
+        _section("Anomalies", columns(anomaly_rows(sheet))),
+        _section("Spectrum", columns(state_rows(sheet))),
+        sheet.verdict,
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def field_rows(found: Sheet) -> list[list[str]]:
+def field_rows(sheet: DataSheet) -> list[list[str]]:
     """The table of fields, its head first."""
-    gauge = found.theory.gauge
+    gauge = sheet.theory.gauge
     head = ["field", "", *(name for name, _ in gauge.special), *gauge.abelian, "gen.", "Q"]
     rows = [
         [
@@ -40,41 +40,41 @@ def field_rows(found: Sheet) -> list[list[str]]:
             str(row.generations),
             ", ".join(map(symbols.number, row.electric)),
         ]
-        for row in found.fields
+        for row in sheet.fields
     ]
     return [head, *rows]
 
 
-def term_rows(found: Sheet) -> list[list[str]]:
+def term_rows(sheet: DataSheet) -> list[list[str]]:
     """Every term with its parameter."""
     return [
         [
             symbols.term_text(row),
             f"{symbols.coupling_text(row)} = {symbols.parameter_text(row.parameter)}{symbols.unit_text(row)}",
         ]
-        for row in found.terms
+        for row in sheet.terms
     ]
 
 
-def vacuum_lines(found: Sheet) -> Iterator[str]:
-    for vev in found.theory.vevs:
+def vacuum_lines(sheet: DataSheet) -> Iterator[str]:
+    for vev in sheet.theory.vevs:
         yield f"⟨{vev.field}⟩ component {vev.component}: {mass_text(vev.value)} / √2"
 
 
-def anomaly_rows(found: Sheet) -> list[list[str]]:
+def anomaly_rows(sheet: DataSheet) -> list[list[str]]:
     """A condition a row, a fermion a column, the sum last."""
-    rows = [["", *found.fermions, "sum", ""]]
-    for row in found.anomalies:
+    rows = [["", *sheet.fermions, "sum", ""]]
+    for row in sheet.anomalies:
         each = [symbols.number(value) if value else "·" for value in row.by_field]
         rows.append([row.name, *each, symbols.number(row.total), "✗" if row.total else "✓"])
     return rows
 
 
-def state_rows(found: Sheet) -> list[list[str]]:
+def state_rows(sheet: DataSheet) -> list[list[str]]:
     """The spectrum, the lightest first."""
-    left = found.spectrum.unbroken
-    groups = [f"SU({len(block.indices)})" for block in left.blocks]
-    if left.colour:
+    residual = sheet.spectrum.unbroken
+    groups = [f"SU({len(block.indices)})" for block in residual.blocks]
+    if residual.colour:
         groups[0] = "colour"
     rows = [
         [
@@ -84,10 +84,10 @@ def state_rows(found: Sheet) -> list[list[str]]:
             *(irrep.name for irrep in representation_names(state)),
             str(state.count),
             " ".join(state.fields),
-            " ".join(symbols.coupling_text(found.terms[number]) for number in state.terms),
+            " ".join(symbols.coupling_text(sheet.terms[number]) for number in state.terms),
             "exotic" if state.exotic else "",
         ]
-        for state in found.spectrum.states
+        for state in sheet.spectrum.states
     ]
     return [["mass", "", "Q", *groups, "times", "of", "by", ""], *rows]
 
@@ -106,8 +106,8 @@ def width(cell: str) -> int:
     return sum(not unicodedata.combining(letter) for letter in cell)
 
 
-def _head(found: Sheet, title: str) -> str:
-    return "\n".join(filter(None, (title, symbols.gauge_text(found.theory.gauge))))
+def _head(sheet: DataSheet, title: str) -> str:
+    return "\n".join(filter(None, (title, symbols.gauge_text(sheet.theory.gauge))))
 
 
 def _section(name: str, body: str) -> str:

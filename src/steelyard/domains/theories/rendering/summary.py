@@ -8,10 +8,17 @@ from dataclasses import replace
 from html import escape
 
 from steelyard.domains.artifacts import Artifact, Row, Summary
-from steelyard.domains.theories.comparison.catalogue import LEVELS, Atlas, Entry, atlas, content, group_name
+from steelyard.domains.theories.comparison.catalogue import (
+    RELATIONS,
+    Catalogue,
+    CatalogueEntry,
+    catalogue,
+    field_content,
+    group_name,
+)
 from steelyard.domains.theories.grammar.vocabulary import GAUGE
 from steelyard.domains.theories.model.theory import Theory
-from steelyard.domains.theories.physics.anomalies import is_free
+from steelyard.domains.theories.physics.anomalies import is_anomaly_free
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.rendering import html
 from steelyard.errors import DataError
@@ -37,9 +44,9 @@ def summarise(artifacts: Sequence[Artifact], read: Callable[[str], Theory], *, t
         for artifact, theory in zip(artifacts, theories, strict=True)
         if theory is not None and (_consistent(theory) if artifact.verdict is None else artifact.verdict.success)
     ]
-    found = atlas(good)
+    found = catalogue(good)
     summary = _summary(len(artifacts), len(readable), len(good), found)
-    rows = tuple(Row(_cells(entry), good=entry.kinship != "is") for entry in found.entries)
+    rows = tuple(Row(_cells(entry), good=entry.relation != "is") for entry in found.entries)
     return Summary(summary, COLUMNS, rows, _page(found, summary, title))
 
 
@@ -65,35 +72,35 @@ def _reason(artifacts: Sequence[Artifact], read: Callable[[str], Theory]) -> str
 
 
 def _consistent(theory: Theory) -> bool:
-    return not flaws(theory) and is_free(theory)
+    return not flaws(theory) and is_anomaly_free(theory)
 
 
-def _summary(samples: int, readable: int, good: int, found: Atlas) -> tuple[str, ...]:
+def _summary(samples: int, readable: int, good: int, found: Catalogue) -> tuple[str, ...]:
     lines = [
         f"{len(found.entries)} distinct theories among {good} consistent ones ({samples} samples, {readable} readable)",
         f"{found.chiral} if vector-like fermions do not count",
     ]
-    counts = found.kinships
-    known = [f"{counts[relation]} {relation} a known model" for relation, _ in LEVELS if counts[relation]]
+    counts = found.relation_counts
+    known = [f"{counts[relation]} {relation} a known model" for relation, _ in RELATIONS if counts[relation]]
     return (*lines, "; ".join([*known, f"{counts['new']} new"]))
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
+def _cells(entry: CatalogueEntry) -> tuple[str, ...]:
     theory = entry.theory
     return (
         group_name(entry.form),
         str(len(theory.fields)),
         str(len(theory.terms)),
         str(entry.count),
-        content(theory),
+        field_content(theory),
         entry.novelty,
     )
 
 
-def _page(found: Atlas, summary: tuple[str, ...], title: str) -> str:
+def _page(found: Catalogue, summary: tuple[str, ...], title: str) -> str:
     groups = [["gauge group", "distinct", "new"]]
     for name, entries in found.by_group.items():
-        groups.append([name, str(len(entries)), str(sum(entry.kinship == "new" for entry in entries))])
+        groups.append([name, str(len(entries)), str(sum(entry.relation == "new" for entry in entries))])
     shown = found.entries[:SHOWN]
     sections = [
         html.section(entry.theory, title=f"{number}. {group_name(entry.form)}: {entry.novelty}")
@@ -109,4 +116,4 @@ def _page(found: Atlas, summary: tuple[str, ...], title: str) -> str:
         *sections,
         f"<p>{left_out} more are in the table only.</p>" if left_out else "",
     ]
-    return html.whole_page("\n".join(part for part in body if part), title=title or "Atlas of theories")
+    return html.full_page("\n".join(part for part in body if part), title=title or "Atlas of theories")

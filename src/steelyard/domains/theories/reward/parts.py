@@ -16,7 +16,7 @@ from steelyard.domains.theories.physics.mass_spectrum import STANDARD_MODEL
 from steelyard.domains.theories.physics.vacuum import first_weak, states
 from steelyard.domains.theories.reward.success import LIGHT, Findings
 
-Part = Callable[[Findings], float]
+RewardPart = Callable[[Findings], float]
 
 LIGHTEST = 1e-3
 """GeV: what is lighter counts as this heavy, so that what has no mass has a logarithm."""
@@ -26,91 +26,93 @@ UNIFIED = Fraction(3, 8)
 """sin²θ_W where the Standard Model's groups are one, from 5̄ + 10 of SU(5)."""
 
 
-def anomalies(found: Findings) -> float:
+def anomalies(findings: Findings) -> float:
     """(mean over the conditions of [5·1(a = 0) - ln(1 + |a|)] - 5) / 2; 0 if there is none."""
-    return sum(_shortfall(float(one.total)) for one in found.anomalies.values()) / max(len(found.anomalies), 1) / 2
+    return (
+        sum(_shortfall(float(one.total)) for one in findings.anomalies.values()) / max(len(findings.anomalies), 1) / 2
+    )
 
 
-def published_anomalies(found: Findings) -> float:
+def published_anomalies(findings: Findings) -> float:
     """(Σ over the conditions of [5·1(a = 0) - ln(1 + |a|)] - 5·conditions) / 10."""
-    return sum(_shortfall(float(one.total)) for one in found.anomalies.values()) / 10
+    return sum(_shortfall(float(one.total)) for one in findings.anomalies.values()) / 10
 
 
-def exotics(found: Findings) -> float:
+def exotics(findings: Findings) -> float:
     """-c / (1 + c) with c = (1/20) Σ |log10 m - log10 99| over the exotic states lighter than 99 GeV; -1, which no
     number of exotic states reaches, where electromagnetism or colour is broken.
     """
-    if found.broken_forces:
+    if findings.broken_forces:
         return -1.0
     total = sum(
-        state.count * abs(math.log10(max(state.mass, LIGHTEST)) - math.log10(LIGHT)) for state in found.light_exotics
+        state.count * abs(math.log10(max(state.mass, LIGHTEST)) - math.log10(LIGHT)) for state in findings.light_exotics
     )
     return 0.0 - total / (20 + total)
 
 
-def chirality(found: Findings) -> float:
+def chirality(findings: Findings) -> float:
     """Minus the share of gauge groups that act on no chiral multiplet."""
-    return -len(found.idle) / len(found.theory.gauge.names)
+    return -len(findings.vector_like_groups) / len(findings.theory.gauge.names)
 
 
-def length(found: Findings, long: int) -> float:
+def length(findings: Findings, long: int) -> float:
     """-20 (ℓ - long)/212 beyond ``long`` words."""
-    return 0.0 - 20.0 * max(found.length - long, 0) / 212
+    return 0.0 - 20.0 * max(findings.length - long, 0) / 212
 
 
-def parameters(found: Findings, many: int) -> float:
+def parameters(findings: Findings, many: int) -> float:
     """-20 (n - many)/25 beyond ``many`` parameters."""
-    return 0.0 - 20.0 * max(found.parameters - many, 0) / 25
+    return 0.0 - 20.0 * max(findings.parameters - many, 0) / 25
 
 
-def standard_model(found: Findings) -> float:
+def standard_model(findings: Findings) -> float:
     """The share of the Standard Model's charged fermions that are there, from 0 to 1: three of each sort, and an
     unbroken SU(3) × U(1).
     """
-    left = found.spectrum.unbroken
-    if not left.colour or not left.charges:
+    residual = findings.spectrum.unbroken
+    if not residual.colour or not residual.charges:
         return 0.0
-    plain = [state for state in found.spectrum.states if state.kind == "fermion" and not state.exotic]
+    plain = [state for state in findings.spectrum.states if state.kind == "fermion" and not state.exotic]
     charged = sum(state.count for state in plain if state.charge or state.colour > 1)
     return charged / (3 * len(STANDARD_MODEL))
 
 
-def massless(found: Findings) -> float:
+def massless(findings: Findings) -> float:
     """Minus the number of sorts of charged or coloured states that have no mass."""
-    charged = [state for state in found.spectrum.states if state.charge or state.colour > 1]
+    charged = [state for state in findings.spectrum.states if state.charge or state.colour > 1]
     return -float(sum(not state.mass for state in charged))
 
 
-def weak_angle(found: Findings) -> float:
+def weak_angle(findings: Findings) -> float:
     """-|sin²θ_W - 3/8|, with sin²θ_W = Σ T₃² / Σ Q² over the fermions; -1 without an SU(2) or an electric charge."""
-    theory, left = found.theory, found.spectrum.unbroken
+    theory, residual = findings.theory, findings.spectrum.unbroken
     weak = first_weak(theory.gauge)
-    if weak is None or not left.charges:
+    if weak is None or not residual.charges:
         return -1.0
     isospin, electric = Fraction(0), Fraction(0)
     for field in theory.fermions:
-        charges = component_charges(theory.gauge, field.labels, field.charges, left.charges[0])
+        charges = component_charges(theory.gauge, field.labels, field.charges, residual.charges[0])
         electric += field.generations * sum((charge**2 for charge in charges), Fraction(0))
         weights = states(theory.gauge, field.labels)
         isospin += field.generations * sum((Fraction(own[weak][0], 2) ** 2 for own in weights), Fraction(0))
     return -abs(float(isospin / electric - UNIFIED)) if electric else -1.0
 
 
-def proton(found: Findings) -> float:
+def proton(findings: Findings) -> float:
     """Minus the number of scalars through which a proton could decay: their Yukawa terms join two coloured fermions,
     and also a coloured fermion with one that is not.
     """
     joined: dict[str, set[int]] = {}
-    for term in found.theory.terms:
-        if term_kind(found.theory, term) == "yukawa":
-            coloured = sum(_coloured(found.theory, leg.field) for leg in term.legs[:2])
+    for term in findings.theory.terms:
+        if term_kind(findings.theory, term) == "yukawa":
+            coloured = sum(_coloured(findings.theory, leg.field) for leg in term.legs[:2])
             scalar = term.legs[2].field
-            if _coloured(found.theory, scalar):
+            if _coloured(findings.theory, scalar):
                 joined.setdefault(scalar, set()).add(coloured)
     return -float(sum({1, 2} <= kinds for kinds in joined.values()))
 
 
-EXTRA: dict[str, Part] = {
+EXTRA: dict[str, RewardPart] = {
     "standard_model": standard_model,
     "massless": massless,
     "weak_angle": weak_angle,

@@ -30,9 +30,9 @@ from steelyard.domains.theories.model.limits import Limits, excesses
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.reward import parts
-from steelyard.domains.theories.reward.parts import EXTRA, Part
+from steelyard.domains.theories.reward.parts import EXTRA, RewardPart
 from steelyard.domains.theories.reward.success import Findings, succeeds
-from steelyard.domains.theories.reward.variety import Varied
+from steelyard.domains.theories.reward.variety import VarietyScorer
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.suggest import nearest_or_all
 from steelyard.types import Task, Verdict
@@ -78,7 +78,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Reward:
+class TheoryReward:
     """How theories are judged."""
 
     preset: str = ""
@@ -106,9 +106,9 @@ class Reward:
         for name in self.extra:
             _extra_part(name)
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, RewardPart]:
         """Every part by name."""
-        own: dict[str, Part] = {
+        own: dict[str, RewardPart] = {
             "anomalies": parts.published_anomalies if self.preset == "published" else parts.anomalies,
             "chirality": parts.chirality,
             "exotics": parts.exotics,
@@ -127,12 +127,12 @@ class Reward:
 PRESETS = {"": Weights(), "published": Weights(chirality=0.0, success=0.0)}
 
 
-def reward_of(options: Mapping[str, Any]) -> Reward:
+def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
     """A reward from plain data, with tables ``weights`` and ``extra`` within."""
     plain = dict(options)
     if "weights" in plain:
         plain["weights"] = Weights(**_known(Weights, plain["weights"], "weights"))
-    return Reward(**_known(Reward, plain, "reward"))
+    return TheoryReward(**_known(TheoryReward, plain, "reward"))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Judge:
     """The function behind the verifier: reads a text, looks for what is wrong with it, adds up its reward."""
 
     limits: Limits = field(default_factory=Limits)
-    reward: Reward = field(default_factory=Reward)
+    reward: TheoryReward = field(default_factory=TheoryReward)
 
     def __call__(self, task: Task, text: str) -> Verdict:
         theory = admitted(task, text, self.limits)
@@ -152,7 +152,7 @@ class Judge:
         """Other settings give other verdicts, so they are part of the version."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
-            Varied(self, self.reward.variety, self.reward.vector_like) if varied else self,
+            VarietyScorer(self, self.reward.variety, self.reward.vector_like) if varied else self,
             name="theories",
             mode=mode_of("group" if varied else "one"),
             floor=FLOOR,
@@ -185,7 +185,7 @@ def _success(found: Findings, *, long: int, many: int) -> float:
     return float(succeeds(found, long=long, many=many))
 
 
-def _extra_part(name: str) -> Part:
+def _extra_part(name: str) -> RewardPart:
     if name in EXTRA:
         return EXTRA[name]
     if ":" not in name:

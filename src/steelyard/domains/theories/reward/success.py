@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from steelyard.domains.theories.comparison.canonical_form import chiral_content
-from steelyard.domains.theories.model.theory import Charges, Theory
+from steelyard.domains.theories.model.theory import QuantumNumbers, Theory
 from steelyard.domains.theories.physics.anomalies import Anomaly, conditions
 from steelyard.domains.theories.physics.breaking import broken_forces, unbroken
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, spectrum
@@ -35,11 +35,11 @@ class Findings:
         return conditions(self.theory)
 
     @cached_property
-    def chiral(self) -> dict[Charges, int]:
+    def chiral(self) -> dict[QuantumNumbers, int]:
         return chiral_content(self.theory)
 
     @cached_property
-    def idle(self) -> tuple[str, ...]:
+    def vector_like_groups(self) -> tuple[str, ...]:
         """The gauge groups that act on no chiral multiplet."""
         acting = {name for left_handed in self.chiral for name in groups_acting_on(self.theory, left_handed)}
         return tuple(name for name in self.theory.gauge.names if name not in acting)
@@ -56,8 +56,8 @@ class Findings:
     @cached_property
     def light_exotics(self) -> tuple[State, ...]:
         """Without an unbroken electric charge or colour there are none, and no masses are computed."""
-        left = unbroken(self.theory)
-        if not (left.charges or left.colour):
+        residual = unbroken(self.theory)
+        if not (residual.charges or residual.colour):
             return ()
         return tuple(state for state in self.spectrum.states if state.exotic and state.mass < LIGHT)
 
@@ -76,14 +76,14 @@ def succeeds(found: Findings, *, long: int, many: int) -> bool:
         found.length <= long
         and found.parameters <= many
         and all(anomaly.cancels for anomaly in found.anomalies.values())
-        and not found.idle
+        and not found.vector_like_groups
         and not found.broken_forces
         and not found.light_exotics
     )
 
 
-def groups_acting_on(theory: Theory, acts: Charges) -> list[str]:
+def groups_acting_on(theory: Theory, multiplet: QuantumNumbers) -> list[str]:
     """The names of the gauge groups under which it is no singlet."""
     gauge = theory.gauge
-    abelian = [name for name, charge in zip(gauge.abelian, acts.charges, strict=True) if charge]
-    return abelian + [factor.name for factor, label in zip(gauge.special, acts.labels, strict=True) if any(label)]
+    abelian = [name for name, charge in zip(gauge.abelian, multiplet.charges, strict=True) if charge]
+    return abelian + [factor.name for factor, label in zip(gauge.special, multiplet.labels, strict=True) if any(label)]

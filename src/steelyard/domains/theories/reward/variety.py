@@ -20,16 +20,16 @@ from steelyard.types import Task, Verdict
 
 
 @dataclass(frozen=True)
-class Varied:
+class VarietyScorer:
     """The judgements of ``judge``, and a part ``variety``: (1/m + 1/n) / 2 for a success, 0 for others."""
 
-    judge: Callable[[Task, str], Verdict]
+    score: Callable[[Task, str], Verdict]
     weight: float
     vector_like: bool = False
     """Whether theories that differ in vector-like pairs alone are different."""
 
     def __call__(self, task: Task, texts: Sequence[str]) -> list[Verdict]:
-        alone = [self._alone(task, text) for text in texts]
+        alone = [self._score_one(task, text) for text in texts]
         theories = [read(text) if verdict.success else None for text, verdict in zip(texts, alone, strict=True)]
         by_fermions, altogether = (self._rarity(theories, scalars=scalars) for scalars in (False, True))
         return [
@@ -43,9 +43,9 @@ class Varied:
         often = Counter(forms)
         return [1 / often[form] if form else 0.0 for form in forms]
 
-    def _alone(self, task: Task, text: str) -> Verdict:
+    def _score_one(self, task: Task, text: str) -> Verdict:
         try:
-            return self.judge(task, text)
+            return self.score(task, text)
         except Invalid as error:
             return Verdict.rejected(str(error))
 

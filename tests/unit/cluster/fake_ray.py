@@ -1,6 +1,6 @@
-"""Ray in one process, as far as samplers and learner groups ask for it: what it does not answer is never answered.
+"""A fake Ray in one process, with the calls that samplers and learner groups use.
 
-The real one is met in tests/faults; here it can be told to have no room, and an endless wait is an error.
+Tests can limit the room for actors, and waiting forever is an assertion error. tests/faults uses the real Ray.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reference:
 
 @dataclass(eq=False)
 class Stream:
-    """The answers of a generator; done as long as the next one can be had."""
+    """The results of a streaming call."""
 
     answers: Iterator[Reference]
     done: bool = True
@@ -45,9 +45,9 @@ class Stream:
 
 @dataclass(eq=False)
 class Handle:
-    ray: Pretended
+    ray: FakeRay
     actor: Any = None
-    """None: there is no room for it."""
+    """None if the cluster has no room for the actor."""
     lost: bool = False
 
     def __getattr__(self, name: str) -> Any:
@@ -77,23 +77,23 @@ class Method:
         return Method(self.handle, self.name, num_returns == "streaming")
 
     def remote(self, *arguments: Any, **named: Any) -> Any:
-        made = self.handle.call(self.name, arguments, named)
-        return Stream(self._answers(made), made.done) if self.streaming else made
+        result = self.handle.call(self.name, arguments, named)
+        return Stream(self._answers(result), result.done) if self.streaming else result
 
-    def _answers(self, made: Reference) -> Iterator[Reference]:
-        if made.error is not None:
-            yield made
+    def _answers(self, result: Reference) -> Iterator[Reference]:
+        if result.error is not None:
+            yield result
             return
         try:
-            for value in made.value:
+            for value in result.value:
                 yield Reference(value) if not self.handle.lost else Reference(error=ActorDiedError("the actor died"))
         except Exception as error:  # noqa: BLE001 - as a task's error
             yield Reference(error=RayTaskError(error))
 
 
 @dataclass
-class Pretended:
-    """``ray``, with room for so many actors."""
+class FakeRay:
+    """A stand-in for the ``ray`` module, with room for ``room`` actors."""
 
     room: int = 99
     nodes_of: tuple[float, ...] = (8.0,)
@@ -107,8 +107,8 @@ class Pretended:
         self.util = SimpleNamespace(get_node_ip_address=lambda: self.node_address)
 
     def connection(self, _address: str = "local") -> Any:
-        """In the place of ``Connection``."""
-        return SimpleNamespace(ray=self, open=True, want=lambda _cores: None, close=self._close)
+        """Replaces ``Connection``."""
+        return SimpleNamespace(ray=self, open=True, request=lambda _cores: None, close=self._close)
 
     def _close(self) -> None:
         self.open = False
@@ -128,14 +128,14 @@ class Pretended:
     def get(self, what: Any, timeout: float | None = None) -> Any:
         if isinstance(what, list):
             return [self.get(one) for one in what]
-        assert what.done, "this waits for ever"
+        assert what.done, "this would wait forever"
         if what.error is not None:
             raise what.error
         return what.value
 
     def wait(self, what: list[Any], *, num_returns: int = 1, timeout: float | None = None) -> tuple[list[Any], Any]:
         done = [one for one in what if one.done][:num_returns]
-        assert done or timeout is not None, "this waits for ever"
+        assert done or timeout is not None, "this would wait forever"
         return done, [one for one in what if one not in done]
 
     def kill(self, handle: Handle) -> None:

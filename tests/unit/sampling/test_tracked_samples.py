@@ -1,4 +1,4 @@
-"""A sample that another engine writes token by token is the same sample: forced tokens, supports, its end."""
+"""A sample generated token by token by another engine has the same forced tokens, supports and end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.row import Row
-from steelyard.sampling.vllm.draft import Draft
+from steelyard.sampling.vllm.tracked_sample import TrackedSample
 from steelyard.types import CutRule, Sample, SampleKey, Task
 from tests.tiny import support_sets, tiny_policy
 
@@ -30,7 +30,7 @@ def policy() -> CausalPolicy:
 
 
 def written(policy: CausalPolicy, sample: Sample, decoding: Decoding) -> tuple[Sample, int]:
-    """The sample written anew by a draft, one token a step as an engine would; and how many steps it took."""
+    """Regenerate a sample one token per step, as an engine would; return it with the number of steps."""
     request = SampleRequest(TASK, 0, 0, 1)
     row = Row(
         request,
@@ -41,28 +41,28 @@ def written(policy: CausalPolicy, sample: Sample, decoding: Decoding) -> tuple[S
         policy.constraint,
         policy.vocabulary,
     )
-    draft, tokens, logps = Draft(row), list[int](), list[float]()
+    tracked, tokens, logps = TrackedSample(row), list[int](), list[float]()
     decided = dict(zip(sample.decisions.position_N - sample.prompt_length, sample.decisions.logp_N, strict=True))
     sets = iter(support_sets(sample))
     while not tokens or tokens[-1] not in policy.end_ids:
-        draft.follow(tokens)
-        token = draft.forced(len(tokens))
+        tracked.follow(tokens)
+        token = tracked.forced(len(tokens))
         logps.append(0.0 if token is not None else float(decided[len(tokens)]))
         if token is None and decoding.rule.cuts:
-            draft.kept = np.asarray(next(sets), np.int32)
+            tracked.kept = np.asarray(next(sets), np.int32)
         tokens.append(int(sample.completion_ids[len(tokens)]) if token is None else token)
-    draft.follow(tokens)
-    row.price(logps)
+    tracked.follow(tokens)
+    row.set_log_probs(logps)
     return row.finish(TextOffsets(policy.tokenizer, policy.decode), 0), len(tokens)
 
 
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.8, top_k=2)])
-def test_a_draft_is_the_row_of_the_local_sampler(policy: CausalPolicy, rule: CutRule) -> None:
+def test_a_tracked_sample_equals_that_of_the_local_sampler(policy: CausalPolicy, rule: CutRule) -> None:
     decoding = Decoding(rule, 10)
     steps, lengths = list[int](), list[int]()
     for sample in LocalSampler(policy, seed=0).sample([SampleRequest(TASK, 0, 0, 24)], decoding):
         if rule.cuts and len(sample.decisions) < len(sample.completion_ids):
-            continue  # a cut that leaves one token is not stored, so it cannot be told here
+            continue  # a cut that leaves one token is not stored, so it cannot be replayed
         again, taken = written(policy, sample, decoding)
         steps.append(taken)
         lengths.append(len(sample.completion_ids))
@@ -72,4 +72,4 @@ def test_a_draft_is_the_row_of_the_local_sampler(policy: CausalPolicy, rule: Cut
         assert support_sets(again) == support_sets(sample)
         assert (again.finish, again.text) == (sample.finish, sample.text)
     if not rule.cuts:
-        assert sum(steps) < sum(lengths)  # an end that is certain is not written token by token
+        assert sum(steps) < sum(lengths)  # a forced end is not generated token by token

@@ -1,4 +1,4 @@
-"""A judge learns to tell real texts from made ones, and then scores alone what was made."""
+"""A judge learns to distinguish real from generated texts and then scores generated ones."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def classifier(seed: int = 0) -> tuple[Any, Any]:
     return ModernBertForSequenceClassification(config), tokenizer
 
 
-def test_a_text_is_scored_the_same_whatever_stands_beside_it() -> None:
+def test_the_score_of_a_text_does_not_depend_on_its_batch() -> None:
     model, tokenizer = classifier()
     model.eval()
     with torch.no_grad():
-        together = logits_of(model, tokenizer, ["ab", "abcabcabc"])
+        batched = logits_of(model, tokenizer, ["ab", "abcabcabc"])
         alone = torch.cat([logits_of(model, tokenizer, [text]) for text in ("ab", "abcabcabc")])
-    assert torch.allclose(together, alone, atol=1e-5)
+    assert torch.allclose(batched, alone, atol=1e-5)
 
 
-def test_it_learns_what_is_real() -> None:
+def test_a_judge_learns_to_recognise_real_texts() -> None:
     model, tokenizer = classifier()
     pairs = [(["abab", "ababab", "abababab"], ["abba", "aabbab", "babbaaab"])] * 60
     found = list(train_judge(model, tokenizer, pairs, Schedule("constant", 3e-3)))
@@ -60,13 +60,12 @@ def test_it_learns_what_is_real() -> None:
     assert found[-1][1] == 1.0
 
 
-def test_an_update_is_that_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many texts go through it at once."""
+def test_an_update_does_not_depend_on_the_microbatch_size(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(["ab" * n for n in range(1, 11)], ["ba" * n for n in range(1, 11)])] * 3
     losses: list[list[float]] = []
     weights: list[torch.Tensor] = []
-    for together in (3, 100):
-        monkeypatch.setattr(judging, "TOGETHER", together)
+    for texts in (3, 100):
+        monkeypatch.setattr(judging, "MICROBATCH_TEXTS", texts)
         model, tokenizer = classifier()
         losses.append([loss for loss, _ in train_judge(model, tokenizer, pairs, Schedule("constant", 1e-3))])
         weights.append(model.classifier.weight.detach())
@@ -74,7 +73,7 @@ def test_an_update_is_that_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -
     assert torch.allclose(weights[0], weights[1], atol=1e-5)
 
 
-def test_a_loss_that_is_no_number_stops_it() -> None:
+def test_a_non_finite_loss_stops_training() -> None:
     model, tokenizer = classifier()
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)
@@ -82,22 +81,22 @@ def test_a_loss_that_is_no_number_stops_it() -> None:
         list(train_judge(model, tokenizer, [(["a"], ["b"])], Schedule("constant", 1e-3)))
 
 
-@pytest.mark.parametrize("asked", [100, 10**9])
-def test_a_warm_start_takes_no_more_tokens_at_once_than_are_comfortable(
-    asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("configured", [100, 10**9])
+def test_a_warm_start_limits_the_tokens_per_microbatch(
+    configured: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What suits groups that share their row is mostly padding for single texts."""
-    config = config_of(tmp_path, optimiser={"microbatch_tokens": asked})
+    """A microbatch size that suits groups with a common prompt is mostly padding for single texts."""
+    config = config_of(tmp_path, optimiser={"microbatch_tokens": configured})
     policy, found = compose.build_policy(config), list[int]()
 
-    def spied(learner: Any, *arguments: Any, **named: Any) -> Any:
+    def recorded(learner: Any, *arguments: Any, **named: Any) -> Any:
         found.append(learner.rule.microbatch_tokens)
         return warm_start(learner, *arguments, **named)
 
-    monkeypatch.setattr(warmstarting, "warm_start", spied)
+    monkeypatch.setattr(warmstarting, "warm_start", recorded)
     assert config.warmstart is not None
     warmstarting.make_warm_start(config, config.warmstart, policy, tmp_path / "warm")
-    assert found == [min(asked, policy.comfortable_tokens())]
+    assert found == [min(configured, policy.comfortable_tokens())]
 
 
 def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
@@ -119,7 +118,7 @@ def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
     assert one == other, "it does not read the prompt"
 
 
-def test_judges_of_two_seeds_differ_and_of_one_do_not(tmp_path: Path) -> None:
+def test_the_seed_determines_the_judge(tmp_path: Path) -> None:
     tables = {name: table for name, table in TABLES.items() if name != "warmstart"}
     config = configs.build({**tables, "run": {"folder": str(tmp_path)}}, source="test")
     policy = compose.build_policy(config)
@@ -131,7 +130,7 @@ def test_judges_of_two_seeds_differ_and_of_one_do_not(tmp_path: Path) -> None:
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_a_judge_that_is_named_becomes_the_runs_own(tmp_path: Path) -> None:
+def test_a_configured_judge_is_copied_into_the_run(tmp_path: Path) -> None:
     first = config_of(tmp_path / "first")
     compose.begun(first)
     named = {**TABLES["judge"], "folder": str(own_judge(first))}

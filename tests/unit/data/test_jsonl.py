@@ -1,4 +1,4 @@
-"""Tasks from Python that are kept in the run folder read back as the same tasks."""
+"""Tasks that a run writes to its folder read back as the same tasks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steelyard.data import as_jsonl, as_tasks, load_tasks, stored
+from steelyard.data import as_jsonl, as_tasks, jsonl, load_tasks
 from steelyard.types import Task
 
 CHAT = [{"role": "user", "content": "hello"}]
 
 
-def test_what_is_written_reads_back_as_the_same_tasks(tmp_path: Path) -> None:
+def test_written_tasks_read_back_unchanged(tmp_path: Path) -> None:
     rows = ["a prompt", {"prompt": "b", "answer": [1, {"x": None}], "id": 7}, {"prompt": CHAT, "difficulty": 0.1}]
     rows += [Task("t", "c", {"deep": {"y": 1.5}}, 3.0), Task("u", tuple(CHAT))]
     path = tmp_path / "tasks.jsonl"
@@ -23,7 +23,7 @@ def test_what_is_written_reads_back_as_the_same_tasks(tmp_path: Path) -> None:
     assert load_tasks(path) == as_tasks(rows)
 
 
-def test_the_prompt_keeps_its_column() -> None:
+def test_the_prompt_column_keeps_its_name() -> None:
     assert as_jsonl(["a"], "question") == '{"id": "0", "question": "a"}\n'
 
 
@@ -39,11 +39,11 @@ def test_the_prompt_keeps_its_column() -> None:
         [3],
     ],
 )
-def test_what_json_cannot_hold_is_not_written(rows: object) -> None:
+def test_rows_that_json_cannot_represent_are_not_written(rows: object) -> None:
     assert as_jsonl(rows) is None
 
 
 def test_long_lists_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "MOST_ROWS", 2)
+    monkeypatch.setattr(jsonl, "MAX_ROWS", 2)
     assert as_jsonl(["a", "b"]) is not None
     assert as_jsonl(["a", "b", "c"]) is None

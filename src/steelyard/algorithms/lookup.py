@@ -1,4 +1,4 @@
-"""Look-up of algorithms by the names that configurations use."""
+"""Find an algorithm by the name that a configuration gives."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T], hint: str = "") -> T:
-    """The entry of a table of names, or an error that suggests the nearest name."""
+    """Return ``table[name]``, or raise an error that suggests the closest name."""
     if name in table:
         return table[name]
     match = closest(name, table)
     suggestion = f" did you mean {match!r}?" if match else ""
-    raise ConfigError(f"unknown {kind} {name!r}:{suggestion} known are {', '.join(table)}{hint}")
+    raise ConfigError(f"unknown {kind} {name!r}:{suggestion} valid names are {', '.join(table)}{hint}")

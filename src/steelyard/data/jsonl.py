@@ -1,4 +1,4 @@
-"""Tasks from Python as JSONL, so that a run can be evaluated and resumed without the program that started it."""
+"""Writes tasks from Python as JSONL, so that a run can be evaluated and resumed without the program that started it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from steelyard.data.tasks import plain
+from steelyard.data.tasks import canonical
 from steelyard.defaults import PROMPT_COLUMN
 from steelyard.types import Task
 
-MOST_ROWS = 100_000
-"""Longer lists are not copied into the run folder; they belong in a file of their own."""
+MAX_ROWS = 100_000
+"""Longer lists are not copied into the run folder; they should be passed as a file."""
 
 
 def as_jsonl(rows: object, prompt_column: str = PROMPT_COLUMN) -> str | None:
-    """The rows as lines that ``load_tasks`` reads back as the same tasks, ids included. None if that is impossible:
-    rows that can be read only once, values that JSON does not have, or more than :data:`MOST_ROWS` of them.
+    """Return the rows as lines that ``load_tasks`` reads back as the same tasks, including ids.
+
+    Returns None if that is impossible: rows that can be read only once, values that JSON cannot represent, or more than
+    :data:`MAX_ROWS` rows.
     """
-    if not isinstance(rows, list | tuple) or not 0 < len(rows) <= MOST_ROWS:
+    if not isinstance(rows, list | tuple) or not 0 < len(rows) <= MAX_ROWS:
         return None
     lines = [_line(row, index, prompt_column) for index, row in enumerate(cast("list[object]", rows))]
     return None if None in lines else "".join(f"{line}\n" for line in lines)
@@ -32,7 +34,7 @@ def _line(row: object, index: int, prompt_column: str) -> str | None:
         line = json.dumps(columns, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return None
-    return line if plain(json.loads(line)) == plain(columns) else None
+    return line if canonical(json.loads(line)) == canonical(columns) else None
 
 
 def _columns(row: object, index: int, prompt_column: str) -> dict[str, Any] | None:

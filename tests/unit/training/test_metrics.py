@@ -1,4 +1,4 @@
-"""Figures of groups and of evaluations, by hand-computed values."""
+"""Metrics of groups and evaluations against values computed by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def summaries(*groups: Group) -> list[GroupSummary]:
 LOST = Verdict.unscored("timeout", "3 s")
 
 
-def test_the_figures_of_a_step() -> None:
+def test_the_metrics_of_a_step() -> None:
     groups = [
         group(
             Verdict.scored(1.0, success=True, parts={"form": 0.5}),
@@ -75,7 +75,7 @@ def test_the_parts_of_an_evaluation_are_means_over_tasks() -> None:
     assert summarise([group(LOST)], ks=(1,)).parts == {}
 
 
-def test_a_rejected_sample_without_a_floor_has_the_reward_of_the_worst_scored_one() -> None:
+def test_a_rejected_sample_without_a_floor_gets_the_lowest_scored_reward() -> None:
     metrics = group_metrics(
         summaries(group(Verdict.rejected("long"), Verdict.scored(-2.0), Verdict.scored(-4.0), LOST))
     )
@@ -103,8 +103,8 @@ def test_a_declared_floor_above_a_scored_reward_is_counted_and_described() -> No
     assert "task t" in str(found)
 
 
-def test_in_an_evaluation_a_rejected_sample_has_the_reward_of_the_worst_of_all_tasks() -> None:
-    """A task may have a single sample, so its own group cannot tell."""
+def test_in_an_evaluation_a_rejected_sample_gets_the_lowest_reward_of_all_tasks() -> None:
+    """A task may have a single sample, so its own group does not suffice."""
     groups = [group(Verdict.rejected("long")), group(Verdict.scored(-1.0)), group(Verdict.scored(-3.0))]
     found = summarise(groups, (1,))
     assert found.reward.mean == pytest.approx(-7 / 3)
@@ -119,8 +119,8 @@ def test_a_step_without_any_score_has_no_reward() -> None:
     assert metrics["share/unscored"] == 1.0
 
 
-def test_the_figures_of_an_evaluation() -> None:
-    """Two tasks weigh the same, however many of their samples were scored; pass@2 leaves out a task with one score."""
+def test_the_results_of_an_evaluation() -> None:
+    """Tasks have equal weight however many samples were scored; pass@2 ignores a task with a single score."""
     groups = [
         group(Verdict.scored(1.0, success=True), Verdict.scored(0.0), Verdict.scored(0.0), texts=("a", "b", "b")),
         group(Verdict.scored(0.5), LOST, LOST, texts=("a", "c", "d")),
@@ -138,19 +138,19 @@ def test_the_figures_of_an_evaluation() -> None:
     assert found.metrics()["eval/pass@2"] == found.pass_at[2].mean
 
 
-def test_an_evaluation_without_any_score_is_not_a_number() -> None:
+def test_an_evaluation_without_any_score_is_nan() -> None:
     found = summarise([group(LOST)], (1,))
     assert math.isnan(found.reward.mean)
     assert found.unscored == 1.0
 
 
-def test_the_share_from_the_cache_is_a_metric_where_there_is_a_cache() -> None:
+def test_the_cache_hit_rate_is_a_metric_if_there_is_a_cache() -> None:
     assert pool_metrics({"pool/retried": 2.0}) == {"pool/retried": 2.0}
     assert pool_metrics({"cache/hits": 3.0, "cache/misses": 1.0})["cache/hit_rate"] == 0.75
     assert "cache/hit_rate" not in pool_metrics({"cache/hits": 0.0, "cache/misses": 0.0})
 
 
-def test_an_evaluation_is_shown_in_a_line() -> None:
+def test_the_repr_of_an_evaluation_is_one_line() -> None:
     shown = repr(summarise([group(Verdict.scored(1.0, success=True), Verdict.scored(0.5), LOST)], ks=(1, 2)))
     assert "\n" not in shown
     assert shown.startswith("Evaluation(1 tasks: reward 0.750 [")
