@@ -137,9 +137,26 @@ NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(
 """For text that no policy sampled, and for samples sent to another process without their decisions."""
 
 
+class Turn(NamedTuple):
+    """One message of an episode: written by the policy (``assistant``) or by its environment."""
+
+    role: str
+    text: str
+    start: int
+    """First token of the turn in the ``token_ids`` of its row; turn markers of the chat template belong to replies."""
+    end: int
+    row: int = 0
+    """Index into ``Sample.rows``."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One completion of a task, with everything the learner needs to recompute its log-probs."""
+    """One completion of a task, with everything the learner needs to recompute its log-probs.
+
+    An *episode* is a completion of several turns: what the policy wrote and, as context, the replies of its
+    environment. It is one row of tokens unless the chat template rewrote the conversation on the way; then each
+    rewritten conversation starts a new row. All rows share the key, the verdict and the credit of the episode.
+    """
 
     key: SampleKey
     token_ids: IntArray
@@ -147,22 +164,37 @@ class Sample:
     forward pass, each as long as the completion."""
     prompt_length: int
     text: str
-    """The completion as text: all its tokens except the end token."""
+    """The completion as text: all its tokens except the end token. Of an episode: the texts of its turns, joined."""
     finish: FinishReason
     decisions: Decisions
     policy_version: int = 0
+    turns: tuple[Turn, ...] = ()
+    """The turns of an episode in order, the replies included; empty for a single turn."""
+    earlier_rows: tuple[Sample, ...] = ()
+    """Rows of the episode before the chat template rewrote the conversation."""
+
+    @property
+    def rows(self) -> tuple[Sample, ...]:
+        """All token rows of the sample, which the learner scores; the last one is the sample itself."""
+        return (*self.earlier_rows, self)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The turns as chat messages."""
+        return tuple({"role": turn.role, "content": turn.text} for turn in self.turns)
 
     @property
     def truncated(self) -> bool:
-        """Whether the completion was cut off at the token limit."""
-        return self.finish == "length"
+        """Whether the completion was cut off at a limit."""
+        return self.finish != "stop"
 
     @property
     def completion_ids(self) -> IntArray:
         return self.token_ids[self.prompt_length :]
 
     def summary(self) -> SampleSummary:
-        return SampleSummary(self.key, len(self.completion_ids), self.truncated, self.policy_version)
+        length = sum(len(row.completion_ids) for row in self.rows)
+        return SampleSummary(self.key, length, self.truncated, self.policy_version)
 
 
 class SampleSummary(NamedTuple):
@@ -176,11 +208,29 @@ class SampleSummary(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of an environment to a turn of the policy: the episode continues with it."""
+
+    messages: tuple[Message, ...]
+    """Chat messages with a role other than ``assistant``; their contents alone if prompts are plain text."""
+    reward: float | None = None
+    """Reward of the turn that the policy just wrote; the rewards of all turns add up to that of the episode."""
+    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Entries of ``Task.spec`` for the next turn, such as the legal moves that a constraint reads."""
+
+    @staticmethod
+    def text(content: str, *, reward: float | None = None, spec: Mapping[str, Any] | None = None) -> Reply:
+        """Build a reply of one user message."""
+        return Reply(({"role": "user", "content": content},), reward, dict(spec or {}))
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verifier's result for one sample.
 
     ``scored``: the verifier returned a reward. ``rejected``: the sample is invalid, which is the model's fault;
     ``reward`` is the floor. ``unscored``: the verifier itself failed; the sample is counted but never trained on.
+    ``continues``: an environment replied, and the episode is not over; never the verdict of a finished sample.
     """
 
     status: VerdictStatus
@@ -201,6 +251,12 @@ class Verdict:
     """How many times the verifier was run."""
     open_floor: bool = False
     """Rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's scored samples."""
+    reply: Reply | None = None
+    """What the episode continues with."""
+
+    @staticmethod
+    def continues(reply: Reply) -> Verdict:
+        return Verdict("continues", reply=reply)
 
     @staticmethod
     def scored(
@@ -247,6 +303,9 @@ class Verdict:
             data["tries"] = self.tries
         if self.open_floor:
             data["open_floor"] = True
+        if (reply := self.reply) is not None:
+            messages = [dict(message) for message in reply.messages]
+            data["reply"] = {"messages": messages, "reward": reply.reward, "spec": dict(reply.spec)}
         return data
 
     @staticmethod
@@ -256,6 +315,8 @@ class Verdict:
             raise ValueError(f"verdict status {fields['status']!r} must be one of {', '.join(get_args(VerdictStatus))}")
         if "steps" in fields:
             fields["steps"] = tuple((int(end), float(reward)) for end, reward in fields["steps"])
+        if "reply" in fields:
+            fields["reply"] = Reply(**{**fields["reply"], "messages": tuple(fields["reply"]["messages"])})
         return Verdict(**fields)
 
 
