@@ -1,4 +1,4 @@
-"""Help for the tests of automata: all samples of a small language, random ones, and checkers that know no automaton."""
+"""Helpers for automaton tests: all samples of a small language, random samples, and independent checks of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TASK = Task("t", "")
 
 
 class Table(Automaton[int]):
-    """An automaton from a table of moves; the end is searched for."""
+    """An automaton defined by a table of moves; the distance to an end is found by search."""
 
     def __init__(
         self, moves: Mapping[int, Mapping[str, int]], ends: Sequence[int], *, search_limit: int = 1_000
@@ -30,24 +30,24 @@ class Table(Automaton[int]):
 
 
 def samples(constraint: Constraint, budget: int, task: Task = TASK) -> Iterator[tuple[int, ...]]:
-    """All samples that fit into the budget, the end token left out; there must be no dead end."""
+    """Yield all samples that fit into the budget, without the end token; assert that there is no dead end."""
 
-    def go_on(walk: Walk, so_far: tuple[int, ...], left: int) -> Iterator[tuple[int, ...]]:
+    def continuations(walk: Walk, prefix: tuple[int, ...], left: int) -> Iterator[tuple[int, ...]]:
         choices = members(walk.allowed(left)).tolist()
-        ended = so_far and not walk.may_end() and walk.shortest_end() == 0
-        assert choices or ended, f"a dead end after {so_far}"
+        ended = prefix and not walk.may_end() and walk.shortest_end() == 0
+        assert choices or ended, f"a dead end after {prefix}"
         if ended:
-            yield so_far[:-1]
+            yield prefix[:-1]
         for token in choices:
             following = walk.copy()
             following.advance(token)
-            yield from go_on(following, (*so_far, token), left - 1)
+            yield from continuations(following, (*prefix, token), left - 1)
 
-    return go_on(constraint.begin(task), (), budget)
+    return continuations(constraint.begin(task), (), budget)
 
 
 def ramble(constraint: Constraint, budget: int, choose: Callable[[list[int]], int], task: Task = TASK) -> list[int]:
-    """A sample made by ``choose``, the end token included; what is forced is checked against what is allowed."""
+    """Return a sample drawn with ``choose``, including the end token; assert that forced tokens are allowed."""
     walk, tokens = constraint.begin(task), list[int]()
     while walk.shortest_end() != 0:
         left = budget - len(tokens)
@@ -65,7 +65,7 @@ def ramble(constraint: Constraint, budget: int, choose: Callable[[list[int]], in
 
 
 def balanced(text: str, depth: int, kinds: str = "()[]", least: int = 0) -> bool:
-    """Pairs next to each other are struck out until nothing is left."""
+    """Check brackets by removing adjacent pairs until nothing is left."""
     heights = [sum(1 if mark in kinds[::2] else -1 for mark in text[:end]) for end in range(len(text) + 1)]
     rest, before = text, ""
     while rest != before:
@@ -76,20 +76,20 @@ def balanced(text: str, depth: int, kinds: str = "()[]", least: int = 0) -> bool
 
 
 def packed(words: Sequence[str], boxes: Sequence[Sequence[int]], width: int, height: int) -> bool:
-    """Each box is skipped or lies on cells of the bin that no other has; nothing else is said."""
+    """Check that each box is skipped or lies on free cells of the bin, and that there are no other words."""
     taken: set[tuple[int, int]] = set()
-    said = list(words)
+    rest = list(words)
     for box_width, box_height in boxes:
-        if said[:1] == ["skip"]:
-            del said[0]
+        if rest[:1] == ["skip"]:
+            del rest[0]
             continue
-        if len(said) < 2 or said[0][:1] != "c" or said[1][:1] != "r":
+        if len(rest) < 2 or rest[0][:1] != "c" or rest[1][:1] != "r":
             return False
-        column, row = int(said[0][1:]), int(said[1][1:])
+        column, row = int(rest[0][1:]), int(rest[1][1:])
         cells = {(column + right, row + up) for right in range(box_width) for up in range(box_height)}
         inside = column + box_width <= width and row + box_height <= height
         if not inside or cells & taken:
             return False
         taken |= cells
-        del said[:2]
-    return not said
+        del rest[:2]
+    return not rest

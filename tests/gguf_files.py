@@ -1,4 +1,4 @@
-"""A tiny GGUF file of a Llama model, written with the package ``gguf`` as llama.cpp's converter does."""
+"""Writes a tiny Llama model as GGUF with the package ``gguf``, as llama.cpp's converter does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHAT = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}
 
 
 def write_gguf(path: Path, model: Any) -> Path:
-    """The weights in float32, and a byte-level tokenizer with one merge."""
+    """Write float32 weights and a byte-level tokenizer with one merge."""
     from gguf import GGUFWriter, TokenType
 
     shape = model.config
@@ -63,19 +63,19 @@ def write_gguf(path: Path, model: Any) -> Path:
 
 
 def _name(name: str, *, tied: bool) -> str | None:
-    whole = {
+    outer = {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.norm.weight": "output_norm.weight",
         "lm_head.weight": None if tied else "output.weight",
     }
-    if name in whole:
-        return whole[name]
+    if name in outer:
+        return outer[name]
     _, _, layer, rest = name.split(".", 3)
     return f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight"
 
 
 def _rotary(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """GGUF has the two halves of a head in turn."""
+    """Interleave the two halves of each head, as GGUF stores them."""
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 

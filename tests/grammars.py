@@ -1,4 +1,4 @@
-"""Walks along text grammars for tests: two real tokenizers, a seeded walk, and its replay."""
+"""Helpers for grammar tests: two real tokenizers, seeded random walks, and their replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CORPUS = [
 
 @cache
 def small_table() -> TokenTable:
-    """A byte-level BPE of 300 tokens: a beginning, an end, another special token, all bytes and some merges."""
+    """Train a byte-level BPE with 300 tokens: begin, end and padding tokens, all bytes, and some merges."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer: Any = Tokenizer(models.BPE())
@@ -43,7 +43,7 @@ def small_table() -> TokenTable:
 
 @cache
 def smollm_table() -> TokenTable:
-    """SmolLM2's 49 152 tokens with padded logits; the end token is ``<|im_end|>``."""
+    """Load SmolLM2's 49,152 tokens with padded logits; the end token is ``<|im_end|>``."""
     if not SMOLLM.exists():
         pytest.skip(f"SmolLM2's tokenizer is not at {SMOLLM}: run `steelyard fetch smollm2`")
     from tokenizers import Tokenizer
@@ -57,7 +57,7 @@ def grammar(table: TokenTable, kind: Any, source: Any, **settings: Any) -> Gramm
 
 @dataclass
 class Followed:
-    """What a walk did: its tokens, and for each decision its position and the set it was drawn from."""
+    """The record of a walk: its tokens, and for each decision the position and the allowed set."""
 
     tokens: list[int] = field(default_factory=list)
     decisions: list[tuple[int, bytes]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Followed:
 
 
 def follow(constraint: GrammarConstraint, seed: int, left: int, *, rank: Any = None, task: Task = TASK) -> Followed:
-    """A walk uniform over the allowed tokens, or over those of them that have the lowest rank."""
+    """Draw a walk uniformly from the allowed tokens, or from those with the lowest rank."""
     generator = np.random.default_rng(seed)
 
     def choose(bits: Bits) -> int:
@@ -81,7 +81,7 @@ def follow(constraint: GrammarConstraint, seed: int, left: int, *, rank: Any = N
 
 
 def lengthening(table: TokenTable) -> Any:
-    """A rank that makes sentences long: single bytes, four-byte characters first, what closes something last."""
+    """Return a rank that produces long texts: single bytes, four-byte characters first, closing characters last."""
 
     def rank(token: int) -> int:
         text = b"" if token == table.end_id else table.engine.decode_bytes([token])
@@ -95,7 +95,7 @@ def lengthening(table: TokenTable) -> Any:
 
 
 def replay(constraint: GrammarConstraint, tokens: list[int], left: int, task: Task = TASK) -> Followed:
-    """The same walk again from its tokens alone."""
+    """Repeat a walk from its tokens alone."""
     found = Followed()
     return _follow(constraint.begin(task), left, constraint, lambda _: tokens[len(found.tokens)], found)
 

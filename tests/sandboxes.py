@@ -1,5 +1,6 @@
-"""The sandbox levels that tests run at. Where bubblewrap cannot be had its tests are skipped and say why, unless
-``STEELYARD_REQUIRE_BUBBLEWRAP`` is set: then they fail.
+"""The sandbox levels to test.
+
+Tests that need bubblewrap are skipped where it is unavailable; with ``STEELYARD_REQUIRE_BUBBLEWRAP`` they fail instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,6 @@ from steelyard.verification.sandbox import describe_level, level_in_force
 
 NEEDS_BUBBLEWRAP = pytest.mark.skipif(
     level_in_force() != "bubblewrap" and not os.environ.get(REQUIRE),
-    reason=f"bubblewrap cannot be tried here: the sandbox level is {describe_level()}",
+    reason=f"bubblewrap is unavailable here: the sandbox level is {describe_level()}",
 )
 LEVELS = ("floor", pytest.param("bubblewrap", marks=NEEDS_BUBBLEWRAP))

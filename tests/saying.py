@@ -1,4 +1,4 @@
-"""Help for the tests of action spaces: all ways to say one brick more, and what they should be, by brute force."""
+"""Helpers for action-space tests: all texts that add one brick, and their expected results by brute force."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ LONGER = (
     "\n\n",
 )
 TOKENS = (*"0123456789x (,)\n", *LONGER)
-"""Characters, each of which can come, and longer pieces, most of which can."""
+"""Single characters, all of which can occur, and longer tokens, most of which can occur."""
 
 
 def can_come(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[Brick]:
-    """Every brick that can be placed next, found by trying all there are and some more."""
+    """Find every brick that can be placed next, by trying all of them and some invalid ones."""
     site = Site(world)
     for brick in bricks:
         site.add(brick)
@@ -48,7 +48,7 @@ def can_come(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[B
 
 
 def random_bricks(world: World, most: int, rng: random.Random, *, may_float: bool) -> tuple[Brick, ...]:
-    """As many as drawn, or as find a place."""
+    """Place a random number of bricks, or fewer if no more fit."""
     bricks: list[Brick] = []
     for _ in range(rng.randint(0, most)):
         if found := sorted(can_come(bricks, world, may_float=may_float)):
@@ -57,7 +57,7 @@ def random_bricks(world: World, most: int, rng: random.Random, *, may_float: boo
 
 
 def ways_to_say(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> Iterator[str]:
-    """All texts for one brick more, by the definition of the action space."""
+    """Yield all texts that add this brick, by the definition of the action space."""
     h, w, x, y, z = brick
     if isinstance(space, Lines):
         yield f"{h}x{w} ({x},{y},{z})\n"
@@ -77,26 +77,26 @@ def ways_to_say(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> It
 
 
 def one_more(automaton: Automaton[Any], bricks: tuple[Brick, ...]) -> dict[str, Brick]:
-    """All texts with which the automaton lets one brick more come; there must be no dead end on the way."""
+    """Return all texts with which the automaton adds one brick; assert that there is no dead end."""
     start: Any = automaton.start(TASK)._replace(bricks=bricks)
     separator = "" if isinstance(start, Line) else " "
     found: dict[str, Brick] = {}
 
-    def go_on(state: Any, symbols: tuple[str, ...]) -> None:
+    def explore(state: Any, symbols: tuple[str, ...]) -> None:
         if len(state.bricks) > len(bricks) and automaton.may_end(state):
             found[separator.join(symbols)] = state.bricks[-1]
             return
         following = automaton.moves(state)
         assert following or not symbols, f"a dead end after {symbols}"
         for symbol, after in following.items():
-            go_on(after, (*symbols, symbol))
+            explore(after, (*symbols, symbol))
 
-    go_on(start, ())
+    explore(start, ())
     return found
 
 
 def constraint_for(space: ActionSpace) -> tuple[AutomatonConstraint[Any], list[str], str]:
-    """The automaton over tokens, what each token writes, and what stands between tokens."""
+    """Return the constraint over tokens, the text of each token, and the separator between tokens."""
     words = space.vocabulary()
     if words is not None:
         return WordConstraint(space.automaton(), ("<end>", *words), 0), ["<end>", *words], " "

@@ -1,7 +1,7 @@
-"""How pytest-xdist divides the tests: those of one engine run in one process, any other goes to a process that is free.
+"""Distributes tests over pytest-xdist workers: tests that share an engine run in one process, all others anywhere.
 
-Two Ray clusters next to each other on two cores would take minutes for what one does in seconds. (pytest-xdist has a
-marker for such groups, ``xdist_group``. It renames tests through an attribute that pytest 9.2 does not have.)
+Two Ray clusters on two cores would take minutes for what one does in seconds. pytest-xdist's marker for such groups,
+``xdist_group``, renames tests through an attribute that pytest 9.2 does not have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENGINES = {
 
 
 class ByEngine(LoadScopeScheduling):
-    """The largest groups come first, so the engines start at the beginning."""
+    """Groups tests by engine; pytest-xdist starts with the largest groups, so the engines start first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return ENGINES.get(nodeid.partition("::")[0], nodeid)

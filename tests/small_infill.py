@@ -1,4 +1,4 @@
-"""A fill-in run that is over in seconds: a warm start, a judge, one step."""
+"""The configuration of a fill-in run that takes seconds: a warm start, a judge and one step."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ TABLES: dict[str, Any] = {
 
 
 def config_of(folder: Path, **tables: Any) -> configs.Config:
-    """Its configuration; tables that are named replace its own."""
+    """Build the configuration; the given tables replace the defaults."""
     return configs.build({**TABLES, "run": {"folder": str(folder), "name": "run", "steps": 1}, **tables}, source="test")

@@ -1,7 +1,7 @@
-"""pytest plugin: names the tests that took longer than the time budget of their folder.
+"""A pytest plugin that lists the tests that exceeded the time budget of their folder.
 
-A test over budget does not fail: how long it takes says as much about the machine as about the test. It is named in the
-summary, and `.ci/run` names it again at the end. With ``STEELYARD_TIMINGS`` set to a file, the wall time of every test
+Exceeding the budget is not a failure, because times depend on the machine as much as on the test. The summary lists
+such tests, and `.ci/run` lists them again at the end. If ``STEELYARD_TIMINGS`` names a file, the wall time of every test
 is appended to it, one JSON object per line.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 BUDGETS = {"unit": 5.0, "property": 10.0, "golden": 10.0, "learning": 10.0, "faults": 30.0, "e2e": 30.0}
-"""Seconds of wall time per test on two cores that run nothing else, setup and teardown included."""
+"""Seconds of wall time per test on two idle cores, including setup and teardown."""
 TIMINGS = "STEELYARD_TIMINGS"
 
 
 class TimeBudgets:
-    """Adds up the phases of every test; under xdist only the controlling process sees them all."""
+    """Adds up setup, call and teardown of every test; under xdist, only the controller sees all of them."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -29,7 +29,7 @@ class TimeBudgets:
         self.seconds[report.nodeid] += report.duration
 
     def over_budget(self) -> list[tuple[float, float, str]]:
-        """(seconds, budget, test), the longest first."""
+        """Return (seconds, budget, test), longest first."""
         rows = [(seconds, budget_of(test), test) for test, seconds in self.seconds.items()]
         return sorted((row for row in rows if row[0] > row[1]), reverse=True)
 
@@ -43,5 +43,5 @@ class TimeBudgets:
 
 
 def budget_of(test: str) -> float:
-    """The budget of the folder below ``tests`` that holds the test."""
+    """Return the budget of the test's folder."""
     return BUDGETS.get(test.split("/")[1], BUDGETS["e2e"])

@@ -1,4 +1,4 @@
-"""Tiny from-scratch models, samples and runs for the tests of the core: 2 layers, width 32, milliseconds a step."""
+"""Tiny from-scratch models, samples and runs for core tests: 2 layers, width 32, milliseconds per step."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from steelyard.types import HOLE, CutRule, Decisions, Sample, SampleKey, Support
 from steelyard.verification import Blame, Breaker, InlinePool, Pipeline, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
-"""With the three special tokens a vocabulary of 16."""
+"""Together with three special tokens, the vocabulary has 16 entries."""
 
 SHAPE = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128)
 CPU = PolicyOptions(device="cpu", seed=2)
 KINDS = ("causal", "masked")
-"""The kinds of policies that the core must serve alike."""
+"""The kinds of policies that the core must support equally."""
 
 
 def tiny_policy(
     *, words: Sequence[str] = WORDS, sharpness: float = 8.0, shape: Architecture = SHAPE, **options: Any
 ) -> Any:
-    """A policy whose weights are large enough that its distributions are far from uniform."""
+    """Build a policy with weights so large that its distributions are far from uniform."""
     policy = from_scratch_policy(shape, words, replace(CPU, **options))
     outer = sharpness / 3 if isinstance(policy, MaskedPolicy) else sharpness
     with torch.no_grad():
@@ -57,7 +57,7 @@ def tiny_policy(
 
 
 def tasks(count: int = 3, *, holes: bool = False) -> list[Task]:
-    """Prompts of different lengths; with ``holes`` two words in three are to be filled in."""
+    """Return prompts of different lengths; with ``holes``, two of three words are holes to fill."""
     words = [[str((slot + place) % 9) for place in range(1 + 2 * slot)] for slot in range(count)]
     if holes:
         words = [[word if place % 3 == 0 else HOLE for place, word in enumerate([*own, "1", "2"])] for own in words]
@@ -65,12 +65,12 @@ def tasks(count: int = 3, *, holes: bool = False) -> list[Task]:
 
 
 def tasks_for(policy: Policy, count: int = 3) -> list[Task]:
-    """Tasks that this kind of policy can do."""
+    """Return tasks that suit this kind of policy."""
     return tasks(count, holes=isinstance(policy, MaskedPolicy))
 
 
 def sampler_of(policy: Any, seed: int = 0, steps: int = 2) -> Sampler:
-    """The sampler of this kind of policy; a masked one fills in ``steps``."""
+    """Return the sampler for this kind of policy; a masked policy fills holes in ``steps`` passes."""
     if isinstance(policy, MaskedPolicy):
         return FillSampler(policy, seed=seed, steps=steps)
     return LocalSampler(policy, seed=seed)
@@ -83,10 +83,10 @@ def requests(count: int = 4, *, step: int = 0, of: Sequence[Task] | None = None)
 def rollout(
     policy: Policy, *, count: int = 4, rule: CutRule = CutRule(), length: int = 12, seed: int = 0, step: int = 0
 ) -> list[Sample]:
-    """Samples with ragged prompts and lengths, in order of their keys."""
+    """Draw samples with different prompt and completion lengths, sorted by key."""
     sampler = sampler_of(policy, seed)
-    made = sampler.sample(requests(count, step=step, of=tasks_for(policy)), Decoding(rule, length))
-    return sorted(made, key=lambda sample: sample.key)
+    samples = sampler.sample(requests(count, step=step, of=tasks_for(policy)), Decoding(rule, length))
+    return sorted(samples, key=lambda sample: sample.key)
 
 
 def sample_of(
@@ -102,7 +102,7 @@ def sample_of(
     finish: Any = "stop",
     starts: Sequence[int] | None = None,
 ) -> Sample:
-    """A sample written by hand; every completion token is a decision unless ``decided`` lists their positions."""
+    """Build a sample by hand; every completion token is a decision unless ``decided`` lists the positions."""
     positions = list(range(prompt_length, len(tokens))) if decided is None else list(decided)
     table, numbers = table_of(supports or ())
     decisions = Decisions(
@@ -118,21 +118,21 @@ def sample_of(
 
 
 def table_of(sets: Sequence[Sequence[int]], vocabulary: int = 16) -> tuple[SupportTable, np.ndarray]:
-    """A table of the sets, and the number of each in it."""
+    """Return a support table of the sets, and the index of each set in it."""
     trail = TrailWriter(vocabulary)
     numbers = [trail.add(pack(one, vocabulary)) for one in sets]
     return trail.table(), np.asarray(numbers, np.int32)
 
 
 def support_sets(sample: Sample) -> list[list[int]]:
-    """What could have been drawn at each decision."""
+    """Return the tokens that could have been sampled at each decision."""
     assert sample.decisions.supports is not None
     assert sample.decisions.support_N is not None
     return [members_of(sample.decisions.supports, index).tolist() for index in sample.decisions.support_N]
 
 
 def with_advantages(samples: Sequence[Sample], seed: int = 0) -> list[LearnerSample]:
-    """Samples with one random advantage each."""
+    """Give each sample a random advantage."""
     rng = np.random.default_rng(seed)
     return [LearnerSample(sample, np.full(len(sample.decisions), rng.normal(), np.float32)) for sample in samples]
 
@@ -175,12 +175,12 @@ def tiny_learner(
 
 
 def weights_of(policy: Policy) -> dict[str, torch.Tensor]:
-    """A copy of all weights."""
+    """Return a copy of all weights."""
     return {name: p.detach().clone() for name, p in policy.model.named_parameters()}
 
 
 def gradients_of(learner: Learner, samples: Sequence[LearnerSample]) -> dict[str, torch.Tensor]:
-    """The gradient of one update, caught before the optimiser would use it."""
+    """Return the gradient of one update, captured in place of the optimiser step."""
     caught: dict[str, torch.Tensor] = {}
 
     def catch(*_: Any, **__: Any) -> None:
@@ -196,7 +196,7 @@ def gradients_of(learner: Learner, samples: Sequence[LearnerSample]) -> dict[str
 
 
 def digit_share(task: Task, text: str) -> float:
-    """A checker: the share of words that are the first word of the prompt."""
+    """Score a text by the share of words that equal the first word of the prompt."""
     words, wanted = text.split(), str(task.prompt).split()[0]
     return sum(word == wanted for word in words) / max(len(words), 1)
 
@@ -213,7 +213,7 @@ def tiny_trainer(
     blame: Blame | None = None,
     **settings: Any,
 ) -> Trainer:
-    """A run of parts put together by hand, logging to ``folder``."""
+    """Build a trainer from its parts, logging to ``folder``."""
     policy = policy or tiny_policy()
     wanted = {"tasks_per_step": 2, "group_size": 4, "decoding": Decoding(max_new_tokens=6), "refill_dead_groups": 0}
     counts = {name: settings.pop(name, default) for name, default in wanted.items()}

@@ -1,4 +1,4 @@
-"""Verdicts of any verifier, weighted ones too: each part inline and asked once, so failures show as they are."""
+"""Runs any verifier inline, including weighted ones, with a single try per item, so that failures are not retried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ONE_TRY = Blame(tries=1)
 
 
 def verdicts_of(verifier: AnyVerifier, items: Sequence[Item]) -> list[Verdict]:
-    """One verdict per item, in order; items of one group may have the same key."""
+    """Return one verdict per item, in order; items may share a key."""
     keys = [item.sample.key._replace(sample=number) for number, item in enumerate(items)]
     numbered = [replace(item, sample=replace(item.sample, key=key)) for item, key in zip(items, keys, strict=True)]
     pool = pool_for(verifier, lambda part: InlinePool(part, ONE_TRY))

@@ -20,7 +20,7 @@ from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.training_runs import CurvePoint, EvaluationPlan, load_recipe, train_and_evaluate
 from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.comparison.catalogue import distinct, group_name
-from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.starting_points import standard_model_text
 from steelyard.domains.theories.grammar.text import laid_out, read
 from steelyard.domains.theories.model.known_models import standard_model
 from steelyard.domains.theories.model.theory import Theory

@@ -18,7 +18,7 @@ from benchmarks.theories.theory_texts import SMALL, changed, every_text, is_righ
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import Walk, members
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.prompts import BEGINNINGS, Beginning
+from steelyard.domains.theories.grammar.starting_points import BEGINNINGS, Beginning
 from steelyard.domains.theories.grammar.text import rounded, write
 from steelyard.domains.theories.model.known_models import models
 from steelyard.types import Task

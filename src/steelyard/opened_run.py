@@ -11,7 +11,7 @@ from steelyard import config as configs
 from steelyard import defaults
 from steelyard.checkpoint import Store
 from steelyard.compose import (
-    Opened,
+    OpenedPolicy,
     Supplied,
     build_evaluation_decoding,
     build_evaluator,
@@ -64,7 +64,7 @@ class Run:
 
     def __init__(self, config: Config, supplied: Supplied) -> None:
         self.config, self._supplied = config, supplied
-        self._opened: tuple[str, Opened] | None = None
+        self._opened: tuple[str, OpenedPolicy] | None = None
 
     @property
     def folder(self) -> Path:
@@ -162,7 +162,7 @@ class Run:
                 words.append(form.format(value))
         return f"Run({', '.join(words)})"
 
-    def _open(self, checkpoint: str) -> Opened:
+    def _open(self, checkpoint: str) -> OpenedPolicy:
         """Load the model at a checkpoint; the most recently opened model stays loaded."""
         self._require("model", "domain", "constraint")
         if self._opened is None or self._opened[0] != checkpoint:

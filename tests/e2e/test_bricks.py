@@ -86,7 +86,7 @@ def test_looking_at_a_start_that_is_gone_does_not_train_it_again(call: Call) -> 
     shutil.rmtree("runs/bricks/warmstart")
     refused = call("eval", "bricks", "--checkpoint", "start")
     assert refused.code == 2
-    assert "is gone, and with it the start of the run; choose a checkpoint" in refused.err
+    assert "the start of the run is lost; choose a checkpoint" in refused.err
 
 
 def test_a_folder_that_is_not_there_is_named(call: Call) -> None:

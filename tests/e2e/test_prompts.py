@@ -124,7 +124,7 @@ def test_a_run_of_the_release_before_keeps_its_prompts(call: Call, sent: set[str
     Path("plain.toml").write_text(plain, encoding="utf-8")
     before = call("train", "plain.toml")
     assert before.code == 0, before.err
-    assert "sent as they are" in before.err
+    assert "sent unchanged" in before.err
     as_they_are = {f"add {row['a']} and {row['b']}" for row in ROWS}
     assert take(sent) == as_they_are
     config = Path("runs/sums/config.toml")

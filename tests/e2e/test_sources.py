@@ -188,8 +188,8 @@ def test_a_source_from_elsewhere_is_not_imported(call: Call, tmp_path: Path) -> 
     ("source", "said"),
     [
         ('kind = "mixtur"', "did you mean mixture?"),
-        ('kind = "letters:score"', "not a class with the methods of steelyard.data.Source"),
-        ('kind = "letters:Harder"\noptions = { sizes = 1 }', "tasks.source.options as keywords"),
+        ('kind = "letters:score"', "must be a class with the methods of steelyard.data.Source"),
+        ('kind = "letters:Harder"\noptions = { sizes = 1 }', "tasks.source.options as keyword arguments"),
         ('kind = "letters:Harsher"', "did you mean 'Harder'"),
     ],
 )

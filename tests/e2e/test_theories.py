@@ -8,7 +8,7 @@ import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.starting_points import standard_model_text
 from steelyard.domains.theories.grammar.text import laid_out
 from steelyard.domains.theories.interchange import pyrate_reader
 from steelyard.domains.theories.physics.invariance import flaws

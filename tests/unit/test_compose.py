@@ -366,7 +366,7 @@ def test_a_source_cannot_be_divided_and_says_so() -> None:
         "evaluate": {"every": 1},
     }
     source = as_source([{"prompt": "a"}], seed=0)
-    with pytest.raises(ConfigError, match="hand over eval_tasks"):
+    with pytest.raises(ConfigError, match="pass eval_tasks"):
         compose.build_tasks(config_of(tables), Supplied(tasks=source, verifier=lambda task, text: 1.0))
 
 
@@ -400,7 +400,7 @@ def test_without_a_score_the_latest_checkpoint_counts_as_the_best(
     assert "has a score" in caplog.text
     assert "using the latest (step 3)" in caplog.text
     (tmp_path / "checkpoints/step-00000003/state.json").unlink()
-    with pytest.raises(CheckpointError, match=r"has no whole checkpoint .step-00000003: "):
+    with pytest.raises(CheckpointError, match=r"has no complete checkpoint .step-00000003: "):
         compose.find_checkpoint(tmp_path, "best")
 
 
@@ -493,7 +493,7 @@ def test_an_automaton_can_be_handed_over() -> None:
     config = constrained(None, spaced=False)
     policy = compose.build_policy(config, Supplied(constraint=Brackets(2)))
     assert isinstance(policy.constraint, CharacterConstraint)
-    with pytest.raises(ConfigError, match="hand over a table, an Automaton or a Constraint"):
+    with pytest.raises(ConfigError, match="must be a table, an Automaton or a Constraint"):
         compose.build_policy(config, Supplied(constraint="Brackets"))
 
 
@@ -504,11 +504,11 @@ def test_an_automaton_can_be_handed_over() -> None:
         ({"kind": "automaton", "source": BRACKETS, "options": {"deep": 2}}, "unexpected keyword argument 'deep'"),
         (
             {"kind": "automaton", "source": f"{__name__}:not_to_be_called"},
-            "is not a subclass of steelyard.constraints.automaton",
+            "must be a subclass of steelyard.constraints.automaton",
         ),
         (
             {"kind": "automaton", "source": f"{__name__}:NotToBeBuilt"},
-            "is not a subclass of steelyard.constraints.automaton",
+            "must be a subclass of steelyard.constraints.automaton",
         ),
     ],
 )

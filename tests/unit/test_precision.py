@@ -13,7 +13,7 @@ import steelyard
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.compose import precision
-from steelyard.compose.precision import settled
+from steelyard.compose.precision import resolve_dtype
 from tests.tiny import tiny_policy
 
 
@@ -40,16 +40,16 @@ def test_on_a_cpu_it_is_float32_unless_only_bfloat16_fits(folder: str, monkeypat
     assert dtype_of(compose.build_policy(whole)) == torch.float32
     weights = 4 * sum(parameter.numel() for parameter in tiny_policy().model.parameters())
     monkeypatch.setattr(precision, "main_memory", lambda: 3 * weights)
-    assert settled(whole).model.dtype == "bfloat16", "weights, gradients and two moments do not fit"
-    assert settled(adapted).model.dtype == "float32", "with LoRA the weights alone do"
+    assert resolve_dtype(whole).model.dtype == "bfloat16", "weights, gradients and two moments do not fit"
+    assert resolve_dtype(adapted).model.dtype == "float32", "with LoRA the weights alone do"
     assert dtype_of(compose.build_policy(whole)) == torch.bfloat16
     monkeypatch.setattr(precision, "main_memory", lambda: None)
-    assert settled(whole).model.dtype == "float32", "a system that does not say"
+    assert resolve_dtype(whole).model.dtype == "float32", "a system that does not say"
 
 
 def test_a_name_is_left_as_it_is(folder: str) -> None:
     named = config_of(folder, dtype="bfloat16")
-    assert settled(named) is named
+    assert resolve_dtype(named) is named
 
 
 def test_a_run_keeps_what_was_chosen_at_its_start(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,11 +41,11 @@ def changed_verifier(folder: Path) -> str | None:
     write_run(folder, score="import rules\n" + SCORE.replace("'a'", "rules.LETTER"))
     steelyard(folder, *TRAIN)
     code, command = steelyard(folder, *RESUME)
-    if code != 0 or "code of the verifier" in command.error:
+    if code != 0 or "code has changed" in command.error:
         return f"unchanged: exit code {code}: {command.error[-300:]}"
     (folder / "rules.py").write_text("LETTER = 'b'\n")
     code, command = steelyard(folder, "train", "--resume", str(RUN), "--run.steps", "10")
-    if code != 0 or "code of the verifier has changed" not in command.error or "rules" not in command.error:
+    if code != 0 or "code has changed since" not in command.error or "rules" not in command.error:
         return f"changed: exit code {code}: {command.error[-300:]}"
     return None
 

@@ -45,7 +45,7 @@ class Checkpoint:
 
     path: Path
     step: int
-    """Optimiser steps completed when it was written."""
+    """Training steps completed when it was written."""
     score: float | None
     """Value of the configured metric at that step, or None if it was not measured."""
     state: dict[str, Any]

@@ -35,7 +35,7 @@ from steelyard.text import one_line
 from steelyard.types import Task
 
 if TYPE_CHECKING:
-    from steelyard.compose import Opened
+    from steelyard.compose import OpenedPolicy
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     return 0
 
 
-def _title(domain: Domain, task: Task, opened: Opened) -> str:
+def _title(domain: Domain, task: Task, opened: OpenedPolicy) -> str:
     """Title a sheet with the task, and a second line with the model and task id."""
     return f"{title_of(domain, task)}\n{opened.label} · task {one_line(task.id)}"
 
@@ -129,7 +129,7 @@ def _where(target: Target) -> str:
     return "" if target.config.domain is None else target.config.domain.name
 
 
-def _default_folder(target: Target, opened: Opened) -> Path:
+def _default_folder(target: Target, opened: OpenedPolicy) -> Path:
     step = "start" if opened.step is None else f"step-{opened.step:08d}"
     return Path(target.run or "") / "looks" / step
 

@@ -1,9 +1,9 @@
-"""From a configuration to the objects of a run. The only place that knows every package."""
+"""Build the objects of a run from its configuration. Only this package knows all others."""
 
 from __future__ import annotations
 
 from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
-from steelyard.compose.checkpoints import Opened, find_checkpoint, open_policy
+from steelyard.compose.checkpoints import OpenedPolicy, find_checkpoint, open_policy
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.learning import (
     build_credit,
@@ -24,11 +24,11 @@ from steelyard.compose.runs import (
 )
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain, with_domain
-from steelyard.compose.tasks import build_tasks, default_split, divided_tasks, tasks_of_split
+from steelyard.compose.tasks import build_tasks, default_split, split_tasks, tasks_of_split
 
 __all__ = [
     "NOTHING",
-    "Opened",
+    "OpenedPolicy",
     "Supplied",
     "begun",
     "build_any_learner",
@@ -53,11 +53,11 @@ __all__ = [
     "build_verifier",
     "check_budgets",
     "default_split",
-    "divided_tasks",
     "find_checkpoint",
     "open_policy",
     "resume_run",
     "schedule",
+    "split_tasks",
     "start_run",
     "tasks_of_split",
     "with_domain",

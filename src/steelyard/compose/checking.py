@@ -1,4 +1,4 @@
-"""Who checks the samples, and where: verifiers and the pools that run them."""
+"""Build verifiers, and the pools that run them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ log = logging.getLogger("steelyard.verification")
 
 
 def build_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING) -> Pool:
-    """The whole way of a sample to its verdict: breaker, truncated samples, cache, and where the verifier runs."""
+    """Build the pipeline from sample to verdict: circuit breaker, truncated samples, cache and verifier."""
     verify, sampling = config.verify, config.sampling
     window = verify.window or sampling.tasks_per_step * sampling.group_size
     breaker = Breaker(verify.max_unscored, window, verify.when_unscored, verify.pause_seconds)
@@ -56,7 +56,7 @@ def build_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHI
 
 
 def build_trial_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING) -> Pool:
-    """The same to try the verifier itself: failures are shown as they are, and nothing is taken from a cache."""
+    """Build a pipeline for testing the verifier: failures are reported unchanged, and no cache is used."""
     trial = config.verify.model_copy(update={"tries": 1, "blame": dict.fromkeys(Cause, "unscored")})
     config = config.model_copy(update={"verify": trial})
     return _pipeline(config, verifier, _truncated(config, verifier, supplied), None)
@@ -65,7 +65,7 @@ def build_trial_pool(config: Config, verifier: AnyVerifier, supplied: Supplied =
 def _pipeline(
     config: Config, verifier: AnyVerifier, stages: Sequence[Stage], cached: Callable[[], VerdictCache] | None
 ) -> Pool:
-    """``stages``, then for each verifier its cache, opened by ``cached``, and its pool."""
+    """Chain ``stages`` with the cache (opened by ``cached``) and the pool of each verifier."""
     if isinstance(verifier, Verifier):
         return Pipeline([*stages, *_cache(config, verifier, cached)], _engine(config, verifier))
     parts = pool_for(verifier, lambda part: Pipeline(_cache(config, part, cached), _engine(config, part)))
@@ -73,7 +73,7 @@ def _pipeline(
 
 
 def _truncated(config: Config, verifier: AnyVerifier, supplied: Supplied) -> list[Stage]:
-    """Under a constraint a sample that was cut off before its end is rejected without asking the verifier."""
+    """Return a stage that rejects truncated samples without running the verifier, if there is a constraint."""
     domain = with_domain(config, supplied).domain
     constrained = config.constraint is not None or supplied.constraint is not None
     constrained = constrained or (domain is not None and domain.automaton() is not None)
@@ -84,13 +84,13 @@ def _cache(config: Config, verifier: Verifier, cached: Callable[[], VerdictCache
     if cached is None:
         return []
     if reason := why_not_cached(verifier):
-        log.warning("%s is verified anew every time: %s", verifier.name, reason)
+        log.warning("verify.cache does not apply to %s: %s", verifier.name, reason)
         return []
     return [CacheStage(verifier, cached(), "" if config.domain is None else config.domain.name)]
 
 
 def runs_code(verifier: Verifier) -> bool:
-    """Whether the verifier's module has the sandbox at hand."""
+    """Whether the verifier's module imports the sandbox."""
     if not isinstance(verifier, UserFunction):
         return False
     names: Mapping[str, object] = getattr(verifier.function, "__globals__", {})
@@ -98,7 +98,7 @@ def runs_code(verifier: Verifier) -> bool:
 
 
 def _engine(config: Config, verifier: Verifier) -> Pool:
-    """In this process, in processes of its own, or on a cluster."""
+    """Build the pool that runs the verifier: in this process, in separate processes, or on a cluster."""
     if runs_code(verifier):
         log.warning("%s runs code: %s", verifier.name, describe_level())
     verify = config.verify
@@ -123,12 +123,12 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
     except VerifierError as error:
         if verify.pool == "processes":
             raise
-        log.warning("%s Until then it runs in this process, where a crash or a hang of it is one of the run.", error)
+        log.warning("%s Until then it runs in this process, where its crashes and hangs affect the run.", error)
         return InlinePool(verifier, blame)
 
 
 def kept_cores(cluster: configs.ClusterConfig) -> list[float]:
-    """Cores that other parts of the run have on the cluster, a figure for each of their processes."""
+    """Return the CPU cores that samplers and learners reserve on the cluster, one number per process."""
     samplers, learners = cluster.samplers, cluster.learners
     cores = [] if samplers is None else [samplers.cpus] * samplers.replicas
     return cores + ([] if learners is None else [1.0] * learners.ranks)
@@ -139,7 +139,7 @@ def build_verifier(config: Config, supplied: Supplied = NOTHING) -> AnyVerifier:
 
 
 def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
-    """Handed over, the domain's own, or the functions and models that the configuration names."""
+    """Return the supplied verifier, the domain's, or the functions and models that the configuration names."""
     verify, domain = config.verify, supplied.domain
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
@@ -150,13 +150,13 @@ def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)
     if not parts:
-        raise ConfigError('there is no verifier: set verify.verifier = "my_module:my_function"')
+        raise ConfigError('no verifier is given; set verify.verifier = "my_module:my_function"')
     return WeightedVerifier(parts, **_given(floor=verify.floor))
 
 
-def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
-    """What a verifier declares of itself stands; the configuration fills in floor and success for the others."""
-    found = load_function(thing) if isinstance(thing, str) else thing
+def _defaults(verifier: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
+    """Return floor and success threshold from the configuration, unless the verifier declares its own."""
+    found = load_function(verifier) if isinstance(verifier, str) else verifier
     if isinstance(found, AnyVerifier) or (isinstance(found, type) and issubclass(found, Verifier)):
         return {}
     several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
@@ -164,7 +164,7 @@ def _defaults(thing: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
 
 
 def _given(**settings: Any) -> dict[str, Any]:
-    """The settings that are not left empty."""
+    """Return the settings that are not None."""
     return {name: value for name, value in settings.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Which source files a verifier is written in, so that a resumed run can tell that they have changed."""
+"""Hash the source files of a verifier, so that a resumed run can detect changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.verification import load_function
 
 
 def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
-    """Digests of the source files that decide on rewards, by module: the user's own, not Steelyard's."""
+    """Hash the user's source files that determine rewards, by module name."""
     if supplied.verifier is not None:
         return code_of(supplied.verifier)
     if (domain := build_domain(config, supplied)) is not None:
@@ -25,26 +25,26 @@ def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
     return code_of(*(load_function(path) for path in named if path is not None))
 
 
-def code_of(*things: object) -> dict[str, str]:
-    """SHA-256 of the source file of each module that these functions, classes or verifiers are written in, by its name.
+def code_of(*objects: object) -> dict[str, str]:
+    """Return the SHA-256 of the source files that define these functions, classes or verifiers, by module name.
 
-    Modules that it imports count too, if they are of the same package or lie in its folder or below; Steelyard's own
-    and other installed packages do not. A list or mapping stands for what is in it; what has no file (a notebook) is
-    left out.
+    Imported modules are included if they belong to the same package or lie in the same folder or below it. Steelyard
+    and installed packages are excluded. Lists and mappings are searched; objects without a file (from a notebook) are
+    skipped.
     """
     found: dict[str, str] = {}
-    for thing in things:
-        if isinstance(thing, Mapping):
-            found |= code_of(*thing.values())
-        elif isinstance(thing, list | tuple):
-            found |= code_of(*thing)
-        elif (module := _module_of(getattr(thing, "function", thing))) is not None:
+    for given in objects:
+        if isinstance(given, Mapping):
+            found |= code_of(*given.values())
+        elif isinstance(given, list | tuple):
+            found |= code_of(*given)
+        elif (module := _module_of(getattr(given, "function", given))) is not None:
             found |= {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files_of(module).items()}
     return found
 
 
 def _files_of(module: ModuleType) -> dict[str, Path]:
-    """Source files of a module and of what it uses of its own surroundings, by name."""
+    """Return the source files of a module and of the user's modules that it imports, by name."""
     start, found, waiting = _file(module), dict[str, Path](), [module]
     while start is not None and waiting:
         one = waiting.pop()
@@ -62,7 +62,7 @@ def _package(module: ModuleType) -> str:
 
 
 def _installed(file: Path) -> bool:
-    """Whether it belongs to Python or to a package that was installed, maybe in an environment inside the folder."""
+    """Whether a file belongs to Python or an installed package, even in an environment inside the user's folder."""
     return file.is_relative_to(sysconfig.get_path("stdlib")) or not {"site-packages", "dist-packages"}.isdisjoint(
         file.parts
     )
@@ -74,10 +74,10 @@ def _used_by(module: ModuleType) -> Iterator[ModuleType]:
             yield used
 
 
-def _module_of(thing: object) -> ModuleType | None:
-    if isinstance(thing, ModuleType):
-        return thing
-    name = getattr(thing, "__module__", None)
+def _module_of(value: object) -> ModuleType | None:
+    if isinstance(value, ModuleType):
+        return value
+    name = getattr(value, "__module__", None)
     return sys.modules.get(name) if isinstance(name, str) else None
 
 

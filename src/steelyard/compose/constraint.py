@@ -1,4 +1,4 @@
-"""What samples must look like, from the configuration, the domain, or handed over."""
+"""Build the constraint on samples, from the configuration, the domain or a supplied object."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from steelyard.types import Task
 
 
 def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> Constraint | None:
-    """What samples must look like: handed over, named by the configuration, or the domain's own automaton; a policy
-    that does not write from left to right has none. It never allows a token that the policy does not sample.
+    """Build the constraint: a supplied object, the one in the configuration, or the domain's automaton.
+
+    Only causal policies have a constraint. It never allows a token that the policy does not sample.
     """
     if not isinstance(policy, CausalPolicy):
         return None
@@ -38,7 +39,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
     if isinstance(given, Automaton):
         return _over_tokens(policy, given, spaced=spaced)
     if given is not None:
-        raise ConfigError(f"constraint is {shown(given)}; hand over a table, an Automaton or a Constraint")
+        raise ConfigError(f"constraint = {shown(given)} must be a table, an Automaton or a Constraint")
     if table is None:
         automaton = None if domain is None else domain.automaton()
         return None if automaton is None else _over_tokens(policy, automaton, spaced=spaced)
@@ -48,7 +49,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
     grammar = GrammarConstraint(
         table.kind,
         grammar_source(table),
-        _written(policy) if closed else policy.tokenizer,
+        _token_texts(policy) if closed else policy.tokenizer,
         end_id=policy.end_id,
         vocabulary=policy.vocabulary,
         canonical_runs=table.canonical_runs is not False,
@@ -59,24 +60,23 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         return grammar
     if grammar.canonical_runs:
         raise ConfigError(
-            "model.excluded_tokens lists tokens that stand for text, which the constraint may have to write; set "
-            "constraint.canonical_runs = false, so that such text may be cut into other tokens"
+            "model.excluded_tokens contains text tokens that the constraint may need for forced text; set "
+            "constraint.canonical_runs = false, so that other tokens can be used for that text"
         )
     return WithoutTokens(grammar, policy.excluded)
 
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
-    """A configuration may name anything that can be imported: it must be an automaton's class before it is called."""
+    """Load the automaton. The class is checked before it is called, because a configuration can name any object."""
     found = load_own(str(table.source), what="constraint.source")
     if not (isinstance(found, type) and issubclass(found, Automaton)):
         raise ConfigError(
-            f"constraint.source: {table.source} is not a subclass of steelyard.constraints.automaton.Automaton; "
-            "name one"
+            f"constraint.source = {table.source} must be a subclass of steelyard.constraints.automaton.Automaton"
         )
     try:
         return found(**table.options)
     except TypeError as error:
-        raise ConfigError(f"constraint.source: {error}") from error
+        raise ConfigError(f"constraint.source = {table.source}: {error}; correct constraint.options") from error
 
 
 def grammar_source(table: configs.ConstraintConfig) -> Any:
@@ -88,40 +88,42 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
         text = Path(table.file).read_text(encoding="utf-8")
         return json.loads(text) if table.kind in ("json_schema", "choices") else text
     except OSError as error:
-        raise ConfigError(f"constraint.file {table.file}: {error.strerror} (looked in {Path.cwd()})") from error
+        raise ConfigError(f"constraint.file {table.file}: {error.strerror} (working folder: {Path.cwd()})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"constraint.file {table.file}: not UTF-8: {error}") from error
     except json.JSONDecodeError as error:
-        raise ConfigError(f"constraint.file {table.file}: not JSON, which {table.kind} asks for: {error}") from error
+        raise ConfigError(
+            f"constraint.file {table.file}: not JSON, which kind = {table.kind} needs: {error}"
+        ) from error
 
 
 def _over_tokens(policy: CausalPolicy, automaton: Automaton[Any], *, spaced: bool) -> Constraint:
-    """An automaton over words with spaces between, or over characters lifted to the tokenizer's tokens."""
+    """Lift an automaton over words (separated by spaces) or characters to the tokenizer's tokens."""
     end = policy.end_id
     if spaced:
         never = set(policy.excluded)
         words = {word: token for word, token in policy.tokenizer.get_vocab().items() if token not in never}
         return WordConstraint(automaton, words, end_id=end, vocabulary=policy.vocabulary)
-    return CharacterConstraint(automaton, _written(policy), end_id=end)
+    return CharacterConstraint(automaton, _token_texts(policy), end_id=end)
 
 
-def _written(policy: CausalPolicy) -> list[bytes | None]:
-    """What each token writes, None for those that are never sampled."""
-    written = token_bytes(policy.tokenizer, policy.vocabulary)
+def _token_texts(policy: CausalPolicy) -> list[bytes | None]:
+    """Return the text of each token in bytes, or None for tokens that are never sampled."""
+    texts = token_bytes(policy.tokenizer, policy.vocabulary)
     for token in policy.excluded:
-        written[token] = None
-    return written
+        texts[token] = None
+    return texts
 
 
 def _is_closed(config: Config, domain: Domain | None) -> bool:
-    """Whether the model has a closed vocabulary: one from scratch, and every model of a domain with a vocabulary, such
-    as the one that a warm start left in a folder.
+    """Whether the model has a closed vocabulary: a model from scratch, or any model of a domain with a vocabulary, such
+    as the result of a warm start.
     """
     return config.model.scratch is not None or (domain is not None and domain.vocabulary() is not None)
 
 
 def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:
-    """Fail before the run if a task cannot be answered within the token limit."""
+    """Raise before the run if a task cannot be completed within the token limit."""
     if constraint is not None:
         for task in tasks:
             constraint.check_budget(task, tokens)

@@ -1,4 +1,4 @@
-"""The algorithm: credit, objective, and the learner in this process or as a group of ranks."""
+"""Build credit, objective and learner, in this process or as a group of ranks."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def build_objective(config: Config, reference: Reference | None) -> Objective:
 
 
 def _importance_cap(config: Config) -> float | None:
-    """Another engine is another policy by its rounding, and older weights are another one: their samples are corrected
-    unless told otherwise.
+    """Return the cap on importance weights. By default, samples of another engine (which rounds differently) or of
+    older weights are corrected.
     """
     cap, sampling = config.loss.importance_cap, config.sampling
     if cap is None and (sampling.engine != "local" or sampling.staleness):
@@ -61,7 +61,7 @@ def schedule(table: ScheduleConfig, steps: int) -> Schedule:
 
 
 def build_adaptive_kl(config: Config, adaptive: AdaptiveKlConfig) -> AdaptiveKL:
-    """By default the horizon follows the size of a step: a fixed number of samples makes small steps react too late."""
+    """Build the adaptive KL coefficient. The default horizon scales with the samples per step, as small steps need."""
     samples = config.sampling.tasks_per_step * config.sampling.group_size
     return AdaptiveKL(adaptive.target, adaptive.horizon or defaults.KL_HORIZON_STEPS * samples)
 
@@ -81,7 +81,7 @@ def build_rule(config: Config, policy: Policy) -> UpdateRule:
 
 
 def build_learner(config: Config, policy: Policy, quarantine: Path | None = None, ranks: Ranks = ALONE) -> Learner:
-    """The learner with its reference, optimiser and objective, by itself or as one of several ranks."""
+    """Build a learner with its reference, optimiser and objective, alone or as one of several ranks."""
     loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
     reference, rule = build_reference_of(config, policy), build_rule(config, policy)
     ranks.shard(policy, reference)

@@ -1,4 +1,4 @@
-"""The samples of a step as a picture, drawn by the run's domain."""
+"""Draw the samples of a step with the run's domain."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from steelyard.types import Task
 
 
 def build_picture(domain: Domain | None) -> Picture | None:
-    """What draws shown samples; ``None`` for a run without a domain."""
+    """Return a function that draws recorded samples, or ``None`` for a run without a domain."""
     return None if domain is None else partial(sheet, domain)
 
 
 def sheet(domain: Domain, shown: Sequence[ShownSample]) -> bytes:
-    """The samples next to each other as SVG, each with its label, its task in words, and its verdict."""
+    """Draw the samples side by side as SVG, each with its label, task description and verdict."""
     return domain.render([_artifact(domain, sample) for sample in shown], "svg")
 
 

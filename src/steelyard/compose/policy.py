@@ -1,4 +1,4 @@
-"""The policy and its reference."""
+"""Build the policy and its reference model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import torch
 
 from steelyard.compose.constraint import build_constraint
-from steelyard.compose.precision import settled
+from steelyard.compose.precision import resolve_dtype
 from steelyard.compose.prompting import build_prompting
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
 from steelyard.config import Config
@@ -24,9 +24,9 @@ log = logging.getLogger("steelyard.policies")
 
 
 def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
-    """The policy at the start of the run, with its constraint and the way its prompts are sent."""
+    """Build the initial policy of the run, with its constraint and prompt format."""
     policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config, supplied)
-    log.info("never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "nothing")
+    log.info("tokens never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "none")
     if isinstance(policy, CausalPolicy):
         policy.prompting = build_prompting(config, policy)
     constraint = build_constraint(config, policy, supplied)
@@ -35,15 +35,15 @@ def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
 
 
 def never_sampled(policy: Policy) -> list[str]:
-    """The tokens that the policy never samples, by name, as the run's log has them."""
+    """Return the names of the tokens that the policy never samples."""
     return describe_excluded(policy.tokenizer, policy.excluded)
 
 
 def build_model(config: Config, supplied: Supplied = NOTHING) -> Policy:
-    """The policy that the configuration names, without a constraint."""
+    """Build the model that the configuration names, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
-    model, lora = settled(config).model, config.model.lora
+    model, lora = resolve_dtype(config).model, config.model.lora
     options = PolicyOptions(
         kind=model.kind,
         dtype=model.dtype,
@@ -62,17 +62,17 @@ def build_model(config: Config, supplied: Supplied = NOTHING) -> Policy:
     if model.path is not None:
         return pretrained_policy(model.path, options)
     if model.scratch is None:
-        raise ConfigError("model: give either path or scratch")
+        raise ConfigError("no model is given; set model.path or model.scratch")
     scratch, domain = model.scratch, build_domain(config, supplied)
     words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
     if words is None:
-        raise ConfigError("model.scratch.vocabulary is empty and there is no domain with a vocabulary of its own")
+        raise ConfigError("model.scratch.vocabulary is empty, and no domain provides a vocabulary; set it")
     shape = scratch.model_dump(exclude={"vocabulary", "spaced"})
     return from_scratch_policy(Architecture(**shape), words, options, spaced=scratch.spaced)
 
 
 def build_reference_of(config: Config, policy: Policy) -> Reference | None:
-    """The reference, if KL is used at all."""
+    """Build the reference model, if KL is used."""
     kl, reference = config.loss.kl, config.reference
     if not kl.coefficient.ever_positive and kl.adaptive is None:
         return None
@@ -86,7 +86,9 @@ def build_reference_of(config: Config, policy: Policy) -> Reference | None:
 
 
 def _carrier(config: Config) -> str:
-    """``auto``: a copy without LoRA or off the device; the adapter switched off if it was fresh; else a second one."""
+    """Resolve ``auto``: a copy without LoRA or on another device, the policy with a new adapter disabled, else a second
+    adapter.
+    """
     reference, lora = config.reference, config.model.lora
     if reference.carrier != "auto":
         return reference.carrier

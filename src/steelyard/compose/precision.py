@@ -1,4 +1,4 @@
-"""What ``model.dtype = "auto"`` stands for on this machine."""
+"""Resolve ``model.dtype = "auto"`` on this machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from steelyard.policies.device import choose_device, main_memory
 log = logging.getLogger("steelyard.policies")
 
 
-def settled(config: Config) -> Config:
-    """The configuration with the type of the weights by its name, so that a run keeps it wherever it is resumed."""
+def resolve_dtype(config: Config) -> Config:
+    """Replace ``model.dtype = "auto"`` by a fixed type, so that the run keeps it on any machine it is resumed on."""
     if config.model.dtype != "auto":
         return config
     dtype = automatic_dtype(config)
@@ -25,8 +25,10 @@ def settled(config: Config) -> Config:
 
 
 def automatic_dtype(config: Config) -> str:
-    """bfloat16 on a GPU that computes in it. On a CPU float32, which is faster there, unless a pretrained model would
-    then not fit into main memory.
+    """Choose the type of the weights.
+
+    bfloat16 on a GPU that supports it. On a CPU float32, which is faster there, unless a pretrained model would not fit
+    into main memory.
     """
     device = choose_device(config.model.device)
     if device.type == "cuda":
@@ -38,7 +40,7 @@ def automatic_dtype(config: Config) -> str:
 
 
 def _weights(config: Config) -> float:
-    """Bytes of a float32 model with what is trained beside it; 0 if its size cannot be read."""
+    """Estimate the peak bytes of training the model in float32; 0 if its size cannot be read."""
     lora = config.model.lora
     training = Training(4, 0 if lora is None else lora.rank, reference=config.loss.kl.active)
     try:

@@ -1,4 +1,4 @@
-"""How prompts are sent to the model: as they are, or through its chat template."""
+"""Decide whether prompts are sent unchanged or through the model's chat template."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ log = logging.getLogger("steelyard")
 
 
 def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
-    """What tasks.chat and tasks.system mean for this model. The prompts of a domain are its own: without either key
-    they are sent as they are.
-    """
+    """Apply tasks.chat and tasks.system to this model. By default, the prompts of a domain are sent unchanged."""
     tasks = config.tasks or configs.TasksConfig()
     has_template = policy.tokenizer.chat_template is not None
     wanted = [key for key, there in (("system", tasks.system), ("chat", tasks.chat == "always")) if there]
@@ -29,7 +27,7 @@ def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
         value = getattr(tasks, wanted[0])
         raise PolicyError(
             f"tasks.{wanted[0]} = {shown(value)}: the tokenizer of {_name(policy)} has no chat template; use a model "
-            "that has one (often called instruct or chat), or put the text around each prompt by tasks.template"
+            "that has one (often called instruct or chat), or add the text to each prompt with tasks.template"
         )
     if tasks.chat != "auto":
         return Prompting(tasks.chat == "always", tasks.system)
@@ -38,30 +36,30 @@ def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
 
 
 def describe_prompting(policy: Policy) -> str:
-    """How a prompt that is a string is sent; empty where there is no choice."""
+    """Describe how string prompts are sent; empty if there is no choice."""
     if not isinstance(policy, CausalPolicy) or policy.tokenizer.chat_template is None:
         return ""
     prompting = policy.prompting
     if not prompting.chat:
-        return 'prompts are sent as they are, without the chat template (tasks.chat = "always" uses it)'
+        return 'prompts are sent unchanged, without the chat template (tasks.chat = "always" uses it)'
     after = "" if prompting.system is None else f", after the system message {shown(prompting.system, 60)}"
     return (
         f"prompts are sent as user messages through the chat template of {_name(policy)}{after} "
-        '(tasks.chat = "never" sends them as they are)'
+        '(tasks.chat = "never" sends them unchanged)'
     )
 
 
 def announce_prompting(config: Config, policy: Policy, tasks: Sequence[Task]) -> None:
-    """Say once, at the start of a run, how the prompts of [tasks] that are strings are sent."""
-    said = describe_prompting(policy)
-    if not said or (config.has_domain and config.tasks is None):
+    """Report once, at the start of a run, how the string prompts of [tasks] are sent."""
+    description = describe_prompting(policy)
+    if not description or (config.has_domain and config.tasks is None):
         return
     if tasks and not any(isinstance(task.prompt, str) for task in tasks):
         return
     if config.tracking.console:
-        Screen(stderr=True, highlight=False).print(said, markup=False, soft_wrap=True)
+        Screen(stderr=True, highlight=False).print(description, markup=False, soft_wrap=True)
     else:
-        log.info("%s", said)
+        log.info("%s", description)
 
 
 def _name(policy: Policy) -> str:

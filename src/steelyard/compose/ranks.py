@@ -1,4 +1,4 @@
-"""A learner on the ranks of a cluster, from the same configuration as one in this process."""
+"""Build a learner on the ranks of a cluster, from the same configuration as one in this process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from steelyard.training.ranks import Ranks
 
 
 def build_rank(config: Config, quarantine: Path, ranks: Ranks) -> Learner:
-    """The learner of one rank, in its process. Rank 0 keeps batches that cannot be learnt from."""
+    """Build the learner of one rank, in its process. Only rank 0 stores quarantined batches."""
     with quiet_engines():
         policy = build_model(config)
         return build_learner(config, policy, quarantine if ranks.rank == 0 else None, ranks)
 
 
 def build_learner_group(config: Config, policy: Policy, quarantine: Path) -> LearnerGroup:
-    """The group of [cluster.learners]; ``policy`` samples in this process and mirrors the weights."""
+    """Build the learner group of [cluster.learners]; ``policy`` samples in this process and mirrors the weights."""
     learners = config.cluster.learners
     if learners is None:
-        raise ConfigError("there is no [cluster.learners]")
+        raise ConfigError("a learner group needs the table [cluster.learners]; add it")
     kl = config.loss.kl
     return LearnerGroup(
         partial(build_rank, config, quarantine.absolute()),

@@ -1,4 +1,4 @@
-"""A whole run: its trainer at the start or at a checkpoint, with all that watches it."""
+"""Build the trainer of a run, at its start or at a checkpoint, with its trackers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 from steelyard.checkpoint import Store
 from steelyard.compose.checking import build_pool, build_verifier
+from steelyard.compose.cleanup import closed_on_error
 from steelyard.compose.code import verifier_code
-from steelyard.compose.judge import make_judge, named_judge, own_judge
+from steelyard.compose.judge import copy_named_judge, make_judge, own_judge
 from steelyard.compose.learning import build_credit, build_learner
-from steelyard.compose.opening import closed_on_error
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy, never_sampled
-from steelyard.compose.precision import settled
+from steelyard.compose.precision import resolve_dtype
 from steelyard.compose.prompting import announce_prompting, describe_prompting
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain, with_domain
-from steelyard.compose.tasks import build_tasks, check_beginning, check_tasks
+from steelyard.compose.tasks import build_tasks, check_first_tasks, check_tasks
 from steelyard.compose.warmstart import (
     beginning_with,
     check_folder,
-    clear_own,
+    clear_stale,
     copy_model,
     made_with,
     make_warm_start,
@@ -51,24 +51,26 @@ from steelyard.verification import Pool, load_function
 log = logging.getLogger(__name__)
 
 RunTasks = tuple[Source, list[Task]]
-"""Where training tasks come from, and the tasks for evaluation."""
-NOTHING_SAID: Mapping[str, Any] = {"never_sampled": []}
-"""Of a policy that is not built yet."""
+"""The source of training tasks, and the evaluation tasks."""
+POLICY_NOT_BUILT: Mapping[str, Any] = {"never_sampled": []}
+"""Entries of ``run.json`` before the policy is built."""
 
 
 def begun(config: Config, supplied: Supplied = NOTHING) -> Config:
-    """The configuration that the first step begins from: after a [warmstart], which is made unless it is there, its
-    model is what came out of it. A [judge] is trained against that model; one that is named is looked for first.
+    """Run the [warmstart] and train the [judge], unless that is done, and return the configuration of the first step.
+
+    After a warm start, the configuration names the resulting model, against which the judge is trained. A judge that
+    the configuration names is copied first, so that a wrong path is reported early.
     """
-    named_judge(config)
-    own = Supplied(domain=build_domain(config, supplied))  # a model is built from the configuration
+    copy_named_judge(config)
+    own = Supplied(domain=build_domain(config, supplied))  # the model is built from the configuration
     started = _after_warm_start(config, own)
     if config.judge is not None and not own_judge(config).is_dir():
-        make_judge(started, config.judge, _loaded(started, own), own_judge(config), own)
+        make_judge(started, config.judge, _load_policy(started, own), own_judge(config), own)
     return started
 
 
-def _loaded(config: Config, supplied: Supplied) -> Policy:
+def _load_policy(config: Config, supplied: Supplied) -> Policy:
     with stages("loading the model", shown=config.tracking.console):
         return build_policy(config, supplied)
 
@@ -81,7 +83,7 @@ def _after_warm_start(config: Config, supplied: Supplied) -> Config:
     if not own.is_dir() and warmstart.folder is not None:
         copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
     elif not own.is_dir():
-        make_warm_start(config, warmstart, _loaded(config, supplied), own, supplied)
+        make_warm_start(config, warmstart, _load_policy(config, supplied), own, supplied)
     check_folder(own, "warmstart.folder", "steelyard warmstart")
     return beginning_with(config, own)
 
@@ -104,7 +106,7 @@ def build_evaluator(
     samples: int | None = None,
     ks: Sequence[int] | None = None,
 ) -> Evaluator:
-    """The evaluation that the configuration describes; ``samples`` and ``ks`` stand in for its own."""
+    """Build the evaluator; ``samples`` and ``ks`` override the configuration."""
     evaluate, decoding = config.evaluate, build_evaluation_decoding(config)
     return Evaluator(sampler, pool, tasks, decoding, samples=samples or evaluate.samples, ks=ks or evaluate.ks)
 
@@ -131,12 +133,13 @@ def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING) -
 
 
 def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks | None = None) -> Trainer:
-    """All objects of a run, at its start; nothing is written yet but by trackers when they log. If one of them cannot
-    be built, those that were opened before it are closed again. ``tasks``: those of the run, if they were read already.
+    """Build all objects of a run. If one cannot be built, those opened before are closed.
+
+    Only trackers write files, when they log. ``tasks``: the tasks of the run, if they were already read.
     """
     supplied = with_domain(config, supplied)
     with ExitStack() as opened, stages("loading the model", shown=config.tracking.console) as stage:
-        trainer = _build_trainer(settled(config), supplied, tasks or build_tasks(config, supplied), opened, stage)
+        trainer = _build_trainer(resolve_dtype(config), supplied, tasks or build_tasks(config, supplied), opened, stage)
         trainer.opened = opened.pop_all()
     return trainer
 
@@ -149,7 +152,7 @@ def _build_trainer(
     policy = build_policy(config, supplied)
     evaluating = bool(config.evaluate.every and held_out)
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
-    check_beginning(config, policy, supplied)
+    check_first_tasks(config, policy, supplied)
     stage("starting the verifier")
     pool = build_pool(config, build_verifier(config, supplied), supplied)
     opened.callback(pool.close)
@@ -200,37 +203,38 @@ def _build_trainer(
 
 
 def build_rollouts(config: Config, parts: RolloutParts) -> Rollouts:
-    """Asynchronous if samples may be older than the newest weights."""
+    """Build asynchronous rollouts if sampling.staleness is set, otherwise synchronous ones."""
     if staleness := config.sampling.staleness:
         return AsynchronousRollouts(parts, steps=config.run.steps, staleness=staleness)
     return SynchronousRollouts(parts)
 
 
 def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
-    """A new run in a folder of its own."""
-    folder, config = run_folder(config), settled(config)
+    """Start a new run in its own folder."""
+    folder, config = run_folder(config), resolve_dtype(config)
     require_free(folder)
     supplied = with_domain(config, supplied)
     tasks = check_inputs(config, supplied)
-    clear_own(own_folder(config), config.warmstart, made_with(config, config.warmstart, supplied))
-    clear_own(own_judge(config), config.judge)
+    clear_stale(own_folder(config), config.warmstart, made_with(config, config.warmstart, supplied))
+    clear_stale(own_judge(config), config.judge)
     try:
         started = begun(config, supplied)
     except StoppedError:
-        _write_about(folder, config, supplied)  # what was done counts: it is a run from now on, which can be resumed
+        _write_run_files(folder, config, supplied)  # from now on it is a run that can be resumed
         raise
     trainer = build_trainer(started, supplied, tasks)
     with closed_on_error(trainer):
-        said = {"never_sampled": never_sampled(trainer.policy), "prompts": describe_prompting(trainer.policy)}
-        _write_about(folder, config, supplied, said)
-        _announce(config, trainer)
-        trainer.tracker.rewind(-1)  # shows the panel before the first evaluation and step
+        policy_info = {"never_sampled": never_sampled(trainer.policy), "prompts": describe_prompting(trainer.policy)}
+        _write_run_files(folder, config, supplied, policy_info)
+        _announce_prompts(config, trainer)
+        trainer.tracker.rewind(-1)  # shows the display before the first evaluation and step
     return trainer
 
 
 def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
-    """The tasks, and the verifier imported: before a model is loaded, warm-started or fetched, so that a wrong path is
-    reported within seconds.
+    """Import the verifier and read the tasks.
+
+    This comes before a model is loaded, warm-started or downloaded, so that a wrong path is reported within seconds.
     """
     verify = config.verify
     if supplied.verifier is None:
@@ -240,55 +244,58 @@ def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
         return build_tasks(config, supplied)
 
 
-def _announce(config: Config, trainer: Trainer) -> None:
+def _announce_prompts(config: Config, trainer: Trainer) -> None:
     announce_prompting(config, trainer.policy, getattr(trainer.parts.source, "tasks", ()))
 
 
-def _write_about(folder: Path, config: Config, supplied: Supplied, said: Mapping[str, Any] = NOTHING_SAID) -> None:
-    """What makes a folder a run: its configuration, and what it was started with."""
+def _write_run_files(
+    folder: Path, config: Config, supplied: Supplied, policy_info: Mapping[str, Any] = POLICY_NOT_BUILT
+) -> None:
+    """Write the files that make a folder a run: its configuration, its tasks, and ``run.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = {
+    info = {
         "id": uuid.uuid4().hex,
         "versions": _versions(),
         "python": platform.python_version(),
         "supplied": list(config.run.supplied),
         "verifier_code": verifier_code(config, supplied),
-        **said,
+        **policy_info,
     }
     keep_files(folder, supplied.files)
-    write_run_info(folder, about)
+    write_run_info(folder, info)
     write_config(folder, config)
 
 
 def _report_changed_code(folder: Path, config: Config, supplied: Supplied) -> None:
-    """Say so if the verifier is not what it was: rewards before and after may not be comparable."""
-    about, code = read_run_info(folder), verifier_code(config, supplied)
-    before = about.get("verifier_code", code)
+    """Warn if the verifier's code has changed, because rewards may not be comparable."""
+    info, code = read_run_info(folder), verifier_code(config, supplied)
+    before = info.get("verifier_code", code)
     changed = sorted(name for name in before.keys() | code.keys() if before.get(name) != code.get(name))
     if changed:
         log.warning(
-            "the code of the verifier has changed since the run was last trained (%s): rewards before and after may "
-            "not be comparable, and the run is not an exact continuation",
+            "the verifier's code has changed since the run was last trained (%s): rewards before and after may not be "
+            "comparable, and the run is not an exact continuation",
             ", ".join(changed),
         )
-    write_run_info(folder, {**about, "verifier_code": code})
+    write_run_info(folder, {**info, "verifier_code": code})
 
 
 def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
-    """A run taken up at its newest whole checkpoint, or from its start if none was written yet; the configuration it is
-    taken up with is the run's from then on.
+    """Resume a run from its newest complete checkpoint, or from its start if none was written.
+
+    ``config`` becomes the configuration of the run.
     """
-    config, supplied = settled(config), with_domain(config, supplied)
+    config, supplied = resolve_dtype(config), with_domain(config, supplied)
     tasks = check_inputs(config, supplied)
     trainer = build_trainer(begun(config, supplied), supplied, tasks)
     with closed_on_error(trainer):
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:
             raise CheckpointError(
-                f"no checkpoint of {run_folder(config)} is whole ({'; '.join(trainer.store.skipped)}); to begin anew, "
-                "choose another run.folder or remove this one"
+                f"no checkpoint of {run_folder(config)} is complete ({'; '.join(trainer.store.skipped)}); to start "
+                "over, choose another run.folder or remove this one"
             )
-        _announce(config, trainer)
+        _announce_prompts(config, trainer)
         if checkpoint is None:
             trainer.tracker.rewind(-1)
         else:

@@ -1,4 +1,4 @@
-"""The sampler that the configuration names, with the policy's weights, and how it draws."""
+"""Build the sampler and its decoding settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peft import PeftModel
 from torch import Tensor
 
 from steelyard import config as configs
-from steelyard.compose.opening import closed_on_error
+from steelyard.compose.cleanup import closed_on_error
 from steelyard.config import Config
 from steelyard.constraints.base import Constraint
 from steelyard.errors import ConfigError
@@ -38,8 +38,9 @@ def build_decoding(config: Config) -> Decoding:
 
 
 def build_evaluation_decoding(config: Config, temperature: float | None = None) -> Decoding:
-    """How evaluations and the commands that show samples draw: as in training, except for what [evaluate] sets, and for
-    ``temperature`` if it is given.
+    """Build the decoding settings of evaluations and of commands that show samples.
+
+    They are those of training, except for values that [evaluate] sets and for ``temperature``, if given.
     """
     evaluate, training = config.evaluate, build_decoding(config)
     rule = replace(training.rule, temperature=temperature or evaluate.temperature or training.rule.temperature)
@@ -47,12 +48,12 @@ def build_evaluation_decoding(config: Config, temperature: float | None = None) 
 
 
 def build_sampler(config: Config, policy: Policy) -> Sampler:
-    """The sampler for the kind of policy."""
+    """Build the sampler for this kind of policy."""
     if isinstance(policy, MaskedPolicy):
         return _fill_sampler(config, policy)
     if isinstance(policy, CausalPolicy):
         return _causal_sampler(config, policy)
-    raise ConfigError(f"there is no sampler for {type(policy).__name__}")
+    raise ConfigError(f"there is no sampler for {type(policy).__name__}; use a CausalPolicy or MaskedPolicy")
 
 
 def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
@@ -63,7 +64,7 @@ def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
 
 
 def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
-    """vLLM beside the policy, or the policy itself; a twin of it if sampling goes on while the policy learns."""
+    """Build a vLLM sampler, or a local one: a twin of the policy if sampling continues during updates."""
     sampling = config.sampling
     if sampling.engine == "local":
         kind = TwinSampler if sampling.staleness else LocalSampler
@@ -75,7 +76,7 @@ def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
 
 
 def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPolicy) -> Sampler:
-    """vLLM in this process, beside the learner."""
+    """Build a vLLM sampler in this process, next to the learner."""
     from steelyard.sampling.vllm import EngineOptions, VllmSampler, engine
 
     served = isinstance(policy.model, PeftModel) and (settings.lora or _handover(policy.model)) == "serve"
@@ -95,7 +96,7 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
 def _replicas(
     config: Config, samplers: configs.SamplersConfig, settings: configs.VllmConfig, policy: CausalPolicy
 ) -> Sampler:
-    """vLLM in processes on the cluster, which get their weights from ``policy``, merged."""
+    """Build vLLM samplers on the cluster, which receive the merged weights of ``policy``."""
     from steelyard.cluster.samplers import RaySampler
 
     options = _options(config, settings, policy)
@@ -116,15 +117,13 @@ def _replicas(
 
 
 def shipped(policy: CausalPolicy, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    """Merged weights for engines of ``dtype`` in other processes: on the CPU, one after the other, and rounded as the
-    engine would.
-    """
+    """Yield the merged weights for engines in other processes: on the CPU, one at a time, rounded to ``dtype``."""
     for name, tensor in adapters.plain_tensors(policy.model, rounded=dtype):
         yield name, tensor.cpu()
 
 
 def build_engine(shape: Any, options: dict[str, Any], codec: Codec, constraint: Constraint | None, seed: int) -> Any:
-    """A sampler in another process, whose weights are random until they are handed over."""
+    """Build a sampler in another process; its weights are random until the first publication."""
     from steelyard.sampling.vllm import EngineOptions, VllmSampler, engine
 
     opened = engine.open_engine(shape, EngineOptions(**options))
@@ -143,14 +142,14 @@ def _options(config: Config, settings: configs.VllmConfig, policy: CausalPolicy)
 
 
 def _handover(model: PeftModel) -> str:
-    """On a CPU an adapter served beside the weights makes every token several times as slow; DoRA cannot be served."""
+    """Choose merge on a CPU, where serving an adapter makes tokens several times slower, and for DoRA; else serve."""
     from steelyard.sampling.vllm import engine
 
     return "merge" if engine.on_cpu() or adapters.is_dora(model) else "serve"
 
 
 def shape_of(model: Any) -> Any:
-    """The configuration of a model, with the architecture that another engine builds it by."""
+    """Copy a model's configuration, with the architecture name that another engine needs to build it."""
     base = adapters.base_model(model)
     shape = copy.deepcopy(base.config)
     shape.architectures = [type(base).__name__]
@@ -158,7 +157,7 @@ def shape_of(model: Any) -> Any:
 
 
 class AdapterFolder:
-    """The policy's adapter, written anew each time it is asked for."""
+    """Writes the policy's adapter to a temporary folder on each call."""
 
     def __init__(self, policy: CausalPolicy) -> None:
         self.policy = policy

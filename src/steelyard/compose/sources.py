@@ -1,4 +1,4 @@
-"""How training tasks are drawn: the default of [tasks] and of a domain, or what [tasks.source] selects."""
+"""Build the source of training tasks: the default of [tasks] or the domain, or the one in [tasks.source]."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHODS = "draw, observe, state_dict and load_state_dict"
 
 
 def build_source(config: Config, listed: Sequence[Task], domain: Domain | None) -> Source:
-    """The source of training tasks. ``listed``: those of [tasks]; empty for a domain."""
+    """Build the source of training tasks. ``listed``: the tasks of [tasks]; empty for a domain."""
     tasks, seed = config.tasks, config.run.seed
     table = None if tasks is None else tasks.source
     if table is None or table.kind == "dataset":
@@ -49,14 +49,14 @@ def _dataset(config: Config, listed: Sequence[Task], domain: Domain | None) -> S
         return domain_source(domain, "train", seed=seed)
     if domain.size("train") is None and table.limit is None:
         raise ConfigError(
-            f"tasks.source.kind = 'dataset': the domain {domain.name!r} makes training tasks without end; set "
-            "tasks.source.limit, or leave [tasks.source] out"
+            f"tasks.source.kind = 'dataset': the domain {domain.name!r} generates training tasks without end; set "
+            "tasks.source.limit, or remove [tasks.source]"
         )
     return ListSource(domain_tasks(domain, "train", table.limit), seed=seed)
 
 
 def _from_domain(domain: Domain | None) -> Callable[[int], Task]:
-    """Training tasks in their order; those of a finite split come again and again."""
+    """Return a function from index to training task; a finite split is repeated."""
     if domain is None:
         raise ConfigError("tasks.source.kind = 'generated' needs tasks.source.function or a [domain]")
     size = domain.size("train")
@@ -66,19 +66,19 @@ def _from_domain(domain: Domain | None) -> Callable[[int], Task]:
 def _from_function(path: str) -> Callable[[int], Task]:
     function = load_own(path, what="tasks.source.function:")
 
-    def make(index: int) -> Task:
-        made = function(index)
-        if isinstance(made, Task):
-            return made
-        row: Any = {"prompt": made} if isinstance(made, str) else made
+    def generate(index: int) -> Task:
+        generated = function(index)
+        if isinstance(generated, Task):
+            return generated
+        row: Any = {"prompt": generated} if isinstance(generated, str) else generated
         (task,) = as_tasks([{"id": str(index), **row} if isinstance(row, dict) else row])
         return task
 
-    return make
+    return generate
 
 
 def _part(config: Config, part: configs.MixturePart, domain: Domain | None) -> Source:
-    """A part of a mixture."""
+    """Build the source of one part of a mixture."""
     tasks, seed = config.tasks or configs.TasksConfig(), config.run.seed
     split = part.domain_split
     if domain is not None and split is not None and part.limit is None and domain.size(split) is None:
@@ -86,7 +86,7 @@ def _part(config: Config, part: configs.MixturePart, domain: Domain | None) -> S
     rows = _part_tasks(tasks, part, domain)
     if not rows:
         raise ConfigError(
-            f"tasks.source.parts: the part {part.name!r} has no tasks; remove it or change where it reads"
+            f"tasks.source.parts: the part {part.name!r} has no tasks; remove it, or change its file, dataset or split"
         )
     return ListSource(rows, seed=seed, shuffle=tasks.shuffle)
 
@@ -102,18 +102,18 @@ def _part_tasks(tasks: configs.TasksConfig, part: configs.MixturePart, domain: D
 
 
 def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
-    """A source of the user's own: it must have the methods of one before it is called."""
+    """Build a user-defined source. Its class must have the methods of ``Source``."""
     found = load_own(table.kind, what="tasks.source.kind:")
     if not (isinstance(found, type) and issubclass(found, Source)):
         raise ConfigError(
-            f"tasks.source.kind = {table.kind!r} is not a class with the methods of steelyard.data.Source: {METHODS}; "
-            "write them"
+            f"tasks.source.kind = {table.kind!r} must be a class with the methods of steelyard.data.Source: {METHODS}; "
+            "add them"
         )
     own = cast("Callable[..., Source]", found)
     try:
         return own(context, **table.options)
     except TypeError as error:
         raise ConfigError(
-            f"tasks.source.kind = {table.kind!r}: {error}; it is called with a steelyard.data.SourceContext and "
-            "tasks.source.options as keywords"
+            f"tasks.source.kind = {table.kind!r}: {error}; the class must accept a steelyard.data.SourceContext and "
+            "tasks.source.options as keyword arguments"
         ) from error

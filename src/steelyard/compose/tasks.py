@@ -1,4 +1,4 @@
-"""Where tasks come from, by split."""
+"""Build the tasks of a run, by split, and check them before training."""
 
 from __future__ import annotations
 
@@ -25,46 +25,47 @@ from steelyard.types import Prompt, SampleKey, Task
 log = logging.getLogger("steelyard")
 
 FIRST = 64
-"""How many tasks of a domain are looked at before anything is trained."""
+"""Number of a domain's tasks that are checked before training."""
 CHECKED = 20_000
-"""How many listed tasks are checked before the run."""
+"""Maximum number of listed tasks whose length is checked before the run."""
 
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
-    """Where training tasks come from, and the tasks for evaluation (may be empty)."""
+    """Return the source of training tasks, and the evaluation tasks, which may be empty."""
     wanted = config.evaluate.tasks
     domain = build_domain(config, supplied)
     if domain is not None:
         validation = domain_tasks(domain, "validation", wanted)
         if config.evaluate.every and not validation:
             raise ConfigError(
-                f"the domain {domain.name!r} has no task for validation with these options: change domain.options, or "
+                f"the domain {domain.name!r} has no validation tasks with these options; change domain.options, or "
                 "train without evaluation (evaluate.every = 0)"
             )
         return build_source(config, (), domain), validation
-    tasks = located_tasks(config)
+    tasks = with_run_paths(config)
     held_out = as_tasks(supplied.eval_tasks, **_columns(tasks)) if supplied.eval_tasks is not None else []
     if tasks is not None and supplied.eval_tasks is not None:
         tasks = tasks.model_copy(update={"eval_file": None})
     if isinstance(supplied.tasks, Source):
         if tasks is not None and tasks.template is not None:
             raise ConfigError(
-                f"tasks.template = {shown(tasks.template, 120)} cannot be filled in for a Source, which makes its "
-                "prompts itself; remove it, or hand over the rows"
+                f"tasks.template = {shown(tasks.template, 120)} does not apply to a Source, which builds its own "
+                "prompts; remove it, or pass rows instead of a Source"
             )
         if tasks is not None and tasks.held_out:
             raise ConfigError(
-                "tasks.held_out cannot divide a Source, which draws its tasks itself; hand over eval_tasks instead"
+                "tasks.held_out does not apply to a Source, which draws its own tasks; pass eval_tasks instead"
             )
         return supplied.tasks, held_out[:wanted]
-    rows, listed = divided_tasks(tasks, supplied.tasks)
+    rows, listed = split_tasks(tasks, supplied.tasks)
     return build_source(config, rows, None), (listed or held_out)[:wanted]
 
 
 def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Fail before the run if a listed task cannot be answered within its token limit, or if its prompt leaves no room
-    for that many tokens; held-out tasks have a limit of their own. Of a long list only some prompts are encoded here;
-    the others, and tasks drawn without end, are checked when they are drawn.
+    """Raise before the run if a listed task cannot be completed within its token limit, or if its prompt is too long.
+
+    Held-out tasks may have their own limit. In a long list, only some prompts are encoded here; the others, and
+    generated tasks, are checked when they are drawn.
     """
     tokens, own = config.sampling.max_new_tokens, config.evaluate.max_new_tokens
     _check(config, policy, training, tokens)
@@ -72,18 +73,21 @@ def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_o
         _check(config, policy, held_out, own or tokens)
     except (ConstraintError, PolicyError) as error:
         if own is not None:
-            error.add_note("The task is held out: its limit is evaluate.max_new_tokens.")
+            error.add_note("The task is held out, so its limit is evaluate.max_new_tokens.")
         raise
 
 
 def likely_too_long(tasks: Sequence[Task]) -> Sequence[Task]:
-    """All tasks, or of a long list the half of ``CHECKED`` with the longest prompts, by characters, and as many others
-    at even distances: to encode a million prompts takes longer than many a run.
+    """Return all tasks, or ``CHECKED`` of a long list, because encoding a million prompts may take longer than the run.
+
+    Half of them are the tasks with the longest prompts (in characters); the other half is evenly spaced.
     """
     if len(tasks) <= CHECKED:
         return tasks
     longest = heapq.nlargest(CHECKED // 2, tasks, key=lambda task: _characters(task.prompt))
-    log.info("checking the length of %d of %d prompts before the run, of the others when drawn", CHECKED, len(tasks))
+    log.info(
+        "checking the length of %d of %d prompts before the run, and of the others when drawn", CHECKED, len(tasks)
+    )
     return [*longest, *tasks[:: -(-len(tasks) // (CHECKED // 2))]]
 
 
@@ -91,9 +95,9 @@ def _characters(prompt: Prompt) -> int:
     return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
 
 
-def check_beginning(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> None:
-    """Fail before a warm start and a judge are trained if a masked model cannot do the domain's first tasks, or if its
-    tokens are not what holes stand for there.
+def check_first_tasks(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> None:
+    """Raise before a warm start or a judge is trained if a masked model cannot fill in the domain's first tasks and
+    examples, for instance because its tokens do not match the holes.
     """
     domain = build_domain(config, supplied)
     if domain is None or not isinstance(policy, MaskedPolicy):
@@ -105,8 +109,8 @@ def check_beginning(config: Config, policy: Policy, supplied: Supplied = NOTHING
             policy.given(task, text, SampleKey(0, slot, 0, 0))
         except PolicyError as error:
             error.add_note(
-                "If the model's tokens are longer than characters, holes must be made for them: "
-                "domain.options.tokenizer names its folder or hub id."
+                "If the model's tokens are longer than one character, the holes must match its tokenizer: set "
+                "domain.options.tokenizer to its folder or hub id."
             )
             raise
 
@@ -124,23 +128,23 @@ def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -
         prompt = len(policy.encode(task.prompt))
         if prompt + tokens > limit:
             raise PolicyError(
-                f"task {task.id}: its prompt of {prompt} tokens and {tokens} after it pass the {limit} positions that "
-                f"there are; shorten the prompt or lower sampling.max_new_tokens"
+                f"task {task.id}: its prompt of {prompt} tokens and {tokens} new tokens exceed the maximum length of "
+                f"{limit} tokens; shorten the prompt or lower sampling.max_new_tokens"
             )
 
 
 def _positions(config: Config, policy: Policy) -> int | None:
-    """How many tokens the sampler can hold, as far as it is known before it is built."""
+    """Return the sampler's maximum sequence length, if it is known before the sampler is built."""
     if config.sampling.engine == "vllm":
         return None if config.sampling.vllm is None else config.sampling.vllm.max_length
     return policy.longest
 
 
-def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
-    """(training, held-out) tasks, listed by the [tasks] table or ``given``; the second is empty unless asked for."""
+def split_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
+    """Return (training, held-out) tasks, from [tasks] or ``given``; the latter are empty unless configured."""
     if tasks is None:
         if given is None:
-            raise ConfigError("there are no tasks: give [tasks] or [domain]")
+            raise ConfigError("no tasks are given; set [tasks] or [domain]")
         return as_tasks(given), []
     rows = _listed_tasks(tasks) if given is None else as_tasks(given, **_columns(tasks))
     if tasks.eval_file is not None:
@@ -150,8 +154,8 @@ def divided_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple
     return rows, []
 
 
-def located_tasks(config: Config) -> configs.TasksConfig | None:
-    """The [tasks] table with the paths of this run."""
+def with_run_paths(config: Config) -> configs.TasksConfig | None:
+    """Return [tasks] with the paths of this run resolved."""
     tasks = config.tasks
     if tasks is None:
         return None
@@ -161,31 +165,33 @@ def located_tasks(config: Config) -> configs.TasksConfig | None:
 
 
 def tasks_of_split(config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING) -> list[Task]:
-    """The first tasks of one split. A [tasks] table has two: what is not ``train`` is held out."""
+    """Return the first tasks of a split. [tasks] has two splits: every split except ``train`` is held out."""
     domain = build_domain(config, supplied)
     if domain is not None:
         if not (found := domain_tasks(domain, name, count)):
-            raise ConfigError(f"the domain {domain.name!r} has no task in the split {name!r} with these options")
+            raise ConfigError(
+                f"the domain {domain.name!r} has no tasks in the split {name!r}; change domain.options or --split"
+            )
         return found
     if isinstance(supplied.tasks, Source) and name == "train":
         return supplied.tasks.draw(0, count or FIRST)
     given = None if isinstance(supplied.tasks, Source) else supplied.tasks
     if name != "train" and supplied.eval_tasks is not None:
         return as_tasks(supplied.eval_tasks, **_columns(config.tasks))[:count]
-    training, held_out = divided_tasks(located_tasks(config), given)
-    if name == "train" and not training:  # a source of its own
+    training, held_out = split_tasks(with_run_paths(config), given)
+    if name == "train" and not training:  # user-defined or generated source
         return build_source(config, (), None).draw(0, count or FIRST)
     found = training if name == "train" else held_out
     if not found:
         raise ConfigError(
-            "no tasks are held out: set tasks.held_out (a number or a share) or tasks.eval_file, "
-            "or take the training tasks with --split train"
+            "no tasks are held out; set tasks.held_out (a number or a fraction) or tasks.eval_file, "
+            "or use the training tasks with --split train"
         )
     return found[:count]
 
 
 def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
-    """Held-out tasks, or training tasks where none are held out."""
+    """Return the held-out split, or the training split if no tasks are held out."""
     tasks = config.tasks
     listed = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
     return "held_out" if config.has_domain or listed or supplied.eval_tasks is not None else "train"
@@ -201,5 +207,5 @@ def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:
 
 
 def _columns(tasks: configs.TasksConfig | None) -> dict[str, Any]:
-    """Which columns become the prompt."""
+    """Return the settings that build the prompt from columns."""
     return {} if tasks is None else {"prompt_column": tasks.prompt_column, "template": tasks.template}

@@ -1,4 +1,4 @@
-"""A run that begins with supervised training: its model is the one that comes out of it."""
+"""Warm start: supervised training before the first step, whose result is the run's initial model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Store
 from steelyard.checkpoint.manifest import require_whole, seal
 from steelyard.compose.supplied import NOTHING, Supplied, build_domain
-from steelyard.compose.tasks import check_beginning
+from steelyard.compose.tasks import check_first_tasks
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.domains.base import examples_of
 from steelyard.errors import CheckpointError, ConfigError, StoppedError
@@ -32,18 +32,18 @@ from steelyard.training.stopping import StopRequest, stopping_on_signals
 from steelyard.training.warmstart import loss_of, warm_start
 
 LAST = 0.1
-"""The learning rate at the end, as a share of that at the beginning."""
+"""Final learning rate, as a fraction of the initial one."""
 MADE_WITH = "made-with.json"
-"""The settings of a warm start, in its folder."""
+"""File with the settings of a warm start, in its folder."""
 
 
 def own_folder(config: Config) -> Path:
-    """Where a run keeps the model it began with."""
+    """Return the folder of the model that a run's warm start produced."""
     return run_folder(config) / "warmstart"
 
 
 def made_with(config: Config, warmstart: WarmstartConfig | None, supplied: Supplied = NOTHING) -> str:
-    """All settings that a warm start depends on, as the text that is kept with it."""
+    """Serialise all settings that a warm start depends on; the text is stored with its model."""
     tables = {
         "model": config.model,
         "domain": config.domain,
@@ -54,16 +54,17 @@ def made_with(config: Config, warmstart: WarmstartConfig | None, supplied: Suppl
     plain: dict[str, Any] = {
         name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()
     }
-    if config.tasks is not None:  # how a domain's prompts are sent; examples come from no source
+    if config.tasks is not None:  # how prompts are sent; examples do not come from a source
         plain["tasks"] = config.tasks.model_dump(mode="json", exclude={"source"})
     if "domain" in config.run.supplied:
         plain["domain"] = {"object": f"{type(supplied.domain).__module__}:{type(supplied.domain).__qualname__}"}
     return json.dumps({"seed": config.run.seed, **plain}, indent=1, sort_keys=True) + "\n"
 
 
-def clear_own(own: Path, table: WarmstartConfig | JudgeConfig | None, settings: str = "") -> None:
-    """Before a new run: what an attempt that never became a run left there may have had other settings; a warm start
-    that was made with the same is kept.
+def clear_stale(own: Path, table: WarmstartConfig | JudgeConfig | None, settings: str = "") -> None:
+    """Remove a warm start or judge that a failed attempt to start the run left behind: its settings may differ.
+
+    A warm start with the same settings is kept.
     """
     note = own / MADE_WITH
     if settings and note.is_file() and note.read_text(encoding="utf-8") == settings:
@@ -73,33 +74,32 @@ def clear_own(own: Path, table: WarmstartConfig | JudgeConfig | None, settings: 
 
 
 def copy_model(named: Path, own: Path, key: str, command: str) -> None:
-    """A model that is named becomes the run's own, which can then be moved and resumed by itself."""
+    """Copy a named model into the run folder, so that the run can be moved and resumed without the original."""
     check_folder(named, key, command)
     written_beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
 
 
 def check_folder(named: Path, key: str, command: str) -> None:
-    """Reject what is not a folder of a model, before it is treated as the name of one on a hub, and a model that is not
-    as it was written.
-    """
+    """Raise if ``named`` is not a model folder or its files have changed; otherwise it would be treated as a hub id."""
     if not any((named / file).is_file() for file in ("config.json", "adapter_config.json")):
-        what = "is no model folder" if named.is_dir() else "is not there"
-        raise ConfigError(f"{key}: {named} {what}; make it with `{command}`, or leave it out")
-    require_whole(named, f"restore it from a copy, or make another with `{command}` for a new run")
+        what = "is not a model folder" if named.is_dir() else "does not exist"
+        raise ConfigError(f"{key} = {named} {what}; create it with `{command}`, or remove the key")
+    require_whole(named, f"restore it from a copy, or create another with `{command}` for a new run")
 
 
 def make_warm_start(
     config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING
 ) -> float:
-    """Train ``policy``, which is fresh, on the domain's examples, and save it; gives the loss in nats per token, over
-    the last tenth. A signal stops it after the update at hand and keeps its state next to ``folder``; with the same
-    settings it continues from there, bit for bit.
+    """Train the new ``policy`` on the domain's examples and save it to ``folder``.
+
+    Return the loss in nats per token over the last tenth of updates. A signal stops training after the current update
+    and saves its state next to ``folder``; with the same settings, training continues from there, bit for bit.
     """
     domain = build_domain(config, supplied)
     examples = examples_of(domain, "warmstart", seed=config.run.seed)
     if domain is not None:
-        domain.verifier()  # a missing extra should show now and not after minutes of training
-    check_beginning(config, policy, supplied)
+        domain.verifier()  # reports a missing extra now, not after minutes of training
+    check_first_tasks(config, policy, supplied)
     steps, settings = warmstart.updates, made_with(config, warmstart, supplied)
     learner = _learner(config, warmstart, policy, steps)
     progress = Store(folder.with_name(f".{folder.name}.progress"), keep_last=1)
@@ -110,12 +110,12 @@ def make_warm_start(
     with stopping_on_signals(stop.ask, "update"), bar as advance:
         for metrics in updates:
             losses.append(loss_of(metrics))
-            advance(f"{losses[-1]:.3f} nat per token")
+            advance(f"{losses[-1]:.3f} nats per token")
             if stop.asked:
                 break
     if len(losses) < steps:
         _keep(learner, progress, settings, losses)
-        raise StoppedError(f"stopped in the warm start, after update {len(losses)} of {steps}; its state is saved.")
+        raise StoppedError(f"stopped during the warm start, after update {len(losses)} of {steps}; its state is saved.")
 
     def write(place: Path) -> None:
         policy.save_pretrained(place)
@@ -129,7 +129,7 @@ def make_warm_start(
 
 
 def _resumed(learner: Learner, progress: Store, settings: str) -> list[float]:
-    """Take up a warm start that was interrupted under the same settings; gives the losses of its updates."""
+    """Restore an interrupted warm start with the same settings, and return the losses of its updates."""
     checkpoint = progress.latest()
     if checkpoint is None or checkpoint.state["made_with"] != settings:
         return []
@@ -144,7 +144,7 @@ def _keep(learner: Learner, progress: Store, settings: str, losses: list[float])
 
 
 def beginning_with(config: Config, folder: Path) -> Config:
-    """The configuration with the model (or the adapter) of a folder in place of a fresh one."""
+    """Return the configuration with the model (or adapter) of ``folder`` instead of a new one."""
     data = config.model_dump(exclude_none=True)
     if config.model.lora is not None:
         data["model"]["lora"]["adapter"] = str(folder)
@@ -155,30 +155,30 @@ def beginning_with(config: Config, folder: Path) -> Config:
 
 
 def written_beside(folder: Path, write: Callable[[Path], object]) -> None:
-    """Written beside its place, sealed with a manifest, and then moved into it, so that what is there is whole."""
-    beside = folder.with_name(f".{folder.name}.writing")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
+    """Write a folder atomically: write to a temporary folder, add a manifest, then rename it to ``folder``."""
+    temporary = folder.with_name(f".{folder.name}.writing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
-        write(beside)
-        seal(beside, step=0, score=None)
-        beside.rename(folder)
+        write(temporary)
+        seal(temporary, step=0, score=None)
+        temporary.rename(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"{folder} could not be written: {error}. Free space there or make it writable, then run the command again"
         ) from error
 
 
 def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: int) -> Learner:
-    """Only the learning rate is the warm start's own; the rest is the run's."""
+    """Build the learner of a warm start. Only the learning rate differs from the run's optimiser settings."""
     optimiser = config.optimiser
     nothing = Schedule("constant", 0.0)
     lr = Schedule("cosine", warmstart.lr, LAST * warmstart.lr, steps, warmstart.warmup_steps)
     chosen = optimiser.model_dump(include={"betas", "eps", "weight_decay", "rounding"})
     settings: dict[str, Any] = chosen | {"seed": config.run.seed}
     trained = [parameter for _, parameter in policy.trainable()]
-    comfortable = policy.comfortable_tokens()  # groups may want more at once; of single texts that is mostly padding
+    comfortable = policy.comfortable_tokens()  # larger batches suit groups; for single texts they are mostly padding
     return Learner(
         policy,
         build_optimiser(optimiser.name, trained, lr=warmstart.lr, **settings),

@@ -33,7 +33,7 @@ class MixturePart(Section):
         default=None, description="Column with the prompt. Empty: tasks.prompt_column.", min_length=1
     )
     template: str | None = Field(default=None, description="Prompt template. Empty: tasks.template.", min_length=1)
-    limit: int | None = Field(default=None, description="Use only the first this many tasks.", ge=1)
+    limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
 
     @property
     def origins(self) -> list[str]:
@@ -109,7 +109,7 @@ class TasksConfig(Section):
         "model has one, except for the prompts of a domain.",
     )
     shuffle: bool = Field(default=True, description="Shuffle the tasks anew in every epoch.")
-    limit: int | None = Field(default=None, description="Use only the first this many tasks.", ge=1)
+    limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
     held_out: float = Field(
         default=0.0, description="Tasks held out for evaluation: a number of tasks, or a fraction below 1.", ge=0
     )

@@ -1,4 +1,4 @@
-"""Sight: metrics and samples out of a run, to a file (always), the screen, TensorBoard and Weights & Biases."""
+"""Metrics and samples of a run: written to a file, and shown on the console, in TensorBoard and in Weights & Biases."""
 
 from steelyard.tracking.activity import Activity, Report, silent
 from steelyard.tracking.artifacts import ArtifactTracker

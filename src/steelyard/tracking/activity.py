@@ -1,4 +1,4 @@
-"""What a run is doing at the moment: the phase of a step, and how much of it is done."""
+"""The current activity of a run: the phase of a step and its progress."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 
 class Phase(NamedTuple):
-    """How a phase is called on the screen."""
+    """The display name of a phase."""
 
-    doing: str
+    label: str
     unit: str = ""
-    """What is counted in it."""
+    """Unit of its progress count."""
 
 
 PHASES = {
     "sample": Phase("sampling", "samples"),
     "verify": Phase("verifying", "verdicts"),
-    "score": Phase("scoring"),
+    "score": Phase("computing log-probs"),
     "update": Phase("learning", "samples"),
     "publish": Phase("publishing weights"),
     "evaluate": Phase("evaluating"),
@@ -27,35 +27,35 @@ PHASES = {
     "save": Phase("saving"),
     "restore": Phase("restoring the checkpoint"),
 }
-"""The phases of a training run, by the names that ``time/*`` gives them."""
+"""Phases of a training run, by their names in ``time/*``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A phase under way."""
+    """The current phase and its progress."""
 
     phase: str
     """A key of ``PHASES``."""
     done: int = 0
     total: int = 0
-    """0: it is not counted."""
+    """0 if the phase has no progress count."""
     note: str = ""
-    """What else is known of it, such as ``12 verified``."""
+    """Additional information, such as ``12 verified``."""
 
     def __str__(self) -> str:
         phase = PHASES.get(self.phase, Phase(self.phase))
         counted = [f"{padded(self.done, self.total)}/{self.total} {phase.unit}".rstrip()] if self.total else []
-        return ", ".join([" ".join([phase.doing, *counted]), *([self.note] if self.note else [])])
+        return ", ".join([" ".join([phase.label, *counted]), *([self.note] if self.note else [])])
 
 
 def padded(number: int, total: int) -> str:
-    """A count that takes as much room as its total, so that what stands behind it stays in its place."""
+    """Pad a count to the width of its total, so that the text after it does not move."""
     return f"{number:>{len(str(total))}}"
 
 
 Report = Callable[[Activity], None]
-"""Told of every change: which phase has begun, and each sample, verdict or microbatch that is done."""
+"""Called when a phase starts, and for each sample, verdict or microbatch that is completed."""
 
 
 def silent(_activity: Activity) -> None:
-    """Nobody wants to know."""
+    """Ignore the report."""

@@ -1,6 +1,4 @@
-"""The samples shown to a person, kept as files: ``samples-00000010.md`` to read and ``.jsonl`` to work with, and
-where somebody can draw them ``.svg``.
-"""
+"""Writes selected samples to files: ``samples-00000010.md`` to read, ``.jsonl`` for programs, ``.svg`` if drawable."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from steelyard.tracking.shown import ShownSample, prompt_text
 from steelyard.types import Verdict
 
 Picture = Callable[[Sequence[ShownSample]], bytes]
-"""Draws samples; gives an SVG."""
+"""Draws samples and returns an SVG."""
 
 _NAME = re.compile(r"samples-(\d+)\.(?:md|jsonl|svg)")
 log = logging.getLogger("steelyard.tracking")
@@ -27,14 +25,14 @@ class ArtifactTracker:
         self.folder, self.picture = Path(folder), picture
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
-        """Metrics are not artifacts."""
+        """Do nothing: only samples are written."""
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"samples-{step:08d}"
         picture = f"{name}.svg" if self._draw(step, shown, self.folder / f"{name}.svg") else ""
-        write_whole(self.folder / f"{name}.jsonl", "".join(_line(step, sample) for sample in shown).encode())
-        write_whole(self.folder / f"{name}.md", markdown(step, shown, picture=picture).encode())
+        write_atomically(self.folder / f"{name}.jsonl", "".join(_line(step, sample) for sample in shown).encode())
+        write_atomically(self.folder / f"{name}.md", markdown(step, shown, picture=picture).encode())
 
     def rewind(self, step: int) -> None:
         if not self.folder.is_dir():
@@ -46,25 +44,25 @@ class ArtifactTracker:
     def close(self) -> None: ...
 
     def _draw(self, step: int, shown: Sequence[ShownSample], path: Path) -> bool:
-        """Whether there is a picture now. What goes wrong in drawing must not hurt the run."""
+        """Draw the samples and return whether it worked; a failure must not stop the run."""
         if self.picture is None or not shown:
             return False
         try:
-            write_whole(path, self.picture(shown))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the samples are kept as text
+            write_atomically(path, self.picture(shown))
+        except Exception as error:  # noqa: BLE001 - on any error, the samples are still written as text
             log.warning("the samples of step %d could not be drawn: %s: %s", step, type(error).__name__, error)
             return False
         return True
 
 
 def markdown(step: int, shown: Sequence[ShownSample], *, picture: str = "") -> str:
-    """The samples of one step as a page, with a picture of them if there is one."""
-    seen = [f"![the samples]({picture})\n"] if picture else []
-    return "\n".join([f"# Samples at step {step}\n", *seen, *(_section(sample) for sample in shown)])
+    """Format the samples of one step as a Markdown page, with their picture if there is one."""
+    image = [f"![the samples]({picture})\n"] if picture else []
+    return "\n".join([f"# Samples at step {step}\n", *image, *(_section(sample) for sample in shown)])
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """A verdict as printable text: reward and parts, or what went wrong."""
+    """Format a verdict as printable text: reward and parts, or the failure."""
     if verdict.status == "unscored":
         return f"unscored ({one_line(verdict.cause)}) {printable(verdict.reason)}".rstrip()
     words = [f"reward {verdict.reward:.4g}", "success" if verdict.success else "no success"]
@@ -81,7 +79,7 @@ def _section(sample: ShownSample) -> str:
 
 
 def _block(text: str) -> str:
-    """A fenced block whose fence is longer than any run of backticks inside."""
+    """Format a fenced block; the fence is longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{printable(text)}\n{fence}"
@@ -100,8 +98,8 @@ def _line(step: int, sample: ShownSample) -> str:
     return json.dumps(row) + "\n"
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Whole or not at all: a kill half-way leaves the old file."""
-    beside = path.with_name(f".{path.name}.writing")
-    beside.write_bytes(content)
-    beside.replace(path)
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file atomically; a kill in between leaves the old file."""
+    temporary = path.with_name(f".{path.name}.writing")
+    temporary.write_bytes(content)
+    temporary.replace(path)

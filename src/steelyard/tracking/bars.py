@@ -1,4 +1,4 @@
-"""Progress of work that is not a training step: a bar with the time left, or the name of what is being loaded."""
+"""Progress of work outside training steps: a bar with the time left, or the name of the current stage."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from steelyard.tracking.figures import duration
 from steelyard.tracking.heartbeat import FIRST_SECONDS, Heartbeat
 
 PATIENCE_SECONDS = 2.0
-"""How long somebody at a terminal looks at nothing."""
+"""How long a stage may take on a terminal before its name is printed."""
 Advance = Callable[..., None]
-"""Moves a bar on by one; called with a text, it also says that behind the bar."""
+"""Advances a bar by one; an optional argument is shown after the bar."""
 
 
 @contextmanager
 def counting(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
-    """A bar on stderr while the block runs; gives the function that moves it on. If there is no terminal, a line at the
-    start and another when it takes long.
+    """Show a progress bar on stderr while the block runs, and yield the function that advances it.
+
+    Without a terminal, print a line at the start, and further lines if the work takes long.
     """
     console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:
@@ -29,28 +30,28 @@ def counting(what: str, total: int, *, clock: Callable[[], float] = time.monoton
             yield advance
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    ends = (TextColumn("·"), TimeRemainingColumn(), TextColumn("{task.fields[said]}"))
+    ends = (TextColumn("·"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, *ends, console=console, transient=True) as progress:
-        bar = progress.add_task(what, total=total, said="")
-        yield lambda said="": progress.update(bar, advance=1, said=said)
+        bar = progress.add_task(what, total=total, note="")
+        yield lambda note="": progress.update(bar, advance=1, note=note)
 
 
 @contextmanager
 def _counting_in_lines(console: Screen, what: str, total: int, clock: Callable[[], float]) -> Iterator[Advance]:
     done, newest = 0, ""
 
-    def advance(said: str = "") -> None:
+    def advance(note: str = "") -> None:
         nonlocal done, newest
-        done, newest = done + 1, said
+        done, newest = done + 1, note
 
-    def say(seconds: float) -> None:
+    def report(seconds: float) -> None:
         left = [f"about {duration(seconds * (total - done) / done)} left"] if done else []
         words = [f"{what} {done}/{total}", f"{duration(seconds)} so far", *left, *([newest] if newest else [])]
         console.print("  ".join(words), markup=False, soft_wrap=True)
 
-    with suppress(OSError):  # nobody reads it; the work matters more
+    with suppress(OSError):  # stderr may be closed; the work continues
         console.print(f"{what} ({total})", markup=False)
-    with _beating(say, clock):
+    with _heartbeat(report, clock):
         yield advance
 
 
@@ -58,15 +59,16 @@ def _counting_in_lines(console: Screen, what: str, total: int, clock: Callable[[
 def stages(
     first: str, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[str], None]]:
-    """Lines on stderr that name what is being loaded or started when it takes long; gives the function that begins the
-    next stage. Lines and not a spinner, since downloads draw bars of their own.
+    """Name the current stage on stderr if it takes long, and yield the function that starts the next stage.
+
+    It prints lines instead of a spinner, because downloads draw their own bars.
     """
     if not shown:
         yield lambda _: None
         return
     console, named = Screen(stderr=True, highlight=False), first
 
-    def say(seconds: float) -> None:
+    def report(seconds: float) -> None:
         console.print(f"{named}  {duration(seconds)} so far", markup=False, soft_wrap=True)
 
     def stage(what: str) -> None:
@@ -74,15 +76,15 @@ def stages(
         named = what
         heartbeat.restart()
 
-    with _beating(say, clock, PATIENCE_SECONDS if console.is_terminal else FIRST_SECONDS) as heartbeat:
+    with _heartbeat(report, clock, PATIENCE_SECONDS if console.is_terminal else FIRST_SECONDS) as heartbeat:
         yield stage
 
 
 @contextmanager
-def _beating(
-    say: Callable[[float], None], clock: Callable[[], float], first: float = FIRST_SECONDS
+def _heartbeat(
+    report: Callable[[float], None], clock: Callable[[], float], first: float = FIRST_SECONDS
 ) -> Iterator[Heartbeat]:
-    heartbeat = Heartbeat(say, clock=clock, first=first)
+    heartbeat = Heartbeat(report, clock=clock, first=first)
     heartbeat.restart()
     try:
         yield heartbeat

@@ -1,8 +1,8 @@
-"""What a run tells the world: the tracker protocol, histograms, and the fan-out to several trackers.
+"""The tracker protocol, histograms, and the fan-out to several trackers.
 
-A step is the number of optimiser steps done, the same number a checkpoint carries; what is measured before the first
-one has step 0. A run that resumes from a checkpoint calls ``rewind`` with its step before it logs again, and a run
-that starts afresh in an old folder calls ``rewind(-1)``.
+A step is the number of completed training steps, as in the name of a checkpoint; step 0 is before training. A resumed
+run calls ``rewind`` with the step of its checkpoint before it logs, and a run that starts over in an old folder calls
+``rewind(-1)``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ log = logging.getLogger("steelyard.tracking")
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """``counts[i]`` values lie in ``[edges[i], edges[i + 1])``; the last bin holds its right edge too."""
+    """``counts[i]`` values lie in ``[edges[i], edges[i + 1])``; the last bin includes its right edge."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
 
     @staticmethod
     def of(values: Sequence[float], *, bins: int = 20) -> Histogram:
-        """Equal bins over the range of the finite values, fewer where floats are too coarse for so many; no values
-        give one empty bin.
+        """Count the finite values in equal bins over their range.
+
+        There are fewer bins if floats cannot resolve them all, and one empty bin if there are no values.
         """
         value_N = np.asarray(values, dtype=np.float64).reshape(-1)
         value_N = value_N[np.isfinite(value_N)]
@@ -44,7 +45,7 @@ class Histogram:
 
 
 def _edges(low: float, high: float, bins: int) -> NDArray[np.float64]:
-    """Rising edges from ``low`` to ``high``; equal ones get room on either side. Nothing here overflows."""
+    """Return ascending edges from ``low`` to ``high``, widened if both are equal, without overflow."""
     if low == high:
         room, largest = max(0.5, 1e-6 * abs(low)), float(np.finfo(np.float64).max)
         low, high = max(low - room, -largest), min(high + room, largest)
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 
 class Tracker(Protocol):
-    """Somewhere metrics and samples go."""
+    """A destination for metrics and samples."""
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None: ...
 
@@ -72,19 +73,19 @@ class Tracker(Protocol):
 
 @runtime_checkable
 class SupportsProgress(Protocol):
-    """A tracker that also shows what is under way between two steps."""
+    """A tracker that also shows the progress within a step."""
 
     def progress(self, activity: Activity) -> None:
-        """Called often, up to once per sample and verdict: it must be cheap."""
+        """Show an activity. It is called up to once per sample and verdict, so it must be cheap."""
         ...
 
 
 class Trackers:
-    """Several trackers as one. A list of numbers is taken as raw values and reaches them as a histogram.
+    """Forwards to several trackers. A list of numbers is converted to a histogram.
 
-    A tracker that fails (a full disk, a closed pipe, a lost service) never ends a run and never keeps the others from
-    their turn: it is reported once, tried again at every step, and reported again only after it has worked.
-    ``rewind`` does raise: it comes before the first step, when nothing is lost by stopping.
+    A tracker that fails (full disk, closed pipe, unreachable service) stops neither the run nor the other trackers. Its
+    failure is reported once and again only after it has recovered; it is called again at every step. Errors in
+    ``rewind`` do propagate, because no training is lost before the first step.
     """
 
     def __init__(self, trackers: Iterable[Tracker]) -> None:
@@ -100,7 +101,7 @@ class Trackers:
         self._each(self.trackers, "samples", lambda tracker: tracker.samples(step, shown))
 
     def progress(self, activity: Activity) -> None:
-        """What the run is doing now."""
+        """Show the current activity."""
         self._each(self._live, "progress", lambda tracker: tracker.progress(activity))
 
     def rewind(self, step: int) -> None:
@@ -115,10 +116,10 @@ class Trackers:
             key = (id(tracker), what)
             try:
                 call(tracker)
-            except Exception as error:  # noqa: BLE001 - whatever it is, training matters more
+            except Exception as error:  # noqa: BLE001 - no tracker error may stop training
                 if key not in self._failing:
-                    name, said = type(tracker).__name__, one_line(f"{type(error).__name__}: {error}")
-                    log.warning("%s cannot write the %s: %s. The run continues without.", name, what, said)
+                    name, reason = type(tracker).__name__, one_line(f"{type(error).__name__}: {error}")
+                    log.warning("%s cannot write the %s: %s. The run continues without it.", name, what, reason)
                 self._failing.add(key)
             else:
                 self._failing.discard(key)

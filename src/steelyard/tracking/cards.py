@@ -1,4 +1,4 @@
-"""Shown samples as clipped cards: what was asked, what was made, and what the checker said of it."""
+"""Selected samples as short cards on the console: prompt, sample and verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENT = "  "
 
 
 class SampleCards:
-    """Asked by rich for its lines at the width there is."""
+    """Renders samples with rich, clipped to the width of the console."""
 
     def __init__(self, step: int, shown: Sequence[ShownSample]) -> None:
         self.step = step
@@ -55,7 +55,7 @@ def _verdict(verdict: Verdict) -> Text:
 
 
 def clip(text: str, width: int, *, head: int, tail: int) -> list[str]:
-    """The first and the last lines of a text folded to ``width``, with the number of lines left out between."""
+    """Fold a text to ``width`` and keep its first and last lines, with the number of omitted lines between them."""
     lines = [part for line in printable(text).strip("\n").split("\n") for part in chop_cells(line, width) or [""]]
     if lines == [""]:
         return []

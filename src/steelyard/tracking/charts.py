@@ -1,4 +1,4 @@
-"""The curves of a run, or of several, as one chart: drawn from ``metrics.jsonl``, finished or not."""
+"""Charts of one or several runs, drawn from ``metrics.jsonl``; the runs need not be finished."""
 
 from __future__ import annotations
 
@@ -11,87 +11,87 @@ from typing import Any
 
 from steelyard.drawing import Axis, Curve, Panel, Scene, chart, svg
 from steelyard.errors import DataError
-from steelyard.tracking.artifacts import write_whole
+from steelyard.tracking.artifacts import write_atomically
 from steelyard.tracking.base import Metric
 from steelyard.tracking.figures import number, percent
 from steelyard.tracking.jsonl import METRICS, read_metrics
 from steelyard.tracking.shown import ShownSample
 
 CHART = "curves.svg"
-"""Name of the chart in a run folder."""
-MOST_POINTS = 240
+"""File name of the chart in a run folder."""
+MAX_POINTS = 240
 """Longer curves are averaged down to this many points."""
 Rows = Sequence[Mapping[str, Any]]
 Steps = Mapping[int, Mapping[str, Any]]
-"""What was logged, by step and metric."""
+"""Logged values by step and metric."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MetricPanel:
     """A panel of the chart."""
 
     title: str
     metrics: tuple[str, ...]
-    """The first of these that a run has."""
+    """Alternatives; the first one that a run has is drawn."""
     axis: Axis
     spread: str = ""
-    """Metric that is half the height of a band around the curve."""
+    """Metric for half the height of a band around the curve."""
 
 
 SHARE = {"low": 0.0, "high": 1.0, "percent": True}
-SHOWN = (
-    Shown("Reward", ("reward/mean",), Axis("mean ± std of samples"), spread="reward/std"),
-    Shown("Success", ("success",), Axis("share of samples", **SHARE)),
-    Shown("Eval success", ("eval/success",), Axis("share, held-out tasks", **SHARE)),
-    Shown("Entropy", ("entropy",), Axis("nats per decision", low=0.0)),
-    Shown("KL to the reference", ("kl", "kl/k3"), Axis("nats per decision", low=0.0)),
-    Shown("Clip share", ("clip/share",), Axis("share of decisions", low=0.0, high=0.01, percent=True)),
-    Shown("Length", ("length/mean",), Axis("tokens per sample", low=0.0)),
-    Shown("Time per step", ("time/step",), Axis("seconds", low=0.0)),
+PANELS = (
+    MetricPanel("Reward", ("reward/mean",), Axis("mean ± std of samples"), spread="reward/std"),
+    MetricPanel("Success", ("success",), Axis("share of samples", **SHARE)),
+    MetricPanel("Eval success", ("eval/success",), Axis("share, held-out tasks", **SHARE)),
+    MetricPanel("Entropy", ("entropy",), Axis("nats per decision", low=0.0)),
+    MetricPanel("KL to the reference", ("kl", "kl/k3"), Axis("nats per decision", low=0.0)),
+    MetricPanel("Clip share", ("clip/share",), Axis("share of decisions", low=0.0, high=0.01, percent=True)),
+    MetricPanel("Length", ("length/mean",), Axis("tokens per sample", low=0.0)),
+    MetricPanel("Time per step", ("time/step",), Axis("seconds", low=0.0)),
 )
 
 
 def run_chart(runs: Mapping[str, Rows]) -> Scene:
-    """A panel for each metric that some run has, and a curve for each run, by its name."""
+    """Draw a panel for each metric that at least one run has, with one curve per run."""
     logged = {name: _steps(rows) for name, rows in runs.items()}
     last = max((step for steps in logged.values() for step in steps), default=0)
     axis = Axis("step", low=0.0, high=float(max(last, 1)), whole=True, tight=True)
-    panels = [panel for shown in SHOWN if (panel := _panel(shown, axis, logged)) is not None]
+    panels = [drawn for panel in PANELS if (drawn := _panel(panel, axis, logged)) is not None]
     if not panels:
-        metrics = ", ".join(name for shown in SHOWN for name in shown.metrics)
-        raise DataError(f"{', '.join(runs)}: there is nothing to draw; the metrics have none of {metrics}")
+        metrics = ", ".join(name for panel in PANELS for name in panel.metrics)
+        raise DataError(f"{', '.join(runs)}: nothing to draw; none of these metrics was logged: {metrics}")
     name = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
-    long = max(map(len, logged.values())) > MOST_POINTS
-    averaged = f"; long curves are averaged to {MOST_POINTS} points" if long else ""
+    long = max(map(len, logged.values())) > MAX_POINTS
+    averaged = f"; long curves are averaged to {MAX_POINTS} points" if long else ""
     return chart(panels, title=name, note=f"{last} step{'s' * (last != 1)}{averaged}")
 
 
-def _panel(shown: Shown, axis: Axis, runs: Mapping[str, Steps]) -> Panel | None:
+def _panel(panel: MetricPanel, axis: Axis, runs: Mapping[str, Steps]) -> Panel | None:
     curves: list[Curve] = []
-    lost, last = 0, math.nan
+    not_finite, last = 0, math.nan
     for name, steps in runs.items():
-        found = (list(_points(steps, metric, shown.spread)) for metric in shown.metrics)
+        found = (list(_points(steps, metric, panel.spread)) for metric in panel.metrics)
         points = next((points for points in found if points), [])
-        lost += sum(not math.isfinite(y) for _, y, _ in points)
+        not_finite += sum(not math.isfinite(y) for _, y, _ in points)
         if points:
             last = points[-1][1]
             x, y, around = zip(*_averaged(points), strict=True)
-            curves.append(Curve(name, x, y, around if shown.spread else ()))
+            curves.append(Curve(name, x, y, around if panel.spread else ()))
     if not curves:
         return None
-    note = f"last {(percent if shown.axis.percent else number)(last)}" if len(runs) == 1 else ""
-    return Panel(shown.title, axis, shown.axis, tuple(curves), f"{lost} not finite" if lost else note)
+    note = f"last {(percent if panel.axis.percent else number)(last)}" if len(runs) == 1 else ""
+    return Panel(panel.title, axis, panel.axis, tuple(curves), f"{not_finite} not finite" if not_finite else note)
 
 
 def _points(steps: Steps, metric: str, spread: str) -> Iterator[tuple[float, float, float]]:
-    """(step, value, half the band) wherever the metric was logged."""
+    """Yield (step, value, half the band) for every step at which the metric was logged."""
     for step, row in steps.items():
         if (value := _value(row, metric)) is not None:
             yield float(step), value, _value(row, spread) or 0.0
 
 
 def _steps(rows: Rows) -> Steps:
-    """What was logged at each step, in order. Of several rows of a step, the last that has a metric counts."""
+    """Group rows by step, in ascending order; if a step has several rows, later values replace earlier ones."""
     found: dict[int, dict[str, Any]] = {}
     for row in rows:
         found.setdefault(int(row["step"]), {}).update(row)
@@ -99,14 +99,14 @@ def _steps(rows: Rows) -> Steps:
 
 
 def _value(row: Mapping[str, Any], metric: str) -> float | None:
-    """``None`` where it is missing, null or not a number such as a histogram."""
+    """Return the value, or None if it is missing, null or not a number (such as a histogram)."""
     value = row.get(metric)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _averaged(points: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
-    """The points, or the means of equally many neighbours each; what is not finite is left out of a mean."""
-    size = math.ceil(len(points) / MOST_POINTS)
+    """Return the points, averaged over neighbours if there are too many; means ignore values that are not finite."""
+    size = math.ceil(len(points) / MAX_POINTS)
     if size == 1:
         return list(points)
     parts = [points[start : start + size] for start in range(0, len(points), size)]
@@ -119,8 +119,9 @@ def _mean(points: Sequence[tuple[float, float, float]], column: int) -> float:
 
 
 class ChartTracker:
-    """Draws the chart into the run folder when the run ends, in whatever way it does. If another folder is in its place
-    by then, nothing is written.
+    """Draws the chart into the run folder when the run ends, even after an error.
+
+    It writes nothing if the run folder was replaced by another one in the meantime.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -128,7 +129,7 @@ class ChartTracker:
         self._logged_to: os.stat_result | None = None
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
-        """The chart is drawn from the file."""
+        """Remember the folder; the chart is drawn from the file."""
         if self._logged_to is None:
             self._logged_to = self.folder.stat()
 
@@ -145,4 +146,4 @@ class ChartTracker:
         )
         rows = [] if replaced else read_metrics(metrics)
         if rows:
-            write_whole(self.folder / CHART, svg(run_chart({self.folder.resolve().name: rows})).encode())
+            write_atomically(self.folder / CHART, svg(run_chart({self.folder.resolve().name: rows})).encode())

@@ -1,4 +1,4 @@
-"""Training on the screen: a live panel on a terminal or in a notebook, plain lines anywhere else."""
+"""Console output of a run: a live panel on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from steelyard.tracking.base import Metric
 from steelyard.tracking.cards import SampleCards
 from steelyard.tracking.heartbeat import Heartbeat
 from steelyard.tracking.keyboard import hide_control_keys
+from steelyard.tracking.log_lines import phase_line, step_line
 from steelyard.tracking.panel import TrainingPanel
-from steelyard.tracking.plain import plain_activity, plain_line
 from steelyard.tracking.progress import Progress
 from steelyard.tracking.shown import ShownSample
 
 
 class Screen(Console):
-    """Standard output, or a console on stderr. A reader that has closed the pipe is an error like any other, which the
-    caller handles; rich would end the process.
-    """
+    """A rich console that raises ``BrokenPipeError`` when the pipe is closed, where rich would exit the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -33,11 +31,11 @@ class Screen(Console):
 
 
 class ConsoleTracker:
-    """Shows the run's metrics by their plain names.
+    """Shows metrics and progress on the console.
 
-    Where the output is not a terminal (a pipe, a log file) it prints one line without control characters per step, at
-    most one every ``plain_seconds``; the first, the last and those with an evaluation are never left out. A phase that
-    takes longer than half a minute gets a line too.
+    If the output is not a terminal (a pipe, a log file), it prints one line per step without control characters, at
+    most one every ``plain_seconds``. The first step, the last step and evaluations are always printed. A phase that
+    takes longer than 30 seconds gets a line too.
     """
 
     def __init__(
@@ -59,11 +57,11 @@ class ConsoleTracker:
         self._redraws = _can_redraw(self.console)
         self._live: Live | None = None
         self._restore_keys: Callable[[], None] | None = None
-        self._heartbeat = Heartbeat(self._say_activity, clock=clock)
+        self._heartbeat = Heartbeat(self._print_phase, clock=clock)
 
     def rewind(self, step: int) -> None:
-        """Training is about to begin after this step: start the clock and show the panel."""
-        self._progress.begin(step)
+        """Start the clock after this step and show the panel."""
+        self._progress.start(step)
         self._start()
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
@@ -71,24 +69,24 @@ class ConsoleTracker:
         self._progress.update(step, metrics)
         if self._live is None and self._due(metrics):
             self._printed = self._clock()
-            self._print(plain_line(self._progress))
+            self._print(step_line(self._progress))
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
-        """Print them above the panel, clipped to a few lines each."""
+        """Print samples above the panel, clipped to a few lines each."""
         self._start()
         self.console.print(SampleCards(step, shown))
 
     def progress(self, activity: Activity) -> None:
-        """The panel shows it when it is next drawn; a log only if it takes long."""
-        changed = self._progress.doing(activity)
+        """Show an activity at the next refresh of the panel; a log mentions it only if it takes long."""
+        changed = self._progress.set_activity(activity)
         self._start()
         if changed and self._live is None:
             self._heartbeat.restart()
 
     def close(self) -> None:
-        """Show the last state and leave it standing; nothing of a run that never measured anything."""
+        """Leave the final panel on the screen, or remove it if the run never logged a metric."""
         self._heartbeat.stop()
-        self._progress.doing(None)
+        self._progress.set_activity(None)
         if self._live is not None:
             self._live.transient = not self._progress.measured
             self._live.stop()
@@ -97,8 +95,8 @@ class ConsoleTracker:
             self._restore_keys()
             self._restore_keys = None
 
-    def _say_activity(self, seconds: float) -> None:
-        if (line := plain_activity(self._progress)) is not None:
+    def _print_phase(self, seconds: float) -> None:
+        if (line := phase_line(self._progress)) is not None:
             self._print(line)
 
     def _print(self, line: str) -> None:
@@ -119,7 +117,7 @@ class ConsoleTracker:
 
 
 def _never_fail_on_encoding(console: Console) -> None:
-    """An output that cannot say every sign (an old code page) shows ``?`` for it; a run must not die of that."""
+    """Make an output with a limited encoding (an old code page) print ``?`` instead of raising an error."""
     reconfigure = getattr(console.file, "reconfigure", None)
     if console.options.ascii_only and reconfigure is not None:
         reconfigure(errors="replace")

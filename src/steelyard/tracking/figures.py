@@ -1,4 +1,4 @@
-"""Numbers as small pictures and short words for the console: sparklines, trends, bars, durations."""
+"""Formats numbers for the console: sparklines, trends, bars, durations and short numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RISING, FALLING, LEVEL = "↗", "↘", "→"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The last ``width`` values, one character each, scaled between their least and greatest."""
+    """Draw the last ``width`` values, one character each, scaled between their minimum and maximum."""
     recent = _tamed(list(values)[-width:])
     finite = [value for value in recent if math.isfinite(value)]
     if not finite:
@@ -20,7 +20,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def _tamed(values: Sequence[float]) -> Sequence[float]:
-    """Values whose differences and squares are finite too: beyond 1e100 all are divided by the same power of two."""
+    """Scale values down by a power of two if any exceeds 1e100, so that differences and squares stay finite."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return [value * 2.0**-600 for value in values] if largest > 1e100 else values
 
@@ -34,9 +34,9 @@ def _block(value: float, low: float, span: float) -> str:
 
 
 def trend(values: Sequence[float], *, window: int = 40) -> str:
-    """An arrow for the slope over the last ``window`` values, level unless it stands out of the noise.
+    """Return an arrow for the slope over the last ``window`` values; level unless the slope is significant.
 
-    The slope b of the least-squares line counts when |b| > 2 s_b, with the standard error
+    The slope b of the least-squares line is significant if |b| > 2 s_b, with the standard error
     s_b = sqrt(sum of squared residuals / (n - 2) / sum (x - mean x)^2).
     """
     ys = _tamed([value for value in list(values)[-window:] if math.isfinite(value)])
@@ -54,7 +54,7 @@ def trend(values: Sequence[float], *, window: int = 40) -> str:
 
 
 def shares(parts: Sequence[float], width: int) -> list[int]:
-    """Whole cells for each part of a bar of ``width`` cells; largest remainders get the cells left over."""
+    """Divide a bar of ``width`` cells among parts; the largest remainders get the leftover cells."""
     total = sum(parts)
     if total <= 0 or width <= 0:
         return [0] * len(parts)
@@ -67,7 +67,7 @@ def shares(parts: Sequence[float], width: int) -> list[int]:
 
 
 def duration(seconds: float) -> str:
-    """``0:42``, ``12:05``, ``3:07:11`` or ``2d 04:10``."""
+    """Format seconds as ``0:42``, ``12:05``, ``3:07:11`` or ``2d 04:10``."""
     whole = max(0, round(seconds))
     days, rest = divmod(whole, 86400)
     hours, rest = divmod(rest, 3600)
@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three decimals in the everyday range, three digits with an exponent outside it."""
+    """Format a number with up to three decimals, or with an exponent if it is very small or large."""
     if not math.isfinite(value):
         return str(value)
     if value == 0 or 1e-2 <= abs(value) < 1e4:
@@ -91,7 +91,7 @@ def percent(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A rate or a number of things: ``812``, ``12.3k``, ``4.5M``."""
+    """Format a count or a rate: ``812``, ``12.3k``, ``4.5M``."""
     if not math.isfinite(value):
         return str(value)
     for unit, size in (("M", 1e6), ("k", 1e4)):

@@ -1,7 +1,7 @@
-"""``metrics.jsonl``: one JSON object a line, always valid, cut back to the checkpoint when a run resumes.
+"""``metrics.jsonl``: one JSON object per line, truncated to the checkpoint when a run resumes.
 
-Numbers are written by ``repr``, so they read back bit for bit. JSON has no NaN: such values are the strings
-``"nan"``, ``"inf"`` and ``"-inf"``, and :func:`read_metrics` turns them back. A histogram is
+Numbers are written with ``repr``, so they read back exactly. JSON has no NaN or infinity, so these are the strings
+``"nan"``, ``"inf"`` and ``"-inf"``; :func:`read_metrics` converts them back. A histogram is
 ``{"counts": [...], "edges": [...]}``.
 """
 
@@ -20,12 +20,12 @@ from steelyard.tracking.base import Histogram, Metric
 from steelyard.tracking.shown import ShownSample
 
 METRICS = "metrics.jsonl"
-"""Name of the file in a run folder."""
+"""File name of the metrics in a run folder."""
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class JsonlTracker:
-    """Appends a line a call: ``step`` first, then the metrics by name. Each line reaches the system at once."""
+    """Appends one line per call: ``step`` first, then the metrics by name. Lines are not buffered."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -35,35 +35,35 @@ class JsonlTracker:
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab", buffering=0) as file:
-            whole = file.seek(0, os.SEEK_END)
+            end = file.seek(0, os.SEEK_END)
             try:
-                if file.write(line) < len(line):  # the disk took what it had room for
+                if file.write(line) < len(line):  # the disk is full
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
             except OSError:
-                file.truncate(whole)  # half a line would spoil the file for its readers
+                file.truncate(end)  # a partial line would make the file invalid
                 raise
 
     def samples(self, step: int, shown: Sequence[ShownSample]) -> None:
-        """Samples are artifacts, not metrics."""
+        """Do nothing: only metrics are written."""
 
     def rewind(self, step: int) -> None:
-        """Cut the file back to its whole lines up to ``step``: written beside, then renamed over it."""
+        """Keep only complete lines up to ``step``, in a new file that replaces the old one."""
         if not self.path.exists():
             return
         kept = [line for line in _lines(self.path) if (row := _row(line)) is not None and row["step"] <= step]
-        beside = self.path.with_name(f".{self.path.name}.writing")
-        with beside.open("w", encoding="utf-8") as file:
+        temporary = self.path.with_name(f".{self.path.name}.writing")
+        with temporary.open("w", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in kept)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self.path)
+        temporary.replace(self.path)
 
     def close(self) -> None:
-        """Nothing is held open between lines."""
+        """Do nothing: the file is not kept open between lines."""
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a ``metrics.jsonl``; a torn last line (the run is being written, or was killed) is left out."""
+    """Read the rows of a ``metrics.jsonl``; an incomplete last line of a running or killed run is ignored."""
     rows: list[dict[str, Any]] = []
     lines = _lines(path)
     for number, line in enumerate(lines, start=1):
@@ -71,12 +71,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if row is not None:
             rows.append({name: _number(value) for name, value in row.items()})
         elif number < len(lines):
-            raise DataError(f"{path}: line {number} is no JSON object with a step: {line[:80]!r}")
+            raise DataError(f"{path}, line {number}: not a JSON object with a step: {line[:80]!r}")
     return rows
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines without their ends. What follows the last line feed is torn, and empty if nothing does."""
+    """Split a file at line feeds; the last element is an incomplete line, or empty."""
     return path.read_text(encoding="utf-8", errors="replace").split("\n")
 
 

@@ -1,4 +1,4 @@
-"""A terminal that does not draw ``^C`` into the panel when somebody presses Ctrl-C."""
+"""Keeps the terminal from drawing ``^C`` into the panel when the user presses Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import IO
 
 try:
     import termios
-except ImportError:  # not on this system
+except ImportError:  # Windows
     termios = None
 
 
 def hide_control_keys(output: IO[str]) -> Callable[[], None]:
-    """Gives the function that restores the terminal. Does nothing if output and keyboard are not a terminal, or if it
-    belongs to another program: one in the background would be stopped for trying.
+    """Hide control characters and return the function that restores the terminal.
+
+    Does nothing unless output and keyboard are a terminal and this process is in its foreground; the system would stop
+    a background process that changes the terminal.
     """
     if termios is None or not _is_ours(output):
         return _nothing

@@ -1,4 +1,4 @@
-"""The training panel: from a :class:`Progress` to something rich can print. docs/metrics.md explains its words."""
+"""Renders the live training panel with rich. docs/metrics.md explains its words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.text import Text
 
 from steelyard.text import one_line
 from steelyard.tracking.figures import FALLING, RISING, count, duration, number, percent, shares, sparkline, trend
-from steelyard.tracking.progress import KEPT, Progress
+from steelyard.tracking.progress import HISTORY, Progress
 
 _LABEL_WIDTH = 10
 _CLOCK_WIDTH = 16
-"""Room for the time that a phase has taken and has left, so that the bar before it seldom changes its length."""
+"""Room for the elapsed and remaining time of a phase, so that the bar before it rarely changes its length."""
 _PHASES = (("sample", "cyan"), ("verify", "yellow"), ("score", "magenta"), ("update", "green"))
-_Form = Callable[[float], str]
-_Fact = tuple[str, str, _Form]
+_Format = Callable[[float], str]
+_Figure = tuple[str, str, _Format]
 _REWARD = (("std", "reward/std", number), ("best", "reward/best", number))
 _EVALUATION = (("success", "eval/success", percent), ("reward", "eval/reward", number), ("best", "eval/best", number))
 _GROUPS = (("dead", "groups/dead", percent),)
@@ -39,7 +39,7 @@ _ARROW_STYLE = {RISING: "bold green", FALLING: "bold red"}
 
 
 class TrainingPanel:
-    """Rendered anew at each refresh, to the width there is."""
+    """Renders the current progress at each refresh, to the width of the console."""
 
     def __init__(self, progress: Progress, title: str) -> None:
         self.progress = progress
@@ -53,20 +53,20 @@ class TrainingPanel:
 
 
 def rows_of(progress: Progress, width: int) -> list[Text]:
-    """The lines of the panel; a line whose metrics were not logged is left out."""
+    """Return the rows of the panel, without those whose metrics were not logged."""
     room = width - _LABEL_WIDTH
     rows = [
         _steps(progress, width),
         _now(progress, width),
-        _curve(progress, width, "reward", "reward/mean", number, _facts(progress, _REWARD)),
+        _curve(progress, width, "reward", "reward/mean", number, _figures(progress, _REWARD)),
         _line("parts", fitted(_parts(progress), room)),
         _curve(progress, width, "success", "success", percent, ()),
         _line("eval", fitted(_evaluation(progress), room, gap="  ")),
         _line("verdicts", fitted(_verdicts(progress), room, gap="  ")),
-        _line("accidents", fitted(_accidents(progress), room)),
+        _line("failures", fitted(_failures(progress), room)),
         _line("groups", fitted(_groups(progress), room)),
-        _line("policy", fitted(_facts(progress, _POLICY), room)),
-        _line("speed", fitted(_facts(progress, _SPEED), room)),
+        _line("policy", fitted(_figures(progress, _POLICY), room)),
+        _line("speed", fitted(_figures(progress, _SPEED), room)),
         _line("time", _split(progress, room)),
     ]
     rows = [row for row in rows if row.plain]
@@ -77,7 +77,7 @@ def rows_of(progress: Progress, width: int) -> list[Text]:
 
 
 def fitted(pieces: Iterable[Text], room: int, gap: str = "   ") -> Text:
-    """As many pieces as fit next to each other, each whole; dots stand for those that are left out."""
+    """Join as many pieces as fit without cutting any; ``…`` replaces the rest."""
     row, waiting = Text(), list(pieces)
     for place, piece in enumerate(waiting):
         space = gap if place else ""
@@ -101,14 +101,14 @@ def _steps(progress: Progress, width: int) -> Text:
 
 
 def _now(progress: Progress, width: int) -> Text:
-    """What is under way, how much of it is done, and the time it takes."""
-    started = progress.started
-    if started is None:
+    """Show the current phase, its progress, and its elapsed and remaining time."""
+    running = progress.running
+    if running is None:
         return Text()
-    row = _label("now").append(str(started.activity)).append("  ")
-    left, activity = progress.phase_left(started), started.activity
-    clock = duration(progress.phase_elapsed(started)) + (f" · {duration(left)} left" if left else "")
-    cells = min(KEPT, width - row.cell_len - max(len(clock), _CLOCK_WIDTH) - 2)
+    row = _label("now").append(str(running.activity)).append("  ")
+    left, activity = progress.phase_left(running), running.activity
+    clock = duration(progress.phase_elapsed(running)) + (f" · {duration(left)} left" if left else "")
+    cells = min(HISTORY, width - row.cell_len - max(len(clock), _CLOCK_WIDTH) - 2)
     if activity.total and cells >= 4:
         row.append_text(_bar(activity.done / activity.total, cells)).append("  ")
     return row.append(clock)
@@ -119,13 +119,13 @@ def _bar(share: float, cells: int) -> Text:
     return Text().append("━" * done, style="green").append("─" * (cells - done), style="dim")
 
 
-def _curve(progress: Progress, width: int, label: str, name: str, form: _Form, notes: Sequence[Text]) -> Text:
+def _curve(progress: Progress, width: int, label: str, name: str, form: _Format, notes: Sequence[Text]) -> Text:
     value = progress.get(name)
     if value is None:
         return Text()
     history = progress.history(name)
     arrow = trend(history)
-    cells = min(KEPT, max(8, width - _LABEL_WIDTH - 12 - 28))
+    cells = min(HISTORY, max(8, width - _LABEL_WIDTH - 12 - 28))
     row = _label(label).append(f"{form(value):<8} ", style="bold")
     row.append(f"{arrow:<2}", style=_ARROW_STYLE.get(arrow, "dim"))
     row.append(f"{sparkline(history, cells):<{cells}}", style="cyan").append("  ")
@@ -134,7 +134,7 @@ def _curve(progress: Progress, width: int, label: str, name: str, form: _Form, n
 
 
 def _parts(progress: Progress) -> list[Text]:
-    """The parts of the reward, with what the last evaluation found."""
+    """Show the parts of the reward, each with its mean in the last evaluation."""
     pieces: list[Text] = []
     for name in progress.parts:
         value, found = progress.get(f"parts/{name}/mean"), progress.get(f"eval/parts/{name}")
@@ -144,15 +144,15 @@ def _parts(progress: Progress) -> list[Text]:
 
 
 def _evaluation(progress: Progress) -> list[Text]:
-    """The last evaluation; if that is not of the last step, its first figure says of which."""
-    passed = [name for name in progress.named("eval/pass@") if name != "eval/pass@1"]  # that is the success
+    """Show the last evaluation; if it is from an earlier step, the first figure names that step."""
+    passed = [name for name in progress.with_prefix("eval/pass@") if name != "eval/pass@1"]  # equal to the success
     facts = [*_EVALUATION, *((name.removeprefix("eval/"), name, percent) for name in passed)]
     if progress.get("eval/unscored"):
         facts.append(("unscored", "eval/unscored", percent))
     named = [fact for fact in facts if fact[1] in progress]
-    found = _facts(progress, named)
+    found = _figures(progress, named)
     if found:
-        found[0].append(progress.age(named[0][1]), style="yellow")
+        found[0].append(progress.step_note(named[0][1]), style="yellow")
     return found
 
 
@@ -173,20 +173,20 @@ def _verdicts(progress: Progress) -> list[Text]:
     ]
 
 
-def _accidents(progress: Progress) -> list[Text]:
-    """What went wrong with the checker since the start, the most frequent first."""
-    found = progress.accidents.most_common()
+def _failures(progress: Progress) -> list[Text]:
+    """Show the failures of the verifier since the start by cause, the most frequent first."""
+    found = progress.failures.most_common()
     return [Text(f"{count(number)} × {one_line(cause)}", style="red") for cause, number in found]
 
 
 def _groups(progress: Progress) -> list[Text]:
     rare = [fact for fact in _RARE if progress.get(fact[1])]
-    facts = _facts(progress, (*_GROUPS, *rare, *_LENGTH))
+    facts = _figures(progress, (*_GROUPS, *rare, *_LENGTH))
     return [Text(f"skipped {progress.skipped}", style="bold red"), *facts] if progress.skipped else facts
 
 
 def _split(progress: Progress, room: int) -> Text:
-    """Where the seconds of the last step went."""
+    """Show the shares of the phases in the time of the last step."""
     seconds = [progress.get(f"time/{name}") or 0.0 for name, _ in _PHASES]
     total = sum(seconds)
     if total <= 0:
@@ -197,19 +197,19 @@ def _split(progress: Progress, room: int) -> Text:
     ]
     words = fitted(legend, room - 6, gap="  ")
     bar = Text()
-    for (_, style), cells in zip(_PHASES, shares(seconds, min(KEPT, room - 2 - words.cell_len)), strict=True):
+    for (_, style), cells in zip(_PHASES, shares(seconds, min(HISTORY, room - 2 - words.cell_len)), strict=True):
         bar.append("━" * cells, style=style)
     return bar.append("  ").append_text(words)
 
 
-def _facts(progress: Progress, named: Iterable[_Fact]) -> list[Text]:
-    """``label value`` pairs of what was logged."""
+def _figures(progress: Progress, named: Iterable[_Figure]) -> list[Text]:
+    """Format the logged metrics among these as ``label value``."""
     found = [(label, form(value)) for label, name, form in named if (value := progress.get(name)) is not None]
     return [Text.assemble((f"{label} ", "dim"), value) for label, value in found]
 
 
 def _line(label: str, content: Text) -> Text:
-    """A labelled row, or nothing if there is nothing to show."""
+    """Return a labelled row, or an empty one if there is no content."""
     return _label(label).append_text(content) if content.plain else content
 
 

@@ -1,4 +1,4 @@
-"""Which samples of a step are shown to a person."""
+"""Selects the samples of a step that are shown to the user."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class ShownSample:
     text: str
     verdict: Verdict
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of the task."""
+    """Spec of the task."""
 
 
 def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
-    """The best, the median and the worst sample by reward, of those that carry one; fewer if there are fewer.
+    """Select the best, median and worst sample by reward, or fewer if fewer samples have a reward.
 
-    Equal rewards are ordered by slot and sample, so a resumed run shows the same ones.
+    Ties are ordered by slot and sample, so a resumed run selects the same samples.
     """
     counted = [
         (verdict, sample, group.task)
@@ -45,7 +45,7 @@ def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """A prompt as text; chat messages as ``role: content``, one below the other."""
+    """Format a prompt as text, chat messages as one ``role: content`` per line."""
     if isinstance(prompt, str):
         return prompt
     return "\n".join(f"{message.get('role', '?')}: {message.get('content', '')}" for message in prompt)

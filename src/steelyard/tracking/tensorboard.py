@@ -1,4 +1,4 @@
-"""TensorBoard (extra ``tensorboard``): scalars, histograms and the shown samples as event files."""
+"""TensorBoard (extra ``tensorboard``): scalars, histograms and selected samples as event files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.tracking.shown import ShownSample
 
 
 class TensorBoardTracker:
-    """Writes events as they come (flushed each call, so that a kill loses none that a checkpoint counts on)."""
+    """Writes event files and flushes them after every call, so that a kill loses no events of a saved step."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -40,7 +40,7 @@ class TensorBoardTracker:
         writer.flush()
 
     def rewind(self, step: int) -> None:
-        """A new event file that tells TensorBoard to forget whatever was logged after ``step``."""
+        """Start a new event file that makes TensorBoard discard everything logged after ``step``."""
         self.close()
         if self.folder.is_dir():
             self._writer = self._open(str(self.folder), purge_step=step + 1)
@@ -57,7 +57,7 @@ class TensorBoardTracker:
 
 
 def _add_histogram(writer: Any, name: str, histogram: Histogram, step: int) -> None:
-    """Bin counts as they are; the sums TensorBoard wants are taken at the middles of the bins."""
+    """Add the bin counts; the sums that TensorBoard needs are computed from the centres of the bins."""
     edges, counts = histogram.edges, histogram.counts
     middles = [low / 2 + high / 2 for low, high in pairwise(edges)]
     writer.add_histogram_raw(

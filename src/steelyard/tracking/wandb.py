@@ -1,8 +1,8 @@
-"""Weights & Biases (extra ``wandb``), online or offline; a resumed run goes on under the same id.
+"""Weights & Biases (extra ``wandb``), online or offline; a resumed run continues under the same id.
 
-The run's id is kept in the run folder. Metrics are plotted over a ``step`` metric of our own and not over the
-service's counter of calls, which refuses to go back: what a resumed run logs again comes to lie on the same step.
-The service keeps both points; after an exact resume they are equal, ``time/*`` aside.
+The run folder keeps the run's id. Metrics are plotted over a custom ``step`` metric, because the service's own counter
+cannot go back: steps that a resumed run logs again get the same x coordinate. The service keeps both points; after an
+exact resume they are equal, except for ``time/*``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _COLUMNS = ("label", "task", "prompt", "text", "reward", "verdict")
 
 
 class WandbTracker:
-    """``mode="offline"`` needs neither network nor login; ``wandb sync`` uploads the folder later.
+    """Logs to Weights & Biases.
 
-    Without a mode the environment decides (``WANDB_MODE``), and it is online if that is silent.
+    ``mode="offline"`` needs neither network nor login; ``wandb sync`` uploads the folder later. Without a mode,
+    ``WANDB_MODE`` decides; the default is online.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class WandbTracker:
         self._run.log({"step": step, "samples": table})
 
     def rewind(self, step: int) -> None:
-        """Nothing to cut: the same steps are logged again over the ``step`` metric."""
+        """Do nothing: steps that are logged again have the same ``step`` metric."""
 
     def close(self) -> None:
         self._run.finish()

@@ -1,4 +1,4 @@
-"""Models whose anomalies are known, and sums worked out by hand."""
+"""Anomalies of known models, and sums computed by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_each_field_of_the_standard_model() -> None:
     assert found["Witten L"].by_field == {"L": 3, "Q": 9}
 
 
-def test_every_cross_condition_of_two_charges_is_there() -> None:
+def test_all_mixed_conditions_of_two_charges_exist() -> None:
     assert list(conditions(theory("X Z G:4", ()))) == [
         "G³",
         "G²·X",
@@ -63,11 +63,11 @@ def test_witten_counts_generations_and_other_dimensions() -> None:
     assert conditions(theory("L:2 c:3", (left("D", "2 3"), right("E", "2 1"))))["Witten L"].total == 0
 
 
-def test_a_sextet_weighs_seven_triplets() -> None:
+def test_a_sextet_counts_as_seven_triplets() -> None:
     free = theory("c:3", (left("S", "6"), right("q", "3", 7)))
     assert is_anomaly_free(free)
     assert conditions(free)["c³"].by_field == {"S": 7, "q": -7}
 
 
-def test_known_models_are_all_different_fields() -> None:
+def test_the_number_of_known_models() -> None:
     assert len(models()) == 19

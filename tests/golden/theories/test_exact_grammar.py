@@ -1,4 +1,4 @@
-"""Under the grammar of theories the expected update is the true gradient, from the list of all theories there are."""
+"""Under the grammar, the expected update equals the exact gradient, computed by enumerating all theories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def case() -> Case:
     return tiny_case()
 
 
-def test_the_sentences_are_all_theories_of_the_tiny_language(case: Case) -> None:
+def test_the_sentences_are_all_theories_within_tiny_limits(case: Case) -> None:
     assert {sample.text for sample in case.sentences} == every_text(TINY, 13)
     assert len(case.sentences) == 22
 

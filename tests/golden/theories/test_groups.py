@@ -1,4 +1,4 @@
-"""SU(n) against printed tables and hand-made decompositions."""
+"""SU(n) group theory compared with published tables and decompositions by hand."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_names(n: int, text: str, name: str) -> None:
     assert notation_of(n, label) == text
 
 
-def test_a_dimension_that_is_not_there_says_so() -> None:
+def test_a_missing_dimension_is_an_error() -> None:
     with pytest.raises(ValueError, match="0 representations of dimension 7"):
         representation(3, 7)
     with pytest.raises(ValueError, match="no label of SU"):
@@ -100,7 +100,7 @@ def test_products(n: int, factors: str, parts: str) -> None:
         (6, "15 15 15", 1),
     ],
 )
-def test_singlets_are_counted_and_written_down(n: int, factors: str, count: int) -> None:
+def test_the_number_of_singlets_equals_that_of_tensors(n: int, factors: str, count: int) -> None:
     labels = [label_of(n, text) for text in factors.split()]
     assert singlets(n, labels) == count
     if n < 5 or len(labels) < 4:
@@ -125,7 +125,7 @@ def test_invariants_with_conjugated_legs(n: int, legs: tuple[tuple[tuple[int, ..
 
 
 def _assert_invariant(n: int, legs: tuple[SpecialLeg, ...]) -> None:
-    """By all Hermitian generators, and independent of each other."""
+    """Check that all Hermitian generators annihilate the tensors, and that the tensors are independent."""
     shape = [Representation(n, leg.label).dimension for leg in legs]
     found: list[np.ndarray] = []
     for tensor in tensors(n, legs):
@@ -165,7 +165,7 @@ def test_generators_of_the_fundamental_are_those_of_pauli_and_gell_mann() -> Non
 
 
 @pytest.mark.parametrize(("n", "label"), [(2, (3,)), (3, (0, 1)), (3, (2, 1)), (4, (0, 1, 0)), (5, (1, 0, 0, 1))])
-def test_generators_obey_the_algebra_of_the_fundamental(n: int, label: tuple[int, ...]) -> None:
+def test_generators_satisfy_the_algebra_of_the_fundamental(n: int, label: tuple[int, ...]) -> None:
     def structure(which: tuple[int, ...]) -> np.ndarray:
         matrices = hermitian(n, which)
         both = np.einsum("aij,bjk->abik", matrices, matrices)
@@ -180,8 +180,8 @@ def test_generators_obey_the_algebra_of_the_fundamental(n: int, label: tuple[int
     assert np.allclose(structure(label), structure((1, *(0,) * (n - 2))))
 
 
-def test_exact_matrices_obey_serre_and_the_weights() -> None:
-    """[E_k, F_l] = δ_kl H_k, in fractions."""
+def test_exact_matrices_satisfy_the_commutation_relations() -> None:
+    """[E_k, F_l] = δ_kl H_k holds exactly."""
     adjoint = module(3, (1, 1))
     for k in range(2):
         for m in range(2):

@@ -1,4 +1,4 @@
-"""Masses, charges and multiplicities against formulas."""
+"""Masses, charges and multiplicities compared with formulas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_charges_of_the_standard_model() -> None:
 
 
 def test_masses_of_the_standard_model() -> None:
-    """m_f = y v / √2, m_h² = 2 λ v²; neutrinos stay massless, Goldstone modes are gone."""
+    """m_f = y v / √2 and m_h² = 2 λ v²; neutrinos are massless, and there are no Goldstone modes."""
     found = spectrum(standard_model())
     assert [(state.fields, state.nature, state.count, state.colour) for state in found.states] == [
         (("L",), "weyl", 3, 1),
@@ -66,8 +66,8 @@ def test_seesaw() -> None:
 
 @pytest.mark.parametrize("heavy", ["1e6", "1e10", "1e14", "1e16"])
 @pytest.mark.parametrize("yukawa", ["1", "1e-6"])
-def test_a_type_one_seesaw_neutrino_has_its_mass(heavy: str, yukawa: str) -> None:
-    """m = y² v² / (2 M), three Majorana neutrinos mostly made of L; (m_D / M)² corrections are below 10⁻⁷."""
+def test_the_neutrino_mass_of_a_type_one_seesaw(heavy: str, yukawa: str) -> None:
+    """Three Majorana neutrinos, mostly L, have m = y² v² / (2 M); corrections of (m_D / M)² are below 10⁻⁷."""
     given = standard_model(right("N", "0 1 1", 3), terms=(f"L N H: {yukawa}", f"N N: {heavy}"))
     neutrinos = [s for s in spectrum(given).states if s.kind == "fermion" and s.charge == 0 and s.colour == 1]
     light = (float(yukawa) * 246) ** 2 / (2 * float(heavy))
@@ -85,7 +85,7 @@ def test_the_known_type_one_seesaw() -> None:
 
 
 def test_an_inverse_seesaw() -> None:
-    """((0, m, 0), (m, 0, M), (0, M, μ)) has the least singular value μ m² / (m² + M²), to first order in μ."""
+    """((0, m, 0), (m, 0, M), (0, M, μ)) has the smallest singular value μ m² / (m² + M²), to first order in μ."""
     fields = right("N", "0 1 1", 3), left("S", "0 1 1", 3)
     given = standard_model(*fields, terms=("L N H: 0.1", "N S: 1e10", "S S: 1e-3"))
     dirac = 0.1 * 246 / sqrt(2)
@@ -94,15 +94,15 @@ def test_an_inverse_seesaw() -> None:
     assert sum(s.count for s in neutral) == 9
 
 
-def test_a_lepton_that_no_term_gives_mass_stays_massless_beside_a_heavy_one() -> None:
-    """M (F7 + F2) F6 and y (F7 + F2) F1: the difference of F7 and F2 is in no term."""
+def test_a_lepton_without_a_mass_term_stays_massless_next_to_a_heavy_one() -> None:
+    """The terms are M (F7 + F2) F6 and y (F7 + F2) F1, so F7 - F2 has no mass term."""
     text = HEAVY_LEPTON.replace("F1 F2* S1* 1e-2", "F1 F2* S1* 5e-2").format(mass="1e16")
     leptons = [s for s in spectrum(read(text)).states if s.kind == "fermion" and abs(s.charge) == 1 and s.colour == 1]
     assert min(s.mass for s in leptons) == 0.0
 
 
 def test_two_higgs_doublets() -> None:
-    """Both contractions of A†A H†H come with λ; one of them lifts the neutral states above the charged one."""
+    """Both contractions of A†A H†H have the coupling λ; one makes the neutral states heavier than the charged one."""
     states = [
         state for state in spectrum(models()["Standard Model with two Higgs doublets"]).states if "A" in state.fields
     ]
@@ -148,7 +148,7 @@ def test_without_an_electric_charge_a_triplet_cannot_be_a_quark() -> None:
 
 
 UNSEEN = (scalar("k", "1 1 1"), scalar("g", "2/3 1 3"))
-"""Scalars with charge and colour that no term gives a mass."""
+"""Massless scalars with charge and colour."""
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ UNSEEN = (scalar("k", "1 1 1"), scalar("g", "2/3 1 3"))
         ),
         (theory("Y L:2 c:3", FERMIONS), ()),
         (theory("c:3 L:2 Y", (scalar("H", "1 2 1/2"),), vevs=[("H", 0, 246.0)]), ()),
-        # a second U(1) that survives is no photon, unless it has joined with an SU(2)
+        # a second unbroken U(1) is not a photon unless it mixes with an SU(2)
         (theory("Y X L:2 c:3", (scalar("H", "1/2 0 2 1"), scalar("S", "1 0 1 1")), vevs=VACUUM + ONE), PHOTON),
         (theory("Y X L:2 c:3", (scalar("H", "1/2 1/2 2 1"), scalar("S", "1 0 1 1")), vevs=VACUUM + ONE), ()),
-        # an SU(3) that is left of another factor is not colour
+        # an SU(3) inside a larger factor is not colour
         (theory("Y L:2 c:3 g:4", (scalar("S", "0 1 3 1"), scalar("T", "0 1 1 4")), vevs=ONE + TWO), ("colour",)),
-        # without the factors there is nothing to break
+        # other gauge groups have no such forces
         (theory("X", (scalar("S", "1"),), vevs=ONE), ()),
         (theory("L:2 c:3", (scalar("S", "1 3"),), vevs=ONE), ()),
         (theory("Y c:3", (scalar("S", "1 3"),), vevs=ONE), ()),
@@ -176,9 +176,7 @@ UNSEEN = (scalar("k", "1 1 1"), scalar("g", "2/3 1 3"))
         (theory("G:5", (left("F", "-5"), left("T", "10"))), ()),
     ],
 )
-def test_electromagnetism_and_colour_are_broken_where_the_factors_are_there(
-    given: Theory, broken: tuple[str, ...]
-) -> None:
+def test_broken_electromagnetism_and_colour(given: Theory, broken: tuple[str, ...]) -> None:
     assert broken_forces(given) == broken
 
 
@@ -188,7 +186,7 @@ def test_no_known_model_breaks_electromagnetism_or_colour(name: str) -> None:
 
 
 def test_a_hidden_charge_is_not_the_electric_one() -> None:
-    """SU(2)_h is broken to a charge of its own by a triplet, wherever it stands among the factors."""
+    """A triplet breaks SU(2)_h to a hidden charge, wherever SU(2)_h is among the factors."""
     fields = (scalar("H", "1/2 2 1 1"), scalar("T", "0 1 3 1"), left("e", "-1 1 1 1"))
     given = theory("Y L:2 h:2 c:3", fields, vevs=[("H", 1, 246.0), ("T", 1, 1e3)])
     turned = replace(
@@ -236,8 +234,8 @@ def test_an_unbroken_second_charge_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_states_add_up(name: str) -> None:
-    """Fermions: as many states as went in. Scalars: less one for each broken generator."""
+def test_no_states_are_lost(name: str) -> None:
+    """The number of fermion states is conserved; scalars lose one state per broken generator."""
     given = models()[name]
     found = spectrum(given)
     weyl = {"dirac": 2, "majorana": 1, "weyl": 1}
@@ -260,7 +258,7 @@ def test_colour_written_as_antitriplets_changes_nothing() -> None:
 
 
 def test_goldstone_modes_of_comparable_vacua() -> None:
-    """In an extremum they are null vectors: the masses are the roots of the other eigenvalues of the whole matrix."""
+    """At an extremum, Goldstone modes are null vectors; the other eigenvalues of the full matrix give the masses."""
     given = theory(
         "B L:2 R:2",
         (scalar("P", "0 2 2"), scalar("D", "2 1 3")),
@@ -278,8 +276,8 @@ def test_goldstone_modes_of_comparable_vacua() -> None:
     assert own == pytest.approx(sorted(squares[6:]), abs=1e-6)
 
 
-def test_scalars_that_mix_without_masses_of_their_own() -> None:
-    """m² a† b + h.c. with no diagonal terms has the eigenvalues ±m²."""
+def test_scalars_with_mixing_but_no_diagonal_masses() -> None:
+    """m² a† b + h.c. without diagonal terms has the eigenvalues ±m²."""
     given = theory("X", (scalar("a", "1"), scalar("b", "1")), terms=("a† b: 400",))
     assert [(state.mass, state.count, state.nature) for state in spectrum(given).states] == [
         (-20, 1, "complex"),
@@ -305,14 +303,14 @@ def test_which_term_gives_which_mass() -> None:
     assert charged == [(2, 5, 6), (2,), (2, 5, 6)]
 
 
-def test_more_terms_than_an_integer_has_bits() -> None:
+def test_more_terms_than_bits_of_an_integer() -> None:
     made = theory("X", (left("x", "1"), left("y", "-1")), terms=["x y: 1"] * 70)
     (state,) = spectrum(made).states
     assert state.mass == pytest.approx(70)
     assert state.terms == tuple(range(70))
 
 
-def test_colour_comes_first_whatever_is_written_first() -> None:
+def test_colour_is_the_first_unbroken_factor_in_any_order() -> None:
     made = theory("g:4 X c:3", (left("a", "4 1 1"), left("q", "1 1 3"), left("b", "1 0 8")))
     found = rows(made)
     assert [len(block.indices) for block in unbroken(made).blocks] == [3, 4]
@@ -329,8 +327,8 @@ HEAVY_LEPTON = (
 
 
 @pytest.mark.parametrize("mass", ["1e6", "1e9", "1e11", "1e13", "1e16"])
-def test_a_light_lepton_stays_one_beside_a_heavy_one(mass: str) -> None:
-    """F6 takes √2 M with (F7 + F2)/√2; that leaves (F7 - F2)/√2, which has (0.05 - 0.01) v / 2 = 4 GeV with F1."""
+def test_a_light_lepton_keeps_its_mass_next_to_a_heavy_one(mass: str) -> None:
+    """F6 and (F7 + F2)/√2 have the mass √2 M. F1 and (F7 - F2)/√2 have (0.05 - 0.01) v / 2 = 4 GeV."""
     found = spectrum(read(HEAVY_LEPTON.format(mass=mass)))
     assert not any(state.exotic and state.mass < 99 for state in found.states)
     leptons = [(s.mass, s.count) for s in found.states if s.kind == "fermion" and s.charge == -1 and s.colour == 1]
@@ -340,8 +338,8 @@ def test_a_light_lepton_stays_one_beside_a_heavy_one(mass: str) -> None:
     assert [m for m, _ in leptons] == pytest.approx([sqrt(2), 4.0, heavy], rel=1e-10)
 
 
-def test_a_small_mass_under_what_does_not_mix_with_it_is_exact() -> None:
-    """The octet of SU(3) is 3 + 2 + 2 + 1 of SU(2), of which the vacuum gives the doublets and the singlet mass."""
+def test_a_small_mass_is_exact_next_to_large_ones_that_do_not_mix() -> None:
+    """The octet of SU(3) is 3 + 2 + 2 + 1 of SU(2). The vacuum gives mass to the doublets and the singlet."""
     made = "GAUGE SU(3) SSB S1 3* c2 2e16 MULTIPLETS F1 right 8 x1 F2 left 3 x1 INTERACTIONS yukawa F1* F2 S1 2e-4 "
     found = [state for state in spectrum(read(made + "mass F1* F1* 1e-1")).states if state.kind == "fermion"]
     assert sum(state.count * state.dimension * (1 + (state.nature == "dirac")) for state in found) == 11
@@ -349,7 +347,7 @@ def test_a_small_mass_under_what_does_not_mix_with_it_is_exact() -> None:
     assert triplet.mass == pytest.approx(0.1, rel=1e-12)
 
 
-def test_scalars_are_complex_or_real_whatever_their_masses() -> None:
+def test_scalars_are_complex_or_real_for_all_masses() -> None:
     made = (
         "GAUGE U(1) SU(2) SU(3) SSB S1 2 1 +1/2 c2 2e2 S2 4 6* -3 c15 2e9 MULTIPLETS F1 left 2 8 -8/3 x1 "
         "INTERACTIONS phi4 S1 S1* S2 S2* 2e-9"

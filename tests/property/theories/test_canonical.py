@@ -1,4 +1,4 @@
-"""A canonical form does not change when a theory is written differently, and does when it is another."""
+"""The canonical form is the same for equivalent theories and differs for others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHANGES: list[Callable[[Theory, random.Random], Theory]] = [renamed, rebased, re
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @QUICK
 @given(seed=seeds)
-def test_writing_it_differently_changes_nothing(change: Callable[[Theory, random.Random], Theory], seed: int) -> None:
+def test_equivalent_theories_have_the_same_form(change: Callable[[Theory, random.Random], Theory], seed: int) -> None:
     rng = random.Random(seed)
     one = random_theory(rng)
     for vector_like in (True, False):
@@ -44,20 +44,20 @@ def test_writing_it_differently_changes_nothing(change: Callable[[Theory, random
 @pytest.mark.parametrize("change", CHANGES[:-1], ids=lambda change: change.__name__)
 @pytest.mark.parametrize("name", MODELS)
 def test_known_models_written_differently(change: Callable[[Theory, random.Random], Theory], name: str) -> None:
-    """Terms and vacua included; a rotation of the gauge basis moves the component of a vev, which is forgotten."""
+    """Includes terms and vacua. The component of a vev, which depends on the gauge basis, is ignored."""
     one = models()[name]
     assert canonical(change(one, random.Random(name))) == canonical(one)
 
 
 def test_known_models_differ() -> None:
     forms = {canonical(model) for model in models().values()}
-    assert len(forms) == len(models()) - 1  # right-handed neutrinos of type I are singlets: the Standard Model
+    assert len(forms) == len(models()) - 1  # type I adds only singlets, so it equals the Standard Model
     assert canonical(models()["type I seesaw"]) == canonical(standard_model())
 
 
 @QUICK
 @given(seed=seeds)
-def test_another_field_is_another_theory(seed: int) -> None:
+def test_an_extra_field_changes_the_form(seed: int) -> None:
     rng = random.Random(seed)
     one = random_theory(rng)
     more = random_field(rng, one.gauge, "more", ("left", "scalar"))
@@ -65,7 +65,7 @@ def test_another_field_is_another_theory(seed: int) -> None:
     assert same is more.acts.is_neutral
 
 
-def test_what_is_left_out_on_request() -> None:
+def test_optional_parts_can_be_ignored() -> None:
     plain, higgsinos = standard_model(), models()["Standard Model with two Higgsinos"]
     assert canonical(plain) != canonical(higgsinos)
     assert canonical(plain, vector_like=False) == canonical(higgsinos, vector_like=False)
@@ -77,12 +77,12 @@ def test_what_is_left_out_on_request() -> None:
     assert canonical(plain, terms=False) == canonical(fewer, terms=False)
 
 
-def test_a_vacuum_counts() -> None:
+def test_the_vacuum_is_part_of_the_form() -> None:
     one = standard_model()
     assert canonical(one) != canonical(replace(one, vevs=()))
 
 
-def test_charges_in_another_ratio_are_another_theory() -> None:
+def test_other_charge_ratios_change_the_form() -> None:
     def with_charge(charge: str) -> Theory:
         return theory("X", (left("a", "1"), right("b", charge), scalar("s", "2")))
 
@@ -95,7 +95,7 @@ def test_real_fermions_are_vector_like() -> None:
     assert sorted(chiral_content(one).values()) == [1, 2]
 
 
-def test_an_odd_pseudoreal_fermion_stays() -> None:
-    """Two doublets can take a mass, a third cannot; a triplet always can."""
+def test_an_odd_pseudoreal_fermion_is_chiral() -> None:
+    """Two doublets have a mass term, a third does not; a triplet always has one."""
     made = theory("L:2", (left("d", "2", 3), left("t", "3")))
     assert {acts.labels: count for acts, count in chiral_content(made).items()} == {((1,),): 1}

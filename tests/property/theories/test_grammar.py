@@ -1,4 +1,4 @@
-"""Random theories under any small limits, beginnings and budgets: all right, all in time."""
+"""Random walks under any small limits, starting points and budgets end in time and give valid theories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.theories.theories_walks import accepts, constraint_of
 from benchmarks.theories.theory_texts import changed, is_right
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.prompts import BEGINNINGS
+from steelyard.domains.theories.grammar.starting_points import BEGINNINGS
 from steelyard.domains.theories.model.limits import Limits
 from steelyard.errors import ConstraintError
 from steelyard.types import Task
@@ -41,12 +41,10 @@ limits = st.builds(
 
 @settings(max_examples=60)
 @given(limits, st.sampled_from(sorted(BEGINNINGS)), st.integers(0, 10_000), st.integers(0, 60))
-def test_rambles_end_in_time_and_are_theories_within_the_limits(
-    within: Limits, kind: str, seed: int, spare: int
-) -> None:
+def test_random_walks_end_in_time_and_give_valid_theories(within: Limits, kind: str, seed: int, spare: int) -> None:
     grammar, rng = TheoryGrammar(within), random.Random(seed)
-    beginning = rng.choice(list(BEGINNINGS[kind](within)))
-    task = Task(beginning.id, kind, beginning.spec)
+    starting_point = rng.choice(list(BEGINNINGS[kind](within)))
+    task = Task(starting_point.id, kind, starting_point.spec)
     constraint = constraint_of(grammar)
     try:
         budget = constraint.begin(task).shortest_end() + spare

@@ -1,4 +1,4 @@
-"""Anomalies do not depend on how a theory is written; singlets do not depend on how they are counted."""
+"""Properties of anomalies, singlets, terms and spectra of random theories."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.theories.theory_cases import (
     with_terms,
 )
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.grammar.prompts import BEGINNINGS
+from steelyard.domains.theories.grammar.starting_points import BEGINNINGS
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.groups import Representation, decompose, singlets
 from steelyard.domains.theories.model.notation import label_of, left, right, theory
@@ -70,7 +70,7 @@ def test_the_order_of_fields_does_not_matter(seed: int) -> None:
 
 @QUICK
 @given(seeds, st.lists(factors, min_size=2, max_size=2))
-def test_scaling_charges_keeps_what_vanishes(seed: int, scales: list[Fraction]) -> None:
+def test_scaling_charges_preserves_cancellation(seed: int, scales: list[Fraction]) -> None:
     theory = random_theory(random.Random(seed))
     assert vanishing(scaled(theory, scales[: len(theory.gauge.abelian)])) == vanishing(theory)
 
@@ -88,7 +88,7 @@ def test_vector_like_pairs_never_change_an_anomaly(seed: int) -> None:
 @QUICK
 @given(seeds)
 def test_chirality_is_conjugation(seed: int) -> None:
-    """A right-handed field counts as the conjugate left-handed one."""
+    """A right-handed field contributes like its left-handed conjugate."""
     theory = random_theory(random.Random(seed))
     turned = tuple(
         replace(field, kind="left", labels=field.left_handed.labels, charges=field.left_handed.charges)
@@ -119,7 +119,7 @@ labels = st.sampled_from([2, 3, 4]).flatmap(
 @QUICK
 @given(labels)
 def test_products_have_the_right_size_and_index(given_: tuple[int, list[str]]) -> None:
-    """Dimensions multiply, indices follow Leibniz, and conjugate products decompose conjugately."""
+    """Dimensions multiply, indices obey the product rule, and conjugate products decompose into conjugates."""
     n, texts = given_
     irreps = [Representation(n, label_of(n, text)) for text in texts]
     parts = decompose(n, [irrep.label for irrep in irreps])
@@ -137,7 +137,7 @@ def test_products_have_the_right_size_and_index(given_: tuple[int, list[str]]) -
 @QUICK
 @given(labels)
 def test_singlets_by_weights(given_: tuple[int, list[str]]) -> None:
-    """The Weyl integral picks singlets: Σ over weights of the product with the signs of Π (1 - e^α)."""
+    """The Weyl integral counts singlets: Σ over the weights of the product with the signs of Π (1 - e^α)."""
     n, texts = given_
     found = [label_of(n, text) for text in texts[:3]]
     weights: dict[tuple[int, ...], int] = {(0,) * (n - 1): 1}
@@ -164,8 +164,8 @@ def test_singlets_by_weights(given_: tuple[int, list[str]]) -> None:
 
 @QUICK
 @given(seeds)
-def test_structures_are_as_many_as_tensors(seed: int) -> None:
-    """Counting by characters agrees with writing the contractions down, also of like legs."""
+def test_the_number_of_structures_equals_that_of_tensors(seed: int) -> None:
+    """Counting with characters agrees with constructing the contractions, including identical legs."""
     rng = random.Random(seed)
     gauge = Gauge((), tuple(Special(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
     one, two = (random_field(rng, gauge, name, ("scalar",)) for name in "ab")
@@ -177,8 +177,8 @@ def test_structures_are_as_many_as_tensors(seed: int) -> None:
 
 @QUICK
 @given(seeds)
-def test_like_fermions(seed: int) -> None:
-    """With g generations a symmetric contraction of two like fermions has g(g + 1)/2 couplings, another g(g - 1)/2."""
+def test_identical_fermions(seed: int) -> None:
+    """For g generations, two identical fermions have g(g + 1)/2 couplings if symmetric and g(g - 1)/2 if not."""
     rng = random.Random(seed)
     gauge = Gauge((), tuple(Special(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
     field = replace(random_field(rng, gauge, "f", ("left",)), generations=rng.randint(1, 3))
@@ -198,7 +198,7 @@ def test_like_fermions(seed: int) -> None:
 
 @QUICK
 @given(seeds)
-def test_a_field_and_its_conjugate_always_make_a_singlet(seed: int) -> None:
+def test_a_field_and_its_conjugate_contain_one_singlet(seed: int) -> None:
     rng = random.Random(seed)
     gauge = random_gauge(rng)
     field = random_field(rng, gauge, "f")
@@ -209,8 +209,8 @@ def test_a_field_and_its_conjugate_always_make_a_singlet(seed: int) -> None:
 
 @QUICK
 @given(seeds, st.integers(0, 10_000))
-def test_spectra_lose_and_make_no_states(seed: int, index: int) -> None:
-    """Of theories as the domain writes them, with terms and vacua of all sizes."""
+def test_spectra_conserve_the_number_of_states(seed: int, index: int) -> None:
+    """Uses theories from the domain, with all kinds of terms and vacua."""
     made = read(EVERY.example(index, seed=seed)[1])
     found = spectrum(made).states
     weyl = {"dirac": 2, "majorana": 1, "weyl": 1}
@@ -221,8 +221,8 @@ def test_spectra_lose_and_make_no_states(seed: int, index: int) -> None:
 
 @QUICK
 @given(seeds, st.integers(2, 4), st.sampled_from(("1 1", "1 3", "0 3", "1 8")), st.integers(9, 14))
-def test_particles_keep_their_antiparticles_beside_a_heavy_one(seed: int, count: int, acts: str, heavy: int) -> None:
-    """The last left-handed field has large masses with all right-handed ones, which leaves the others small ones."""
+def test_antiparticles_have_equal_masses_next_to_a_heavy_particle(seed: int, count: int, acts: str, heavy: int) -> None:
+    """The last left-handed field has large mass terms with all right-handed fields; the other masses are small."""
     rng = random.Random(seed)
     pairs = [(i, j) for i in range(count) for j in range(count)]
     fields = [make(f"{name}{i}", acts) for name, make in (("a", left), ("b", right)) for i in range(count)]
@@ -234,8 +234,8 @@ def test_particles_keep_their_antiparticles_beside_a_heavy_one(seed: int, count:
 
 @QUICK
 @given(seeds)
-def test_scalars_are_eaten_by_broken_generators_only(seed: int) -> None:
-    """Real scalars and independent directions that gauge transformations turn the vacuum into are all there is."""
+def test_only_broken_generators_remove_scalars(seed: int) -> None:
+    """The physical scalars and the Goldstone directions add up to all real scalar components."""
     rng = random.Random(seed)
     made = with_terms(random_theory(rng), rng, tries=20)
     count = 2 * sum(component_count(made, field) for field in made.scalars)
@@ -248,7 +248,7 @@ def real_scalars(found: Sequence[State]) -> int:
 
 
 def eaten(made: Theory) -> int:
-    """Independent directions that gauge transformations turn the vacuum into, whatever its values."""
+    """Count the independent Goldstone directions, with all vacuum expectation values set to 100 GeV."""
     if not made.vevs:
         return 0
     alike = replace(made, vevs=tuple(replace(vev, value=100.0) for vev in made.vevs))

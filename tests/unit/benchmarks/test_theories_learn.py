@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.theories.theories_learn import added, by_gauge_group, contents, extensions, lightest_exotic, successes
-from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.starting_points import standard_model_text
 from steelyard.domains.theories.reward.reward import Judge
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of

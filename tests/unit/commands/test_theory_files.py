@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from steelyard.cli import main
-from steelyard.domains.theories.grammar.prompts import standard_model_text
+from steelyard.domains.theories.grammar.starting_points import standard_model_text
 from steelyard.domains.theories.grammar.text import laid_out
 
 SM = standard_model_text()

@@ -1,4 +1,4 @@
-"""The chart of a run: from ``metrics.jsonl`` in any state to panels, and never a reason for a run to end."""
+"""The chart of a run is drawn from ``metrics.jsonl`` in any state, and a failure to draw never stops the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steelyard.drawing.chart import COLOURS
 from steelyard.drawing.scene import Label, Line, Polygon
 from steelyard.errors import DataError
 from steelyard.tracking import ChartTracker, JsonlTracker, Trackers, run_chart
-from steelyard.tracking.charts import CHART, MOST_POINTS, SHOWN
+from steelyard.tracking.charts import CHART, MAX_POINTS, PANELS
 
 Rows = list[dict[str, Any]]
 
@@ -40,62 +40,62 @@ def labels(scene: Scene) -> list[str]:
 
 
 def curves(scene: Scene, colour: int = 0) -> list[int]:
-    """How many points the lines of a colour have."""
+    """Return the number of points of each line with this colour."""
     return [len(shape.points) for shape in scene.shapes if isinstance(shape, Line) and shape.edge == COLOURS[colour]]
 
 
 def test_every_metric_has_a_panel() -> None:
     scene = run_chart({"mine": [row(step) for step in range(1, 6)]})
-    assert {shown.title for shown in SHOWN} <= set(labels(scene))
-    assert curves(scene) == [5] * len(SHOWN)
+    assert {panel.title for panel in PANELS} <= set(labels(scene))
+    assert curves(scene) == [5] * len(PANELS)
     assert {"mine", "5 steps", "last 50.0%", "last 0.050"} <= set(labels(scene))
     assert sum(isinstance(shape, Polygon) for shape in scene.shapes) == 1, "the spread of the reward"
 
 
-def test_metrics_that_no_run_has_get_no_panel() -> None:
+def test_metrics_that_no_run_logged_have_no_panel() -> None:
     rows = [{"step": step, "success": 0.5, "reward/histogram": {"counts": [1], "edges": [0, 1]}} for step in (1, 2)]
-    said = labels(run_chart({"mine": rows}))
-    assert "Success" in said
-    assert not {"Reward", "KL to the reference", "Eval success"} & set(said)
+    texts = labels(run_chart({"mine": rows}))
+    assert "Success" in texts
+    assert not {"Reward", "KL to the reference", "Eval success"} & set(texts)
 
 
-def test_the_kl_in_the_reward_stands_in_for_that_in_the_loss() -> None:
+def test_without_a_kl_in_the_loss_the_k3_estimate_is_drawn() -> None:
     assert "KL to the reference" in labels(run_chart({"mine": [{"step": 1, "kl/k3": 0.5}]}))
 
 
-def test_runs_are_compared_by_name() -> None:
+def test_several_runs_are_compared_by_name() -> None:
     longer, shorter = [row(step) for step in range(1, 9)], [row(step) for step in range(1, 4)]
     scene = run_chart({"first": longer, "second": shorter})
     assert {"first", "second", "2 runs", "8 steps"} <= set(labels(scene))
-    assert curves(scene, 0) == [2, *[8] * len(SHOWN)], "the legend, and the panels"
-    assert curves(scene, 1) == [2, *[3] * len(SHOWN)]
+    assert curves(scene, 0) == [2, *[8] * len(PANELS)], "the legend, and the panels"
+    assert curves(scene, 1) == [2, *[3] * len(PANELS)]
     assert not any(label.startswith("last ") for label in labels(scene))
 
 
-def test_evaluations_now_and_then_make_a_curve() -> None:
+def test_occasional_evaluations_form_a_curve() -> None:
     rows: Rows = [{"step": step, "success": 0.5} for step in range(21)]
     rows += [{"step": step, "eval/success": 0.1} for step in range(0, 21, 5)]
     assert sorted(curves(run_chart({"mine": rows}))) == [5, 21]
 
 
-def test_what_is_not_finite_is_counted_and_null_is_left_out() -> None:
+def test_values_that_are_not_finite_are_counted_and_null_is_ignored() -> None:
     rows = [row(1), row(2, entropy=math.nan, kl=None), row(3, entropy=math.inf), row(4), row(5)]
     scene = run_chart({"mine": rows})
     assert "2 not finite" in labels(scene)
     assert sorted(curves(scene)) == [2, 4, 5, 5, 5, 5, 5, 5], "a gap in the entropy, a point fewer in the KL"
     ET.fromstring(svg(scene))
-    all_lost = run_chart({"mine": [row(step, entropy=math.nan) for step in (1, 2)]})
-    assert {"no finite values", "2 not finite"} <= set(labels(all_lost))
+    nothing_finite = run_chart({"mine": [row(step, entropy=math.nan) for step in (1, 2)]})
+    assert {"no finite values", "2 not finite"} <= set(labels(nothing_finite))
 
 
-def test_one_step_is_enough_and_none_is_not() -> None:
+def test_a_chart_needs_at_least_one_logged_metric() -> None:
     assert {"1 step", "Reward"} <= set(labels(run_chart({"mine": [row(1)]})))
-    with pytest.raises(DataError, match=r"mine: there is nothing to draw; .*reward/mean"):
+    with pytest.raises(DataError, match=r"mine: nothing to draw; .*reward/mean"):
         run_chart({"mine": [{"step": 1, "other": 2.0}]})
 
 
-def test_rows_of_one_step_belong_together_and_the_last_counts() -> None:
-    """As a file has them that was put together from the parts of a resumed run."""
+def test_rows_of_one_step_are_merged_and_the_last_value_counts() -> None:
+    """A file pieced together from a resumed run has such rows."""
     rows = [row(1), row(2, success=0.25), {"step": 3, "eval/success": 1.0}, row(2, success=0.75), row(3)]
     assert "last 50.0%" in labels(run_chart({"mine": rows}))
     assert max(curves(run_chart({"mine": rows}))) == 3
@@ -103,31 +103,31 @@ def test_rows_of_one_step_belong_together_and_the_last_counts() -> None:
 
 def test_a_long_run_is_averaged() -> None:
     each: Rows = [{"success": float(place % 2), "entropy": math.nan if place % 3 else 1.0} for place in range(10)]
-    rows = [{"step": step, **each[step % 10]} for step in range(10 * MOST_POINTS)]
+    rows = [{"step": step, **each[step % 10]} for step in range(10 * MAX_POINTS)]
     scene = run_chart({"mine": rows})
-    assert curves(scene) == [MOST_POINTS, MOST_POINTS]
-    assert any(f"averaged to {MOST_POINTS} points" in label for label in labels(scene))
+    assert curves(scene) == [MAX_POINTS, MAX_POINTS]
+    assert any(f"averaged to {MAX_POINTS} points" in label for label in labels(scene))
     drawn = [shape for shape in scene.shapes if isinstance(shape, Line) and shape.edge == COLOURS[0]]
     assert [len({y for _, y in line.points}) for line in drawn] == [1, 1], "every ten steps have the same mean"
 
 
-def test_the_chart_is_in_the_folder_when_the_run_ends(tmp_path: Path) -> None:
+def test_the_chart_is_written_when_the_run_ends(tmp_path: Path) -> None:
     trackers = Trackers([JsonlTracker(tmp_path / "metrics.jsonl"), ChartTracker(tmp_path)])
     trackers.log(1, {"reward/mean": 0.5, "reward/std": math.nan})
     assert not (tmp_path / CHART).exists()
     trackers.close()
-    said = [element.text for element in ET.parse(tmp_path / CHART).getroot() if element.tag.endswith("text")]
-    assert tmp_path.name in said
+    texts = [element.text for element in ET.parse(tmp_path / CHART).getroot() if element.tag.endswith("text")]
+    assert tmp_path.name in texts
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_run_without_steps_or_folder_leaves_no_chart(tmp_path: Path) -> None:
+def test_a_run_without_steps_or_folder_writes_no_chart(tmp_path: Path) -> None:
     ChartTracker(tmp_path).close()
     ChartTracker(tmp_path / "deleted").close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_chart_that_cannot_be_drawn_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_chart_that_cannot_be_drawn_does_not_stop_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "metrics.jsonl").write_text("nonsense\n" * 3, encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         trackers = Trackers([ChartTracker(tmp_path)])

@@ -1,4 +1,4 @@
-"""The numbers a person must see are on the screen, at any width, and no control characters in a log."""
+"""The console shows every figure at any width, and a log contains no control characters."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_every_figure_is_visible(width: int) -> None:
         *("sample 60%", "verify 10%", "score 10%", "update 20%"),
     )
     assert [word for word in expected if word not in text] == []
-    assert "…" not in text, "nothing is cut off"
+    assert "…" not in text, "nothing is omitted"
     assert all(len(line) <= min(width, 120) for line in text.splitlines())
 
 
@@ -112,16 +112,16 @@ def test_only_labels_are_dim() -> None:
 
 
 @pytest.mark.parametrize("width", range(44, 80, 3))
-def test_a_narrow_terminal_leaves_figures_out_and_cuts_none(width: int) -> None:
+def test_a_narrow_terminal_omits_figures_but_cuts_none(width: int) -> None:
     text = panel_text(width)
     assert all(len(line) <= width for line in text.splitlines())
     assert len(text.splitlines()) == len(panel_text(80).splitlines())
     rows = [line for line in text.splitlines() if "…" in line]
     assert rows
-    assert [row for row in rows if " … " not in row] == [], "dots stand by themselves"
+    assert [row for row in rows if " … " not in row] == [], "the ellipsis has spaces around it"
 
 
-def test_an_evaluation_of_the_last_step_is_not_marked() -> None:
+def test_only_evaluations_of_earlier_steps_name_their_step() -> None:
     tracker = ConsoleTracker(500, console=console(80), clock=Clock())
     tracker.log(0, EVALUATED)
     assert "eval      success 71.0%  reward 0.800" in "".join(drawn(tracker, 80))
@@ -132,7 +132,7 @@ def test_an_evaluation_of_the_last_step_is_not_marked() -> None:
     tracker.close()
 
 
-def test_rows_without_metrics_are_left_out() -> None:
+def test_rows_without_metrics_are_omitted() -> None:
     screen = console(80)
     tracker = ConsoleTracker(10, console=screen, clock=Clock())
     tracker.log(1, {"reward/mean": 0.5, "success": 0.25, "lr": 1e-4})
@@ -144,7 +144,7 @@ def test_rows_without_metrics_are_left_out() -> None:
     assert not [word for word in ("KL", "verdicts", "groups", "speed", "time", "entropy") if word in text]
 
 
-def test_before_the_first_step_it_says_so() -> None:
+def test_the_panel_says_that_it_waits_for_the_first_step() -> None:
     assert "waiting for the first step" in panel_text(80, steps=0)
 
 
@@ -153,14 +153,14 @@ def test_skipped_steps_add_up() -> None:
     assert "skipped 3" in panel_text(80, steps=3, skipped=1)
 
 
-def test_accidents_of_the_checker_add_up_by_cause() -> None:
-    assert "accidents" not in panel_text(80)
+def test_failures_of_the_verifier_add_up_by_cause() -> None:
+    assert "failures" not in panel_text(80)
     text = panel_text(80, steps=3, **{"unscored/timeout": 2, "rejected/timeout": 1, "unscored/lost worker": 1})
-    assert "accidents" in text
+    assert "failures" in text
     assert "9 × timeout   3 × lost worker" in text
 
 
-def test_a_resumed_run_counts_only_what_is_left() -> None:
+def test_the_time_left_of_a_resumed_run_counts_only_remaining_steps() -> None:
     clock, screen = Clock(), console(80)
     tracker = ConsoleTracker(100, console=screen, clock=clock)
     tracker.rewind(90)
@@ -174,7 +174,7 @@ def test_a_resumed_run_counts_only_what_is_left() -> None:
     assert "0:10 · 1:30 left" in text
 
 
-def test_no_terminal_gets_plain_lines_and_not_too_many() -> None:
+def test_without_a_terminal_there_are_a_few_plain_lines() -> None:
     clock, screen = Clock(), console(80, terminal=False)
     tracker = ConsoleTracker(20, console=screen, plain_seconds=2.0, clock=clock)
     tracker.rewind(-1)
@@ -188,12 +188,12 @@ def test_no_terminal_gets_plain_lines_and_not_too_many() -> None:
     assert [line.split()[1] for line in lines] == ["1/20", "5/20", "7/20", "11/20", "15/20", "19/20", "20/20"]
     assert "reward 0.731  std 0.212  success 64.2%  kl 0.012  entropy 1.420  clip 2.3%  dead 12.5%" in lines[0]
     assert "eval 50.0%  eval reward 0.250  kl" in lines[2]
-    assert "eval 50.0% (step 7)  eval reward 0.250 (step 7)  kl" in lines[3], "older than the step"
+    assert "eval 50.0% (step 7)  eval reward 0.250 (step 7)  kl" in lines[3], "from an earlier step"
     assert "\x1b" not in text
     assert "\r" not in text
 
 
-def test_a_terminal_gets_a_live_panel_that_is_left_standing() -> None:
+def test_the_live_panel_stays_on_the_terminal_after_the_run() -> None:
     screen = console(80)
     tracker = ConsoleTracker(2, console=screen, clock=Clock())
     tracker.rewind(-1)
@@ -238,11 +238,11 @@ def test_the_panel_shows_what_is_under_way(width: int) -> None:
     tracker.progress(Activity("verify", 40, 256))
     clock.now = 40.0
     tracker.progress(Activity("verify", 148, 256))
-    assert row_now(tracker, width).endswith("0:10 · 0:10 left"), "only what was done in this phase counts"
+    assert row_now(tracker, width).endswith("0:10 · 0:10 left"), "only progress in this phase counts"
     tracker.close()
 
 
-def test_what_is_not_counted_is_estimated_from_the_last_time() -> None:
+def test_a_phase_without_a_count_is_estimated_from_its_last_duration() -> None:
     clock = Clock()
     tracker = ConsoleTracker(500, console=console(80), clock=clock)
     tracker.progress(Activity("save"))
@@ -253,11 +253,11 @@ def test_what_is_not_counted_is_estimated_from_the_last_time() -> None:
     clock.now = 25.0
     assert row_now(tracker) == "now       saving  0:05 · 0:15 left"
     clock.now = 45.0
-    assert row_now(tracker) == "now       saving  0:25", "it takes longer than it did"
+    assert row_now(tracker) == "now       saving  0:25", "no estimate once it takes longer than last time"
     tracker.close()
 
 
-def test_a_finished_panel_is_doing_nothing() -> None:
+def test_a_finished_panel_shows_no_phase() -> None:
     tracker = ConsoleTracker(2, console=console(80), clock=Clock())
     tracker.log(1, METRICS)
     tracker.progress(Activity("save"))
@@ -265,7 +265,7 @@ def test_a_finished_panel_is_doing_nothing() -> None:
     assert "now" not in "".join(drawn(tracker, 80))
 
 
-def test_a_run_that_never_measured_anything_leaves_no_panel() -> None:
+def test_a_run_without_metrics_leaves_no_panel() -> None:
     screen = console(80)
     tracker = ConsoleTracker(2, console=screen, clock=Clock())
     tracker.progress(Activity("restore"))
@@ -278,28 +278,28 @@ def test_a_run_that_never_measured_anything_leaves_no_panel() -> None:
 def test_without_a_terminal_a_long_phase_gets_a_line() -> None:
     clock, screen = Clock(), console(80, terminal=False)
     tracker = ConsoleTracker(20, console=screen, clock=clock)
-    tracker._heartbeat.stop()  # its thread; the test looks at the clock itself
+    tracker._heartbeat.stop()  # stops its thread; the test checks the clock itself
     tracker.rewind(-1)
     for second in range(300):
         clock.now = float(second)
         tracker.progress(Activity("sample", second, 400, "0 verified"))
-        tracker._heartbeat.look()
+        tracker._heartbeat.check()
     for second in range(300, 340):
         clock.now = float(second)
         tracker.progress(Activity("score"))
-        tracker._heartbeat.look()
+        tracker._heartbeat.check()
     tracker.close()
     assert screen.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "step 0/20  sampling 30/400 samples, 0 verified  0:30 so far  about 6:10 left",
         "step 0/20  sampling 60/400 samples, 0 verified  1:00 so far  about 5:40 left",
         "step 0/20  sampling 120/400 samples, 0 verified  2:00 so far  about 4:40 left",
         "step 0/20  sampling 240/400 samples, 0 verified  4:00 so far  about 2:40 left",
-        "step 0/20  scoring  0:30 so far",
+        "step 0/20  computing log-probs  0:30 so far",
     ]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_only_a_log_needs_somebody_to_look_at_the_clock(terminal: bool) -> None:
+def test_only_a_log_needs_a_heartbeat_thread(terminal: bool) -> None:
     tracker = ConsoleTracker(20, console=console(80, terminal=terminal))
     tracker.progress(Activity("score"))
     assert ("heartbeat" in [thread.name for thread in threading.enumerate()]) is not terminal
@@ -317,7 +317,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_samples_are_clipped_and_harmless(width: int) -> None:
+def test_samples_are_clipped_and_their_control_characters_removed(width: int) -> None:
     screen = console(width)
     screen.print(SampleCards(40, SHOWN))
     raw = screen.file.getvalue()  # type: ignore[attr-defined]
@@ -333,7 +333,7 @@ def test_samples_are_clipped_and_harmless(width: int) -> None:
         "rejected: no numbers",
     ):
         assert word in text
-    assert "[red]x[/red]" in text, "markup of a model is text"
+    assert "[red]x[/red]" in text, "markup in a sample is plain text"
     assert "line 0" in text
     assert "line 29" in text
     assert "… 25 more lines …" in text
@@ -348,7 +348,7 @@ def test_clip_keeps_both_ends() -> None:
     assert clip("\n\n", 4, head=1, tail=1) == []
 
 
-def test_an_old_code_page_does_not_end_the_run() -> None:
+def test_a_limited_output_encoding_does_not_stop_the_run() -> None:
     buffer = io.BytesIO()
     screen = Console(file=io.TextIOWrapper(buffer, encoding="cp1252"), _environ={})
     tracker = ConsoleTracker(3, console=screen)
@@ -358,7 +358,7 @@ def test_an_old_code_page_does_not_end_the_run() -> None:
     assert b"samples at step 1" in buffer.getvalue()
 
 
-def test_figures() -> None:
+def test_number_formats() -> None:
     assert sparkline([0.0, 1.0, 2.0, math.nan, 7.0], 10) == "▁▂▃ █"
     assert sparkline([5.0, 0.0, 1.0], 2) == "▁█"
     assert sparkline([1.0, 1.0], 5) == "▄▄"
@@ -385,7 +385,7 @@ def test_shares_fill_the_bar() -> None:
     assert shares([0, 0], 5) == [0, 0]
 
 
-def test_trend_is_level_in_noise_and_points_where_it_goes() -> None:
+def test_the_trend_is_level_in_noise_and_follows_a_slope() -> None:
     noise = [0.5 + 0.1 * (-1) ** n for n in range(40)]
     assert trend(noise) == "→"
     assert trend([0.5] * 10) == "→"

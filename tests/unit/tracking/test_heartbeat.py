@@ -1,4 +1,4 @@
-"""A log says what takes long: after half a minute, then rarely, and also when nothing is reported."""
+"""Long work is reported in a log after half a minute, then rarely, even if the work itself reports nothing."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ class Clock:
         return self.now
 
 
-def told(seconds: range, *, restart_at: int | None = None) -> list[float]:
-    clock, said = Clock(), list[float]()
-    heartbeat = Heartbeat(said.append, clock=clock)
+def report_times(seconds: range, *, restart_at: int | None = None) -> list[float]:
+    clock, reports = Clock(), list[float]()
+    heartbeat = Heartbeat(reports.append, clock=clock)
     for second in seconds:
         clock.now = float(second)
         if second == restart_at:
             heartbeat.restart()
             heartbeat.stop()
-        heartbeat.look()
-    return said
+        heartbeat.check()
+    return reports
 
 
-def test_first_after_half_a_minute_and_then_rarely() -> None:
-    assert told(range(30)) == []
-    assert told(range(3000)) == [30, 60, 120, 240, 480, 960, 1560, 2160, 2760]
+def test_the_first_report_comes_after_half_a_minute_and_later_ones_rarely() -> None:
+    assert report_times(range(30)) == []
+    assert report_times(range(3000)) == [30, 60, 120, 240, 480, 960, 1560, 2160, 2760]
 
 
-def test_what_begins_anew_has_its_half_minute_again() -> None:
-    assert told(range(80), restart_at=29) == [30]
+def test_a_restart_resets_the_time_to_the_first_report() -> None:
+    assert report_times(range(80), restart_at=29) == [30]
 
 
-def test_a_thread_looks_at_the_clock_until_it_is_stopped() -> None:
-    said = threading.Event()
-    heartbeat = Heartbeat(lambda _: said.set(), first=0.0, look_seconds=0.001)
-    assert not said.wait(0.05), "nothing has begun"
+def test_a_thread_checks_the_clock_until_it_is_stopped() -> None:
+    reported = threading.Event()
+    heartbeat = Heartbeat(lambda _: reported.set(), first=0.0, poll_seconds=0.001)
+    assert not reported.wait(0.05), "nothing has started"
     heartbeat.restart()
-    assert said.wait(60)
+    assert reported.wait(60)
     heartbeat.stop()
     assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_line_that_cannot_be_written_harms_nobody() -> None:
+def test_a_line_that_cannot_be_written_is_ignored() -> None:
     tried = threading.Event()
 
     def broken(_: float) -> None:
         tried.set()
         raise BrokenPipeError
 
-    heartbeat = Heartbeat(broken, first=0.0, look_seconds=0.001)
+    heartbeat = Heartbeat(broken, first=0.0, poll_seconds=0.001)
     heartbeat.restart()
     assert tried.wait(60)
     heartbeat.stop()
 
 
 def wait_for(capsys: pytest.CaptureFixture[str], clock: Clock, seconds: float) -> str:
-    """The lines that the heartbeat's own thread prints once the clock shows this."""
+    """Set the clock and return the lines that the heartbeat's thread then prints."""
     clock.now, text = seconds, ""
     pause = threading.Event()
     for _ in range(6000):
@@ -72,7 +72,7 @@ def wait_for(capsys: pytest.CaptureFixture[str], clock: Clock, seconds: float) -
     return text
 
 
-def test_a_bar_without_a_terminal_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_without_a_terminal_prints_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with counting("warm start", 40, clock=clock) as advance:
         assert capsys.readouterr().err == "warm start (40)\n"

@@ -1,3 +1,5 @@
+"""``metrics.jsonl`` is exact, valid after a kill, and truncated on resume."""
+
 from __future__ import annotations
 
 import json
@@ -21,22 +23,22 @@ def steps_in(path: Path) -> list[int]:
     return [row["step"] for row in read_metrics(path)]
 
 
-def test_a_line_a_step_readable_at_once_with_sorted_names(tmp_path: Path) -> None:
+def test_each_step_is_written_immediately_with_sorted_names(tmp_path: Path) -> None:
     path = tmp_path / "run" / "metrics.jsonl"
-    logged(path, 1, 2)  # not closed: each line must be in the file already
+    logged(path, 1, 2)  # not closed, but each line must be in the file already
     lines = path.read_text().splitlines()
     assert lines[0] == '{"step": 1, "kl": 0.1, "reward/mean": 0.14285714285714285}'
     assert len(lines) == 2
 
 
-def test_numbers_read_back_bit_for_bit(tmp_path: Path) -> None:
+def test_numbers_read_back_exactly(tmp_path: Path) -> None:
     values = {"a": 0.1 + 0.2, "b": 5e-324, "c": -0.0, "d": 3, "e": math.inf, "f": -math.inf, "g": 1e22}
     tracker = JsonlTracker(tmp_path / "m.jsonl")
     tracker.log(0, {**values, "h": math.nan})
     tracker.close()
 
     def no_constants(name: str) -> float:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not valid JSON")
 
     json.loads((tmp_path / "m.jsonl").read_text(), parse_constant=no_constants)
     (row,) = read_metrics(tmp_path / "m.jsonl")
@@ -44,18 +46,18 @@ def test_numbers_read_back_bit_for_bit(tmp_path: Path) -> None:
     assert math.isnan(row["h"])
 
 
-def test_rewind_cuts_back_and_logging_goes_on(tmp_path: Path) -> None:
+def test_rewind_removes_later_lines_and_logging_continues(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     tracker = logged(path, 0, 1, 2, 3, 4)
     kept = path.read_text().splitlines(keepends=True)[:3]
     tracker.rewind(2)
-    assert path.read_text() == "".join(kept), "lines kept are kept byte for byte"
+    assert path.read_text() == "".join(kept), "the kept lines are unchanged"
     tracker.log(3, {"kl": 1.0})
     assert steps_in(path) == [0, 1, 2, 3]
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.jsonl"]
 
 
-def test_rewind_in_a_new_process_drops_a_torn_last_line(tmp_path: Path) -> None:
+def test_rewind_in_a_new_process_drops_an_incomplete_last_line(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     logged(path, 1, 2).close()
     with path.open("a") as file:
@@ -73,14 +75,14 @@ def test_rewind_before_the_first_step_empties_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "m.jsonl").read_text() == ""
 
 
-def test_rewind_without_a_file_is_nothing(tmp_path: Path) -> None:
+def test_rewind_without_a_file_does_nothing(tmp_path: Path) -> None:
     JsonlTracker(tmp_path / "m.jsonl").rewind(3)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rubbish_in_the_middle_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_in_the_middle_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    path.write_text('{"step": 1}\nrubbish\n{"step": 2}\n')
+    path.write_text('{"step": 1}\ngarbage\n{"step": 2}\n')
     with pytest.raises(DataError, match="line 2"):
         read_metrics(path)
 
@@ -96,7 +98,7 @@ def test_a_list_becomes_a_histogram(tmp_path: Path) -> None:
     assert (histogram["edges"][0], histogram["edges"][-1]) == (0.0, 1.0)
 
 
-def test_histograms_of_little() -> None:
+def test_histograms_of_few_values() -> None:
     assert Histogram.of([]) == Histogram((0.0, 1.0), (0,))
     one = Histogram.of([2.0, 2.0], bins=4)
     assert sum(one.counts) == 2

@@ -1,4 +1,4 @@
-"""Ctrl-C on a real terminal leaves the panel as it is, and the terminal as it was."""
+"""Ctrl-C on a real terminal draws nothing into the panel, and the terminal is restored afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ tracker.log(1, {"reward/mean": 0.5})
 tracker.progress(Activity("sample", 3, 8))
 while not pressed:
     time.sleep(0.01)
-time.sleep(0.6)  # the panel is drawn again
+time.sleep(0.6)  # the panel refreshes
 tracker.close()
 input("the end")
 """
@@ -48,7 +48,7 @@ def test_ctrl_c_draws_nothing_into_the_panel_and_the_terminal_is_restored() -> N
     assert after == before
 
 
-def test_what_is_not_a_terminal_is_left_alone() -> None:
+def test_output_that_is_not_a_terminal_is_left_unchanged() -> None:
     with open(os.devnull, "w") as file:  # noqa: PTH123
         hide_control_keys(file)()
     hide_control_keys(file)()

@@ -1,4 +1,4 @@
-"""Histograms of any numbers, and trackers that fail without ending the run."""
+"""Histograms of any numbers, and trackers that fail without stopping the run."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def test_a_histogram_of_extreme_or_equal_values(values: list[float]) -> None:
     assert len(histogram.edges) == len(histogram.counts) + 1
 
 
-def test_an_ordinary_histogram_has_equal_bins_over_the_range() -> None:
+def test_a_histogram_has_equal_bins_over_the_range() -> None:
     assert Histogram.of([0.0, 1.0, 1.0, 4.0], bins=4) == Histogram((0.0, 1.0, 2.0, 3.0, 4.0), (1, 2, 0, 1))
     assert Histogram.of([3.0], bins=2) == Histogram((2.5, 3.0, 3.5), (0, 1))
     assert Histogram.of([]) == Histogram((0.0, 1.0), (0,))
 
 
-def test_small_pictures_of_the_largest_numbers() -> None:
+def test_sparklines_and_trends_of_the_largest_numbers() -> None:
     values = [-1e308, 1e308, -1.7e308, 1.7e308, float("inf")]
     assert len(sparkline(values, 10)) == 5
     assert trend(values) in ("↗", "↘", "→")
 
 
 class Failing:
-    """Fails while ``broken``."""
+    """A tracker that fails while ``broken``."""
 
     def __init__(self) -> None:
         self.broken, self.steps = True, list[int]()
@@ -68,9 +68,7 @@ class Failing:
         raise RuntimeError("cannot close")
 
 
-def test_a_tracker_that_fails_is_reported_once_and_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_tracker_is_reported_once_and_called_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     failing, metrics = Failing(), tmp_path / "metrics.jsonl"
     trackers = Trackers([failing, JsonlTracker(metrics)])
     with caplog.at_level(logging.WARNING):
@@ -87,7 +85,7 @@ def test_a_tracker_that_fails_is_reported_once_and_tried_again(
     assert "cannot close" in caplog.messages[1]
 
 
-def test_a_tracker_that_cannot_show_progress_is_reported_once_and_one_without_is_not_asked(
+def test_failing_progress_is_reported_once_and_trackers_without_progress_are_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Failing):
@@ -115,7 +113,7 @@ def test_a_tracker_that_cannot_show_progress_is_reported_once_and_one_without_is
 
 @contextmanager
 def files_up_to(size: int) -> Iterator[None]:
-    """A write beyond ``size`` bytes is cut there and then fails, as on a full disk."""
+    """Let writes beyond ``size`` bytes fail as on a full disk, after a partial write."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -124,7 +122,7 @@ def files_up_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_line(tmp_path: Path) -> None:
     tracker = JsonlTracker(tmp_path / "metrics.jsonl")
     tracker.log(1, {"a": 1.0})
     with files_up_to(tracker.path.stat().st_size + 10), pytest.raises(OSError, match=r"space|large"):
@@ -133,7 +131,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
     assert [row["step"] for row in read_metrics(tracker.path)] == [1, 3]
 
 
-def test_a_closed_pipe_is_an_error_and_not_the_end_of_the_process() -> None:
+def test_a_closed_pipe_is_an_error_and_does_not_exit_the_process() -> None:
     read, write = os.pipe()
     os.close(read)
     with open(write, "w") as file:  # noqa: PTH123 - a descriptor
@@ -145,7 +143,7 @@ def test_a_closed_pipe_is_an_error_and_not_the_end_of_the_process() -> None:
             os.dup2(null.fileno(), write)
 
 
-def test_names_and_reasons_on_cards_are_shown_and_not_obeyed() -> None:
+def test_control_characters_in_names_and_reasons_are_made_visible_on_cards() -> None:
     verdict = Verdict.scored(1.0, parts={"part\x1b[2J\ud800": 1.0})
     unscored = Verdict.unscored("cause\x1b[2J", "reason\x1b[2J\nline\ud800")
     shown = [ShownSample("best", "task\x1b[2J\ud800", "p", "t", one) for one in (verdict, unscored)]

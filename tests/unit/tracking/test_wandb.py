@@ -1,3 +1,5 @@
+"""An offline Weights & Biases run, and its continuation under the same id."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +21,7 @@ pytest.importorskip("wandb")
 
 pytestmark = [
     pytest.mark.slow,
-    # Engines of others: what they leave to the collector is not ours to fail on.
+    # wandb leaves resources to the garbage collector; that must not fail these tests.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
@@ -27,7 +29,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither a key nor a home with one, and no service to ask."""
+    """Remove the API key and the home folder that may contain one, and point to an unreachable service."""
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -35,7 +37,7 @@ def no_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def history(run_folder: Path) -> list[dict[str, Any]]:
-    """The rows of an offline run's own log; its service process writes the end a moment after ``finish``."""
+    """Read the rows of an offline run's log; wandb's service process writes its end shortly after ``finish``."""
     from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
     (path,) = run_folder.glob("run-*.wandb")
@@ -52,8 +54,8 @@ def history(run_folder: Path) -> list[dict[str, Any]]:
 
 
 def log_records(data: bytes) -> Iterator[bytes]:
-    """LevelDB's log format: blocks of 32 KiB, records of checksum, length, kind (1 whole; 2, 3, 4 its parts)."""
-    place, parts = 7, b""  # after the file's own header
+    """Parse LevelDB's log format: 32 KiB blocks; records of checksum, length and kind (1 complete; 2, 3, 4 parts)."""
+    place, parts = 7, b""  # skip the file header
     while place + 7 <= len(data):
         if (left := 32768 - place % 32768) < 7:
             place += left
@@ -66,7 +68,7 @@ def log_records(data: bytes) -> Iterator[bytes]:
             parts = b""
 
 
-def test_offline_writes_a_run_and_a_resumed_one_goes_on_under_its_id(
+def test_an_offline_run_is_written_and_resumes_under_the_same_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -93,7 +95,7 @@ def test_offline_writes_a_run_and_a_resumed_one_goes_on_under_its_id(
     assert [(row["step"], row["reward/mean"]) for row in history(folders[1])] == [(2, 0.5)]
 
 
-def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"steelyard\[wandb\]"):
         WandbTracker(tmp_path)

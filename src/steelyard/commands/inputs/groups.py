@@ -14,7 +14,7 @@ from steelyard.tracking.bars import counting
 from steelyard.types import Group, Task, Verdict
 
 if TYPE_CHECKING:
-    from steelyard.compose import Opened, Supplied
+    from steelyard.compose import OpenedPolicy, Supplied
     from steelyard.verification import Pool
 
 NOT_SCORED = "not scored"
@@ -29,7 +29,7 @@ def sample_groups(
     own: Sequence[Task] = (),
     scored: bool = True,
     domain: Domain | None = None,
-) -> tuple[Opened, list[Group]]:
+) -> tuple[OpenedPolicy, list[Group]]:
     """Draw ``samples`` samples for each of the first ``count`` tasks of a split, or for the ``own`` tasks.
 
     Sampling uses the evaluation settings. Without ``scored``, no verifier is imported. ``domain``: the target's

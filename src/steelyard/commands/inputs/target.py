@@ -18,7 +18,7 @@ from steelyard.folders import NAMED_BY, START, read_run, run_at, run_table
 from steelyard.trust import SAMPLING, require_trusted_recipe, require_trusted_run
 
 if TYPE_CHECKING:
-    from steelyard.compose import Opened, Supplied
+    from steelyard.compose import OpenedPolicy, Supplied
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def read_named_run(
     return config
 
 
-def open_policy(target: Target, supplied: Supplied) -> Opened:
+def open_policy(target: Target, supplied: Supplied) -> OpenedPolicy:
     """Load the model with the checkpoint's weights."""
     from steelyard.compose import open_policy as opened
 

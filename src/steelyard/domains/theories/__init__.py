@@ -1,4 +1,4 @@
-"""Gauge theories: what they are, whether they are consistent, and what is left of them after symmetry breaking."""
+"""Gauge theories as data: check their consistency, break their symmetries and compute their mass spectra."""
 
 from steelyard.domains.theories.comparison.canonical_form import CanonicalForm, canonical, chiral_content
 from steelyard.domains.theories.comparison.catalogue import Catalogue, catalogue, distinct, relation_to_known

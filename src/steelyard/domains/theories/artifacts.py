@@ -1,6 +1,6 @@
-"""Theories as pictures of spectra, typeset tables, model files for other programs, and reports.
+"""Render, export and report theories.
 
-A file may hold a theory in the words of the domain, as a PyR@TE model or as a SARAH model.
+The input is a theory text, a PyR@TE model file or a SARAH model file.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ Scorer = Callable[[str, Mapping[str, Any]], Verdict]
 
 @dataclass(frozen=True)
 class TheoryArtifacts:
-    """``read`` knows the words of the domain; ``judge`` says what the reward says of such a text for a task's spec."""
+    """Renders, exports and reports theories. ``read`` parses theory texts; ``score`` scores them for a task's spec."""
 
     read: Callable[[str], Theory]
     score: Scorer | None = None
 
     def to_text(self, text: str) -> str:
+        """Return the text unchanged if it can be read, otherwise an empty string."""
         try:
             self.theory(text)
         except DataError:
@@ -47,29 +48,29 @@ class TheoryArtifacts:
         return text.strip() + "\n"
 
     def theory(self, text: str) -> Theory:
-        """Of a text in any of the three forms."""
+        """Read a theory in any of the three formats."""
         return self._read(text)[0]
 
     def _read(self, text: str) -> tuple[Theory, list[str]]:
-        """The theory, and the names of what has no value."""
+        """Return the theory and the names of parameters without a value."""
         if PYRATE.search(text):
             return pyrate_reader.read_with_missing(text)
         return sarah_reader.read_with_missing(text) if SARAH.search(text) else (self.read(text), [])
 
     def render(self, artifacts: Sequence[Artifact], form: str, *, scale: float = 1.0, title: str = "") -> bytes:
-        """``svg``: spectra, side by side; ``html``: everything of every theory; ``tex`` and ``txt``: of one.
+        """Render theories as spectra (``svg``) or as full tables (``html``), or a single theory (``tex``, ``txt``).
 
-        Samples that are no theory are left out; a file that holds none is refused.
+        Invalid samples are skipped. An invalid file raises ``DataError``.
         """
         require_format("picture", "theories", form, PICTURES)
         if form in SINGLE_THEORY_FORMATS and len(artifacts) > 1:
             raise ConfigError(
-                f".{form} shows one theory, not {len(artifacts)}; write .html or .svg, or one file at a time"
+                f".{form} can show one theory, not {len(artifacts)}; use .html or .svg, or render one file at a time"
             )
-        named = [(artifact, self._readable(artifact)) for artifact in artifacts]
+        named = [(artifact, self._valid_theory(artifact)) for artifact in artifacts]
         readable = [(artifact, theory) for artifact, theory in named if theory is not None]
         if not readable:
-            raise DataError("there is no theory to draw: give at least one that can be read")
+            raise DataError("no valid theory to render; give at least one")
         if form == "svg":
             pictures = [(_caption(artifact), spectrum(theory)) for artifact, theory in readable]
             return side_by_side(pictures, scale=scale, title=title).encode()
@@ -79,41 +80,41 @@ class TheoryArtifacts:
         return (rendering.document if form == "tex" else rendering.text)(theory, title=title or artifact.title).encode()
 
     def export(self, text: str, form: str, *, name: str = "theory") -> dict[str, bytes]:
-        """``model``: PyR@TE; ``m``: SARAH, three files; the rest as :meth:`render` has them."""
+        """Export a theory: ``model`` for PyR@TE, ``m`` for SARAH (three files), other formats as in :meth:`render`."""
         require_format("export", "theories", form, EXPORTS)
         if form not in ("model", "m"):
             return {f"{name}.{form}": self.render([Artifact(text, name)], form)}
         theory = self.theory(text)
         if problems := flaws(theory):
-            raise DataError(f"{name}: {problems[0]}; `steelyard verify` lists all flaws")
+            raise DataError(f"{name}: {problems[0]}; run `steelyard verify` to list all problems")
         if form == "model":
             return {f"{name}.model": pyrate_writer.write(theory, name=name).encode()}
         model, *others = sarah_writer.write(theory, name=name).items()
         return {f"{name}.m": model[1].encode()} | {file: content.encode() for file, content in others}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """A row a condition, with what every fermion gives to it."""
+        """Report each anomaly condition in a row, with the contribution of each fermion."""
         try:
             theory, missing = self._read(text)
         except DataError as error:
-            return Report(("condition",), (), (str(error),), ("this is no theory",), good=False)
+            return Report(("condition",), (), (str(error),), ("not a theory",), good=False)
         problems = tuple(flaws(theory))
         if problems:
-            return Report(("condition",), (), problems, ("the theory is not well formed",), good=False)
+            return Report(("condition",), (), problems, ("the theory is malformed or not gauge-invariant",), good=False)
         sheet = data_sheet(theory)
         free = not any(row.total for row in sheet.anomalies)
         scored = self._score_lines(text, spec)
-        said = [*_taken(missing), *_exotics(sheet), *(line for line, _ in scored)]
+        lines = [*_missing_values(missing), *_exotics(sheet), *(line for line, _ in scored)]
         return Report(
             ("condition", *sheet.fermions, "sum", ""),
             tuple(_rows(sheet)),
             (),
-            (sheet.verdict, gauge_text(theory.gauge), *said),
+            (sheet.verdict, gauge_text(theory.gauge), *lines),
             good=free and all(success for _, success in scored),
         )
 
     def _score_lines(self, text: str, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
-        """What the reward says; it knows the words of the domain only."""
+        """Return a line with the reward, and whether the theory is a success. Only theory texts are scored."""
         if self.score is None or PYRATE.search(text) or SARAH.search(text):
             return []
         try:
@@ -121,18 +122,18 @@ class TheoryArtifacts:
         except Invalid as error:
             return [(f"rejected: {error}", False)]
         parts = " · ".join(f"{name} {value:.3g}" for name, value in verdict.parts.items())
-        said = "success" if verdict.success else "no success"
-        return [(f"{said}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
+        lines = "success" if verdict.success else "no success"
+        return [(f"{lines}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
-    def _readable(self, artifact: Artifact) -> Theory | None:
-        """``None`` for a sample that is no theory; nobody has judged what comes from a file."""
+    def _valid_theory(self, artifact: Artifact) -> Theory | None:
+        """Return the theory, or ``None`` for an invalid sample. Files, which have no verdict, must be valid."""
         try:
             theory = self.theory(artifact.text)
             problems = flaws(theory)
         except DataError as error:
             theory, problems = None, [str(error)]
         if problems and artifact.verdict is None:
-            raise DataError(f"{artifact.title or 'theory'}: {problems[0]}; `steelyard verify` lists all flaws")
+            raise DataError(f"{artifact.title or 'theory'}: {problems[0]}; run `steelyard verify` to list all problems")
         return None if problems else theory
 
 
@@ -151,8 +152,8 @@ def _rows(sheet: DataSheet) -> list[Row]:
     ]
 
 
-def _taken(missing: Sequence[str]) -> list[str]:
-    return [f"no value is given for {', '.join(missing)}: {MISSING_VALUES}"] if missing else []
+def _missing_values(missing: Sequence[str]) -> list[str]:
+    return [f"no values for {', '.join(missing)}: {MISSING_VALUES}"] if missing else []
 
 
 def _exotics(sheet: DataSheet) -> list[str]:

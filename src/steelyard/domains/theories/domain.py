@@ -1,4 +1,4 @@
-"""The theories domain: gauge theories, written word by word, judged by what exact group theory says of them."""
+"""The theories domain: gauge theories written word by word and scored by exact group theory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary
 from steelyard.domains.base import Domain, Split
 from steelyard.domains.theories.artifacts import EXPORTS, PICTURES, TheoryArtifacts
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.prompts import BEGINNINGS, SPLITS, Beginning, describe, starting_points
 from steelyard.domains.theories.grammar.random_theories import random_theory
+from steelyard.domains.theories.grammar.starting_points import (
+    BEGINNINGS,
+    SPLITS,
+    Beginning,
+    describe,
+    starting_points_by_split,
+)
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.grammar.vocabulary import group_word
 from steelyard.domains.theories.model.limits import Limits, limits_from_options
@@ -29,64 +35,71 @@ from steelyard.verification import FunctionVerifier
 
 @dataclass(frozen=True)
 class Theories(Domain):
-    """Training tasks have no end and come from all kinds in turn; validation and held-out have each beginning once."""
+    """Tasks to write a gauge theory from a given starting point.
+
+    Training tasks are unlimited and alternate between kinds. Validation and held-out contain each starting point once.
+    """
 
     picture_formats: ClassVar = PICTURES
     export_formats: ClassVar = EXPORTS
 
     kinds: tuple[str, ...] = ("groups",)
-    """What is given: some of nothing, groups, sector, partial, model."""
+    """Kinds of starting points: any of nothing, groups, sector, partial, model."""
     containing: tuple[str, ...] = ()
-    """Factors of every gauge group that is given, as ``SU(2)``; one that is named twice has to be there twice."""
+    """Factors that every given gauge group must have, such as ``SU(2)``. Repeat a factor to require it repeatedly."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The most of everything, see :class:`~steelyard.domains.theories.model.limits.Limits`."""
+    """Size limits, see :class:`~steelyard.domains.theories.model.limits.Limits`."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """See :class:`~steelyard.domains.theories.reward.reward.Reward`."""
+    """Reward settings, see :class:`~steelyard.domains.theories.reward.reward.TheoryReward`."""
     constrained: bool = True
-    """Let through only theories within the limits. If not, what is none is rejected."""
+    """Whether the grammar constrains sampling to valid theories. Otherwise invalid texts are rejected."""
     longest_example: int = 120
-    """Words of the longest example of a warm start; what is given may take it further."""
+    """Maximum words of a warm-start example. A long starting point may exceed it."""
     rising: int = 0
-    """Training begins with the easier half of the levels of difficulty; the others come in one by one, the last after
-    so many tasks. 0: all are there at once.
+    """Number of training tasks over which the harder half of the difficulty levels is introduced, one level at a time.
+    0 uses all levels from the start.
     """
     seed: int = 0
-    """Decides the order of tasks, not their split."""
+    """Seed of the task order. It does not affect the splits."""
 
     def __post_init__(self) -> None:
         for name in ("kinds", "containing"):
             if isinstance(given := getattr(self, name), str):
-                raise ConfigError(f'theories: {name}="{given}" is a word where a list belongs: {name}=["{given}"]')
+                raise ConfigError(f'theories: {name} = "{given}" must be a list; write {name} = ["{given}"]')
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "containing", tuple(self.containing))
         unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
-            raise ConfigError(f"theories: kinds={list(self.kinds)}; choose some of {', '.join(BEGINNINGS)}, each once")
+            raise ConfigError(
+                f"theories: kinds = {list(self.kinds)} must list one or more of {', '.join(BEGINNINGS)}, each once"
+            )
         factors = [group_word(n) for n in range(1, self.bounds.largest + 1)]
         if strange := [factor for factor in self.containing if factor not in factors]:
-            raise ConfigError(f"theories: containing={strange}; the factors within the limits are {', '.join(factors)}")
+            raise ConfigError(
+                f"theories: containing = {strange} has factors outside the limits; choose from {', '.join(factors)}"
+            )
         if self.rising < 0:
-            raise ConfigError(f"theories: rising={self.rising}; it is a number of training tasks, 0 or more")
+            raise ConfigError(f"theories: rising = {self.rising} must be a number of training tasks, 0 or more")
         reward_from_options(self.reward)
         for kind in self.kinds:
-            if kind not in self._beginnings["train"]:
+            if kind not in self._starting_points["train"]:
                 raise ConfigError(
-                    f"theories: within the limits groups = {self.bounds.groups}, abelian = {self.bounds.abelian} and "
-                    f"largest = {self.bounds.largest} and with containing = {list(self.containing)} there is no "
-                    f"beginning of kind {kind!r}; raise one of these, ask for fewer factors, or leave {kind!r} out of "
-                    "kinds"
+                    f"theories: limits.groups = {self.bounds.groups}, limits.abelian = {self.bounds.abelian}, "
+                    f"limits.largest = {self.bounds.largest} and containing = {list(self.containing)} leave no "
+                    f"starting point of kind {kind!r}; raise a limit, require fewer factors, or remove the kind"
                 )
-        for beginning in (one for split in SPLITS for one in self._in_turn[split]):
+        for starting_point in (one for split in SPLITS for one in self._interleaved[split]):
             try:
-                self.grammar.start(_task(beginning))
+                self.grammar.start(_task(starting_point))
             except ConstraintError as error:
                 raise ConfigError(
-                    f"theories: {beginning.kind} does not fit into the limits: {error}; raise them, or leave "
-                    f"{beginning.kind!r} out of kinds"
+                    f"theories: kind {starting_point.kind!r} does not fit the limits: {error}; raise the limits, or "
+                    f"remove {starting_point.kind!r} from kinds"
                 ) from None
 
     @cached_property
     def bounds(self) -> Limits:
+        """The parsed limits."""
         return limits_from_options(self.limits)
 
     @cached_property
@@ -94,17 +107,17 @@ class Theories(Domain):
         return TheoryGrammar(self.bounds)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Special tokens, the kinds, the words of theories."""
+        """Return special tokens, the kinds of starting points and the words of theories."""
         return (*SPECIAL_TOKENS, *BEGINNINGS, *self.grammar.alphabet())
 
     def size(self, split: Split) -> int | None:
-        """Every beginning once in validation and held-out; training has no end."""
-        return None if split == "train" else len(self._in_turn[split])
+        """Return the number of tasks. Training is unlimited; the other splits have each starting point once."""
+        return None if split == "train" else len(self._interleaved[split])
 
     def task(self, split: Split, index: int) -> Task:
-        """For training in turn from every kind, each kind shuffled anew when it is used up or gets harder ones."""
+        """Return a task. Training alternates between kinds and reshuffles each when it is exhausted or grows harder."""
         if split != "train":
-            return _task(self._in_turn[split][index])
+            return _task(self._interleaved[split][index])
         levels = self._levels
         later = len(levels) // 2
         come_in = [-(-number * self.rising // later) for number in range(1, later + 1)]
@@ -113,8 +126,8 @@ class Theories(Domain):
         return self._shuffled(levels[len(levels) - later + met - 1], index - begin)
 
     def _shuffled(self, hardest: float, index: int) -> Task:
-        """Number ``index`` of the training tasks that are no harder than this."""
-        every = self._beginnings["train"].values()
+        """Return training task ``index`` among those with a difficulty of at most ``hardest``."""
+        every = self._starting_points["train"].values()
         by_kind = [found for own in every if (found := [one for one in own if one.difficulty <= hardest])]
         place, kind = divmod(index, len(by_kind))
         epoch, place = divmod(place, len(by_kind[kind]))
@@ -147,7 +160,7 @@ class Theories(Domain):
         scale: float = 1.0,
         title: str = "",
     ) -> bytes:
-        """Theories have no stress: ``by`` changes nothing."""
+        """Render theories; ``by`` has no effect."""
         return self._artifacts.render(artifacts, form, scale=scale, title=title)
 
     def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
@@ -157,39 +170,39 @@ class Theories(Domain):
         return self._artifacts.report(text, spec)
 
     def summary(self, artifacts: Sequence[Artifact], *, title: str = "") -> Summary:
-        """An atlas of what many samples come to."""
+        """Catalogue the distinct theories among many samples."""
         return summarise(artifacts, read, title=title)
 
     def automaton(self) -> TheoryGrammar | None:
         return self.grammar if self.constrained else None
 
     def example(self, index: int, *, seed: int = 0) -> tuple[Task, str]:
-        """A training task of any difficulty and a random theory for it: a function of these numbers."""
+        """Return a training task of any difficulty and a random theory for it, determined by ``index`` and ``seed``."""
         task = self._shuffled(self._levels[-1], index)
         least = self.grammar.shortest_end(self.grammar.start(task))
         long = max(self.longest_example, least + len(str(task.spec["given"]).split()))
         return task, random_theory(self.grammar, task, np.random.default_rng([seed, index]), long=long)
 
     def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
-        """Training tasks without end, each with a text to begin from."""
+        """Yield an endless stream of training tasks with random theories for the warm start."""
         return (self.example(index, seed=seed) for index in itertools.count())
 
     @cached_property
-    def _beginnings(self) -> dict[Split, dict[str, list[Beginning]]]:
-        return starting_points(self.kinds, self.bounds, self.containing)
+    def _starting_points(self) -> dict[Split, dict[str, list[Beginning]]]:
+        return starting_points_by_split(self.kinds, self.bounds, self.containing)
 
     @cached_property
     def _levels(self) -> list[float]:
-        """How difficult training tasks are, the easiest first."""
-        return sorted({one.difficulty for own in self._beginnings["train"].values() for one in own})
+        """Difficulty levels of the training tasks, easiest first."""
+        return sorted({one.difficulty for own in self._starting_points["train"].values() for one in own})
 
     @cached_property
-    def _in_turn(self) -> dict[Split, list[Beginning]]:
-        """Kinds in turn, shuffled within; those of a kind with more come last."""
+    def _interleaved(self) -> dict[Split, list[Beginning]]:
+        """Starting points by split: shuffled within each kind, with kinds alternating while they last."""
         found: dict[Split, list[Beginning]] = {}
         for number, split in enumerate(SPLITS):
             shuffled: list[list[Beginning]] = []
-            for place, own in enumerate(self._beginnings[split].values()):
+            for place, own in enumerate(self._starting_points[split].values()):
                 order = np.random.default_rng([self.seed, number, place]).permutation(len(own))
                 shuffled.append([own[index] for index in order])
             rounds = itertools.zip_longest(*shuffled)
@@ -197,5 +210,5 @@ class Theories(Domain):
         return found
 
 
-def _task(beginning: Beginning) -> Task:
-    return Task(beginning.id, beginning.kind, beginning.spec, beginning.difficulty)
+def _task(starting_point: Beginning) -> Task:
+    return Task(starting_point.id, starting_point.kind, starting_point.spec, starting_point.difficulty)

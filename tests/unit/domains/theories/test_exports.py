@@ -1,4 +1,4 @@
-"""Model files of PyR@TE and SARAH: the published conventions, and all that is written is read back."""
+"""PyR@TE and SARAH model files: published conventions and round trips."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ def unordered(given_: Theory) -> tuple[object, ...]:
 
 
 def assert_schema(text: str) -> None:
-    """What PyR@TE asks of a model: known sections, groups for all numbers, no name twice, as many fields as the section
-    says, no free index and none more than twice.
+    """Check PyR@TE's requirements: known sections, a group for every quantum number, unique names, the right number of
+    fields per section, and every index used exactly twice.
     """
     file = entries(without_comments(text))
     assert {"Name", "Author", "Date", "Groups"} <= set(file)
     groups = block(file["Groups"])
     fermions, scalars = block(file["Fermions"]), block(file["ComplexScalars"])
-    real = [part for said in scalars.values() for part in items(block(said)["RealFields"])]
+    real = [part for entry in scalars.values() for part in items(block(entry)["RealFields"])]
     every = [*fermions, *scalars, *real]
     assert len(set(every)) == len(every)
-    for said in (*fermions.values(), *scalars.values()):
-        assert set(block(block(said)["Qnb"])) <= set(groups)
+    for entry in (*fermions.values(), *scalars.values()):
+        assert set(block(block(entry)["Qnb"])) <= set(groups)
     potential = block(file["Potential"])
     defined = block(potential.pop("Definitions", "{}"))
     assert set(potential) <= set(SIZES)
@@ -122,7 +122,7 @@ def assert_schema(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_known_models_come_back(name: str) -> None:
+def test_known_models_round_trip(name: str) -> None:
     model = models()[name]
     text = pyrate_writer.write(model, name="model")
     assert_schema(text)
@@ -133,7 +133,7 @@ def test_known_models_come_back(name: str) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
-def test_random_theories_come_back(seed: int) -> None:
+def test_random_theories_round_trip(seed: int) -> None:
     rng = random.Random(seed)
     made = with_terms(random_theory(rng), rng)
     text = pyrate_writer.write(made)
@@ -150,7 +150,7 @@ def test_the_published_pyrate_model_is_the_standard_model() -> None:
     assert found.vevs[0].component == 1
 
 
-def test_our_pyrate_model_says_what_the_published_one_says() -> None:
+def test_our_pyrate_model_agrees_with_the_published_one() -> None:
     ours, theirs = (
         entries(without_comments(text)) for text in (pyrate_writer.write(standard_model()), PUBLISHED_PYRATE)
     )
@@ -183,8 +183,8 @@ def test_our_sarah_model_has_the_rows_of_the_published_one() -> None:
     assert "{H0, {v, 1/Sqrt[2]}, {Ah, \\[ImaginaryI]/Sqrt[2]}, {hh, 1/Sqrt[2]}}" in model
 
 
-def test_names_that_mean_something_elsewhere() -> None:
-    """A left-handed field that ends in R, a field called like an index, one-letter symbols of Mathematica."""
+def test_names_with_a_special_meaning() -> None:
+    """A left-handed field ending in R, a field named like an index, and symbols reserved by Mathematica."""
     made = theory(
         "X c:3",
         (left("aR", "1 3"), right("i", "1 3"), left("D", "2 1"), left("N", "-2 1"), scalar("j", "0 8")),
@@ -198,7 +198,7 @@ def test_names_that_mean_something_elsewhere() -> None:
     assert unordered(sarah_reader.read(files["Theory.m"], files["parameters.m"])) == unordered(made)
 
 
-def test_representations_that_a_dimension_does_not_name() -> None:
+def test_representations_with_an_ambiguous_dimension() -> None:
     made = theory("c:3 g:4", (left("a", "15 1"), left("b", "15' 20"), right("s", "-6 20'"), left("t", "10 -20")))
     assert "SU3c: [4,0], SU4g: [1,1,0]" in pyrate_writer.write(made)
     assert pyrate_reader.read(pyrate_writer.write(made)) == made
@@ -209,7 +209,7 @@ def test_representations_that_a_dimension_does_not_name() -> None:
 @pytest.mark.parametrize(
     ("text", "count"), [("H† H H† H", 1), ("H† H A† A", 2), ("S† S S† S", 1), ("P† P P† P", 2), ("Q L S", 1)]
 )
-def test_contractions_are_as_many_as_tensors(text: str, count: int) -> None:
+def test_the_number_of_contractions_equals_that_of_tensors(text: str, count: int) -> None:
     made = standard_model(scalar("A", "1/2 2 1"), scalar("S", "1/3 1 -3"), scalar("P", "1/6 2 3"), terms=(text,))
     term = made.terms[-1]
     assert term_kind(made, term)
@@ -217,66 +217,66 @@ def test_contractions_are_as_many_as_tensors(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (("Groups: {U1Y: U1,", "Groups: {U1Y: SO10,"), "theories have U1 and SUn"),
-        (("SU2L: 2, SU3c: 3}},\n    L", "SU2L: 2, SU9: 3}},\n    L"), "SU9, which is no group"),
-        (("Yd : Qbar[i,a] H[i] dR[a]", "Yd : Qbar[i,a] X[i] dR[a]"), "X in the potential"),
-        (("Yd : Qbar[i,a] H[i] dR[a]", "Yd : Q[i,a] H[i] dR[a]"), "is no term"),
-        (("RealScalars: {\n", "RealScalars: {\n xi : {SU2L: 3}\n"), "complex scalars only"),
-        (("v: Pi[2]", "v: Ho[2]"), "no real part"),
+        (("Groups: {U1Y: U1,", "Groups: {U1Y: SO10,"), "U1Y = SO10 is not supported; use U1 or SUn"),
+        (("SU2L: 2, SU3c: 3}},\n    L", "SU2L: 2, SU9: 3}},\n    L"), "SU9, which is not in Groups"),
+        (("Yd : Qbar[i,a] H[i] dR[a]", "Yd : Qbar[i,a] X[i] dR[a]"), "the potential uses X"),
+        (("Yd : Qbar[i,a] H[i] dR[a]", "Yd : Q[i,a] H[i] dR[a]"), "Yd = Q H d is not a supported term"),
+        (("RealScalars: {\n", "RealScalars: {\n xi : {SU2L: 3}\n"), "move its fields to ComplexScalars"),
+        (("v: Pi[2]", "v: Ho[2]"), "Ho, which is not the real part"),
         (("SU3c: 3}},\n    L", "SU3c: 7}},\n    L"), "dimension 7"),
-        (("Q: {Gen: 3,", "Q: {Gen: nG,"), "Gen of Q is 'nG'"),
-        (("SU3c: 3}},\n    L", "SU3c: 3bar}},\n    L"), "SU3c of Q is '3bar'"),
-        (("SU3c: 3}},\n    L", "SU3c: [1,x]}},\n    L"), "SU3c of Q is 'x'"),
-        (("U1Y: 1/6", "U1Y: yq"), "U1Y of Q is 'yq'"),
-        (("uR: [3, 2/3, 1, 3]", "uR: [3, 2/3, 1]"), "uR has 2 quantum numbers for 3 groups"),
-        (("RealFields: [Pi, Sigma], ", ""), "no real part"),
-        (("v: Pi[2]", "v: Pi[3]"), "a vev of H is in component [3]"),
-        (("v: Pi[2]", "v: Pi"), "a vev of H is in component []"),
-        (("Vevs: {", "# vev v = X 1 246.0\nVevs: {"), "X, which is no field"),
-        (("Vevs: {", "# value Yu = much\nVevs: {"), "the value of Yu is 'much'"),
-        (("Potential: {", "Potential: {{"), "never closed"),
-        (("Groups: {U1Y: U1, SU2L: SU2, SU3c: SU3}", ""), "no Groups"),
+        (("Q: {Gen: 3,", "Q: {Gen: nG,"), "Gen of Q = 'nG'"),
+        (("SU3c: 3}},\n    L", "SU3c: 3bar}},\n    L"), "SU3c of Q = '3bar'"),
+        (("SU3c: 3}},\n    L", "SU3c: [1,x]}},\n    L"), "SU3c of Q = 'x'"),
+        (("U1Y: 1/6", "U1Y: yq"), "U1Y of Q = 'yq'"),
+        (("uR: [3, 2/3, 1, 3]", "uR: [3, 2/3, 1]"), "has 2 quantum numbers; give one per group (3)"),
+        (("RealFields: [Pi, Sigma], ", ""), "not the real part"),
+        (("v: Pi[2]", "v: Pi[3]"), "vev of H is in component [3]"),
+        (("v: Pi[2]", "v: Pi"), "vev of H is in component []"),
+        (("Vevs: {", "# vev v = X 1 246.0\nVevs: {"), "X, which is not a field"),
+        (("Vevs: {", "# value Yu = much\nVevs: {"), "value of Yu = 'much'"),
+        (("Potential: {", "Potential: {{"), "not closed"),
+        (("Groups: {U1Y: U1, SU2L: SU2, SU3c: SU3}", ""), "Groups is missing"),
     ],
 )
-def test_what_is_wrong_with_a_pyrate_model(change: tuple[str, str], said: str) -> None:
+def test_errors_in_a_pyrate_model(change: tuple[str, str], message: str) -> None:
     assert change[0] in PUBLISHED_PYRATE
-    with pytest.raises(DataError, match=re.escape(said)):
+    with pytest.raises(DataError, match=re.escape(message)):
         pyrate_reader.read(PUBLISHED_PYRATE.replace(*change))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (("U[1]", "SO[10]"), "theories have U[1] and SU[n]"),
-        (("Yu H.u.q", "Yu X.u.q"), "X in the Lagrangian"),
-        (("Yu H.u.q", "Yu conj[q].u.q"), "is no term"),
-        (("1/2, 2,  1};\nName", "1/2};\nName"), "1 quantum numbers for 3 groups"),
-        (("{H0, {v", "{Hx, {v"), "no component"),
-        (("Gauge[[", "Gage[["), "there is no Gauge"),
-        (("{B,   U[1], hypercharge, g1,False}", "{B, U[1]}"), "it has a boson, a group and a name"),
-        (("{q, 3, {uL, dL},     1/6", "{q, 3, {uL, dL},     yq"), "a charge of q is 'yq'"),
-        (("{q, 3, {uL, dL},", "{q, nG, {uL, dL},"), "generations of q is 'nG'"),
-        (("1/6, 2,  3}", "1/6, 2,  three}"), "a representation of q is 'three'"),
-        (("1/6, 2,  3}", "1/6, 2,  {3}}"), "none of SU(3)"),
-        (("{q, 3, {uL, dL},     1/6, 2,  3}", "{q, 3}"), "it has a name, generations, components"),
-        (("{H0, {v, 1/Sqrt[2]}, {Ah, \\[ImaginaryI]/Sqrt[2]},{hh, 1/Sqrt[2]}}", "{H0}"), "the vev {H0}"),
+        (("U[1]", "SO[10]"), "SO[10] is not supported; use U[1] or SU[n]"),
+        (("Yu H.u.q", "Yu X.u.q"), "the Lagrangian uses X"),
+        (("Yu H.u.q", "Yu conj[q].u.q"), "conj[q].u.q is not a supported term"),
+        (("1/2, 2,  1};\nName", "1/2};\nName"), "1 quantum numbers; give one per group (3)"),
+        (("{H0, {v", "{Hx, {v"), "Hx, which is not a component"),
+        (("Gauge[[", "Gage[["), "Gauge[[1]] is missing"),
+        (("{B,   U[1], hypercharge, g1,False}", "{B, U[1]}"), "it needs a boson, a group and a name"),
+        (("{q, 3, {uL, dL},     1/6", "{q, 3, {uL, dL},     yq"), "charge of q = 'yq'"),
+        (("{q, 3, {uL, dL},", "{q, nG, {uL, dL},"), "generations of q = 'nG'"),
+        (("1/6, 2,  3}", "1/6, 2,  three}"), "representation of q = 'three'"),
+        (("1/6, 2,  3}", "1/6, 2,  {3}}"), "not a Dynkin label of SU(3)"),
+        (("{q, 3, {uL, dL},     1/6, 2,  3}", "{q, 3}"), "it needs a name, generations, components"),
+        (("{H0, {v, 1/Sqrt[2]}, {Ah, \\[ImaginaryI]/Sqrt[2]},{hh, 1/Sqrt[2]}}", "{H0}"), "vev {H0}"),
     ],
 )
-def test_what_is_wrong_with_a_sarah_model(change: tuple[str, str], said: str) -> None:
+def test_errors_in_a_sarah_model(change: tuple[str, str], message: str) -> None:
     assert change[0] in PUBLISHED_SARAH
-    with pytest.raises(DataError, match=re.escape(said)):
+    with pytest.raises(DataError, match=re.escape(message)):
         sarah_reader.read(PUBLISHED_SARAH.replace(*change))
 
 
-def test_a_complex_scalar_needs_no_real_fields_where_it_has_no_vev() -> None:
+def test_a_complex_scalar_without_a_vev_needs_no_real_fields() -> None:
     text = PUBLISHED_PYRATE.replace("RealFields: [Pi, Sigma], ", "").replace("v: Pi[2]", "")
     assert pyrate_reader.read(text).by_name["H"].kind == "scalar"
 
 
-def test_matrices_of_like_fermions_are_symmetric_where_the_contraction_is() -> None:
-    """L L with a triplet is symmetric in generations, with a singlet it is antisymmetric (Zee's model)."""
+def test_identical_fermions_with_a_symmetric_contraction_have_a_symmetric_matrix() -> None:
+    """L L is symmetric in generations with a triplet, and antisymmetric with a singlet (Zee model)."""
     made = standard_model(
         scalar("D", "1 3 1"), scalar("h", "1 1 1"), right("N", "0 1 1", 3), terms=("L L D: 1", "L L h: 1", "N N: 1000")
     )
@@ -287,7 +287,7 @@ def test_matrices_of_like_fermions_are_symmetric_where_the_contraction_is() -> N
     assert items(masses["M8"]) == ["NR*NR", "symmetric"]
 
 
-def test_couplings_are_not_called_like_fields() -> None:
+def test_coupling_names_differ_from_field_names() -> None:
     made = theory(
         "X", (left("M", "1"), left("Y3", "-1"), scalar("s", "2")), terms=("M Y3: 5", "M M s†: 1", "Y3 Y3 s: 1")
     )

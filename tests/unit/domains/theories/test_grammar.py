@@ -1,4 +1,4 @@
-"""The grammar of theories: exactly the theories within limits, from any beginning, within any budget."""
+"""The grammar accepts exactly the theories within the limits, for every starting point and budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
 from steelyard.domains.theories.grammar.allowed_terms import TermTree, allowed_terms
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.prompts import model, standard_model_text
+from steelyard.domains.theories.grammar.starting_points import model, standard_model_text
 from steelyard.domains.theories.grammar.text import rounded, write
 from steelyard.domains.theories.grammar.vocabulary import INTERACTIONS
 from steelyard.domains.theories.model.known_models import models
@@ -52,7 +52,7 @@ def test_within_small_limits_it_lets_through_exactly_what_is_right() -> None:
     assert set(found) == every_text(SMALL, 14)
 
 
-def test_a_word_that_breaks_gauge_invariance_is_not_let_through() -> None:
+def test_words_that_break_gauge_invariance_are_not_allowed() -> None:
     head = SM.partition(" yukawa ")[0]
     legs = GRAMMAR.words(state_after(f"{head} yukawa F1 F2*"))
     assert legs == ("S1*",)
@@ -60,7 +60,7 @@ def test_a_word_that_breaks_gauge_invariance_is_not_let_through() -> None:
     assert "mass" not in GRAMMAR.words(state_after(head))
 
 
-def test_no_term_comes_twice() -> None:
+def test_terms_are_not_repeated() -> None:
     before = state_after(SM)
     assert "yukawa" not in GRAMMAR.words(before)
     again = state_after(f"{SM.partition(' yukawa ')[0]} yukawa F3 F4* S1 1e0")
@@ -68,7 +68,7 @@ def test_no_term_comes_twice() -> None:
     assert GRAMMAR.words(state_after(f"{SM.partition(' yukawa ')[0]} yukawa F3 F4* S1 1e0 yukawa F3")) == ("F5*",)
 
 
-def test_a_product_that_vanishes_is_no_term() -> None:
+def test_vanishing_products_are_not_terms() -> None:
     """ε_ij H_i H_j = 0 for one doublet; a Majorana mass of a pseudoreal multiplet needs two generations."""
     head = "GAUGE SU(2) SSB MULTIPLETS {} INTERACTIONS"
     assert "mass" not in GRAMMAR.words(state_after(head.format("F1 left 2 x1")))
@@ -87,20 +87,20 @@ HEADS = (
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_the_tree_of_terms_has_every_invariant_product_and_no_other(head: str) -> None:
-    def said(node: TermTree, words: tuple[str, ...] = ()) -> Iterator[str]:
+def test_the_term_tree_has_exactly_the_invariant_products(head: str) -> None:
+    def terms_of(node: TermTree, words: tuple[str, ...] = ()) -> Iterator[str]:
         if not node.children:
             yield " ".join(words)
         for word, child in node.children.items():
-            yield from said(child, (*words, word))
+            yield from terms_of(child, (*words, word))
 
     tree = state_after(head).content.terms
     right = {term for term in products(head, 99) if is_right(f"{head} {term} 1e0", GRAMMAR.limits)}
-    assert set(said(tree)) == right
+    assert set(terms_of(tree)) == right
     assert tree.count == len(right) > 3
 
 
-def test_what_is_given_comes_without_a_choice() -> None:
+def test_given_words_are_forced() -> None:
     constraint, rng = constraint_of(GRAMMAR), random.Random(3)
     for _ in range(20):
         text = walk(constraint, EXTENSION, 140, rng)
@@ -112,14 +112,14 @@ def test_what_is_given_comes_without_a_choice() -> None:
     assert len(forced) == len(EXTENDED.given.split())
 
 
-def test_a_fermion_has_to_come_after_what_is_given() -> None:
+def test_a_fermion_must_follow_the_given_words() -> None:
     state = state_after(EXTENDED.given, EXTENSION)
     assert INTERACTIONS not in GRAMMAR.words(state)
     state = state_after(f"{EXTENDED.given} F6 left 1 1 0 x1", EXTENSION)
     assert INTERACTIONS in GRAMMAR.words(state)
 
 
-def test_a_place_is_kept_for_the_fermion_that_has_to_come() -> None:
+def test_a_multiplet_is_reserved_for_the_required_fermion() -> None:
     grammar = TheoryGrammar(Limits(multiplets=7))
     state: Any = grammar.start(EXTENSION)
     for word in EXTENDED.given.split():
@@ -130,8 +130,8 @@ def test_a_place_is_kept_for_the_fermion_that_has_to_come() -> None:
 
 
 @pytest.mark.parametrize("task", [ANY, EXTENSION, Task("g", "groups", {"given": "GAUGE SU(2) SU(3) SU(3) SSB"})])
-def test_the_shortest_end_is_reached_and_is_the_shortest(task: Task) -> None:
-    """Under the tightest budget every choice still ends in time, and one word less is refused."""
+def test_the_shortest_end_is_reachable_and_minimal(task: Task) -> None:
+    """Every walk ends within the tightest budget, and one word less is rejected."""
     constraint, rng = constraint_of(GRAMMAR), random.Random(1)
     least = constraint.begin(task).shortest_end()
     for spare in (0, 1, 4, 9):
@@ -143,7 +143,7 @@ def test_the_shortest_end_is_reached_and_is_the_shortest(task: Task) -> None:
         constraint.check_budget(task, least - 1)
 
 
-def test_the_formula_of_the_shortest_end_is_what_a_search_finds() -> None:
+def test_the_shortest_end_agrees_with_a_search() -> None:
     grammar, rng = TheoryGrammar(SMALL), random.Random(5)
 
     class Searched(TheoryGrammar):
@@ -161,8 +161,8 @@ def test_the_formula_of_the_shortest_end_is_what_a_search_finds() -> None:
             state = after
 
 
-def test_states_of_one_view_have_the_same_choices() -> None:
-    """Sets kept by view are those found anew for each state, near the end of the budget and far from it."""
+def test_states_with_equal_views_allow_the_same_words() -> None:
+    """Token sets cached by view equal those computed for each state, near the end of the budget and far from it."""
 
     class Plain(WordConstraint[Any]):
         def view(self, state: Any) -> Any:
@@ -183,15 +183,15 @@ def test_states_of_one_view_have_the_same_choices() -> None:
             left -= 1
 
 
-def test_a_beginning_that_is_none_is_refused() -> None:
+def test_invalid_given_words_are_rejected() -> None:
     for given in ("SSB", "GAUGE SU(9)", "GAUGE U(1) SSB S1", f"{SM}", "GAUGE SU(3) U(1)"):
         with pytest.raises(ConstraintError):
             GRAMMAR.start(Task("t", "", {"given": given}))
-    with pytest.raises(ConstraintError, match="what is given has 'F1'"):
+    with pytest.raises(ConstraintError, match="given text has 'F1'"):
         GRAMMAR.start(Task("t", "", {"given": EXTENDED.given, "terms": "yukawa F1 F1 S1 1e0"}))
 
 
-def test_limits_are_kept() -> None:
+def test_limits_are_respected() -> None:
     grammar = TheoryGrammar(Limits(groups=1, abelian=0, largest=3, states=3, multiplets=1, vevs=0, scalars=0, terms=0))
     state: Any = grammar.start(ANY)
     for word in ["GAUGE", "SU(3)", "SSB", "MULTIPLETS", "F1", "left"]:

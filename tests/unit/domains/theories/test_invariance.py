@@ -1,4 +1,4 @@
-"""Which terms are allowed, and what is said of those that are not."""
+"""Gauge invariance of terms, and error messages for theories that are malformed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL = standard_model(scalar("A", "1/2 2 1"), scalar("T", "0 3 1"), right("N", 
 
 
 def count(text: str) -> int:
-    """Of a term over the fields of the model above."""
+    """Count the independent terms with these fields of ``MODEL``."""
     made = theory(STANDARD, (), terms=())
     legs = []
     for part in text.split():
@@ -55,8 +55,8 @@ def test_terms_of_the_standard_model(text: str, expected: int) -> None:
     assert count(text) == expected
 
 
-def test_two_like_doublets_need_two_generations() -> None:
-    """ε_ij D_i D_j is antisymmetric: it vanishes for one doublet, and is one number for two."""
+def test_two_identical_doublets_need_two_generations() -> None:
+    """ε_ij D_i D_j is antisymmetric: it vanishes for one doublet and has one coefficient for two."""
     doublet = QuantumNumbers(((1,),), ())
     gauge = theory("L:2", ()).gauge
     assert structures(gauge, [doublet] * 2, [0, 0], [1, 1]) == 0
@@ -87,26 +87,28 @@ def test_flaws_are_named() -> None:
         vevs=(Vev("L", 0, 1.0), Vev("H", 7, 1.0)),
         terms=(Term((Leg("H"), Leg("H")), 1.0), Term((Leg("Z"),), 1.0), Term((Leg("H"), Leg("Q")), 1.0)),
     )
-    said = "\n".join(flaws(bad))
+    messages = "\n".join(flaws(bad))
     for part in (
-        "two fields have one name",
-        "X: it takes one representation",
+        "two fields have the same name",
+        "X: needs one representation",
         "H: 2 generations",
-        "vev of L: there is no such scalar",
-        "component 7 of 2",
-        "H H: not gauge-invariant",
-        "no field Z",
-        "H Q: neither",
+        "vev of L: no scalar",
+        "component 7 must be from 0 to 1",
+        "H H: the product is not gauge-invariant",
+        "no field is named Z",
+        "H Q: a term has",
     ):
-        assert part in said
-    assert said.count("\n") == 7
+        assert part in messages
+    assert messages.count("\n") == 7
 
 
 def test_a_label_of_another_group_is_a_flaw() -> None:
     wrong = Field("X", "left", ((1, 0), (0, 0)), (Fraction(0),))
-    assert "X: (1, 0) is no label of SU(2)" in flaws(replace(standard_model(), fields=(wrong,), vevs=(), terms=()))
+    assert "X: (1, 0) is not a Dynkin label of SU(2)" in flaws(
+        replace(standard_model(), fields=(wrong,), vevs=(), terms=())
+    )
 
 
-def test_left_and_right_of_the_notation() -> None:
+def test_right_handed_fields_are_conjugated_in_the_notation() -> None:
     made = theory("X", (left("a", "1"), right("b", "1")), terms=("a b: 3",))
     assert made.terms == (Term((Leg("a"), Leg("b", conjugate=True)), 3.0),)

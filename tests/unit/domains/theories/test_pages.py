@@ -1,4 +1,4 @@
-"""The code of docs/theories.md runs as it stands there."""
+"""The code examples in docs/theories.md run."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def test_the_examples_run(capsys: Any) -> None:
     assert set(names["files"]) == {"SM.m", "particles.m", "parameters.m"}
 
 
-def test_the_number_of_known_models_is_told() -> None:
-    assert f"the {len(models())} models of `known.py`" in TEXT
+def test_the_number_of_known_models() -> None:
+    assert f"the {len(models())} models of `known_models.py`" in TEXT

@@ -1,4 +1,4 @@
-"""What a theory looks like: every form says the same, and each is well formed."""
+"""Rendering theories: every output format is well formed and complete."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Y³          −3/4  3  1/12  −8/3  1/3  0    ✓
 Witten L    3     ·  9     ·     ·    0    ✓
 
 Spectrum
-mass                      Q     colour  times  of   by
+mass                      Q     colour  count  fields  terms
 0          Weyl fermion   0     1       3      L
 1.739 GeV  Dirac fermion  −1    1       3      L e  y₁
 3.479 GeV  Dirac fermion  −1/3  3       3      Q d  y₃
@@ -65,7 +65,7 @@ free of anomalies
 
 
 class Tags(HTMLParser):
-    """Every tag that opens is closed, in order."""
+    """Checks that tags are closed in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,30 +85,30 @@ class Tags(HTMLParser):
 
 
 def test_the_standard_model_in_a_terminal() -> None:
-    said = rendering.text(standard_model(), title="Standard Model")
-    assert [line.split() for line in said.splitlines()] == [line.split() for line in STANDARD_MODEL.splitlines()]
+    text = rendering.text(standard_model(), title="Standard Model")
+    assert [line.split() for line in text.splitlines()] == [line.split() for line in STANDARD_MODEL.splitlines()]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_all_forms_of_known_models(name: str) -> None:
+def test_all_formats_of_known_models(name: str) -> None:
     assert_well_formed(models()[name], name)
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32))
-def test_all_forms_of_random_theories(seed: int) -> None:
+def test_all_formats_of_random_theories(seed: int) -> None:
     rng = random.Random(seed)
     assert_well_formed(with_terms(random_theory(rng), rng), "random <&> 50%")
 
 
 def assert_well_formed(made: Theory, title: str) -> None:
-    said = rendering.text(made, title=title)
+    text = rendering.text(made, title=title)
     latex = rendering.document(made, title=title)
     picture = ET.fromstring(rendering.svg(spectrum(made), title=title))
     page = Tags()
     page.feed(rendering.page([(title, made)]))
     assert page.open == []
-    assert title in said
+    assert title in text
     assert picture.tag.endswith("svg")
     assert latex.count("{") - latex.count(r"\{") == latex.count("}") - latex.count(r"\}")
     assert sorted(re.findall(r"\\begin\{(\w+\*?)\}", latex)) == sorted(re.findall(r"\\end\{(\w+\*?)\}", latex))
@@ -117,21 +117,21 @@ def assert_well_formed(made: Theory, title: str) -> None:
         assert {row.count("&") - row.count(r"\&") for row in rows} == {len(table[0]) - 1}
 
 
-def test_an_anomaly_and_an_exotic_are_pointed_out() -> None:
-    said = rendering.text(standard_model(left("h", "1/2 2 1")))
-    assert re.search(r"Witten L .* 1 +✗", said)
-    assert "4 of 6 conditions fail; 1 exotic states, the lightest 0" in said
+def test_anomalies_and_exotic_states_are_marked() -> None:
+    text = rendering.text(standard_model(left("h", "1/2 2 1")))
+    assert re.search(r"Witten L .* 1 +✗", text)
+    assert "4 of 6 conditions fail; 1 exotic states, the lightest 0" in text
     page = rendering.page([("", standard_model(left("h", "1/2 2 1")))])
     assert '<td class="bad">✗</td>' in page
     assert '<td class="bad">exotic</td>' in page
 
 
-def test_a_broken_force_is_pointed_out() -> None:
+def test_broken_forces_are_listed() -> None:
     broken = standard_model(scalar("S", "1 1 1"), vevs=(("S", 0, 1e3),))
     assert "free of anomalies; electromagnetism broken" in rendering.text(broken)
 
 
-def test_bars_take_no_room() -> None:
+def test_combining_overlines_have_no_width() -> None:
     assert width("1\N{COMBINING OVERLINE}0\N{COMBINING OVERLINE}") == 2
     made = theory("c:3", (left("q", "-6"), scalar("s", "3")))
     assert "6\N{COMBINING OVERLINE}" in rendering.text(made)
@@ -147,7 +147,7 @@ def test_tachyons_are_dashed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mass", "said"),
+    ("mass", "text"),
     [
         (0.0, "0"),
         (246.0, "246 GeV"),
@@ -157,11 +157,11 @@ def test_tachyons_are_dashed() -> None:
         (-2.0, "-2 GeV"),
     ],
 )
-def test_masses(mass: float, said: str) -> None:
-    assert mass_text(mass) == said
+def test_masses(mass: float, text: str) -> None:
+    assert mass_text(mass) == text
 
 
-def test_small_words() -> None:
+def test_symbols() -> None:
     assert gauge_text(Gauge(("U1",), (Special("SU2a", 2), Special("c", 3)))) == "U(1) × SU(2)_a × SU(3)_c"
     assert gauge_text(Gauge()) == "no gauge group"
     assert [name_latex(name) for name in ("H", "L2", "hu", "F1")] == ["H", "L_{2}", r"\mathrm{hu}", "F_{1}"]

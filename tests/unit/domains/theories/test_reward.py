@@ -1,4 +1,4 @@
-"""The reward of theories: each part by hand, success that is not vacuous, texts that are refused."""
+"""The reward of theories: parts computed by hand, the success criterion and rejected texts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from steelyard.algorithms.advantages import group_norm
 from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.grammar.prompts import model, standard_model_text
 from steelyard.domains.theories.grammar.random_theories import random_theory
+from steelyard.domains.theories.grammar.starting_points import model, standard_model_text
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.model.limits import Limits
 from steelyard.domains.theories.physics.mass_spectrum import light_exotics
@@ -56,15 +56,15 @@ def test_the_standard_model_succeeds() -> None:
     }
 
 
-def test_anomalies_are_counted_condition_by_condition() -> None:
-    """SU(2)²U(1) ¼, U(1)³ ¼, gravity 1 and Witten 1 of six conditions."""
+def test_every_anomaly_condition_counts() -> None:
+    """Four of six conditions fail: SU(2)²U(1) by ¼, U(1)³ by ¼, gravity by 1 and Witten by 1."""
     missing = 4 * 5 + 2 * math.log(1.25) + 2 * math.log(2)
     assert judged(with_one_higgsino()).parts["anomalies"] == pytest.approx(-missing / 6 / 2)
     assert judged(with_one_higgsino(), preset="published").parts["anomalies"] == pytest.approx(-missing / 10)
 
 
-def test_nothing_and_vector_like_pairs_are_no_success() -> None:
-    """Every anomaly cancels, and yet the gauge group acts on nothing chiral."""
+def test_neutral_and_vector_like_fermions_do_not_succeed() -> None:
+    """Every anomaly cancels, but the gauge group acts on no chiral multiplet."""
     neutral = "GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS F1 left 0 x1 INTERACTIONS"
     pair = "GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS F1 left +1 x1 F2 right +1 x1 INTERACTIONS mass F1 F2* 1e3"
     for text in (neutral, pair):
@@ -85,12 +85,12 @@ def test_nothing_and_vector_like_pairs_are_no_success() -> None:
         ("F1 left 4 x1 F2 right 4 x1", ("SU2",)),
     ],
 )
-def test_of_a_pseudoreal_multiplet_an_odd_number_is_chiral(fermions: str, vector_like_groups: tuple[str, ...]) -> None:
-    """Two of them take a mass together, a real one by itself."""
+def test_an_odd_number_of_pseudoreal_multiplets_is_chiral(fermions: str, vector_like_groups: tuple[str, ...]) -> None:
+    """Two pseudoreal multiplets have a mass term together; a real multiplet has one alone."""
     assert found(f"GAUGE SU(2) SSB MULTIPLETS {fermions} INTERACTIONS").vector_like_groups == vector_like_groups
 
 
-def test_each_gauge_group_has_to_act_on_something_chiral() -> None:
+def test_each_gauge_factor_needs_a_chiral_multiplet() -> None:
     text = "GAUGE SU(5) SU(5) SSB MULTIPLETS F1 left 10 1 x1 F2 left 5* 1 x1 F3 left 1 24 x1 INTERACTIONS"
     assert found(text).vector_like_groups == ("SU5b",)
     assert judged(text).parts["chirality"] == -0.5
@@ -98,8 +98,8 @@ def test_each_gauge_group_has_to_act_on_something_chiral() -> None:
 
 
 @pytest.mark.parametrize("abelian", [0, 1])
-def test_light_exotics_are_those_of_the_spectrum_worked_out_or_not(abelian: int) -> None:
-    """Random theories; with a U(1) most have an electric charge, without one few."""
+def test_light_exotics_equal_those_of_the_spectrum(abelian: int) -> None:
+    """Masses are computed for some random theories only: those with an unbroken electric charge or colour."""
     domain = make_domain("theories", limits={"groups": 2, "abelian": abelian, "largest": 4}, longest_example=40)
     theories = [read(text) for _, text in itertools.islice(domain.examples(), 60)]  # type: ignore[attr-defined]
     worked_out = 0
@@ -111,7 +111,7 @@ def test_light_exotics_are_those_of_the_spectrum_worked_out_or_not(abelian: int)
 
 
 def test_breaking_electromagnetism_does_not_hide_light_exotics() -> None:
-    """Scalars with charge and colour stay massless; a further scalar gives the photon a mass, or the gluons too."""
+    """Charged and coloured scalars stay massless while another scalar gives mass to the photon or the gluons."""
     massless = SM.replace(" INTERACTIONS", " S2 1 1 +1 S3 1 3 +2/3 INTERACTIONS")
     seen = judged(massless)
     assert -1.0 < seen.parts["exotics"] < 0.0
@@ -126,9 +126,9 @@ def test_breaking_electromagnetism_does_not_hide_light_exotics() -> None:
         assert not hidden.success
 
 
-def test_light_exotics_cost_by_their_mass() -> None:
-    """A heavy pair of charge 2 costs nothing, one of 10 GeV c / (1 + c) with c = log10 9.9 / 20, a massless one as much
-    as one of 1 MeV.
+def test_the_penalty_of_light_exotics_depends_on_their_mass() -> None:
+    """A pair of charge 2 costs nothing if heavy, and c / (1 + c) with c = log10 9.9 / 20 at 10 GeV. A massless pair
+    costs as much as one of 1 MeV.
     """
     pair = SM.replace(" INTERACTIONS", " F6 left 1 1 +2 x1 F7 right 1 1 +2 x1 INTERACTIONS")
     assert judged(f"{pair} mass F6 F7* 1e3").parts["exotics"] == 0.0
@@ -141,7 +141,7 @@ def test_light_exotics_cost_by_their_mass() -> None:
     assert not massless.success
 
 
-def test_length_and_parameters_beyond_what_is_allowed() -> None:
+def test_length_and_parameter_penalties() -> None:
     verdict = judged(SM, long=58, many=3)
     assert verdict.parts["length"] == pytest.approx(-20 * 10 / 212)
     assert verdict.parts["parameters"] == pytest.approx(-20 * 2 / 25)
@@ -164,41 +164,41 @@ def fields(of: Findings) -> float:
     return len(of.theory.fields)
 
 
-def test_the_weak_angle_of_a_standard_model_generation_is_that_of_su5() -> None:
+def test_the_weak_angle_of_the_standard_model_is_that_of_su5() -> None:
     assert EXTRA["weak_angle"](found(SM)) == pytest.approx(0.0)
     assert EXTRA["weak_angle"](found(with_one_higgsino())) < -0.005
     assert EXTRA["weak_angle"](found(BROKEN)) == -1.0
 
 
-def test_a_scalar_that_joins_quarks_and_a_quark_with_a_lepton_lets_protons_decay() -> None:
+def test_a_scalar_that_couples_to_two_quarks_and_to_a_quark_and_a_lepton_allows_proton_decay() -> None:
     leptoquark = SM.replace(" INTERACTIONS", " S2 1 3 -1/3 INTERACTIONS")
     safe = f"{leptoquark} yukawa F1 F3 S2* 1e-1"
     assert EXTRA["proton"](found(safe)) == 0.0
     assert EXTRA["proton"](found(f"{safe} yukawa F3 F3 S2 1e-1")) == -1.0
 
 
-def test_a_text_that_is_no_answer_is_rejected() -> None:
+def test_invalid_texts_are_rejected() -> None:
     extended = next(model(Limits()))
     task, judge = Task("sm", "model", extended.spec), Judge()
     for text, reason in (
-        ("GAUGE U(1)", "does not begin"),
-        (SM.replace("INTERACTIONS", "INTERACTIONS phi4 S1"), "a field should stand there"),
-        (SM.replace(" phi2 S1 S1* 1e4", ""), "interactions do not begin"),
-        (f"{SM} phi2 S1 S1* 1e4", "a term twice"),
-        (SM, "no fermion comes after"),
-        (SM.replace(" INTERACTIONS", " S2 2 1 +1/2 INTERACTIONS"), "no fermion comes after"),
+        ("GAUGE U(1)", "does not start"),
+        (SM.replace("INTERACTIONS", "INTERACTIONS phi4 S1"), "expected a field"),
+        (SM.replace(" phi2 S1 S1* 1e4", ""), "interactions do not start"),
+        (f"{SM} phi2 S1 S1* 1e4", "the same term occurs twice"),
+        (SM, "no fermion follows"),
+        (SM.replace(" INTERACTIONS", " S2 2 1 +1/2 INTERACTIONS"), "no fermion follows"),
     ):
         with pytest.raises(Invalid, match=reason):
             judge(task, text)
     with pytest.raises(Invalid, match="not gauge-invariant"):
         judge(ANY, SM.replace("yukawa F3 F4* S1 1e0", "yukawa F3 F4* S1* 1e0"))
-    with pytest.raises(Invalid, match="there is no fermion"):
+    with pytest.raises(Invalid, match="has no fermion"):
         judge(ANY, "GAUGE U(1) SSB MULTIPLETS INTERACTIONS")
     assert judge(task, SM.replace(" INTERACTIONS", " F6 left 1 1 0 x1 INTERACTIONS")).success
     assert judge.verifier().floor == FLOOR
 
 
-def test_the_reward_is_bounded_and_rises_with_the_sum() -> None:
+def test_the_reward_is_bounded_and_increases_with_the_sum() -> None:
     """r for r ≥ 0, -5 |r| / (5 + |r|) below."""
     assert [bounded(r) for r in (2.0, 0.0, -5.0, -20.0)] == [2.0, 0.0, -2.5, -4.0]
     sums = [-1e308, -1e9, -100.0, -10.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 1e308]
@@ -208,8 +208,8 @@ def test_the_reward_is_bounded_and_rises_with_the_sum() -> None:
     assert min(rewards) >= FLOOR
 
 
-def test_no_theory_is_worth_less_than_a_rejected_text() -> None:
-    """Whatever the weights and extra parts are."""
+def test_no_theory_scores_below_a_rejected_text() -> None:
+    """Check several weights and extra parts."""
     bad = with_one_higgsino()
     for options in (
         {},
@@ -228,7 +228,7 @@ def awful(_: Findings) -> float:
 
 
 def test_a_typical_failure_is_not_reinforced_next_to_a_success() -> None:
-    """The median failure of a random group of the default options lies below the mean."""
+    """With default options, the median failure of a random group lies below the mean."""
     domain = Theories()
     judge, success = domain.judge(), judged(SM).reward
     for number in range(3):
@@ -241,7 +241,7 @@ def test_a_typical_failure_is_not_reinforced_next_to_a_success() -> None:
         assert min(failures) > FLOOR
 
 
-def test_settings_that_do_not_exist_are_refused() -> None:
+def test_unknown_settings_are_rejected() -> None:
     for options in ({"wieghts": {}}, {"weights": {"anomaly": 1}}, {"preset": "other"}, {"extra": {"sm": 1.0}}):
         with pytest.raises(ConfigError, match="theories"):
             reward_from_options(options)
@@ -249,17 +249,17 @@ def test_settings_that_do_not_exist_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"long": "x"}, "long = 'x'"),
-        ({"many": -1}, "many = -1; it must be a number not below 0"),
+        ({"many": -1}, "many = -1 must be a finite number of at least 0"),
         ({"weights": {"anomalies": "x"}}, "anomalies = 'x'"),
         ({"weights": {"success": math.nan}}, "success = nan"),
-        ({"weights": 3}, "weights = 3; it is a table"),
-        ({"extra": ["proton"]}, r"extra = \['proton'\]; it is a table"),
+        ({"weights": 3}, "weights = 3 must be a table"),
+        ({"extra": ["proton"]}, r"extra = \['proton'\] must be a table"),
         ({"extra": {"proton": True}}, "proton = True"),
     ],
 )
-def test_settings_that_are_no_numbers_are_refused_before_anything_is_judged(options: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_settings_of_the_wrong_type_are_rejected(options: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         reward_from_options(options)

@@ -1,4 +1,4 @@
-"""Singular values over many powers of ten, against exact determinants and closed forms."""
+"""Singular values over many powers of ten, compared with exact determinants and closed forms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.domains.theories.physics.singular_values import Array, singular_v
 
 
 def determinant(matrix_RC: Array) -> Fraction:
-    """Exact, by elimination in fractions."""
+    """Compute the exact determinant by elimination in fractions."""
     rows = [[Fraction(value) for value in row] for row in matrix_RC.tolist()]
     total = Fraction(1)
     while rows:
@@ -26,15 +26,15 @@ def determinant(matrix_RC: Array) -> Fraction:
 
 
 def graded(seed: int) -> Array:
-    """Random entries, some of them 0, in rows and columns of scales from 10⁻⁸ to 10⁸."""
+    """Return a random sparse matrix whose rows and columns have scales from 10⁻⁸ to 10⁸."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 8))
     row_R, column_C = 10.0 ** rng.integers(-8, 8, (2, size))
     return row_R[:, None] * rng.normal(size=(size, size)) * (rng.random((size, size)) < 0.7) * column_C
 
 
-def test_their_product_is_the_determinant() -> None:
-    """Of matrices whose least singular value is down to 10⁻³⁰ of the largest."""
+def test_the_product_is_the_determinant() -> None:
+    """The smallest singular value is as small as 10⁻³⁰ of the largest."""
     ranges: list[float] = []
     for seed in range(60):
         matrix_RC = graded(seed)
@@ -58,15 +58,15 @@ def test_vectors_are_complete_bases(shape: tuple[int, int]) -> None:
     assert back_RC == pytest.approx(matrix_RC, abs=1e-12 * float(value_K[0]))
 
 
-def test_what_cancels_but_for_rounding_is_zero() -> None:
-    """Rank 1 in exact arithmetic: 0.1 · 3 is not 0.3, and √2 · √2 is not 2, in floating point."""
+def test_cancellation_up_to_rounding_gives_zero() -> None:
+    """The matrices have rank 1 in exact arithmetic, but 0.1 · 3 ≠ 0.3 and √2 · √2 ≠ 2 in floating point."""
     for rows in ([[1e16, 3e16], [0.1, 0.1 * 3]], [[2e14, sqrt(2)], [sqrt(2) * 1e14, 1.0]]):
         matrix_RC = np.array(rows)
         assert singular_values(matrix_RC)[1].tolist() == [pytest.approx(np.linalg.norm(matrix_RC)), 0.0]
 
 
-def test_a_range_beyond_that_of_squares() -> None:
-    """Nothing underflows on the way; below 10⁻¹⁴⁰ of the largest is 0."""
+def test_squares_do_not_underflow() -> None:
+    """Values below 10⁻¹⁴⁰ of the largest are 0."""
     chain_RC = np.diag([1e16] * 11, 1) + np.diag([1e-9] * 12)
     assert singular_values(chain_RC)[1][-1] == 0.0
     assert singular_values(chain_RC[-4:, -4:])[1][-1] == pytest.approx(1e-9**4 / 1e16**3, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Judged as a group, successes that others repeat are worth less."""
+"""The variety bonus: repeated successes in a group score less."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WITH_A_SCALAR = theory("F1 left 10 x1 F2 left 5* x1 S1 5")
 ANOMALOUS = theory("F1 left 10 x1")
 
 
-def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
+def test_rare_successes_score_higher() -> None:
     domain = make_domain("theories", limits=LIMITS)
     judge = Judge(domain.bounds)  # type: ignore[attr-defined]
     texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, WITH_A_SCALAR, "GAUGE"]
@@ -41,15 +41,15 @@ def test_a_success_is_worth_the_more_the_fewer_others_are_the_same() -> None:
     assert verdicts[6].status == "rejected"
 
 
-def test_vector_like_pairs_count_if_they_are_to() -> None:
+def test_vector_like_pairs_can_count_as_different() -> None:
     judge = Judge(reward=reward_from_options({"variety": 6.0, "vector_like": True}))
     verdicts = judge.verifier().function(TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR])
     assert [verdict.parts["variety"] for verdict in verdicts] == [0.5, 0.5, 1.0]
-    with pytest.raises(ConfigError, match="vector_like = 'no'; it is true or false"):
+    with pytest.raises(ConfigError, match="vector_like = 'no' must be true or false"):
         reward_from_options({"vector_like": "no"})
 
 
-def test_only_with_a_weight_are_groups_judged_together() -> None:
+def test_groups_are_scored_together_only_with_a_variety_weight() -> None:
     plain, varied = Judge().verifier(), Judge(reward=reward_from_options({"variety": 2.0})).verifier()
     assert isinstance(plain.mode, One)
     assert isinstance(varied.mode, WholeGroup)

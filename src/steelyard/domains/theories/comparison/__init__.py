@@ -1,1 +1,1 @@
-"""Compare theories up to how they are written, and with well-known models."""
+"""Compare theories with each other and with well-known models, regardless of how they are written."""

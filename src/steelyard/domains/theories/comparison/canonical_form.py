@@ -1,10 +1,15 @@
-"""When two theories are the same: a form that does not depend on how a theory happens to be written.
+"""A canonical form of theories, independent of how a theory is written.
 
-It forgets names and the order of everything, the values of parameters, fields that no gauge group acts on, the basis
-and scale of the U(1)s (charges change by any invertible matrix), which of two equal SU(n) comes first, and which of R
-and R̄ of an SU(n) is called R; conjugating all fields at once is the last two together. Fields that transform alike are
-one with more generations. A U(1) that acts on nothing, or like others together, is not there. Of a vacuum it keeps
-which scalars have an expectation value, not in which component: vacua in different directions are not told apart.
+Two theories have the same canonical form if they differ only in:
+
+- names, order and parameter values
+- gauge singlets
+- the basis and normalisation of the U(1)s: any invertible transformation of the charges
+- the order of equal SU(n) factors
+- the choice between R and R̄ for each SU(n), which includes conjugating all fields
+- fields with equal quantum numbers versus one field with more generations
+- U(1) factors that act trivially or as a combination of others
+- the components of vacuum expectation values: only the scalars that have one are kept, not its direction
 """
 
 from __future__ import annotations
@@ -20,44 +25,42 @@ from steelyard.domains.theories.model.theory import Label, QuantumNumbers, Theor
 from steelyard.domains.theories.physics.invariance import structures
 
 Relabelling = tuple[tuple[int, ...], tuple[bool, ...]]
-"""Which SU(n) comes where, and which of them are conjugated."""
+"""A permutation of the SU(n) factors, and which of them are conjugated."""
 FieldType = tuple[tuple[Label, ...], tuple[Fraction, ...]]
 _Described = tuple[int, tuple[Label, ...], int, tuple[Fraction, ...]]
-"""A field: fermion 0 or scalar 1, its labels, how often it comes; and its charges."""
+"""A field: 0 for a fermion or 1 for a scalar, labels, multiplicity, charges."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CanonicalForm:
-    """A theory up to how it is written and the direction of its vacuum. Equal for two theories if and only if they are
-    the same up to these.
-    """
+    """The canonical form of a theory. Two theories are equivalent if and only if their canonical forms are equal."""
 
     special: tuple[int, ...]
     abelian: int
-    """How many independent U(1)s."""
+    """Number of independent U(1)s."""
     fermions: tuple[tuple[FieldType, int], ...]
-    """Left-handed, with the number of generations of each."""
+    """Left-handed fermions with their number of generations."""
     scalars: tuple[tuple[FieldType, int], ...]
-    """Each as it or its conjugate is first in order."""
+    """Scalars with their multiplicity; each is written as the smaller of itself and its conjugate."""
     vacuum: tuple[int, ...]
-    """Which of the scalars have a vacuum expectation value."""
+    """Indices of the scalars with a vacuum expectation value."""
     terms: tuple[tuple[tuple[int, bool], ...], ...]
-    """The legs of every term: number of the sort (fermions, then scalars) and whether conjugated."""
+    """Legs of each term as (field index, conjugated). Indices count fermions first, then scalars."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The parts of a theory that count: fields by number, all alike in one."""
+    """The parts of a theory that enter the canonical form; fields with equal quantum numbers are merged."""
 
     fermions: tuple[tuple[QuantumNumbers, int], ...]
     scalars: tuple[tuple[QuantumNumbers, int], ...]
     vacuum: frozenset[QuantumNumbers]
     terms: frozenset[tuple[tuple[bool, QuantumNumbers], ...]]
-    """Of each leg whether it is a fermion, and how it transforms."""
+    """Legs of each term as (is a fermion, quantum numbers)."""
 
 
 def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True, terms: bool = True) -> CanonicalForm:
-    """The canonical form; without vector-like fermions, without scalars or without terms if so asked."""
+    """Return the canonical form, optionally ignoring vector-like fermions, scalars or terms."""
     content = _content(theory, vector_like=vector_like, scalars=scalars, terms=terms and scalars and vector_like)
     sizes = tuple(factor.n for factor in theory.gauge.special)
     return min(
@@ -68,8 +71,10 @@ def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True,
 
 
 def chiral_content(theory: Theory) -> Counter[QuantumNumbers]:
-    """The left-handed multiplets that are left, and how often, when all that could take a mass without breaking the
-    gauge group is struck out: R with R̄, a real R with itself, two of a pseudoreal R.
+    """Return the chiral left-handed multiplets with their multiplicities.
+
+    All multiplets that can have gauge-invariant mass terms are removed: pairs of R and R̄, real R, and pairs of the same
+    pseudoreal R.
     """
     every = _fermions(theory)
     left: Counter[QuantumNumbers] = Counter()
@@ -116,7 +121,7 @@ def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -
 
 
 def _relabellings(sizes: tuple[int, ...], content: _Content) -> Iterator[Relabelling]:
-    """All orders of equal SU(n), the sizes rising, each SU(n) conjugated or not where that makes a difference."""
+    """Yield all orders of equal SU(n) factors, sorted by n, with every choice of conjugation that has an effect."""
     rising = sorted(range(len(sizes)), key=lambda a: sizes[a])
     groups = [list(group) for _, group in groupby(rising, key=lambda a: sizes[a])]
     every = [multiplet for multiplet, _ in (*content.fermions, *content.scalars)]
@@ -134,8 +139,10 @@ def _relabelled(labels: tuple[Label, ...], relabelling: Relabelling) -> tuple[La
 
 
 def _bases(content: _Content, relabelling: Relabelling, abelian: int) -> Iterator[tuple[tuple[Fraction, ...], ...]]:
-    """New charges as combinations of the old ones, as rows: those in which some fields have the charges (1, 0, …),
-    (0, 1, …), …; among all choices of such fields those that are first by everything but their charges.
+    """Yield candidate U(1) bases as rows of coefficients of the old charges.
+
+    In each basis some fields have the charges (1, 0, …), (0, 1, …), …. The candidates for these fields are the smallest
+    in the ordering by everything except charges.
     """
     described: list[_Described] = [
         (0, _relabelled(multiplet.labels, relabelling), count, multiplet.charges)
@@ -165,7 +172,7 @@ def _row(charges: Sequence[Fraction]) -> dict[int, Fraction]:
 
 
 def _dual(chosen: Sequence[tuple[Fraction, ...]], abelian: int) -> tuple[tuple[Fraction, ...], ...]:
-    """The combinations that are 1 on one of these charges and 0 on the others; all charges lie in their span."""
+    """Return the basis dual to the chosen charges, which span all charges."""
     rank = len(chosen)
     rows = [_row([own[a] for own in chosen]) | {rank + a: Fraction(1)} for a in range(abelian)]
     found = reduced_rows(rows)[:rank]
@@ -207,7 +214,7 @@ def _written(
 
 
 def _term(legs: Iterable[tuple[int, bool]], fermions: int) -> tuple[tuple[int, bool], ...]:
-    """In order; of scalars alone, it or its conjugate, which is added in any case."""
+    """Sort the legs of a term. Scalar terms are written as the smaller of the term and its conjugate."""
     own = sorted(legs)
     if own and own[0][0] < fermions:
         return tuple(own)

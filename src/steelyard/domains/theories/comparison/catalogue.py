@@ -1,4 +1,4 @@
-"""An atlas of theories: which of many are really different, by gauge group and field content, and which are new."""
+"""Catalogue distinct theories by gauge group and field content, and compare them with known models."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ RELATIONS: tuple[tuple[Relation, dict[str, bool]], ...] = (
     ("has the fermions of", {"scalars": False}),
     ("has the chiral fermions of", {"scalars": False, "vector_like": False}),
 )
-"""How near a theory is to a known one, the nearest first: what of both has to be the same."""
+"""Relations of a theory to a known model, closest first, with the options of :func:`canonical` that test for them."""
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A theory, how often it came, and how it is related to what is known."""
+    """A distinct theory, its multiplicity, and its relation to the known models."""
 
     theory: Theory
-    """The one with the fewest fields and terms of all that are the same."""
+    """The equivalent theory with the fewest fields and terms."""
     form: CanonicalForm
     count: int
     relation: Relation
     known_model: str
-    """Which known model it is related to, if any."""
+    """Name of the related known model, or empty."""
 
     @property
     def novelty(self) -> str:
@@ -42,15 +42,15 @@ class CatalogueEntry:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Distinct theories, the smallest first within each gauge group."""
+    """Distinct theories by gauge group, smallest first."""
 
     entries: tuple[CatalogueEntry, ...]
     chiral: int
-    """How many there are if vector-like fermions do not count."""
+    """Number of distinct theories when vector-like fermions are ignored."""
 
     @property
     def by_group(self) -> dict[str, tuple[CatalogueEntry, ...]]:
-        """The entries of every gauge group."""
+        """Entries by gauge group."""
         names = dict.fromkeys(group_name(entry.form) for entry in self.entries)
         return {name: tuple(entry for entry in self.entries if group_name(entry.form) == name) for name in names}
 
@@ -60,7 +60,7 @@ class Catalogue:
 
 
 def catalogue(theories: Iterable[Theory]) -> Catalogue:
-    """The distinct ones of many theories."""
+    """Collect the distinct theories among many."""
     found: dict[CanonicalForm, list[Theory]] = {}
     for theory in theories:
         found.setdefault(canonical(theory), []).append(theory)
@@ -71,12 +71,12 @@ def catalogue(theories: Iterable[Theory]) -> Catalogue:
 
 
 def distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
-    """How many of these are really different."""
+    """Count the distinct theories, up to equivalent ways of writing them."""
     return len({canonical(theory, vector_like=vector_like) for theory in theories})
 
 
 def relation_to_known(theory: Theory) -> tuple[Relation, str]:
-    """How a theory is related to a known one: the nearest relation there is."""
+    """Return the closest relation of a theory to a known model, and the name of that model."""
     for relation, which in RELATIONS:
         name = _known_models(relation).get(canonical(theory, **which))
         if name:
@@ -85,14 +85,14 @@ def relation_to_known(theory: Theory) -> tuple[Relation, str]:
 
 
 def group_name(form: CanonicalForm) -> str:
-    """``U(1)² × SU(2) × SU(3)``."""
+    """Format the gauge group, for example ``U(1)² × SU(2) × SU(3)``."""
     counts = Counter(_factors(form))
     powers = {1: "", 2: "²", 3: "³", 4: "⁴", 5: "⁵"}
     return " × ".join(name + powers.get(times, f"^{times}") for name, times in counts.items()) or "no gauge group"
 
 
 def field_content(theory: Theory) -> str:
-    """The fields on a line, fermions left-handed: ``3(2,3)_1/6 + 3(1,3̅)_-2/3 | (2,1)_1/2``."""
+    """Format left-handed fermions and scalars on one line: ``3(2,3)_1/6 + 3(1,3̅)_-2/3 | (2,1)_1/2``."""
     fermions: Counter[QuantumNumbers] = Counter()
     scalars: Counter[QuantumNumbers] = Counter()
     for field in theory.fields:
@@ -127,7 +127,7 @@ def _size(theory: Theory) -> tuple[int, int, int]:
 
 @cache
 def _known_models(relation: Relation) -> dict[CanonicalForm, str]:
-    """The known models by what this relation asks for; of several with the same the first."""
+    """Return the names of known models by the canonical form used for a relation; the first of equal models wins."""
     which = dict(RELATIONS)[relation]
     found: dict[CanonicalForm, str] = {}
     for name, model in models().items():

@@ -1,1 +1,1 @@
-"""The text form of theories: vocabulary, reader, writer, grammar, prompts and random examples."""
+"""Theories as text: vocabulary, reader, writer, grammar, starting points and random examples."""

@@ -1,8 +1,7 @@
-"""Every term that some fields allow, as a tree of words.
+"""All terms that a set of fields allows, as a tree of words.
 
-All products of fields are tried at once: first whether charges and n-alities add up to nothing, then how many
-independent singlets are left. What a product of representations of one SU(n) holds is remembered, so that after a while
-a theory takes a look at a table for each product.
+All products of fields are tested together: first whether charges and n-alities cancel, then whether an independent
+singlet remains. Results for products of SU(n) representations are cached, so most tests are table lookups.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from steelyard.domains.theories.model.theory import Kind, Label
 from steelyard.domains.theories.physics.invariance import cycles_of, like_permutations
 
 Combinations = NDArray[np.intp]
-"""``[C, k]``: which k legs each of C products has, in rising order."""
+"""``[C, k]``: indices of the k legs of C products, in ascending order."""
 
 
 class Multiplet(NamedTuple):
-    """A field while a theory is being said."""
+    """A field of a partially written theory."""
 
     kind: Kind
     labels: tuple[Label, ...]
     sixths: tuple[int, ...]
-    """Its charges."""
+    """U(1) charges in units of 1/6."""
     generations: int = 1
 
 
 class TermLeg(NamedTuple):
-    """A field in a term: a scalar, its conjugate, or a fermion as a left-handed one."""
+    """A factor of a term: a scalar, its conjugate, or a fermion written as left-handed."""
 
     word: str
     labels: tuple[Label, ...]
@@ -47,7 +46,7 @@ class TermLeg(NamedTuple):
 
 @dataclass(slots=True)
 class TermTree:
-    """Where a term is, after its kind and some of its legs: how many terms go on, and where each next leg leads."""
+    """A node of the tree: the number of terms that start with this prefix, and the subtree for each next word."""
 
     count: int = 0
     children: dict[str, TermTree] = field(default_factory=dict[str, "TermTree"])
@@ -61,7 +60,7 @@ class TermTree:
 
 
 def allowed_terms(factors: tuple[int, ...], fields: Sequence[Multiplet]) -> TermTree:
-    """The tree of all terms: a kind, then its legs in the one order in which they are written."""
+    """Return the tree of all allowed terms: the kind of term, then its legs in canonical order."""
     sizes = tuple(n for n in factors if n > 1)
     fermions, scalars = fermion_legs(fields), scalar_legs(fields)
     legs, pairs, root = fermions + scalars, _fermion_pairs(len(fermions)), TermTree()
@@ -87,7 +86,7 @@ def fermion_legs(fields: Sequence[Multiplet]) -> list[TermLeg]:
 
 
 def scalar_legs(fields: Sequence[Multiplet]) -> list[TermLeg]:
-    """Every scalar, its conjugate next to it."""
+    """Return each scalar followed by its conjugate."""
     scalars = [one for one in fields if one.kind == "scalar"]
     legs = [TermLeg(f"{SCALAR}{number}", one.labels, one.sixths) for number, one in enumerate(scalars, 1)]
     return [either for leg in legs for either in (leg, _conjugate(leg))]
@@ -99,7 +98,7 @@ def _conjugate(leg: TermLeg) -> TermLeg:
 
 
 class _NeutralProducts:
-    """Picks the products whose charges add up to 0 and whose n-alities to a multiple of n."""
+    """Selects the products whose charges sum to 0 and whose n-alities sum to a multiple of n."""
 
     def __init__(self, sizes: tuple[int, ...], legs: Sequence[TermLeg]) -> None:
         self.modulus_A = np.asarray(sizes, np.int64)
@@ -135,7 +134,7 @@ def _yukawa_products(fermions: int, scalars: int) -> Combinations:
 
 @lru_cache(maxsize=256)
 def _scalar_products(legs: int, k: int) -> Combinations:
-    """Of a product and its conjugate the one that comes first; the conjugate of a leg is the other of its pair."""
+    """Return the products of k scalars, one of each conjugate pair. Legs 2i and 2i + 1 are conjugates."""
     every = _products(legs, k)
     kept = [list(one) <= sorted(place ^ 1 for place in one) for one in every.tolist()]
     return every[kept] if kept else every
@@ -146,9 +145,10 @@ def _products(legs: int, k: int) -> Combinations:
 
 
 def _is_allowed(sizes: tuple[int, ...], legs: Sequence[TermLeg]) -> bool:
-    """Whether a singlet is left if like legs, which are next to each other, are exchanged at will.
+    """Return whether a product has a singlet that survives symmetrisation in identical legs, which are adjacent.
 
-    Its number is the mean over the permutations of like legs of the trace on the singlets and the generations.
+    The number of such singlets is the average, over permutations of identical legs, of their trace on singlets and
+    generations.
     """
     alike = tuple(place > 0 and legs[place - 1].word == leg.word for place, leg in enumerate(legs))
     trace_of = [_traces(n, tuple([leg.labels[a] for leg in legs]), alike) for a, n in enumerate(sizes)]
@@ -167,7 +167,7 @@ def _is_allowed(sizes: tuple[int, ...], legs: Sequence[TermLeg]) -> bool:
 
 @lru_cache(maxsize=64)
 def _permutations(alike: tuple[bool, ...]) -> list[tuple[tuple[int, ...], ...]]:
-    """The permutations of like legs, by their cycles; the first leaves every leg in its place."""
+    """Return the permutations of identical legs as cycles, starting with the identity."""
     numbers: list[int] = []
     for same in alike:
         numbers.append(numbers[-1] if same else len(numbers))

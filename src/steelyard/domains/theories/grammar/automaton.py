@@ -1,9 +1,9 @@
-"""The grammar of theories, as an automaton over the theory built so far.
+"""The grammar of theories, as an automaton over the theory written so far.
 
-Read it block by block: ``_gauge``, ``_vevs``, ``_multiplets`` and ``_interactions`` say which words may come between
-two pieces, ``pieces.slots`` what a vacuum expectation value or a multiplet is made of. A term may begin only if the
-fields allow one that was not said yet, and each of its legs only if such a term goes on with it: what comes out is
-gauge-invariant, and there is no way into a dead end.
+The methods ``_gauge``, ``_vevs``, ``_multiplets`` and ``_interactions`` return the words allowed between two entries of
+their block. The function ``states.slots`` defines the words of a vacuum expectation value or a multiplet. A term or leg
+is allowed only if it leads to an allowed term that is not yet in the text. Every complete text is therefore
+gauge-invariant, and there are no dead ends.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from steelyard.types import Task
 
 @dataclass(frozen=True)
 class TheoryGrammar(Automaton[State]):
-    """Every theory within the limits that has a gauge group and a fermion, and no term twice.
+    """Accepts every theory within the limits that has a gauge group, a fermion and no duplicate terms.
 
-    ``task.spec["given"]`` is the beginning of the text, whole pieces; at least one fermion has to come after it.
-    ``task.spec["terms"]`` are terms that have to come first among the interactions.
+    ``task.spec["given"]`` is a prefix of the text that ends between two entries. At least one fermion must follow it.
+    ``task.spec["terms"]`` are the terms that must come first among the interactions.
     """
 
     limits: Limits = field(default_factory=Limits)
 
     @cached_property
     def longest_entry(self) -> int:
-        """Words of the longest piece that can be begun."""
+        """Number of words of the longest possible entry."""
         factors = (1,) * self.limits.groups
         return max(len(slots(factors, SSB, SCALAR)), len(slots(factors, MULTIPLETS, FERMION)), max(LEGS.values()) + 2)
 
     @property
     def stretch(self) -> int:  # type: ignore[override]
-        """A word that begins a piece makes the way to an end longer by what the piece has besides."""
+        """The first word of an entry lengthens the shortest end by the rest of the entry."""
         return self.longest_entry - 1
 
     @cached_property
@@ -78,7 +78,7 @@ class TheoryGrammar(Automaton[State]):
         return isinstance(state, TextState) and state.block == INTERACTIONS and not state.entry and not state.forced
 
     def shortest_end(self, state: State) -> int:
-        """Finish the piece, then the blocks that are left with nothing in them but what has to come."""
+        """Return the number of words needed to finish the entry and close all blocks, including required words."""
         if isinstance(state, GivenPrefix):
             return len(state.words) + self.shortest_end(state.next_state)
         content, block, entry, _, needs_fermion, forced, _ = state
@@ -92,14 +92,14 @@ class TheoryGrammar(Automaton[State]):
             end += 1
         return end + needs_fermion * (max(len(content.factors), 1) + 3)
 
-    # --- what may come ------------------------------------------------------------------------------------------------
+    # --- allowed words ------------------------------------------------------------------------------------------------
 
     def view(self, state: State) -> Hashable:
-        """The block, where in its piece a text is, and what that leaves room for."""
+        """Return what determines the allowed words: block, position in the entry, and remaining room."""
         return state.view if isinstance(state, TextState) else (state.words[0], self.shortest_end(state))
 
     def _with_view(self, state: TextState) -> TextState:
-        """A state with its view, which is made once."""
+        """Return the state with its view filled in."""
         return state._replace(view=self._view(state))
 
     def _view(self, state: TextState) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ class TheoryGrammar(Automaton[State]):
         return block, entry[0][0], len(entry), slot, self._room(content.factors, block, entry), rest
 
     def words(self, state: State) -> tuple[str, ...]:
-        """The words that may come."""
+        """Return the allowed words."""
         if isinstance(state, GivenPrefix):
             return state.words[:1]
         if state.block == INTERACTIONS:
@@ -140,7 +140,7 @@ class TheoryGrammar(Automaton[State]):
         return (self._vevs if block == SSB else self._multiplets)(content, state.needs_fermion)
 
     def _gauge(self, factors: tuple[int, ...]) -> Iterator[str]:
-        """U(1) factors, then SU(n) from the smallest on."""
+        """Yield gauge factors: U(1) first, then SU(n) in ascending order."""
         last = factors[-1] if factors else 1
         if len(factors) < self.limits.groups:
             if last == 1 and len(factors) < self.limits.abelian:
@@ -163,12 +163,12 @@ class TheoryGrammar(Automaton[State]):
             yield INTERACTIONS
 
     def _has_room_for_scalar(self, content: FieldContent, needs_fermion: bool) -> bool:
-        """A place is kept for the fermion that has to come."""
+        """Return whether another scalar fits. One multiplet is reserved for a required fermion."""
         most = self.limits.multiplets - needs_fermion
         return content.scalars < len(self.vocabulary.scalars) and len(content.fields) < most
 
     def _slot_words(self, slot: str, n: int, room: int) -> Iterator[str]:
-        """The words for a part of a vacuum expectation value or a multiplet."""
+        """Yield the words for one slot of a vacuum expectation value or multiplet."""
         vocabulary = self.vocabulary
         if slot == "representation":
             return (word for word, label in vocabulary.labels[n].items() if cached(n, label).dimension <= room)
@@ -178,7 +178,7 @@ class TheoryGrammar(Automaton[State]):
         return iter(tables.get(slot) or vocabulary.numbers[slot])
 
     def _room(self, factors: tuple[int, ...], block: str, entry: tuple[str, ...]) -> int:
-        """How large the next representation may be, or how many components there are."""
+        """Return the largest allowed dimension of the next representation, or the number of components."""
         parts = slots(factors, block, entry[0][0])
         here = parts[len(entry)].name
         if here not in ("representation", "component"):
@@ -191,7 +191,7 @@ class TheoryGrammar(Automaton[State]):
         return states if here == "component" else most // states
 
     def _interactions(self, state: TextState) -> tuple[str, ...]:
-        """Kinds and legs of terms that were not said yet, then the parameter."""
+        """Return the next words of an unused term: its kind, its legs, then its parameter."""
         entry = state.entry
         if state.forced:
             return state.forced[:1]
@@ -208,10 +208,10 @@ class TheoryGrammar(Automaton[State]):
                 used[term[len(entry)]] = used.get(term[len(entry)], 0) + 1
         return tuple(word for word, child in node.children.items() if child.count > used.get(word, 0))
 
-    # --- where it leads -----------------------------------------------------------------------------------------------
+    # --- transitions --------------------------------------------------------------------------------------------------
 
     def after(self, state: State, word: str) -> State:
-        """Where a word leads that may come."""
+        """Return the state after an allowed word."""
         if isinstance(state, GivenPrefix):
             return GivenPrefix(state.words[1:], state.next_state) if len(state.words) > 1 else state.next_state
         return self._with_view(self._after(state, word))
@@ -246,30 +246,30 @@ class TheoryGrammar(Automaton[State]):
             "left" if entry[1] == HANDS[0] else "right", labels, sixths, self.vocabulary.generations[entry[-1]]
         )
 
-    # --- where it begins ----------------------------------------------------------------------------------------------
+    # --- start states -------------------------------------------------------------------------------------------------
 
     def _start(self, given: str, terms: str) -> State:
         words = tuple(given.split())
         state = self._with_view(TextState(block=GAUGE))
         if words[:1] != (GAUGE,):
-            raise ConstraintError(f"a theory begins with {GAUGE!r}, but what is given with {given[:40]!r}")
+            raise ConstraintError(f"the given text starts with {given[:40]!r}; it must start with {GAUGE!r}")
         state = self._advanced(state, words[1:])
         if state.entry or state.block == INTERACTIONS or len(state.content.fields) >= self.limits.multiplets:
             raise ConstraintError(
-                f"what is given, {given[-40:]!r} at its end, must leave off between two pieces, before "
-                f"{INTERACTIONS}, with room for a fermion"
+                f"the given text ends with {given[-40:]!r}; it must end between two entries, before {INTERACTIONS}, "
+                "and leave room for a fermion"
             )
         if self._advanced(self._with_view(state._replace(block=INTERACTIONS)), terms.split()).entry:
-            raise ConstraintError(f"the terms that are given leave off within one: {terms[-40:]!r}")
+            raise ConstraintError(f"the given terms end with {terms[-40:]!r}, which is an incomplete term; complete it")
         return GivenPrefix(words, self._with_view(state._replace(needs_fermion=True, forced=tuple(terms.split()))))
 
     def _advanced(self, state: TextState, words: tuple[str, ...] | list[str]) -> TextState:
         for word in words:
             if word not in self.words(state):
-                raise ConstraintError(f"what is given has {word!r}, where one of {self.words(state)[:9]} may come")
+                raise ConstraintError(f"the given text has {word!r} where only {self.words(state)[:9]} are allowed")
             state = self._with_view(self._after(state, word))
         return state
 
 
 BLOCKS_LEFT = {INTERACTIONS: 0, MULTIPLETS: 1, SSB: 2, GAUGE: 3}
-"""How many blocks are still to be opened."""
+"""Number of blocks that still have to be opened after each block."""

@@ -1,6 +1,6 @@
-"""Random theories to begin from: the grammar followed at random, plain things being likelier than others.
+"""Random theories for the warm start: random walks through the grammar that favour simple choices.
 
-Nothing about anomalies or masses goes into them; how many succeed by chance is what a warm start begins from.
+They do not take anomalies or masses into account. A warm start begins with the few that succeed by chance.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from steelyard.types import Task
 Rng = np.random.Generator
 
 MORE_GROUPS = 0.5
+"""Probability of another gauge factor; the next constants are the same for their entries."""
 MORE_VEVS = 0.5
 MORE_MULTIPLETS = 0.75
 SCALAR = 0.2
-"""How often a further multiplet is a scalar."""
+"""Probability that another multiplet is a scalar."""
 MORE_TERMS = 0.4
 SINGLET = 0.4
-"""How often a representation is the singlet."""
+"""Probability that a representation is the singlet."""
 DECAY = {"charge": 0.9, "generations": 0.7}
-"""Each further one of a table is less likely by this factor."""
+"""Ratio of the probabilities of consecutive words of a slot."""
 
 
 def random_theory(grammar: TheoryGrammar, task: Task, rng: Rng, *, long: int) -> str:
-    """The text of a theory for a task, of at most ``long`` words."""
+    """Return a random theory text for a task, with at most ``long`` words."""
     state, words = grammar.start(task), list[str]()
     while True:
-        choices = _in_time(grammar, state, long - len(words))
+        choices = _words_within_budget(grammar, state, long - len(words))
         if not choices or (grammar.may_end(state) and rng.random() > MORE_TERMS):
             return " ".join(words)
         word = choices[int(rng.choice(len(choices), p=probabilities(state, choices)))]
@@ -41,15 +42,15 @@ def random_theory(grammar: TheoryGrammar, task: Task, rng: Rng, *, long: int) ->
 
 
 def probabilities(state: State, words: Sequence[str]) -> np.ndarray:
-    """How likely each of the words is that may come."""
+    """Return the probability of each allowed word."""
     weight_W = np.ones(len(words))
     if isinstance(state, TextState) and state.block != INTERACTIONS and len(words) > 1:
-        weight_W = _within_piece(state, words) if state.entry else _between_pieces(state, words)
+        weight_W = _weights_in_entry(state, words) if state.entry else _weights_between_entries(state, words)
     return weight_W / weight_W.sum()
 
 
-def _within_piece(state: TextState, words: Sequence[str]) -> np.ndarray:
-    """Tables begin with what is plain: the singlet, no charge, one generation."""
+def _weights_in_entry(state: TextState, words: Sequence[str]) -> np.ndarray:
+    """Weight the words of a slot. Simple choices come first: the singlet, charge 0, one generation."""
     slot = slots(state.content.factors, state.block, state.entry[0][0])[len(state.entry)].name
     weight_W = DECAY.get(slot, 1.0) ** np.arange(len(words))
     if slot == "representation":
@@ -57,21 +58,21 @@ def _within_piece(state: TextState, words: Sequence[str]) -> np.ndarray:
     return weight_W
 
 
-def _between_pieces(state: TextState, words: Sequence[str]) -> np.ndarray:
-    """The word that opens the next block is always the last one."""
-    on = {SSB: MORE_VEVS, MULTIPLETS: MORE_MULTIPLETS}.get(state.block, MORE_GROUPS)
+def _weights_between_entries(state: TextState, words: Sequence[str]) -> np.ndarray:
+    """Weight the words between entries. The word that opens the next block always comes last."""
+    more = {SSB: MORE_VEVS, MULTIPLETS: MORE_MULTIPLETS}.get(state.block, MORE_GROUPS)
     closes = words[-1] in (SSB, MULTIPLETS, INTERACTIONS)
-    going_on = len(words) - closes
-    weight_W = np.full(len(words), on / going_on)
-    if state.block == MULTIPLETS and going_on == 2:
-        weight_W[:2] = on * (1 - SCALAR), on * SCALAR
+    continuing = len(words) - closes
+    weight_W = np.full(len(words), more / continuing)
+    if state.block == MULTIPLETS and continuing == 2:
+        weight_W[:2] = more * (1 - SCALAR), more * SCALAR
     if closes:
-        weight_W[-1] = 1 - on
+        weight_W[-1] = 1 - more
     return weight_W
 
 
-def _in_time(grammar: TheoryGrammar, state: State, left: int) -> Sequence[str]:
-    """The words after which a theory can be ended with so many words, themselves counted."""
+def _words_within_budget(grammar: TheoryGrammar, state: State, left: int) -> Sequence[str]:
+    """Return the words after which the text can still end within ``left`` words, including the word itself."""
     words = grammar.words(state)
     if grammar.shortest_end(state) + grammar.longest_entry < left:
         return words

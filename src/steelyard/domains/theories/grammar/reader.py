@@ -1,4 +1,4 @@
-"""Reads the text of a theory from left to right; the words that a grammar would let through are no matter here."""
+"""A parser of theory texts. It does not depend on the grammar or its limits."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ WIDEST = Vocabulary(
         mass=(-30, 60),
     )
 )
-"""What can be read, whatever a grammar lets through."""
+"""The largest vocabulary that can be read, independent of the limits of a grammar."""
 
 
 class Reader:
-    """Reads from left to right; every method takes the words of one piece."""
+    """Reads words from left to right; each private method consumes one entry or word."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words, self.at = words, 0
@@ -62,7 +62,7 @@ class Reader:
         while self._next() != SSB:
             factors.append(self._one_of(WIDEST.groups, "a gauge group"))
             if factors != sorted(factors):
-                raise self._wrong("gauge groups from the smallest on", back=1)
+                raise self._wrong("gauge groups in ascending order", back=1)
         if not factors:
             raise self._wrong("a gauge group")
         self.factors, self._gauge = tuple(factors), gauge_of(tuple(factors))
@@ -86,7 +86,7 @@ class Reader:
         component = self._one_of(WIDEST.components, "a component")
         labels = zip(self._gauge.special, self.fields[-1].labels, strict=True)
         if component >= prod(cached(factor.n, label).dimension for factor, label in labels):
-            raise self._wrong("a component that the scalar has", back=1)
+            raise self._wrong("an existing component of the scalar", back=1)
         return Vev(name, component, self._one_of(WIDEST.numbers["vev"], "a number"))
 
     def _field(self) -> Field:
@@ -111,7 +111,7 @@ class Reader:
         legs = tuple(self._one_of(names, "a field") for _ in range(LEGS[kind]))
         term = Term(legs, 1.0)
         if term_kind(theory, term) != kind or ordered_legs(legs) != legs:
-            raise self._wrong(f"the legs of a {kind} term in their order", back=len(legs))
+            raise self._wrong(f"the legs of a {kind} term in order", back=len(legs))
         return replace(term, parameter=self._one_of(WIDEST.numbers[kind], "a number"))
 
     def _name(self, letter: str) -> str:
@@ -135,5 +135,5 @@ class Reader:
 
     def _wrong(self, wanted: str, *, back: int = 0) -> DataError:
         place = self.at - back
-        found = f"{self.words[place]!r}" if place < len(self.words) else "the end"
-        return DataError(f"word {place + 1} is {found}; {wanted} should stand there")
+        found = f"is {self.words[place]!r}" if place < len(self.words) else "is missing"
+        return DataError(f"word {place + 1} {found}; expected {wanted}")

@@ -1,4 +1,7 @@
-"""The states of the grammar: what a text has said so far, and the parts that the piece it is at has."""
+"""States of the grammar: the theory written so far and the current entry.
+
+An entry is one multiplet, one vacuum expectation value or one term.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from steelyard.domains.theories.grammar.vocabulary import FERMION, SSB
 
 @dataclass(frozen=True)
 class FieldContent:
-    """The gauge group and the fields so far."""
+    """The gauge group and the fields written so far."""
 
     factors: tuple[int, ...] = ()
-    """1 for a U(1), n for an SU(n)."""
+    """Factors of the gauge group: 1 for U(1), n for SU(n)."""
     fields: tuple[Multiplet, ...] = ()
 
     @cached_property
@@ -29,29 +32,29 @@ class FieldContent:
 
     @cached_property
     def terms(self) -> TermTree:
-        """All that the fields allow."""
+        """All terms that the fields allow."""
         return allowed_terms(self.factors, self.fields)
 
 
 class TextState(NamedTuple):
-    """Where a text is."""
+    """The state of a partially written text."""
 
     content: FieldContent = FieldContent()
     block: str = ""
     entry: tuple[str, ...] = ()
-    """The words of the piece that was begun."""
+    """Words of the unfinished entry."""
     terms: tuple[tuple[str, ...], ...] = ()
-    """The terms that were said, without their parameters."""
+    """Finished terms without their parameters."""
     needs_fermion: bool = True
-    """Whether a fermion has still to come."""
+    """Whether at least one more fermion is required."""
     forced: tuple[str, ...] = ()
-    """The words of terms that come first among the interactions."""
+    """Words of the given terms that must still come first among the interactions."""
     view: tuple[Any, ...] = ()
-    """What decides which words may come; see :meth:`TheoryGrammar.view`."""
+    """The part of the state that determines the allowed words; see :meth:`TheoryGrammar.view`."""
 
 
 class GivenPrefix(NamedTuple):
-    """The beginning of a text that a task gives: the words that are left of it, and where they lead."""
+    """The state inside the prefix that a task gives: its remaining words, and the state after them."""
 
     words: tuple[str, ...]
     next_state: TextState
@@ -61,7 +64,7 @@ State = TextState | GivenPrefix
 
 
 class Slot(NamedTuple):
-    """A part of a piece: what it says and of which factor of the gauge group."""
+    """One position in an entry, with the n of its gauge factor if it belongs to one."""
 
     name: str
     n: int = 0
@@ -69,7 +72,7 @@ class Slot(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]:
-    """The parts of a scalar or a fermion, its name the first; in ``SSB`` with its expectation value."""
+    """Return the slots of a scalar or fermion entry, name first. In ``SSB`` they include the expectation value."""
     charges = [Slot("representation", n) for n in factors if n > 1] + [Slot("charge", n) for n in factors if n == 1]
     if letter == FERMION:
         return Slot("name"), Slot("hand"), *charges, Slot("generations")
@@ -77,7 +80,7 @@ def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]
 
 
 class LazySuccessors(Mapping[str, State]):
-    """Where the words that may come lead; a state is made only for a word that is asked for."""
+    """Maps each allowed word to the next state, which is built on access."""
 
     def __init__(self, words: tuple[str, ...], successor: Callable[[str], State]) -> None:
         self.words, self.successor = words, successor

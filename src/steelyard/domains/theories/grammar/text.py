@@ -1,8 +1,7 @@
-"""Theories as text and back: every theory has one text for each order of its pieces.
+"""Convert theories to text and back. A theory has exactly one text for each order of its entries.
 
-Fields are renamed by kind and place (``F1``, ``S1``). The legs of a term are in the order of their fields, a field
-before its conjugate; since the Hermitian conjugate is added, of a product of scalars and its conjugate the one that
-comes first in that order is written.
+Fields are renamed by kind and position (``F1``, ``S1``). The legs of a term are sorted by field, a field before its
+conjugate. The Hermitian conjugate of a term is implicit, so a scalar term is written as the smaller of the two.
 """
 
 from __future__ import annotations
@@ -43,8 +42,10 @@ _NAME = re.compile(r"[FS][1-9]\d*")
 
 
 def write(theory: Theory) -> str:
-    """The text of a theory, a ``DataError`` if it cannot be said: a charge that is no sixth, a number that is not 1, 2
-    or 5 times a power of ten, or two expectation values of one scalar.
+    """Return the text of a theory.
+
+    Raises ``DataError`` if the theory has no text: a charge is not a multiple of 1/6, a number is not 1, 2 or 5 times a
+    power of ten, or a scalar has two vacuum expectation values.
     """
     theory = renamed(in_order(theory))
     said = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
@@ -59,12 +60,12 @@ def write(theory: Theory) -> str:
 
 
 def read(text: str) -> Theory:
-    """The theory of a text; a ``DataError`` names the first word that is out of place."""
+    """Parse a text. Raises ``DataError`` that names the first invalid word."""
     return Reader(text.split()).theory()
 
 
 def in_order(theory: Theory) -> Theory:
-    """With the SU(n) factors from the smallest on, as texts have them."""
+    """Return the theory with its SU(n) factors in ascending order, as in texts."""
     gauge = theory.gauge
     order = sorted(range(len(gauge.special)), key=lambda place: gauge.special[place].n)
     fields = tuple(replace(field, labels=tuple(field.labels[a] for a in order)) for field in theory.fields)
@@ -74,10 +75,11 @@ def in_order(theory: Theory) -> Theory:
 
 
 def renamed(theory: Theory) -> Theory:
-    """With the names that texts have; scalars with an expectation value come first. ``gauge`` is renamed too."""
+    """Return the theory with the names used in texts. Scalars with a vacuum expectation value come first."""
     with_vev = [vev.field for vev in theory.vevs]
     if len(set(with_vev)) < len(with_vev):
-        raise DataError(f"two expectation values of one scalar cannot be said: {', '.join(with_vev)}")
+        twice = next(name for name in with_vev if with_vev.count(name) > 1)
+        raise DataError(f"{twice} has two vacuum expectation values; a text allows one per scalar")
     first = [theory.by_name[name] for name in with_vev]
     others = [field for field in theory.fields if field.name not in with_vev]
     names: dict[str, str] = {}
@@ -96,7 +98,7 @@ def renamed(theory: Theory) -> Theory:
 
 
 def rounded(theory: Theory) -> Theory:
-    """With numbers that can be said: the size of each, rounded, and of each scalar its first expectation value."""
+    """Round absolute values to numbers in the vocabulary, and keep one vacuum expectation value per scalar."""
     vevs = {vev.field: vev for vev in reversed(theory.vevs)}
     return replace(
         theory,
@@ -106,7 +108,7 @@ def rounded(theory: Theory) -> Theory:
 
 
 def laid_out(text: str) -> str:
-    """A text with a line for each block, each multiplet and each term, as files hold it."""
+    """Return the text with one line per block, multiplet and term, as stored in files."""
     lines: list[str] = []
     for word in text.split():
         begins = word in BLOCKS or word in LEGS or (not lines[-1].startswith(tuple(LEGS)) and _NAME.fullmatch(word))
@@ -120,7 +122,9 @@ def laid_out(text: str) -> str:
 def _field_words(gauge: Gauge, field: Field) -> list[str]:
     sixths = [charge * SIXTHS for charge in field.charges]
     if odd := [charge for charge in sixths if charge.denominator > 1]:
-        raise DataError(f"{field.name} has the charge {odd[0] / SIXTHS}; charges are said in sixths")
+        raise DataError(
+            f"{field.name} has charge {odd[0] / SIXTHS}; in a text, charges must be multiples of 1/{SIXTHS}"
+        )
     labels = zip(gauge.special, field.labels, strict=True)
     words = [representation_word(factor.n, label) for factor, label in labels]
     words += [charge_word(int(charge)) for charge in sixths]
@@ -130,7 +134,10 @@ def _field_words(gauge: Gauge, field: Field) -> list[str]:
 def _term_words(theory: Theory, term: Term) -> list[str]:
     kind = term_kind(theory, term)
     if kind is None:
-        raise DataError(f"a product of {len(term.legs)} legs that is no term cannot be said")
+        raise DataError(
+            f"a product of {len(term.legs)} legs is not a supported term; use two to four scalars, or two left-handed "
+            "spinors and at most one scalar"
+        )
     return [kind, *(leg_word(*leg) for leg in term.legs), _number(term.parameter)]
 
 
@@ -138,19 +145,19 @@ def _number(value: float) -> str:
     power = math.floor(math.log10(value) + 1e-9) if value > 0 else 0
     mantissa = value / 10.0**power
     if round(mantissa) not in MANTISSAS or abs(mantissa - round(mantissa)) > 1e-9:
-        raise DataError(f"{value:g} cannot be said: numbers are 1, 2 or 5 times a power of ten")
+        raise DataError(f"{value:g} is not 1, 2 or 5 times a power of ten; round the theory with rounded() first")
     return number_word(round(mantissa), power)
 
 
 def _nearest(value: float) -> float:
-    """1, 2 or 5 times a power of ten, nearest on a logarithmic scale."""
+    """Round to 1, 2 or 5 times a power of ten, on a logarithmic scale."""
     power = math.floor(math.log10(abs(value)))
     candidates = [float(number_word(mantissa, p)) for p in (power, power + 1) for mantissa in MANTISSAS]
     return min(candidates, key=lambda candidate: abs(math.log(candidate / abs(value))))
 
 
 def _moved(theory: Theory, vev: Vev, order: Sequence[int]) -> int:
-    """A component, counted over the factors in another order."""
+    """Return the component index of a vacuum expectation value after reordering the factors."""
     labels = zip(theory.gauge.special, theory.by_name[vev.field].labels, strict=True)
     sizes = [cached(factor.n, label).dimension for factor, label in labels]
     if not sizes:

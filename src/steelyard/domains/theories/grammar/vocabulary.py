@@ -1,15 +1,15 @@
-"""The words in which theories are said.
+"""The vocabulary of theory texts.
 
-A text has four blocks, each piece a fixed number of words::
+A text has four blocks, and each entry has a fixed number of words::
 
     GAUGE U(1) SU(2) SU(3)
     SSB S1 2 1 +1/2 c1 2e2
     MULTIPLETS F1 left 2 1 -1/2 x3 F2 right 1 1 -1 x3
     INTERACTIONS phi2 S1 S1* 1e4 yukawa F1 F2* S1* 1e-2
 
-``SSB`` has the scalars that take a vacuum expectation value (representations, charges, which component, GeV),
-``MULTIPLETS`` the fermions (with handedness and generations) and the other scalars, ``INTERACTIONS`` the terms. A
-representation is its dimension, with ``*`` for the conjugate one; charges are in sixths and have a sign.
+``SSB`` lists the scalars with a vacuum expectation value: representations, charges, component and value in GeV.
+``MULTIPLETS`` lists the fermions, with chirality and generations, and all other scalars. ``INTERACTIONS`` lists the
+terms. Representations are given by dimension, with ``*`` for the conjugate. Charges are signed multiples of 1/6.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MANTISSAS = (1, 2, 5)
 
 
 def group_word(n: int) -> str:
-    """Of a factor: 1 for U(1), n for SU(n)."""
+    """Return the word of a gauge factor: 1 for U(1), n for SU(n)."""
     return ABELIAN if n == 1 else f"SU({n})"
 
 
@@ -45,7 +45,7 @@ def representation_word(n: int, label: Label) -> str:
 
 
 def charge_word(sixths: int) -> str:
-    """``+1/6``, ``-2``, ``0``."""
+    """Format a charge in sixths, for example ``+1/6``, ``-2`` or ``0``."""
     charge = Fraction(sixths, SIXTHS)
     return f"+{charge}" if charge > 0 else str(charge)
 
@@ -59,7 +59,7 @@ def leg_word(name: str, conjugate: bool) -> str:
 
 
 def ordered_legs(legs: Sequence[Leg]) -> tuple[Leg, ...]:
-    """The one order in which a product is written, and of it and its conjugate the one that is written."""
+    """Sort the legs of a term. For scalar terms, return the smaller of the term and its conjugate."""
     own = tuple(sorted(legs, key=_place))
     if any(leg.field[0] == FERMION for leg in own):
         return own
@@ -72,7 +72,7 @@ def _place(leg: Leg) -> tuple[str, int, bool]:
 
 
 def gauge_of(factors: tuple[int, ...]) -> Gauge:
-    """Named after what they are, with a letter where there are several: ``U1``, ``SU2``, ``SU3a``, ``SU3b``."""
+    """Build a gauge group with default names; equal factors get a letter: ``U1``, ``SU2``, ``SU3a``, ``SU3b``."""
     names: list[str] = []
     for place, n in enumerate(factors):
         letter = chr(ord("a") + factors[:place].count(n)) if factors.count(n) > 1 else ""
@@ -87,7 +87,7 @@ def factors_of(gauge: Gauge) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words within some limits, and what they mean."""
+    """All words allowed by the limits, with their meanings."""
 
     limits: Limits = field(default_factory=Limits)
 
@@ -98,7 +98,7 @@ class Vocabulary:
 
     @cached_property
     def labels(self) -> dict[int, dict[str, Label]]:
-        """For every SU(n) the words of its representations."""
+        """Representation words by n of SU(n)."""
         return {
             n: {representation_word(n, label): label for label in labels_within(n, self.limits.dimension)}
             for n in self.groups.values()
@@ -107,7 +107,7 @@ class Vocabulary:
 
     @cached_property
     def charges(self) -> dict[str, int]:
-        """In sixths, small ones first."""
+        """Charges in sixths by word, smallest absolute value first."""
         most = self.limits.charge
         return {charge_word(sixths): sixths for sixths in sorted(range(-most, most + 1), key=lambda q: (abs(q), -q))}
 
@@ -117,12 +117,12 @@ class Vocabulary:
 
     @cached_property
     def components(self) -> dict[str, int]:
-        """Counted from 1 in a text, from 0 in a theory."""
+        """Component indices by word. Texts count from 1, theories from 0."""
         return {f"c{number}": number - 1 for number in range(1, self.limits.components + 1)}
 
     @cached_property
     def numbers(self) -> dict[str, dict[str, float]]:
-        """For ``vev`` and every kind of term the words of its parameter."""
+        """Parameter values by word, for ``vev`` and each kind of term."""
         return {kind: _numbers(*self.limits.power_of_ten(kind)) for kind in ("vev", *TERM_KINDS)}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""SU(n), exactly: representations, their generators, their products and the invariants in them."""
+"""Exact group theory of SU(n): representations, generators, tensor products and invariant tensors."""
 
 from steelyard.domains.theories.groups.products import decompose, singlets
 from steelyard.domains.theories.groups.representation import Representation, representation

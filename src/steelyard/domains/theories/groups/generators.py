@@ -1,12 +1,12 @@
-"""The generators of SU(n) in any representation, exactly.
+"""Exact generators of SU(n) in any representation.
 
-In the basis of Gelfand and Tsetlin without normalisation all matrix elements are rational (Molev, math/0211289):
+In the unnormalised Gelfand-Tsetlin basis all matrix elements are rational (Molev, math/0211289):
 with l_ki = λ_ki - i + 1,
 
     E_{k,k+1} ξ_Λ = -Σ_i Π_j (l_ki - l_{k+1,j}) / Π_{j≠i} (l_ki - l_kj) ξ_{Λ+δ_ki}
     E_{k+1,k} ξ_Λ =  Σ_i Π_j (l_ki - l_{k-1,j}) / Π_{j≠i} (l_ki - l_kj) ξ_{Λ-δ_ki}
 
-The squared norms of the ξ_Λ are rational too, so that an orthonormal basis is one square root away.
+The squared norms of the ξ_Λ are rational as well; their square roots give an orthonormal basis.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 from steelyard.domains.theories.groups.representation import Label, Pattern, cached
 
 Column = tuple[tuple[int, Fraction], ...]
-"""The entries of one column of a matrix that are not 0, each with its row."""
+"""Non-zero entries of one matrix column as (row, value)."""
 Matrix = tuple[Column, ...]
 
 
 @dataclass(frozen=True)
 class Module:
-    """A representation as matrices: raising and lowering operators of the n - 1 simple roots, on a weight basis."""
+    """A representation as matrices: raising and lowering operators of the n - 1 simple roots in a weight basis."""
 
     weights: tuple[Label, ...]
     raising: tuple[Matrix, ...]
     lowering: tuple[Matrix, ...]
     norms: tuple[Fraction, ...]
-    """The squared norm of each vector of the basis."""
+    """Squared norm of each basis vector."""
 
     @property
     def dimension(self) -> int:
@@ -42,12 +42,12 @@ class Module:
 
     @cached_property
     def highest_state(self) -> int:
-        """The state that nothing raises."""
+        """Index of the highest-weight state, which every raising operator annihilates."""
         return next(i for i in range(self.dimension) if not any(matrix[i] for matrix in self.raising))
 
     @cached_property
     def dual(self) -> Module:
-        """The same acting on linear forms, by -Xᵀ, in the dual basis."""
+        """The dual representation in the dual basis, where X acts as -Xᵀ."""
         return Module(
             tuple(tuple(-w for w in weight) for weight in self.weights),
             tuple(map(_minus_transpose, self.raising)),
@@ -58,7 +58,7 @@ class Module:
 
 @lru_cache(maxsize=512)
 def module(n: int, label: Label, *, dual: bool = False) -> Module:
-    """The matrices of a representation, or those of its dual."""
+    """Return the matrices of a representation or of its dual."""
     if dual:
         return module(n, label).dual
     irrep = cached(n, label)
@@ -70,7 +70,7 @@ def module(n: int, label: Label, *, dual: bool = False) -> Module:
 
 @lru_cache(maxsize=256)
 def hermitian(n: int, label: Label) -> NDArray[np.complex128]:
-    """The n² - 1 Hermitian generators [a, row, column] in the orthonormal basis, tr T_a T_b = T δ_ab."""
+    """Return the n² - 1 Hermitian generators [a, row, column] in the orthonormal basis, with tr T_a T_b = T δ_ab."""
     units = matrix_units(n, label)
     found: list[NDArray[np.complex128]] = []
     for i in range(n):
@@ -83,14 +83,14 @@ def hermitian(n: int, label: Label) -> NDArray[np.complex128]:
 
 
 def cartan(n: int, label: Label) -> NDArray[np.float64]:
-    """The diagonal generators among :func:`hermitian` on each state [n - 1, state]."""
+    """Return the diagonals of the Cartan generators of :func:`hermitian`, as an array [n - 1, state]."""
     size = n * (n - 1)
     return np.array([matrix.diagonal().real for matrix in hermitian(n, label)[size:]]).reshape(n - 1, -1)
 
 
 @lru_cache(maxsize=256)
 def matrix_units(n: int, label: Label) -> dict[tuple[int, int], NDArray[np.float64]]:
-    """E_ij for i ≠ j, orthonormal basis, from E_{i,i+1} by commutators."""
+    """Return E_ij for i ≠ j in the orthonormal basis, built from E_{i,i+1} by commutators."""
     exact = module(n, label)
     size_D = np.sqrt(np.array([float(norm) for norm in exact.norms]))
     units: dict[tuple[int, int], NDArray[np.float64]] = {}
@@ -114,7 +114,7 @@ def _dense(matrix: Matrix, size_D: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _moved(pattern: Pattern, states: dict[Pattern, int], k: int, step: int) -> Column:
-    """Where E_{k,k+1} (``step`` 1) or E_{k+1,k} (-1) takes a state."""
+    """Apply E_{k,k+1} (``step`` = 1) or E_{k+1,k} (``step`` = -1) to a basis state."""
     n = len(pattern)
     row = pattern[n - k]
     lengths = [value - i for i, value in enumerate(row)]
@@ -131,7 +131,7 @@ def _moved(pattern: Pattern, states: dict[Pattern, int], k: int, step: int) -> C
 
 
 def _norms(raising: tuple[Matrix, ...], lowering: tuple[Matrix, ...]) -> tuple[Fraction, ...]:
-    """From E_{k,k+1} being the adjoint of E_{k+1,k}: for E ξ = a ξ′ + … and F ξ′ = b ξ + …, a |ξ′|² = b |ξ|²."""
+    """Compute squared norms. E is the adjoint of F, so E ξ = a ξ′ + … and F ξ′ = b ξ + … imply a |ξ′|² = b |ξ|²."""
     norms: dict[int, Fraction] = {0: Fraction(1)}
     waiting = [0]
     while waiting:

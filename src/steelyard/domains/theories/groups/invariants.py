@@ -1,8 +1,8 @@
-"""Explicit invariant tensors of SU(n) for products of two, three and four legs.
+"""Explicit invariant tensors of SU(n) for products of two, three or four legs.
 
-A term Σ c_{ij…} φ_i χ_j … does not change if the coefficients c, as a vector in the product of the dual spaces, are a
-singlet. The legs are parted in two: for each irreducible R in the dual of the first part and R* in that of the second
-there is one singlet Σ_Λ f(ξ_Λ) g(ξ^Λ), with f: R → first and g: R* → second the maps that commute with the group.
+A term Σ c_{ij…} φ_i χ_j … is invariant if the coefficients c form a singlet in the product of the dual spaces. The legs
+are split into two halves. Each irreducible R in the dual of the first half, paired with R* in the dual of the second,
+gives one singlet Σ_Λ f(ξ_Λ) g(ξ^Λ). Here f: R → first and g: R* → second are equivariant maps.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from steelyard.domains.theories.groups.rational import Vector, add, null_space, 
 from steelyard.domains.theories.groups.representation import Label
 
 Index = tuple[int, ...]
-"""One state of every leg."""
+"""One state index per leg."""
 
 
 class Tensor(NamedTuple):
-    """A tensor by its entries that are not 0, in the orthonormal bases of its legs."""
+    """A sparse tensor in the orthonormal bases of its legs."""
 
     index_NL: NDArray[np.int64]
     value_N: NDArray[np.float64]
 
 
 class SpecialLeg(NamedTuple):
-    """A field under one SU(n), or its conjugate (then by the components of the conjugated field)."""
+    """A field or its conjugate under one SU(n). Conjugate legs are indexed by the components of the field itself."""
 
     label: Label
     conjugate: bool = False
@@ -42,13 +42,13 @@ class SpecialLeg(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Tensor, ...]:
-    """All independent invariants, each with 1 as its largest entry."""
+    """Return all independent invariants, each scaled so that its largest entry is 1."""
     return tuple(_orthonormal(n, legs, vector) for vector in exact_tensors(n, legs))
 
 
 @lru_cache(maxsize=4096)
 def exact_tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], ...]:
-    """All independent invariants in the bases of :func:`module`, in which they are rational."""
+    """Return all independent invariants in the bases of :func:`module`, where their entries are rational."""
     forms = tuple(module(n, leg.label, dual=not leg.conjugate) for leg in legs)
     cut = (len(legs) + 1) // 2
     first = [leg.label if leg.conjugate else leg.label[::-1] for leg in legs[:cut]]
@@ -61,7 +61,7 @@ def exact_tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], 
 
 
 def apply_generator(factors: Sequence[Module], vector: Vector[Index], which: Sequence[Matrix]) -> Vector[Index]:
-    """A vector of a product under one generator, ``which`` holding its matrix on every factor."""
+    """Apply one generator to a vector in a product space; ``which`` holds its matrix on each factor."""
     found: Vector[Index] = {}
     for index, value in vector.items():
         for leg in range(len(factors)):
@@ -71,7 +71,7 @@ def apply_generator(factors: Sequence[Module], vector: Vector[Index], which: Seq
 
 
 def _embeddings(target: Module, factors: tuple[Module, ...]) -> list[list[Vector[Index]]]:
-    """The independent maps from an irreducible representation into a product: the image of every state."""
+    """Return the independent equivariant maps from an irreducible representation into a product, as state images."""
     if not factors:
         return [[{(): Fraction(1)}]] if target.dimension == 1 else []
     indices = list(_of_weight(factors, target.weights[target.highest_state]))
@@ -86,7 +86,7 @@ def _embeddings(target: Module, factors: tuple[Module, ...]) -> list[list[Vector
 
 
 def _descend(target: Module, factors: tuple[Module, ...], top: Vector[Index]) -> list[Vector[Index]]:
-    """The image of every state, given that of the highest: F_k ξ = Σ b ξ′ is an equation for the ξ′ one step below."""
+    """Extend the image of the highest-weight state to all states, solving F_k ξ = Σ b ξ′ level by level for the ξ′."""
     images: dict[int, Vector[Index]] = {target.highest_state: top}
     level = [target.highest_state]
     while level:
@@ -103,7 +103,7 @@ def _descend(target: Module, factors: tuple[Module, ...], top: Vector[Index]) ->
 
 
 def _of_weight(factors: tuple[Module, ...], weight: Label) -> Iterator[Index]:
-    """The states of a product that have this weight."""
+    """Yield the product states with the given weight."""
     if len(factors) == 1:
         yield from ((i,) for i, own in enumerate(factors[0].weights) if own == weight)
         return
@@ -121,7 +121,7 @@ def _paired(f: list[Vector[Index]], g: list[Vector[Index]]) -> Vector[Index]:
 
 
 def _orthonormal(n: int, legs: tuple[SpecialLeg, ...], vector: Vector[Index]) -> Tensor:
-    """With φ = |ξ| φ′ the components φ′ of a plain leg turn into φ / |ξ|; those of a conjugate leg are dual."""
+    """Convert to orthonormal components: divide by |ξ| on plain legs and multiply by |ξ| on conjugate legs."""
     indices = sorted(vector)
     index_NL = np.array(indices, np.int64).reshape(len(indices), len(legs))
     value_N = np.array([float(vector[index]) for index in indices])

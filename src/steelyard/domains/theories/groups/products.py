@@ -1,7 +1,7 @@
-"""Products of SU(n) representations, by weights added to a highest weight and reflecting back (Racah, Speiser).
+"""Decompose products of SU(n) representations with the Racah-Speiser algorithm.
 
-A factor may be taken with a power k: the character χ(g^k) instead of χ(g). That is what counting symmetric products
-needs: the trace of a permutation of equal factors is the product of χ(g^k) over its cycles of length k.
+A factor can carry a power k, which stands for the character χ(g^k) instead of χ(g). Counting symmetric products needs
+these powers: the trace of a permutation of equal factors is the product of χ(g^k) over its cycles of length k.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Decomposition = tuple[tuple[Label, int], ...]
 
 
 def decompose(n: int, labels: Sequence[Label]) -> dict[Label, int]:
-    """Which irreducible representations a product has, and how often."""
+    """Return the irreducible representations in a product with their multiplicities."""
     return dict(_product(n, tuple(sorted((label, 1) for label in labels))))
 
 
 def singlets(n: int, labels: Sequence[Label], powers: Sequence[int] | None = None) -> int:
-    """How many singlets of SU(n) a product has; with ``powers`` the singlets in Π χ_i(g^k_i), which may be negative."""
+    """Count the SU(n) singlets in a product. With ``powers``, count them in Π χ_i(g^k_i), which can be negative."""
     factors = sorted(zip(labels, powers or (1,) * len(labels), strict=True))
     return _singlets(n, tuple(factors))
 
@@ -52,7 +52,7 @@ def _product(n: int, factors: tuple[tuple[Label, int], ...]) -> Decomposition:
 
 @lru_cache(maxsize=1 << 16)
 def _reflect(weight: Label) -> tuple[Label, int]:
-    """The dominant weight that the Weyl group brings it to (about -ρ), and the sign; sign 0 on a wall."""
+    """Reflect a weight into the dominant Weyl chamber (about -ρ) and return it with the sign, which is 0 on a wall."""
     rows = [0]
     for step in reversed(weight):
         rows.append(rows[-1] + step + 1)

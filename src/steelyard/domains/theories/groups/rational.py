@@ -1,4 +1,4 @@
-"""Linear algebra over the fractions, for sparse vectors."""
+"""Exact linear algebra with sparse vectors of fractions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Vector = dict[Index, Fraction]
 
 
 def add(to: Vector[Index], vector: Vector[Index], times: Fraction) -> None:
-    """``to`` + ``times`` · ``vector``, in place; what becomes 0 is dropped."""
+    """Add ``times`` · ``vector`` to ``to`` in place and drop entries that become 0."""
     for index, value in vector.items():
         total = to.get(index, 0) + times * value
         if total:
@@ -22,7 +22,7 @@ def add(to: Vector[Index], vector: Vector[Index], times: Fraction) -> None:
 
 
 def null_space(rows: Iterable[Vector[int]], columns: int) -> list[Vector[int]]:
-    """A basis of the vectors that every row is orthogonal to, by elimination; each has a 1 where the others have 0."""
+    """Return a basis of the null space of ``rows``. Each vector has a 1 in a column where the others have 0."""
     pivots = _pivots(rows)
     free = [column for column in range(columns) if column not in pivots]
     return [
@@ -31,13 +31,13 @@ def null_space(rows: Iterable[Vector[int]], columns: int) -> list[Vector[int]]:
 
 
 def reduced_rows(rows: Iterable[Vector[int]]) -> list[Vector[int]]:
-    """A basis of what the rows span in which each begins with a 1 at a column that the others lack."""
+    """Return the reduced row echelon form: each row has a leading 1 in a column where all other rows are 0."""
     pivots = _pivots(rows)
     return [pivots[lead] for lead in sorted(pivots)]
 
 
 def _pivots(rows: Iterable[Vector[int]]) -> dict[int, Vector[int]]:
-    """The reduced rows by the column each begins with."""
+    """Return the reduced rows by pivot column."""
     pivots: dict[int, Vector[int]] = {}
     for given in rows:
         row = dict(given)
@@ -57,7 +57,7 @@ def _pivots(rows: Iterable[Vector[int]]) -> dict[int, Vector[int]]:
 
 
 def solve(equations: Iterable[tuple[Vector[Index], Vector[Other]]]) -> dict[Index, Vector[Other]]:
-    """The vectors x_i with Σ_i a_i x_i = b for each equation (a, b); there is just one solution."""
+    """Solve Σ_i a_i x_i = b for the vectors x_i, given all equations (a, b). The solution must be unique."""
     solved: dict[Index, tuple[Vector[Index], Vector[Other]]] = {}
     for left, right in equations:
         row, value = dict(left), dict(right)

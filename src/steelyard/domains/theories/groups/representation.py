@@ -1,7 +1,7 @@
-"""Irreducible representations of SU(n) by their Dynkin label.
+"""Irreducible representations of SU(n), identified by Dynkin label.
 
-The basis is that of Gelfand and Tsetlin: a state is a triangle of numbers whose top row is the partition of the label
-and whose rows interlace. Index and cubic anomaly follow from the charges of the states under
+States are Gelfand-Tsetlin patterns: triangles of integers with interlacing rows, whose top row is the partition of the
+label. The Dynkin index T and the cubic anomaly A follow from the charges q of the states under
 h = diag(1, …, 1, -(n - 1)):  T = Σ q² / (2 Σ_fund q²),  A = Σ q³ / Σ_fund q³.
 """
 
@@ -16,10 +16,10 @@ from math import prod
 
 Label = tuple[int, ...]
 Pattern = tuple[tuple[int, ...], ...]
-"""The rows of a triangle, the longest first."""
+"""Rows of a Gelfand-Tsetlin pattern, longest first."""
 
-MOST_STATES = 20_000
-"""States are listed; more than this is a mistake."""
+MAX_STATES = 20_000
+"""Largest dimension for which states are enumerated."""
 
 
 @dataclass(frozen=True)
@@ -31,38 +31,40 @@ class Representation:
 
     def __post_init__(self) -> None:
         if self.n < 2 or len(self.label) != self.n - 1 or min(self.label) < 0:
-            raise ValueError(f"{self.label} is no label of SU({self.n}): {self.n - 1} numbers, none negative")
+            raise ValueError(
+                f"{self.label} is not a Dynkin label of SU({self.n}); give {self.n - 1} non-negative integers"
+            )
 
     @cached_property
     def dimension(self) -> int:
-        """Weyl's formula: Π over i < j of (λ_i - λ_j + j - i) / (j - i)."""
+        """Dimension by Weyl's formula: Π_{i<j} (λ_i - λ_j + j - i) / (j - i)."""
         rows = partition(self.label)
         pairs = [(i, j) for i in range(self.n) for j in range(i + 1, self.n)]
         return prod(rows[i] - rows[j] + j - i for i, j in pairs) // prod(j - i for i, j in pairs)
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """The basis, the highest weight first."""
-        if self.dimension > MOST_STATES:
-            raise ValueError(f"SU({self.n}) {self.label} has {self.dimension} states, more than {MOST_STATES}")
+        """Basis states as Gelfand-Tsetlin patterns, highest weight first."""
+        if self.dimension > MAX_STATES:
+            raise ValueError(f"SU({self.n}) {self.label} has {self.dimension} states; the limit is {MAX_STATES}")
         triangles = _triangles((partition(self.label),))
         return tuple(sorted(triangles, key=lambda pattern: (_content(pattern), pattern), reverse=True))
 
     @cached_property
     def weights(self) -> tuple[tuple[int, ...], ...]:
-        """The weight of each state of the basis, in the basis of the Dynkin labels."""
+        """Weight of each basis state, in the Dynkin basis."""
         contents = map(_content, self.patterns)
         return tuple(tuple(a - b for a, b in pairwise(content)) for content in contents)
 
     @cached_property
     def index(self) -> Fraction:
-        """The Dynkin index T, 1/2 for the fundamental."""
+        """Dynkin index T, normalised to 1/2 for the fundamental."""
         charges = self._charges
         return Fraction(sum(q * q for q in charges), 2 * self.n * (self.n - 1))
 
     @cached_property
     def anomaly(self) -> Fraction:
-        """The cubic anomaly A, 1 for the fundamental; 0 for all of SU(2)."""
+        """Cubic anomaly A, normalised to 1 for the fundamental; always 0 for SU(2)."""
         if self.n == 2:
             return Fraction(0)
         return Fraction(sum(q**3 for q in self._charges), (self.n - 1) - (self.n - 1) ** 3)
@@ -73,57 +75,59 @@ class Representation:
 
     @property
     def is_real(self) -> bool:
-        """Whether it is its own conjugate, be it real or pseudoreal."""
+        """Whether the representation equals its conjugate: real or pseudoreal."""
         return self.label == self.label[::-1]
 
     @property
     def n_ality(self) -> int:
-        """Its charge under the centre Z_n."""
+        """Charge under the centre Z_n."""
         return sum(k * a for k, a in enumerate(self.label, 1)) % self.n
 
     @property
     def is_barred(self) -> bool:
-        """Of a representation and its conjugate, the one with the negative anomaly is written with a bar; where both
-        have none, the one with the lesser label.
+        """Whether the name has a bar: the anomaly is negative, or it is 0 and the label is smaller than the
+        conjugate's.
         """
         return (self.anomaly, self.label) < (self.conjugate.anomaly, self.label[::-1])
 
     @cached_property
     def primes(self) -> int:
-        """How many representations of the same dimension have a lesser index."""
+        """Number of representations of the same dimension with a smaller index."""
         own = self.conjugate if self.is_barred else self
         return _of_dimension(self.n, self.dimension).index(own.label)
 
     @property
     def name(self) -> str:
-        """As physicists write it: ``3``, ``3̅``, ``15'``."""
+        """Name as in the physics literature: ``3``, ``3̅``, ``15'``."""
         overline = "\N{COMBINING OVERLINE}" if self.is_barred else ""
         return "".join(digit + overline for digit in str(self.dimension)) + "'" * self.primes
 
     @property
     def _charges(self) -> list[int]:
-        """Of each state under diag(1, …, 1, -(n - 1))."""
+        """Charge of each state under diag(1, …, 1, -(n - 1))."""
         boxes = sum(partition(self.label))
         return [boxes - self.n * _content(pattern)[-1] for pattern in self.patterns]
 
 
 def representation(n: int, dimension: int, *, bar: bool = False, primes: int = 0) -> Representation:
-    """The representation of this dimension; of several, that with the ``primes``-th lowest index."""
+    """Return the representation of this dimension; ``primes`` selects among several, ordered by index."""
     found = _of_dimension(n, dimension)
     if primes >= len(found):
-        raise ValueError(f"SU({n}) has {len(found)} representations of dimension {dimension}, not {primes + 1}")
+        raise ValueError(
+            f"SU({n}) has {len(found)} representations of dimension {dimension}; primes = {primes} is too large"
+        )
     plain = cached(n, found[primes])
     return plain.conjugate if bar else plain
 
 
 @lru_cache(maxsize=4096)
 def cached(n: int, label: Label) -> Representation:
-    """The representation with this label, the same object each time."""
+    """Return a shared :class:`Representation` for this label."""
     return Representation(n, label)
 
 
 def partition(label: Label) -> tuple[int, ...]:
-    """The lengths of the rows of the Young diagram, the last of them 0."""
+    """Return the row lengths of the Young diagram, including a final 0."""
     rows = [0]
     for step in reversed(label):
         rows.append(rows[-1] + step)
@@ -140,14 +144,14 @@ def _triangles(rows: Pattern) -> Iterator[Pattern]:
 
 
 def _content(pattern: Pattern) -> tuple[int, ...]:
-    """How many boxes of the tableau hold 1, 2, …, n."""
+    """Count the boxes of the Young tableau that hold 1, 2, …, n."""
     sums = [0, *(sum(row) for row in reversed(pattern))]
     return tuple(b - a for a, b in pairwise(sums))
 
 
 @lru_cache(maxsize=4096)
 def _of_dimension(n: int, dimension: int) -> list[Label]:
-    """The labels without a bar that have this dimension, the lowest index first."""
+    """Return the unbarred labels of this dimension, lowest index first."""
     found: list[Label] = []
 
     def search(label: Label, position: int) -> None:

@@ -1,1 +1,1 @@
-"""Read and write model files of SARAH and PyR@TE."""
+"""Read and write model files for SARAH and PyR@TE."""

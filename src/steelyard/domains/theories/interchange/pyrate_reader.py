@@ -1,4 +1,4 @@
-"""PyR@TE 3 model files read as theories: what they say of groups, fields, terms and vacuum."""
+"""Read theories from PyR@TE 3 model files: groups, fields, terms and vacuum expectation values."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ VEV = re.compile(r"^# vev (\w+) = (\w+) (\d+) (\S+)$", re.MULTILINE)
 
 
 def read(text: str) -> Theory:
-    """The theory of a model file. Couplings without a value have 1, vacuum expectation values 246 GeV.
+    """Read a model file. Missing couplings default to 1, missing vacuum expectation values to 246 GeV.
 
-    Terms are read by their fields; how those are contracted is not: a theory has every contraction with one parameter.
+    Only the fields of a term are read, not its contraction: a theory includes every contraction with one parameter.
     """
     return read_with_missing(text)[0]
 
 
 def read_with_missing(text: str) -> tuple[Theory, list[str]]:
-    """The theory, and the names of what has no value."""
+    """Read a model file and return the theory and the names of parameters without a value."""
     file = entries(without_comments(text))
     if "Groups" not in file:
-        raise DataError("model file: there are no Groups")
+        raise DataError("model file: the section Groups is missing; add it")
     gauge, keys = _gauge(block(file["Groups"]))
     if block(file.get("RealScalars", "")):
-        raise DataError("model file: RealScalars; theories have complex scalars only, write each as a complex one")
+        raise DataError("model file: RealScalars is not supported; move its fields to ComplexScalars")
     scalars = block(file.get("ComplexScalars", file.get("CplxScalars", "")))
     fermions = block(file.get("Fermions", ""))
-    fields = {name: _field(name, said, keys) for name, said in fermions.items()}
-    fields |= {name: _field(name, said, keys, scalar=True) for name, said in scalars.items()}
-    fields = _called(fields)
+    fields = {name: _field(name, entry, keys) for name, entry in fermions.items()}
+    fields |= {name: _field(name, entry, keys, scalar=True) for name, entry in scalars.items()}
+    fields = _without_suffixes(fields)
     bare = Theory(gauge, tuple(fields.values()))
     potential = block(file.get("Potential", ""))
-    said = VALUE.findall(text)
-    values = ParameterValues({name: decimal(value, f"model file: the value of {name}") for name, value in said})
+    entry = VALUE.findall(text)
+    values = ParameterValues({name: decimal(value, f"model file: value of {name}") for name, value in entry})
     terms = tuple(_terms(bare, fields, potential, values))
     vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars, values))
     return Theory(gauge, bare.fields, vevs, terms), values.missing
 
 
 def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
-    """The gauge group, and the kind of each factor by its key."""
+    """Return the gauge group, and the kind of each factor by key."""
     abelian: list[str] = []
     special: list[Special] = []
     for key, kind in groups.items():
@@ -60,25 +60,27 @@ def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
         elif re.fullmatch(r"SU\d+", kind):
             special.append(Special(name, int(kind[2:])))
         else:
-            raise DataError(f"model file: group {key}: {kind}; theories have U1 and SUn")
+            raise DataError(f"model file: group {key} = {kind} is not supported; use U1 or SUn")
     return Gauge(tuple(abelian), tuple(special)), dict(groups)
 
 
-def _field(name: str, said: str, keys: Mapping[str, str], *, scalar: bool = False) -> Field:
-    if said.startswith("{"):
-        own = block(said)
+def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = False) -> Field:
+    if entry.startswith("{"):
+        own = block(entry)
         numbers = block(own.get("Qnb", "{}"))
         generations = integer(own.get("Gen", "1"), f"model file: Gen of {name}")
     else:
-        values = items(said)
+        values = items(entry)
         generations = 1 if scalar else integer(values[0], f"model file: generations of {name}")
         own = values[3 if scalar else 1 :]
         if len(own) != len(keys):
-            raise DataError(f"model file: {name} has {len(own)} quantum numbers for {len(keys)} groups: {said}")
+            raise DataError(
+                f"model file: {name} = {entry} has {len(own)} quantum numbers; give one per group ({len(keys)})"
+            )
         numbers = dict(zip(keys, own, strict=True))
     unknown = [key for key in numbers if key not in keys]
     if unknown:
-        raise DataError(f"model file: {name} has a number for {unknown[0]}, which is no group")
+        raise DataError(f"model file: {name} has a quantum number for {unknown[0]}, which is not in Groups")
     where = {key: f"model file: {key} of {name}" for key in keys}
     charges = tuple(fraction(numbers.get(key, "0"), where[key]) for key, kind in keys.items() if kind == "U1")
     labels = tuple(
@@ -88,13 +90,13 @@ def _field(name: str, said: str, keys: Mapping[str, str], *, scalar: bool = Fals
     return Field(name, kind, labels, charges, generations)
 
 
-def _label(n: int, said: str, where: str) -> Label:
-    if said.startswith(("[", "(")):
-        label = tuple(integer(value, where) for value in said[1:-1].split(","))
+def _label(n: int, entry: str, where: str) -> Label:
+    if entry.startswith(("[", "(")):
+        label = tuple(integer(value, where) for value in entry[1:-1].split(","))
         if len(label) != n - 1:
-            raise DataError(f"{where} is {said}, which is no label of SU{n}")
+            raise DataError(f"{where} = {entry} is not a Dynkin label of SU{n}; give {n - 1} integers")
         return label
-    dimension = integer(said, where)
+    dimension = integer(entry, where)
     try:
         found = representation(n, abs(dimension), bar=dimension < 0)
     except ValueError as error:
@@ -102,8 +104,8 @@ def _label(n: int, said: str, where: str) -> Label:
     return found.label
 
 
-def _called(fields: Mapping[str, Field]) -> dict[str, Field]:
-    """Without the R of right-handed fields and the L of left-handed ones that would look so, unless names collide."""
+def _without_suffixes(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Remove the suffix R of right-handed fields, and the L that protects left-handed names, unless names collide."""
     short: dict[str, str] = {}
     for name, field in fields.items():
         if field.kind == "right":
@@ -111,11 +113,11 @@ def _called(fields: Mapping[str, Field]) -> dict[str, Field]:
         else:
             short[name] = name.removesuffix(LEFT) if re.search(f"{RIGHT}{LEFT}+$", name) and field.fermion else name
     taken = list(short.values())
-    called: dict[str, Field] = {}
+    renamed: dict[str, Field] = {}
     for name, field in fields.items():
         own = short[name] if short[name] and taken.count(short[name]) == 1 else name
-        called[name] = Field(own, field.kind, field.labels, field.charges, field.generations)
-    return called
+        renamed[name] = Field(own, field.kind, field.labels, field.charges, field.generations)
+    return renamed
 
 
 def _terms(
@@ -140,7 +142,7 @@ def _terms(
 
 
 def _first_product(formula: str, known: Mapping[str, list[str]]) -> list[str]:
-    """The fields of the first product of a sum, definitions put in."""
+    """Return the fields of the first product in a sum, with definitions expanded."""
     first = re.split(r"(?<=[\w\])])\s*[+]", formula)[0] if "(" not in formula else formula
     found: list[str] = []
     for name in names(first):
@@ -164,17 +166,20 @@ def _leg(name: str, fields: Mapping[str, Field]) -> Leg:
     base = name.removesuffix(BAR)
     if base in fields:
         return Leg(fields[base].name, conjugate=True)
-    raise DataError(f"model file: {name} in the potential is neither a field nor defined")
+    raise DataError(f"model file: the potential uses {name}; add it to the fields or to Definitions")
 
 
 def _left_handed(bare: Theory, coupling: str, legs: list[Leg], value: float) -> Term:
-    """A term, or its Hermitian conjugate: that of the two with left-handed spinors."""
+    """Return the term or its Hermitian conjugate, whichever has left-handed spinors."""
     for chosen in (legs, [Leg(leg.field, not leg.conjugate) for leg in legs]):
         term = Term(tuple(chosen), value)
         if term_kind(bare, term):
             return term
     shown = " ".join(leg.field + "†" * leg.conjugate for leg in legs)
-    raise DataError(f"model file: {coupling}: {shown} is no term; right-handed fermions have a name that ends in R")
+    raise DataError(
+        f"model file: {coupling} = {shown} is not a supported term; check that only right-handed fermions have names "
+        "ending in R"
+    )
 
 
 def _vevs(
@@ -188,10 +193,10 @@ def _vevs(
     noted = VEV.findall(text)
     for vev, name, component, value in noted:
         if name not in fields:
-            raise DataError(f"model file: the vev {vev} is of {name}, which is no field")
-        yield Vev(fields[name].name, int(component), decimal(value, f"model file: the vev {vev}"))
+            raise DataError(f"model file: vev {vev} belongs to {name}, which is not a field")
+        yield Vev(fields[name].name, int(component), decimal(value, f"model file: vev {vev}"))
     names_noted = {own[0] for own in noted}
-    parts = {name: block(said) for name, said in scalars.items() if said.startswith("{")}
+    parts = {name: block(entry) for name, entry in scalars.items() if entry.startswith("{")}
     real = {items(own["RealFields"])[0]: name for name, own in parts.items() if "RealFields" in own}
     for vev, place in vevs.items():
         if vev in names_noted:
@@ -199,7 +204,7 @@ def _vevs(
         name, _, index = place.partition("[")
         if name.strip() not in real:
             raise DataError(
-                f"model file: the vev {vev} is of {name.strip()}, which is no real part of a complex scalar"
+                f"model file: vev {vev} belongs to {name.strip()}, which is not the real part of a complex scalar"
             )
         field = fields[real[name.strip()]]
         component = _component(bare, field, [int(i) for i in re.findall(r"\d+", index)])
@@ -210,7 +215,7 @@ def _component(bare: Theory, field: Field, place: list[int]) -> int:
     sizes = dimensions(bare.gauge, field.labels)
     most = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
     if len(place) != len(most) or not all(1 <= own <= size for own, size in zip(place, most, strict=True)):
-        raise DataError(f"model file: a vev of {field.name} is in component {place}; it has components up to {most}")
+        raise DataError(f"model file: vev of {field.name} is in component {place}; components go up to {most}")
     component, left = 0, list(place)
     for factor, label in enumerate(field.labels):
         if any(label):

@@ -1,4 +1,4 @@
-"""The syntax of PyR@TE model files: YAML in braces, in which formulas need no quotes and a comma may be missing."""
+"""Parser for PyR@TE model files: YAML flow style with unquoted formulas and optional commas."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ def without_comments(text: str) -> str:
 
 
 def entries(text: str) -> Entries:
-    """The entries ``name: value`` of a file or of what stands between braces; values are texts."""
+    """Parse the entries ``name: value`` of a file or of the inside of braces; values stay strings."""
     found: Entries = {}
     for entry in _split(text):
         name, colon, value = _part(entry)
         if colon:
             found[name.strip().strip("'\"")] = value.strip()
         elif entry.strip() not in ("", "---"):
-            raise DataError(f"model file: {entry.strip()!r} has no colon")
+            raise DataError(f"model file: {entry.strip()!r} has no colon; write name: value")
     return found
 
 
 def block(value: str) -> Entries:
-    """The entries of a value in braces; none of an empty one."""
+    """Parse the entries of a value in braces; an empty value has none."""
     text = value.strip()
     if not text:
         return {}
     if text[0] != "{" or text[-1] != "}":
-        raise DataError(f"model file: braces are missing around {text[:60]!r}")
+        raise DataError(f"model file: {text[:60]!r} must be in braces")
     return entries(text[1:-1])
 
 
 def items(value: str) -> list[str]:
-    """What a list, a pair of braces or a bare value holds."""
+    """Return the items of a list or of braces; a bare value is a single item."""
     text = value.strip()
     if text[:1] in "[{" and text[-1:] in "]}" and text:
         return [part.strip() for part in _split(text[1:-1]) if part.strip()]
@@ -46,7 +46,7 @@ def items(value: str) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """At commas and line ends outside of all brackets; a line that only goes on is joined to the one before."""
+    """Split at commas and line ends outside brackets."""
     depth, start = 0, 0
     for place, sign in enumerate(text):
         if sign in OPEN:
@@ -54,19 +54,19 @@ def _split(text: str) -> Iterator[str]:
         elif sign in CLOSE:
             depth -= 1
             if depth < 0:
-                raise DataError(f"model file: {sign!r} closes nothing near {text[max(0, place - 30) : place + 1]!r}")
+                raise DataError(f"model file: unmatched {sign!r} near {text[max(0, place - 30) : place + 1]!r}")
         elif sign in ",\n" and depth == 0:
             if text[start:place].strip():
                 yield text[start:place]
             start = place + 1
     if depth:
-        raise DataError("model file: a bracket is never closed")
+        raise DataError("model file: a bracket is not closed")
     if text[start:].strip():
         yield text[start:]
 
 
 def _part(entry: str) -> tuple[str, str, str]:
-    """Name and value: at the first colon outside of all brackets."""
+    """Split into name, colon and value at the first colon outside brackets."""
     depth = 0
     for place, sign in enumerate(entry):
         depth += (sign in OPEN) - (sign in CLOSE)
@@ -76,7 +76,7 @@ def _part(entry: str) -> tuple[str, str, str]:
 
 
 def names(formula: str) -> Iterator[str]:
-    """The names of a formula, indices left out; a product in brackets to the power k comes k times."""
+    """Yield the names in a formula without indices; factors to the power k are repeated k times."""
     text = re.sub(r"\[[^\]]*\]", " ", formula)
     while match := re.search(r"\(([^()]*)\)\s*\*\*\s*(\d+)", text):
         text = text[: match.start()] + " ".join([match[1]] * int(match[2])) + text[match.end() :]

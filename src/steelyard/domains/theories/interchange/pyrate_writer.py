@@ -1,7 +1,7 @@
-"""PyR@TE 3 model files, written and read back (Sartore, Schienbein 2007.12700; the format is that of its ``models``).
+"""Write PyR@TE 3 model files (Sartore, Schienbein 2007.12700), in the format of PyR@TE's ``models`` folder.
 
-Right-handed fermions have a name that ends in R. PyR@TE runs couplings and takes no values for them: those stand in
-comments, where :func:`read` finds them.
+Names of right-handed fermions end in R. PyR@TE has no syntax for the values of couplings, so they are written as
+comments, which ``pyrate_reader`` understands.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SECTIONS = {
     "phi2": ("ScalarMasses", "msq"),
     "mass": ("FermionMasses", "M"),
 }
-"""Of each kind of term its section and how its couplings are called."""
+"""Section and coupling prefix of each kind of term."""
 BAR, RIGHT, LEFT = "bar", "R", "L"
 INDICES = ("i", "j", "k", "l", "m", "n", "a", "b", "c", "d")
 
 
 def write(theory: Theory, *, name: str = "theory") -> str:
-    """The text of a model file."""
+    """Return the text of a model file."""
     names = {field.name: exported_name(field) for field in theory.fields}
     fermions = [
         f"    {names[f.name]}: {{Gen: {f.generations}, Qnb: {_numbers(theory.gauge, f)}}}" for f in theory.fermions
@@ -59,20 +59,20 @@ def write(theory: Theory, *, name: str = "theory") -> str:
 
 
 def exported_name(field: Field) -> str:
-    """The name in a model file: R behind what is right-handed, L behind what is not and would look so."""
+    """Return the name in a model file: with suffix R if right-handed, or L if a left-handed name ends in R."""
     if field.kind == "right":
         return field.name + RIGHT
     return field.name + LEFT if re.search(f"{RIGHT}{LEFT}*$", field.name) and field.fermion else field.name
 
 
 def group_names(gauge: Gauge) -> list[str]:
-    """``U1Y``, ``SU2L``; a name that begins like that stays."""
+    """Return group names such as ``U1Y`` and ``SU2L``, without repeating an existing prefix."""
     found = [name if name.startswith("U1") else f"U1{name}" for name in gauge.abelian]
     return found + [name if name.startswith(f"SU{n}") else f"SU{n}{name}" for name, n in gauge.special]
 
 
 def real_fields(name: str) -> tuple[str, str]:
-    """Real and imaginary part of a complex scalar."""
+    """Return the names of the real and imaginary parts of a complex scalar."""
     return f"{name}Re", f"{name}Im"
 
 
@@ -88,7 +88,7 @@ def _numbers(gauge: Gauge, field: Field) -> str:
 
 
 def _representation(n: int, label: Label) -> str:
-    """By dimension where nobody can differ about it, else by Dynkin label."""
+    """Format a representation by dimension if that is unambiguous, otherwise by Dynkin label."""
     irrep = cached(n, label)
     if n == 2 or not any(label):
         return str(irrep.dimension)
@@ -98,7 +98,7 @@ def _representation(n: int, label: Label) -> str:
 
 
 def _potential(theory: Theory, names: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]], list[str]]:
-    """Definitions, the lines of every section, and the values of couplings as comments."""
+    """Return the definitions, the lines of each section, and the coupling values as comments."""
     definitions: list[str] = []
     sections: dict[str, list[str]] = {}
     values: list[str] = []
@@ -120,7 +120,7 @@ def _potential(theory: Theory, names: Mapping[str, str]) -> tuple[list[str], dic
 
 
 def _is_symmetric(theory: Theory, term: Term) -> bool:
-    """Whether two like fermions are contracted symmetrically, so that the matrix of couplings is symmetric too."""
+    """Return whether two identical fermions contract symmetrically, which makes the coupling matrix symmetric."""
     spinors = [place for place, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
     if len(spinors) != 2 or term.legs[spinors[0]] != term.legs[spinors[1]]:
         return False
@@ -129,7 +129,7 @@ def _is_symmetric(theory: Theory, term: Term) -> bool:
 
 
 def _as_published(theory: Theory, term: Term) -> Term:
-    """Written with right-handed fields plain: Q̄ H̃ u in place of its conjugate Q u† H."""
+    """Return the term with unconjugated right-handed fields: Q̄ H̃ u instead of its conjugate Q u† H."""
     if not any(theory.by_name[leg.field].kind == "right" for leg in term.legs):
         return term
     return Term(tuple(Leg(leg.field, not leg.conjugate) for leg in term.legs), term.parameter)
@@ -138,7 +138,7 @@ def _as_published(theory: Theory, term: Term) -> Term:
 def _formula(
     theory: Theory, term: Term, contraction: Contraction, names: Mapping[str, str], tensor: str
 ) -> tuple[list[str], str]:
-    """A term with its indices, and the definitions of the tensors that it needs."""
+    """Return the tensor definitions that a term needs, and the term with its indices."""
     letters = _letters(names)
     index: dict[tuple[int, int], str] = {}
     front: list[str] = []
@@ -177,14 +177,17 @@ def _leg(leg: Leg, names: Mapping[str, str]) -> str:
 
 
 def _letters(names: Mapping[str, str]) -> Iterator[str]:
-    """Index names in which no field name occurs: PyR@TE replaces names wherever they stand."""
+    """Yield index names that differ from all field names, because PyR@TE substitutes names everywhere."""
     free = [letter for letter in INDICES if letter not in names.values()]
     yield from free
     yield from (f"{letter}{number}" for number in range(1, 99) for letter in free)
 
 
 def _vevs(theory: Theory, names: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """PyR@TE counts from 1, over the indices of a field; its basis is ours for fundamental representations only."""
+    """Return the vacuum expectation values as lines and comments.
+
+    PyR@TE counts components from 1 for each index. Its basis equals ours only for fundamental representations.
+    """
     lines: list[str] = []
     comments: list[str] = []
     for number, vev in enumerate(theory.vevs, 1):

@@ -1,4 +1,4 @@
-"""What SARAH calls things: groups and their bosons, the components of fields, couplings."""
+"""Names in SARAH model files: groups, gauge bosons, field components and couplings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.domains.theories.physics.breaking import unbroken
 from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, states
 
 ROLES = {"Y": ("B", "hypercharge", "g1"), "L": ("WB", "left", "g2"), "c": ("G", "color", "g3")}
-"""Of the groups of the Standard Model: boson, name and coupling as in SARAH's own model."""
+"""Boson, name and coupling of the Standard Model's gauge groups, as in SARAH's own model."""
 ALIASES = {"U1": "Y", "SU2": "L", "SU3": "c"}
 QUARKS_AND_LEPTONS = {
     (3, Fraction(2, 3)): "u",
@@ -22,14 +22,14 @@ QUARKS_AND_LEPTONS = {
     (1, Fraction(-1)): "e",
 }
 RESERVED = ("C", "D", "E", "I", "K", "N", "O")
-"""One-letter symbols of Mathematica."""
-TAIL = "f"
+"""Single-letter symbols reserved by Mathematica."""
+ESCAPE_SUFFIX = "f"
 CHARGES = {2: "pp", 1: "p", 0: "0", -1: "m", -2: "mm"}
 
 
 @dataclass(frozen=True)
 class Group:
-    """A factor of the gauge group: boson, type, name, coupling, and whether its indices are written out."""
+    """A gauge factor in SARAH; ``expanded`` tells whether its indices are written out."""
 
     boson: str
     kind: str
@@ -40,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Component:
-    """A component of a field under the broken groups: name, place, and electric charge and colour as written."""
+    """A component of a field under the broken groups, with electric charge and colour of the field as written."""
 
     name: str
     place: tuple[int, ...]
@@ -48,26 +48,26 @@ class Component:
     colour: Label | None
 
 
-def plain(name: str) -> str:
-    """Letters and digits only, as Mathematica wants its symbols, and none of its own."""
+def to_symbol(name: str) -> str:
+    """Return a valid Mathematica symbol: letters and digits only, and not a reserved symbol."""
     found = re.sub(r"[^A-Za-z0-9]", "", name) or "x"
-    return found + TAIL if found in RESERVED else found
+    return found + ESCAPE_SUFFIX if found in RESERVED else found
 
 
 def field_name(symbol: str) -> str:
-    """The name behind a symbol."""
-    base = symbol.removesuffix(TAIL)
+    """Return the field name of a symbol, the inverse of :func:`to_symbol`."""
+    base = symbol.removesuffix(ESCAPE_SUFFIX)
     return base if base in RESERVED else symbol
 
 
 def broken_factors(theory: Theory, residual: UnbrokenGroup) -> list[int]:
-    """The SU(n) that the vacuum does not leave whole."""
+    """Return the indices of the SU(n) factors that are not completely unbroken."""
     whole = {block.factor for block in residual.blocks if len(block.indices) == theory.gauge.special[block.factor].n}
     return [factor for factor in range(len(theory.gauge.special)) if factor not in whole]
 
 
 def groups(theory: Theory) -> list[Group]:
-    """Every factor, U(1)s first."""
+    """Return all gauge factors, U(1)s first."""
     broken = broken_factors(theory, unbroken(theory))
     found = [_group(name, "U[1]", expanded=False) for name in theory.gauge.abelian]
     for factor, (name, n) in enumerate(theory.gauge.special):
@@ -78,7 +78,9 @@ def groups(theory: Theory) -> list[Group]:
 def _group(name: str, kind: str, *, expanded: bool) -> Group:
     role = ROLES.get(ALIASES.get(name, name))
     own = (
-        role if role and _suits(ALIASES.get(name, name), kind) else (f"B{plain(name)}", plain(name), f"g{plain(name)}")
+        role
+        if role and _suits(ALIASES.get(name, name), kind)
+        else (f"B{to_symbol(name)}", to_symbol(name), f"g{to_symbol(name)}")
     )
     return Group(own[0], kind, own[1], own[2], expanded)
 
@@ -88,10 +90,10 @@ def _suits(role: str, kind: str) -> bool:
 
 
 def components(theory: Theory) -> dict[str, tuple[Component, ...]]:
-    """The components of every field over the broken groups, in our order; no name comes twice."""
+    """Return the components of each field under the broken groups, in Steelyard's order, with unique names."""
     residual = unbroken(theory)
     broken = broken_factors(theory, residual)
-    taken: set[str] = {plain(field.name) for field in theory.fields}
+    taken: set[str] = {to_symbol(field.name) for field in theory.fields}
     found: dict[str, tuple[Component, ...]] = {}
     for field in theory.fields:
         found[field.name] = tuple(_components(theory, field, residual, broken, taken))
@@ -102,7 +104,7 @@ def _components(
     theory: Theory, field: Field, residual: UnbrokenGroup, broken: list[int], taken: set[str]
 ) -> list[Component]:
     sizes = [range(cached(theory.gauge.special[a].n, field.labels[a]).dimension) for a in broken]
-    made: list[Component] = []
+    found: list[Component] = []
     several = len(list(product(*sizes))) > 1
     for number, place in enumerate(product(*sizes), 1):
         chosen = dict(zip(broken, place, strict=True))
@@ -115,8 +117,8 @@ def _components(
         colour = _colour(field, residual, broken)
         name = _name(field, charge, colour, number if several else 0, taken)
         taken.add(name)
-        made.append(Component(name, place, charge, colour))
-    return made
+        found.append(Component(name, place, charge, colour))
+    return found
 
 
 def _weight(theory: Theory, field: Field, factor: int, place: int) -> Label:
@@ -124,7 +126,7 @@ def _weight(theory: Theory, field: Field, factor: int, place: int) -> Label:
 
 
 def _colour(field: Field, residual: UnbrokenGroup, broken: list[int]) -> Label | None:
-    """The label under an SU(3) of colour that is a factor of its own."""
+    """Return the label under the colour SU(3) if that is a complete gauge factor."""
     if not residual.colour or residual.blocks[0].factor in broken:
         return None
     return field.labels[residual.blocks[0].factor]
@@ -132,22 +134,22 @@ def _colour(field: Field, residual: UnbrokenGroup, broken: list[int]) -> Label |
 
 def _name(field: Field, charge: Fraction, colour: Label | None, number: int, taken: set[str]) -> str:
     hand = {"left": "L", "right": "R", "scalar": ""}[field.kind]
-    wished: list[str] = []
+    preferred: list[str] = []
     if field.fermion:
         dimension = {None: 1, (0, 0): 1, (1, 0): 3}.get(colour, 0)
         letter = QUARKS_AND_LEPTONS.get((dimension, charge), "")
-        wished += [letter + hand] if letter else []
-        wished.append(f"{plain(field.name)}{number or ''}{hand}")
+        preferred += [letter + hand] if letter else []
+        preferred.append(f"{to_symbol(field.name)}{number or ''}{hand}")
     elif number:
-        wished += [plain(field.name) + CHARGES[int(charge)]] if charge in CHARGES else []
-        wished.append(f"{plain(field.name)}{number}")
+        preferred += [to_symbol(field.name) + CHARGES[int(charge)]] if charge in CHARGES else []
+        preferred.append(f"{to_symbol(field.name)}{number}")
     else:
-        wished.append(f"{plain(field.name)}0" if charge == 0 else f"{plain(field.name)}s")
-    return next((name for name in wished if name not in taken), _free(wished[-1], taken))
+        preferred.append(f"{to_symbol(field.name)}0" if charge == 0 else f"{to_symbol(field.name)}s")
+    return next((name for name in preferred if name not in taken), _unused_name(preferred[-1], taken))
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """The first of name, nameX2, nameX3, … that is free."""
+def _unused_name(name: str, taken: set[str]) -> str:
+    """Return the first unused name among nameX2, nameX3, …."""
     number = 2
     while f"{name}X{number}" in taken:
         number += 1

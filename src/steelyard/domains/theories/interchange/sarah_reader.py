@@ -1,5 +1,6 @@
-"""SARAH model files read as theories: groups, fields, Lagrangian and vacuum; values come from ``parameters.m``, or from
-the comments in which our own files repeat them.
+"""Read theories from SARAH model files: groups, fields, Lagrangian and vacuum expectation values.
+
+Parameter values come from ``parameters.m``, or from the comments that Steelyard writes into the model file.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ NOTED = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
 
 
 def read(text: str, parameters: str = "") -> Theory:
-    """The theory of a model file. Couplings without a value have 1, vacuum expectation values 246 GeV."""
+    """Read a model file. Missing couplings default to 1, missing vacuum expectation values to 246 GeV."""
     return read_with_missing(text, parameters)[0]
 
 
 def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str]]:
-    """The theory, and the names of what has no value."""
-    said = [*NOTED.findall(text), *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters))]
-    values = ParameterValues({name: decimal(value, f"SARAH: the value of {name}") for name, value in said})
+    """Read a model file and return the theory and the names of parameters without a value."""
+    entry = [*NOTED.findall(text), *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters))]
+    values = ParameterValues({name: decimal(value, f"SARAH: value of {name}") for name, value in entry})
     text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
     rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
     if not rows["Gauge"]:
-        raise DataError("SARAH: there is no Gauge[[1]]; give the model file, Name.m")
+        raise DataError("SARAH: Gauge[[1]] is missing; give the main model file, Name.m")
     if short := [row for row in rows["Gauge"] if len(row) < 3]:
-        raise DataError(f"SARAH: a gauge group is {short[0]}; it has a boson, a group and a name")
+        raise DataError(f"SARAH: gauge group {short[0]} is incomplete; it needs a boson, a group and a name")
     sizes = [_size(row[1]) for row in rows["Gauge"]]
-    called = [NAMES.get(row[2], field_name(row[2])) for row in rows["Gauge"]]
+    group_names = [NAMES.get(row[2], field_name(row[2])) for row in rows["Gauge"]]
     gauge = Gauge(
-        tuple(name for name, n in zip(called, sizes, strict=True) if n == 1),
-        tuple(Special(name, n) for name, n in zip(called, sizes, strict=True) if n > 1),
+        tuple(name for name, n in zip(group_names, sizes, strict=True) if n == 1),
+        tuple(Special(name, n) for name, n in zip(group_names, sizes, strict=True) if n > 1),
     )
     fields = [_field(row, sizes, "left") for row in rows["FermionFields"]]
     fields += [_field(row, sizes, "scalar") for row in rows["ScalarFields"]]
@@ -52,7 +53,7 @@ def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str
 
 
 def _rows(text: str, kind: str) -> list[list[str]]:
-    """The lists that ``kind[[1]]``, ``kind[[2]]``, … are set to, by number."""
+    """Return the lists assigned to ``kind[[1]]``, ``kind[[2]]``, …, in order."""
     found: dict[int, list[str]] = {}
     for match in re.finditer(rf"\b{kind}\[\[(\d+)\]\]\s*=\s*", text):
         found[int(match[1])] = _list(_braced(text, match.end()))
@@ -60,17 +61,17 @@ def _rows(text: str, kind: str) -> list[list[str]]:
 
 
 def _braced(text: str, start: int) -> str:
-    """From an opening brace to the one that closes it."""
+    """Return the text from an opening brace to its closing brace."""
     depth = 0
     for place in range(start, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
         if depth == 0:
             return text[start : place + 1]
-    raise DataError(f"SARAH: a brace is never closed after {text[start : start + 40]!r}")
+    raise DataError(f"SARAH: a brace is not closed after {text[start : start + 40]!r}")
 
 
 def _list(text: str) -> list[str]:
-    """The entries of a list in braces."""
+    """Return the entries of a list in braces."""
     depth, entry, found = 0, "", list[str]()
     for sign in text.strip()[1:-1]:
         depth += (sign in "{[(") - (sign in "}])")
@@ -85,33 +86,35 @@ def _list(text: str) -> list[str]:
 def _size(kind: str) -> int:
     match = re.fullmatch(r"(U|SU)\[(\d+)\]", kind.replace(" ", ""))
     if not match or (match[1] == "U" and match[2] != "1"):
-        raise DataError(f"SARAH: gauge group {kind}; theories have U[1] and SU[n]")
+        raise DataError(f"SARAH: gauge group {kind} is not supported; use U[1] or SU[n]")
     return int(match[2]) if match[1] == "SU" else 1
 
 
 def _field(row: list[str], sizes: list[int], kind: Kind) -> Field:
     if len(row) < 3:
-        raise DataError(f"SARAH: a field is {row}; it has a name, generations, components and quantum numbers")
-    name, said, parts, *numbers = row
-    generations = integer(said, f"SARAH: generations of {name}")
+        raise DataError(
+            f"SARAH: field {row} is incomplete; it needs a name, generations, components and quantum numbers"
+        )
+    name, entry, parts, *numbers = row
+    generations = integer(entry, f"SARAH: generations of {name}")
     if len(numbers) < len(sizes):
-        raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers for {len(sizes)} groups")
+        raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers; give one per group ({len(sizes)})")
     pairs = list(zip(sizes, numbers, strict=False))
-    charges = tuple(fraction(number, f"SARAH: a charge of {name}") for n, number in pairs if n == 1)
-    labels = tuple(_label(n, number, f"SARAH: a representation of {name}") for n, number in pairs if n > 1)
+    charges = tuple(fraction(number, f"SARAH: charge of {name}") for n, number in pairs if n == 1)
+    labels = tuple(_label(n, number, f"SARAH: representation of {name}") for n, number in pairs if n > 1)
     if kind == "left" and "conj[" in parts:
         labels = tuple(label[::-1] for label in labels)
         return Field(field_name(name), "right", labels, tuple(-charge for charge in charges), generations)
     return Field(field_name(name), kind, labels, charges, generations)
 
 
-def _label(n: int, said: str, where: str) -> Label:
-    if said.startswith("{"):
-        label = tuple(integer(value, where) for value in _list(_list(said)[-1]))
+def _label(n: int, entry: str, where: str) -> Label:
+    if entry.startswith("{"):
+        label = tuple(integer(value, where) for value in _list(_list(entry)[-1]))
         if len(label) != n - 1:
-            raise DataError(f"{where} is {said}, which is none of SU({n})")
+            raise DataError(f"{where} = {entry} is not a Dynkin label of SU({n}); give {n - 1} integers")
         return label
-    dimension = integer(said, where)
+    dimension = integer(entry, where)
     try:
         return representation(n, abs(dimension), bar=dimension < 0).label
     except ValueError as error:
@@ -133,25 +136,28 @@ def _terms(bare: Theory, text: str, values: ParameterValues) -> Iterator[Term]:
             yield _left_handed(bare, legs, value, product)
 
 
-def _leg(said: str, symbols: Mapping[str, Field]) -> Leg:
-    """A right-handed field stands for its conjugate."""
-    name = said.removeprefix("conj[").removesuffix("]")
+def _leg(entry: str, symbols: Mapping[str, Field]) -> Leg:
+    """Parse a leg. In SARAH files, the symbol of a right-handed field denotes its conjugate."""
+    name = entry.removeprefix("conj[").removesuffix("]")
     field = symbols.get(field_name(name))
     if field is None:
-        raise DataError(f"SARAH: {name} in the Lagrangian is no field")
-    return Leg(field.name, said.startswith("conj[") != (field.kind == "right"))
+        raise DataError(f"SARAH: the Lagrangian uses {name}; add it to FermionFields or ScalarFields")
+    return Leg(field.name, entry.startswith("conj[") != (field.kind == "right"))
 
 
-def _left_handed(bare: Theory, legs: list[Leg], value: float, said: str) -> Term:
+def _left_handed(bare: Theory, legs: list[Leg], value: float, entry: str) -> Term:
     for chosen in (legs, [Leg(leg.field, not leg.conjugate) for leg in legs]):
         term = Term(tuple(chosen), value)
         if term_kind(bare, term):
             return term
-    raise DataError(f"SARAH: {said} is no term of scalars, and none of two left-handed spinors")
+    raise DataError(
+        f"SARAH: {entry} is not a supported term; use two to four scalars, or two left-handed spinors and at most one "
+        "scalar"
+    )
 
 
 def _places(rows: list[list[str]]) -> dict[str, tuple[str, int, int]]:
-    """Where each component stands: the field, its place in our order, and how many there are."""
+    """Map each component name to its field, its index in Steelyard's order and the number of components."""
     found: dict[str, tuple[str, int, int]] = {}
     for name, _, parts, *_ in rows:
         names = _flat(parts)
@@ -161,7 +167,7 @@ def _places(rows: list[list[str]]) -> dict[str, tuple[str, int, int]]:
 
 
 def _flat(parts: str) -> list[str]:
-    """The components of a field in our order: highest weight first, of a triplet as a matrix too."""
+    """Return the component names in Steelyard's order, highest weight first. SU(2) triplets may be 2×2 matrices."""
     parts = parts.lstrip("-").removesuffix(ROOT)
     if not parts.startswith("{"):
         return [parts.removeprefix("conj[").removesuffix("]")]
@@ -173,7 +179,7 @@ def _flat(parts: str) -> list[str]:
 
 
 def _is_triplet(inner: list[str]) -> bool:
-    """Whether it is the matrix {{T0/√2, T+}, {T-, -T0/√2}}."""
+    """Return whether a nested list is a triplet matrix {{T0/√2, T+}, {T-, -T0/√2}}."""
     if len(inner) != 2 or not all(own.startswith("{") and own.endswith("}") for own in inner):
         return False
     zero, *others = _list(inner[0])
@@ -190,7 +196,7 @@ def _vevs(
             if symbol == "0":
                 continue
             if part not in places or not symbol:
-                raise DataError(f"SARAH: the vev {symbol or entry} is of {part}, which is no component of a field")
+                raise DataError(f"SARAH: vev {symbol or entry} belongs to {part}, which is not a component of a field")
             name, place, count = places[part]
             size = prod(dimensions(bare.gauge, bare.by_name[name].labels))
             yield Vev(name, place * (size // count), values.vev(symbol))

@@ -1,4 +1,4 @@
-"""What mixes with what after symmetry breaking, as SARAH wants it said."""
+"""Mixing of gauge bosons and fermions after symmetry breaking, in SARAH syntax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.domains.theories.model.theory import Theory
 
 
 def gauge_sector(theory: Theory) -> str:
-    """Photon, Z and W where one SU(2) breaks; else it has to be written by hand."""
+    """Return the photon, Z and W mixing if exactly one SU(2) breaks. Other cases have to be written by hand."""
     own = groups(theory)
     broken = [group for group in own if group.expanded]
     if len(broken) != 1 or broken[0].kind != "SU[2]" or not theory.gauge.abelian:
@@ -27,7 +27,7 @@ def gauge_sector(theory: Theory) -> str:
 
 
 def matter_sector(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) -> tuple[list[str], list[str]]:
-    """Which fermions mix, by electric charge and colour, and the spinors that they make."""
+    """Return the fermion mixings by electric charge and colour, and the resulting Dirac spinors."""
     sectors: dict[tuple[Fraction, Label | None], list[str]] = defaultdict(list)
     for field in theory.fermions:
         for part in parts[field.name]:
@@ -57,7 +57,7 @@ def matter_sector(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) ->
 
 
 def gauge_spinors(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) -> Iterator[str]:
-    """Every component as a spinor of its own."""
+    """Yield each component as a separate Dirac spinor."""
     for field in theory.fermions:
         for part in parts[field.name]:
             yield (

@@ -1,8 +1,8 @@
-"""SARAH model files (Staub 1309.7223), in the conventions of its own Standard Model: right-handed fields are
-conjugated, charges stand in the order of the gauge groups, ⟨H⁰⟩ = v/√2.
+"""Write SARAH model files (Staub 1309.7223).
 
-SARAH contracts a term by itself, in one way; further contractions of the same fields have to be added by hand. The
-components of representations of broken groups are written out for fundamentals and for triplets of SU(2).
+The conventions are those of SARAH's Standard Model: right-handed fields are conjugated, quantum numbers have the order
+of the gauge groups, and ⟨H⁰⟩ = v/√2. SARAH chooses one contraction per term; other contractions have to be added by
+hand. Components under broken groups are written out for fundamentals and SU(2) triplets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.interchange.sarah_names import Component, broken_factors, components, groups, plain
+from steelyard.domains.theories.interchange.sarah_names import Component, broken_factors, components, groups, to_symbol
 from steelyard.domains.theories.interchange.sarah_sectors import gauge_sector, gauge_spinors, matter_sector
 from steelyard.domains.theories.model.theory import Field, Leg, Term, Theory, Vev, term_kind
 from steelyard.domains.theories.physics.breaking import unbroken
@@ -21,25 +21,25 @@ LETTERS = {"phi2": "m2", "phi3": "kap", "phi4": "lam", "mass": "M", "yukawa": "Y
 
 
 def write(theory: Theory, *, name: str = "Theory") -> dict[str, str]:
-    """The files of a model by name: the model itself, ``particles.m`` and ``parameters.m``."""
-    if plain(name) in COMPANIONS:
-        raise DataError(f"{name}.m is another file of a SARAH model; call the model something else")
+    """Return the files of a model by name: the model file, ``particles.m`` and ``parameters.m``."""
+    if to_symbol(name) in COMPANIONS:
+        raise DataError(f"{name}.m is the name of another file of a SARAH model; choose a different name")
     return {
-        f"{plain(name)}.m": _model(theory, plain(name)),
+        f"{to_symbol(name)}.m": _model(theory, to_symbol(name)),
         "particles.m": _particles(theory),
         "parameters.m": _parameters(theory),
     }
 
 
 def couplings(theory: Theory) -> list[str]:
-    """The coupling of every term: ``Yu`` after the right-handed field if that is all there is to say, else a number."""
-    taken = {plain(field.name) for field in theory.fields} | {group.coupling for group in groups(theory)}
+    """Return the coupling name of each term: ``Yu`` after the right-handed field if unambiguous, else with a number."""
+    taken = {to_symbol(field.name) for field in theory.fields} | {group.coupling for group in groups(theory)}
     taken |= {part.name for parts in components(theory).values() for part in parts} | set(vev_names(theory))
-    wished = [_coupling(theory, term) for term in theory.terms]
+    preferred = [_coupling(theory, term) for term in theory.terms]
     found: list[str] = []
-    for number, (own, term) in enumerate(zip(wished, theory.terms, strict=True), 1):
+    for number, (own, term) in enumerate(zip(preferred, theory.terms, strict=True), 1):
         numbered = f"{LETTERS[term_kind(theory, term) or 'phi2']}{number}"
-        name = own if wished.count(own) == 1 and own not in taken else numbered
+        name = own if preferred.count(own) == 1 and own not in taken else numbered
         found.append(f"{name}x" if name in taken else name)
     return found
 
@@ -78,11 +78,11 @@ def _row(theory: Theory, field: Field, parts: tuple[Component, ...]) -> str:
     numbers = [str(charge) for charge in acts.charges]
     numbers += [representation(n, label) for (_, n), label in zip(theory.gauge.special, acts.labels, strict=True)]
     written = _arranged(theory, field, parts)
-    return f"{{{plain(field.name)}, {field.generations}, {written}, {', '.join(numbers)}}}"
+    return f"{{{to_symbol(field.name)}, {field.generations}, {written}, {', '.join(numbers)}}}"
 
 
 def representation(n: int, label: Label) -> str:
-    """``3``, ``-3``; with its Dynkin label where the dimension may not be enough: ``{15, {2, 1}}``."""
+    """Format a representation as ``3`` or ``-3``, or with its Dynkin label if ambiguous: ``{15, {2, 1}}``."""
     irrep = cached(n, label)
     if n == 2 or not any(label) or irrep.dimension == n:
         return str(-n if n > 2 and label[-1] and irrep.dimension == n else irrep.dimension)
@@ -90,7 +90,7 @@ def representation(n: int, label: Label) -> str:
 
 
 def _arranged(theory: Theory, field: Field, parts: tuple[Component, ...]) -> str:
-    """Components nested by broken group; a triplet of SU(2) as a matrix."""
+    """Format the components nested by broken group, SU(2) triplets as matrices."""
     broken = broken_factors(theory, unbroken(theory))
     names = {part.place: f"conj[{part.name}]" if field.kind == "right" else part.name for part in parts}
     return _nested(theory, field, broken, names, ())
@@ -124,7 +124,7 @@ def _lagrangian(theory: Theory) -> str:
 
 
 def _leg(theory: Theory, leg: Leg) -> str:
-    own = plain(leg.field)
+    own = to_symbol(leg.field)
     turned = leg.conjugate != (theory.by_name[leg.field].kind == "right")
     return f"conj[{own}]" if turned else own
 
@@ -137,12 +137,12 @@ def _coupling(theory: Theory, term: Term) -> str:
     kind = term_kind(theory, term) or "phi2"
     right = [leg.field for leg in term.legs if theory.by_name[leg.field].kind == "right"]
     if kind == "yukawa" and len(right) == 1:
-        return f"Y{plain(right[0])}"
-    return f"m2{plain(term.legs[0].field)}" if kind == "phi2" else LETTERS[kind]
+        return f"Y{to_symbol(right[0])}"
+    return f"m2{to_symbol(term.legs[0].field)}" if kind == "phi2" else LETTERS[kind]
 
 
 def _broken(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) -> Iterator[str]:
-    """What comes after symmetry breaking."""
+    """Yield the definitions after symmetry breaking."""
     if not theory.vevs:
         return
     names = vev_names(theory)
@@ -167,7 +167,7 @@ def _broken(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) -> Itera
 
 
 def component_of(theory: Theory, parts: Mapping[str, tuple[Component, ...]], vev: Vev) -> Component:
-    """The component that has a vacuum expectation value."""
+    """Return the component that has a vacuum expectation value."""
     field = theory.by_name[vev.field]
     broken = broken_factors(theory, unbroken(theory))
     left, place = vev.component, dict[int, int]()
@@ -184,7 +184,8 @@ def _particles(theory: Theory) -> str:
         for part in parts[field.name]
     ]
     fields = [
-        f'  {{{plain(field.name)}, {{LaTeX -> "{plain(field.name)}", OutputName -> ""}}}}' for field in theory.fields
+        f'  {{{to_symbol(field.name)}, {{LaTeX -> "{to_symbol(field.name)}", OutputName -> ""}}}}'
+        for field in theory.fields
     ]
     return (
         "ParticleDefinitions[GaugeES] = {\n" + ",\n".join(rows) + "\n};\n\n"
@@ -193,7 +194,7 @@ def _particles(theory: Theory) -> str:
 
 
 def _parameters(theory: Theory) -> str:
-    """Gauge couplings, and everything else with its value."""
+    """Format the gauge couplings, and all other parameters with their values."""
     rows = [
         f'  {{{group.coupling}, {{LaTeX -> "{group.coupling}", OutputName -> {group.coupling}}}}}'
         for group in groups(theory)
@@ -205,6 +206,6 @@ def _parameters(theory: Theory) -> str:
 
 
 def _values(theory: Theory) -> list[tuple[str, float]]:
-    """Every coupling and vacuum expectation value by name."""
+    """Return the name and value of each coupling and vacuum expectation value."""
     values = [(name, term.parameter) for name, term in zip(couplings(theory), theory.terms, strict=True)]
     return values + [(name, vev.value) for name, vev in zip(vev_names(theory), theory.vevs, strict=True)]

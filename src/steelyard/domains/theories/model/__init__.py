@@ -1,1 +1,1 @@
-"""Gauge theories as plain data, with a shorthand to write them, well-known models and limits on their size."""
+"""Gauge theories as plain data, a shorthand notation, well-known models, and size limits."""

@@ -1,7 +1,7 @@
-"""Models that are known, to begin from and to measure novelty against. All are free of anomalies.
+"""Well-known models, used as starting points and to measure novelty. All are anomaly-free.
 
-Charges are as in the literature; which charge is electric follows from the vacuum. Where a model has no scalars here,
-its fermions are what makes it known.
+Charges follow the literature. The vacuum determines which charge is electric. Models without scalars are known for
+their fermion content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ YUKAWAS = ("L e H†: 0.01", "Q u H: 1", "Q d H†: 0.02")
 def standard_model(
     *extra: FieldSpec, vevs: tuple[tuple[str, int, float], ...] = (), terms: tuple[str, ...] = ()
 ) -> Theory:
-    """The Standard Model, with more fields, vacuum expectation values and terms."""
+    """Return the Standard Model, optionally with extra fields, vacuum expectation values and terms."""
     fields, terms = (HIGGS, *FERMIONS, *extra), (*POTENTIAL, *YUKAWAS, *terms)
     return theory(STANDARD, fields, vevs=(*VACUUM, *vevs), terms=terms)
 
@@ -71,7 +71,7 @@ def b_minus_l() -> Theory:
 
 
 def b_minus_l_exotic() -> Theory:
-    """Left-handed singlets with charges 4, 4 and -5 in place of three antineutrinos."""
+    """Gauged B - L with left-handed singlets of charges 4, 4 and -5 instead of three antineutrinos."""
     fields = (*_with_b_minus_l(), left("N", "0 4 1 1", 2), left("M", "0 -5 1 1"))
     return theory("Y B L:2 c:3", fields, vevs=VACUUM, terms=(*POTENTIAL, *YUKAWAS))
 
@@ -88,7 +88,7 @@ def l_mu_minus_l_tau() -> Theory:
 
 
 def su5() -> Theory:
-    """⟨24⟩ ∝ diag(2, 2, 2, -3, -3), by the two diagonal states diag(1, 1, 1, 1, -4) and diag(1, 1, 1, -3, 0)."""
+    """SU(5) with ⟨24⟩ ∝ diag(2, 2, 2, -3, -3), a sum of the states diag(1, 1, 1, 1, -4) and diag(1, 1, 1, -3, 0)."""
     fields = (scalar("H", "5"), scalar("A", "24"), left("F", "-5", 3), left("T", "10", 3))
     vevs = (("A", 13, 1e16 * 3 / 20 * 20**0.5), ("A", 12, 1e16 * 5 / 20 * 12**0.5), ("H", 4, 246.0))
     return theory("G:5", fields, vevs=vevs, terms=("T F H†: 0.02", "T T H: 1"))
@@ -110,7 +110,7 @@ def pati_salam() -> Theory:
 
 
 def left_right() -> Theory:
-    """U(1) of B - L, with a bidoublet and a triplet of SU(2)_R."""
+    """Left-right symmetric model with gauged B - L, a bidoublet and an SU(2)_R triplet."""
     fermions = (
         left("L", "-1 2 1 1", 3),
         right("l", "-1 1 2 1", 3),
@@ -128,7 +128,7 @@ def trinification() -> Theory:
 
 
 def three_three_one() -> Theory:
-    """SU(3)_c × SU(3)_L × U(1)_X with right-handed neutrinos: free of anomalies over three generations only."""
+    """SU(3)_c × SU(3)_L × U(1)_X with right-handed neutrinos; anomalies cancel only across three generations."""
     fermions = (
         left("l", "-1/3 1 3", 3),
         right("e", "-1 1 1", 3),
@@ -169,12 +169,12 @@ MODELS: dict[str, Callable[[], Theory]] = {
 
 @cache
 def models() -> dict[str, Theory]:
-    """Every known model by name."""
+    """Return all known models by name."""
     return {name: make() for name, make in MODELS.items()}
 
 
 def _with_b_minus_l() -> list[FieldSpec]:
-    """Higgs and fermions of the Standard Model with B - L as a second charge."""
+    """Return the Standard Model's Higgs and fermions with B - L as a second charge."""
     second = {"H": "0", "L": "-1", "e": "-1", "Q": "1/3", "u": "1/3", "d": "1/3"}
     found: list[FieldSpec] = []
     for sketch in (HIGGS, *FERMIONS):

@@ -1,4 +1,4 @@
-"""How large a theory may be: what the vocabulary has words for and what the grammar lets through."""
+"""Limits on the size of theories. They determine the vocabulary and what the grammar accepts."""
 
 from __future__ import annotations
 
@@ -11,43 +11,47 @@ from typing import Any
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.model.theory import Field, Label, Theory, term_kind
 from steelyard.errors import ConfigError
+from steelyard.suggest import nearest_or_all
 
 SMALLEST_GROUP = 2
-USUAL_REPRESENTATION = 4
-"""Every SU(n) has its representations up to the adjoint, and at least up to this dimension."""
+ALWAYS_ALLOWED_DIMENSION = 4
+"""Representations up to the adjoint are allowed, and always those up to this dimension."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most of everything."""
+    """Upper limits on the size of a theory, and ranges for its parameters."""
 
     groups: int = 4
-    """Factors of the gauge group."""
+    """Number of factors of the gauge group."""
     abelian: int = 2
-    """U(1) factors among them."""
+    """Number of U(1) factors."""
     largest: int = 6
-    """The largest n of SU(n)."""
+    """Largest n of an SU(n) factor."""
     dimension: int = 35
-    """The largest representation of one factor; none is larger than the adjoint, or than 4 for SU(2)."""
+    """Dimension of a representation of one factor. The adjoint is also a limit, or 4 for SU(2)."""
     states: int = 48
-    """Components of one multiplet."""
+    """Number of components of one multiplet."""
     charge: int = 30
-    """The largest charge, in sixths."""
+    """Largest absolute U(1) charge, in units of 1/6."""
     vevs: int = 3
+    """Number of scalars with a vacuum expectation value."""
     components: int = 24
-    """Components of a scalar that takes a vacuum expectation value."""
+    """Number of components of a scalar with a vacuum expectation value."""
     scalars: int = 6
-    """Those with a vacuum expectation value among them."""
+    """Number of scalars, including those with a vacuum expectation value."""
     multiplets: int = 15
-    """Fermions and scalars together."""
+    """Number of fermion and scalar multiplets together."""
     generations: int = 6
+    """Generations of one fermion multiplet."""
     terms: int = 20
+    """Number of interaction terms."""
     vev: tuple[int, int] = (0, 16)
-    """The smallest and the largest power of ten of a vacuum expectation value, in GeV."""
+    """Smallest and largest power of ten of a vacuum expectation value in GeV."""
     coupling: tuple[int, int] = (-9, 0)
-    """The same of a coupling without dimension (phi4, yukawa)."""
+    """Smallest and largest power of ten of a dimensionless coupling (phi4, yukawa)."""
     mass: tuple[int, int] = (-3, 16)
-    """The same of a coupling with a dimension (phi2, phi3, mass), in GeV and GeV²."""
+    """Smallest and largest power of ten of a dimensionful coupling (phi2, phi3, mass) in GeV or GeV²."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -57,13 +61,17 @@ class Limits:
                 _require_range(field.name, value)
             elif isinstance(value, bool) or not isinstance(value, int) or value < SMALLEST.get(field.name, 0):
                 raise ConfigError(
-                    f"theories limits: {field.name} = {value!r}; it is a number from {SMALLEST.get(field.name, 0)} on"
+                    f"theories limits: {field.name} = {value!r} must be an integer of at least "
+                    f"{SMALLEST.get(field.name, 0)}"
                 )
         if not self.abelian and self.largest < SMALLEST_GROUP:
-            raise ConfigError("theories limits: without U(1) there must be an SU(n): raise abelian or largest")
+            raise ConfigError(
+                f"theories limits: abelian = 0 and largest = {self.largest} leave no gauge group; set abelian = 1 or "
+                f"largest = {SMALLEST_GROUP}"
+            )
 
     def power_of_ten(self, kind: str) -> tuple[int, int]:
-        """The range of the parameter of a kind of term, or of a ``vev``."""
+        """Return the range of powers of ten for a kind of term, or for ``vev``."""
         if kind == "vev":
             return self.vev
         return self.coupling if kind in ("phi4", "yukawa") else self.mass
@@ -73,16 +81,16 @@ SMALLEST = {"groups": 1, "dimension": 1, "states": 1, "components": 1, "multiple
 
 
 def limits_from_options(options: Mapping[str, Any]) -> Limits:
-    """Limits from plain data."""
+    """Build limits from the table ``[domain.options.limits]``."""
     known = [field.name for field in fields(Limits)]
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise ConfigError(f"theories limits: there is no {unknown[0]!r}; there are: {', '.join(known)}")
+        raise ConfigError(f"theories limits: unknown key {unknown[0]!r}; {nearest_or_all(unknown[0], known)}")
     return Limits(**options)
 
 
 def excesses(theory: Theory, limits: Limits) -> Iterator[str]:
-    """What of a theory is more than the limits allow, or is said twice."""
+    """Yield a message for each limit that a theory exceeds and for duplicate terms."""
     groups = (*(1 for _ in theory.gauge.abelian), *(factor.n for factor in theory.gauge.special))
     counts = {
         "groups": len(groups),
@@ -99,18 +107,18 @@ def excesses(theory: Theory, limits: Limits) -> Iterator[str]:
     }
     for name, count in counts.items():
         if count > getattr(limits, name):
-            yield f"{name}: {count}, at most {getattr(limits, name)}"
+            yield f"{name} = {count} exceeds the limit of {getattr(limits, name)}"
     for factor, labels in zip(theory.gauge.special, zip(*(f.labels for f in theory.fields), strict=True), strict=False):
         if too_large := set(labels) - set(labels_within(factor.n, limits.dimension)):
-            yield f"dimension: {too_large.pop()} of SU({factor.n})"
+            yield f"dimension: {too_large.pop()} of SU({factor.n}) exceeds the limit of {limits.dimension}"
     if len({term.legs for term in theory.terms}) < len(theory.terms):
-        yield "a term twice"
+        yield "terms: the same term occurs twice"
     numbers = [("vev", vev.value) for vev in theory.vevs]
     numbers += [(str(term_kind(theory, term)), term.parameter) for term in theory.terms]
     for kind, value in numbers:
         least, most = limits.power_of_ten(kind)
         if not 0.99 * 10.0**least < value < 5.01 * 10.0**most:
-            yield f"{kind}: a parameter of {value:g}"
+            yield f"{kind}: parameter {value:g} is outside 10^{least} to 5 · 10^{most}"
 
 
 def _states(theory: Theory, field: Field) -> int:
@@ -120,13 +128,13 @@ def _states(theory: Theory, field: Field) -> int:
 
 @lru_cache(maxsize=256)
 def labels_within(n: int, most: int) -> tuple[Label, ...]:
-    """The labels of SU(n) that a theory may use, the singlet first, then by dimension."""
-    bound = min(most, max(n * n - 1, USUAL_REPRESENTATION))
+    """Return the allowed labels of SU(n), sorted by dimension."""
+    bound = min(most, max(n * n - 1, ALWAYS_ALLOWED_DIMENSION))
     return tuple(sorted(_labels(n, (), bound), key=lambda label: (cached(n, label).dimension, label[::-1])))
 
 
 def _labels(n: int, begun: Label, bound: int) -> Iterator[Label]:
-    """A larger entry means a larger dimension, so that each can be raised until it is too much."""
+    """Yield all labels with the prefix ``begun`` within the bound. The dimension increases with every entry."""
     if len(begun) == n - 1:
         yield begun
         return
@@ -138,4 +146,6 @@ def _labels(n: int, begun: Label, bound: int) -> Iterator[Label]:
 
 def _require_range(name: str, value: Any) -> None:
     if len(value) != 2 or not all(isinstance(power, int) for power in value) or value[0] > value[1]:
-        raise ConfigError(f"theories limits: {name} = {list(value)}; give the least and the largest power of ten")
+        raise ConfigError(
+            f"theories limits: {name} = {list(value)} must be [smallest, largest] power of ten, as integers"
+        )

@@ -1,9 +1,11 @@
-"""Theories written by hand: representations by their dimension (``3``, ``-3`` for 3̄, ``15'``), charges as fractions.
+"""A shorthand for writing theories by hand.
+
+Representations are given by dimension (``3``, ``-3`` for 3̄, ``15'``), charges as fractions::
 
     theory("Y L:2 c:3", fields=[left("Q", "1/6 2 3", 3), right("u", "2/3 1 3", 3), …], terms=["Q u H: 1", …])
 
-The charges of a field come in the order of the gauge groups. In a term a trailing ``†`` (or ``*``) conjugates; fermions
-are taken left-handed by themselves, so that a right-handed field needs no sign.
+The quantum numbers of a field follow the order of the gauge groups. In a term, a trailing ``†`` or ``*`` conjugates a
+scalar. Right-handed fermions are conjugated automatically and need no mark.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ CONJUGATED = ("†", "*")
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field before its gauge group is known."""
+    """A field in shorthand, independent of a gauge group."""
 
     name: str
     kind: Kind
@@ -47,7 +49,10 @@ def theory(
     vevs: Iterable[tuple[str, int, float]] = (),
     terms: Iterable[str] = (),
 ) -> Theory:
-    """``gauge``: a name for each U(1), ``name:n`` for each SU(n); ``vevs``: field, component, GeV."""
+    """Build a theory from shorthand.
+
+    ``gauge`` lists a name for each U(1) and ``name:n`` for each SU(n). ``vevs`` are (field, component, GeV).
+    """
     factors = [part.partition(":") for part in gauge.split()]
     group = Gauge(
         tuple(name for name, _, n in factors if not n), tuple(Special(name, int(n)) for name, _, n in factors if n)
@@ -63,14 +68,14 @@ def theory(
 
 
 def label_of(n: int, text: str) -> Label:
-    """The label of ``15'`` or ``-3``."""
+    """Return the Dynkin label of a representation such as ``15'`` or ``-3``."""
     digits = text.strip().rstrip("'")
     primes = len(text.strip()) - len(digits)
     return representation(n, abs(int(digits)), bar=digits.startswith("-"), primes=primes).label
 
 
 def notation_of(n: int, label: Label) -> str:
-    """The other way round."""
+    """Return the shorthand of a Dynkin label, the inverse of :func:`label_of`."""
     irrep = cached(n, label)
     return "-" * irrep.is_barred + str(irrep.dimension) + "'" * irrep.primes
 

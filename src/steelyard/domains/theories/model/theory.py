@@ -1,7 +1,7 @@
-"""Gauge theories as plain data: groups, fields, what takes a vacuum expectation value, and the terms of the Lagrangian.
+"""Gauge theories as plain data: gauge group, fields, vacuum expectation values and Lagrangian terms.
 
-Kinetic terms and gauge couplings follow from the rest and are not written down. Constructors check shapes only;
-:func:`steelyard.domains.theories.physics.invariance.flaws` finds the terms that are not allowed.
+Kinetic terms and gauge couplings are implied and not stored. The constructors do not check whether a theory makes
+sense; :func:`steelyard.domains.theories.physics.invariance.flaws` does.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 Label = tuple[int, ...]
-"""The Dynkin label of an irreducible representation of SU(n): n - 1 numbers, none negative; all 0 is the singlet."""
+"""Dynkin label of an irreducible representation of SU(n): n - 1 non-negative integers; all zeros is the singlet."""
 
 Kind = Literal["left", "right", "scalar"]
 TermKind = Literal["phi2", "phi3", "phi4", "mass", "yukawa"]
 
 
 class Special(NamedTuple):
-    """A factor SU(n) of the gauge group."""
+    """An SU(n) factor of the gauge group."""
 
     name: str
     n: int
@@ -40,7 +40,7 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class QuantumNumbers:
-    """How something transforms: one label for each SU(n), one charge for each U(1)."""
+    """Quantum numbers of a multiplet: one Dynkin label per SU(n) factor and one charge per U(1) factor."""
 
     labels: tuple[Label, ...]
     charges: tuple[Fraction, ...]
@@ -51,18 +51,18 @@ class QuantumNumbers:
 
     @property
     def is_real(self) -> bool:
-        """Whether it equals its conjugate."""
+        """Whether the representation equals its conjugate."""
         return self == self.conjugate
 
     @property
     def is_neutral(self) -> bool:
-        """Whether no factor of the gauge group acts on it."""
+        """Whether the multiplet is a singlet of the whole gauge group."""
         return not any(map(any, self.labels)) and not any(self.charges)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A multiplet: a Weyl fermion of one chirality, or a complex scalar (which has one generation)."""
+    """A multiplet: a Weyl fermion of one chirality, or a complex scalar, which has exactly one generation."""
 
     name: str
     kind: Kind
@@ -76,12 +76,12 @@ class Field:
 
     @property
     def acts(self) -> QuantumNumbers:
-        """How the field itself transforms."""
+        """Quantum numbers of the field as written."""
         return QuantumNumbers(self.labels, self.charges)
 
     @property
     def left_handed(self) -> QuantumNumbers:
-        """How it transforms written as a left-handed field: a right-handed one is conjugated."""
+        """Quantum numbers of the field written as left-handed: those of a right-handed field are conjugated."""
         return self.acts.conjugate if self.kind == "right" else self.acts
 
 
@@ -89,7 +89,7 @@ class Field:
 class Vev:
     """A vacuum expectation value in GeV: ⟨φ⟩ = value / √2 in one component of a scalar.
 
-    Components are counted over the product of the weight bases of the SU(n) factors, the last factor running fastest.
+    Components number the product of the weight bases of the SU(n) factors; the last factor varies fastest.
     """
 
     field: str
@@ -98,7 +98,7 @@ class Vev:
 
 
 class Leg(NamedTuple):
-    """A field in a term, or its conjugate."""
+    """A field or its conjugate as a factor of a term."""
 
     field: str
     conjugate: bool = False
@@ -106,9 +106,11 @@ class Leg(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A product of fields with a parameter, in GeV to the power 4 - dimension; its Hermitian conjugate is added where
-    that is another term. Fermion legs are left-handed Weyl spinors: a left-handed field as it is, a right-handed one
-    conjugated. Where the legs can be contracted in several ways, each way comes with the same parameter.
+    """A product of fields times a parameter, in GeV to the power 4 - dimension.
+
+    The Hermitian conjugate is added implicitly if it differs from the term. Fermion legs are left-handed Weyl spinors:
+    left-handed fields unconjugated, right-handed fields conjugated. If the legs have several contractions, all of them
+    share the parameter.
     """
 
     legs: tuple[Leg, ...]
@@ -117,7 +119,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Theory:
-    """Everything there is to say; the order of fields and terms is the order they were written in."""
+    """A complete gauge theory. Fields and terms keep the order in which they were written."""
 
     gauge: Gauge
     fields: tuple[Field, ...]
@@ -137,7 +139,7 @@ class Theory:
         return tuple(field for field in self.fields if not field.fermion)
 
     def leg(self, leg: Leg) -> QuantumNumbers:
-        """How a leg of a term transforms."""
+        """Return the quantum numbers of a leg."""
         acts = self.by_name[leg.field].acts
         return acts.conjugate if leg.conjugate else acts
 
@@ -146,13 +148,14 @@ class Theory:
 
 
 def singlet(gauge: Gauge) -> tuple[Label, ...]:
-    """The labels of what no SU(n) acts on."""
+    """Return the labels of a singlet under every SU(n)."""
     return tuple((0,) * (factor.n - 1) for factor in gauge.special)
 
 
 def term_kind(theory: Theory, term: Term) -> TermKind | None:
-    """What kind of term the legs make, ``None`` if none that is known: two left-handed spinors and at most one scalar,
-    or two to four scalars.
+    """Return the kind of a term, or ``None`` if it is not supported.
+
+    Supported are two left-handed spinors with at most one scalar, and two to four scalars.
     """
     fields = [theory.by_name[leg.field] for leg in term.legs]
     spinors = [(field, leg) for field, leg in zip(fields, term.legs, strict=True) if field.fermion]

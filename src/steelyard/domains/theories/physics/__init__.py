@@ -1,1 +1,1 @@
-"""Gauge invariance, anomalies, symmetry breaking, mass matrices and the mass spectrum."""
+"""Gauge invariance, anomalies, symmetry breaking, mass matrices and mass spectra."""

@@ -1,15 +1,16 @@
-"""Gauge anomalies: each condition by name, with what every field gives to it. All sums are exact.
+"""Gauge anomalies with the contribution of each field, in exact arithmetic.
 
-Fields count as left-handed Weyl fermions (a right-handed R with charge q is R̄ with -q). With N copies of a field,
-d its dimensions, T and A the index and the cubic anomaly, and D the product of all its d:
+All fermions are treated as left-handed: a right-handed R with charge q counts as R̄ with charge -q. A field has N
+generations, a dimension d, an index T and a cubic anomaly A under each SU(n), and D is the product of all its d.
+The conditions are:
 
 - SU(n)³, n ≥ 3:          Σ N A(R) Π d of the others
 - SU(n)²·U(1):            Σ N T(R) Π d of the others · q
 - U(1)·U(1)′·U(1)″:       Σ N D q q′ q″
 - gravity²·U(1):          Σ N D q
-- Witten, every SU(2):    Σ N 2T(R) Π d of the others, which has to be even
+- Witten, every SU(2):    Σ N 2T(R) Π d of the others must be even
 
-SU(n)·U(1)·U(1)′, SU(n)²·SU(m) and SU(2)³ vanish for any fields.
+SU(n)·U(1)·U(1)′, SU(n)²·SU(m) and SU(2)³ vanish identically.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ WITTEN = "Witten"
 
 @dataclass(frozen=True)
 class Anomaly:
-    """The sum of one condition. ``total`` of a Witten condition is its parity, 0 or 1."""
+    """The sum of one anomaly condition. For a Witten condition, ``total`` is the parity, 0 or 1."""
 
     total: Fraction
     by_field: dict[str, Fraction]
-    """What each field with a contribution other than 0 gives, all generations together."""
+    """Non-zero contribution of each field, summed over its generations."""
 
     @property
     def cancels(self) -> bool:
@@ -42,22 +43,22 @@ class Anomaly:
 
 
 Contribution = Callable[[QuantumNumbers], Fraction]
-"""Of one left-handed field, for one generation."""
+"""Contribution of one generation of a left-handed field."""
 
 
 def conditions(theory: Theory) -> dict[str, Anomaly]:
-    """Every condition that the gauge group asks for."""
+    """Evaluate every anomaly condition of the gauge group, by name."""
     fermions = theory.fermions
     return {name: _anomaly(name, contribution, fermions) for name, contribution in contributions(theory.gauge)}
 
 
 def is_anomaly_free(theory: Theory) -> bool:
-    """Whether every anomaly cancels."""
+    """Return whether all anomalies cancel."""
     return all(anomaly.cancels for anomaly in conditions(theory).values())
 
 
 def contributions(gauge: Gauge) -> Iterator[tuple[str, Contribution]]:
-    """The conditions of a gauge group: each name with what one generation of a field gives."""
+    """Yield the name of each anomaly condition with the contribution of one generation of a field."""
     for a, (name, n) in enumerate(gauge.special):
         if n > 2:
             yield f"{name}³", lambda field, a=a: others(gauge, field, a) * _cubic(gauge, field, a)
@@ -82,12 +83,12 @@ def contributions(gauge: Gauge) -> Iterator[tuple[str, Contribution]]:
 
 
 def dimension(gauge: Gauge, field: QuantumNumbers) -> int:
-    """How many states one generation of a field has."""
+    """Return the number of components of one generation of a field."""
     return prod(cached(factor.n, label).dimension for factor, label in zip(gauge.special, field.labels, strict=True))
 
 
 def others(gauge: Gauge, field: QuantumNumbers, a: int) -> int:
-    """The dimensions of a field under every SU(n) but number ``a``."""
+    """Return the product of the dimensions of a field under every SU(n) except factor ``a``."""
     return dimension(gauge, field) // cached(gauge.special[a].n, field.labels[a]).dimension
 
 
@@ -108,5 +109,5 @@ def _anomaly(name: str, contribution: Contribution, fermions: tuple[Field, ...])
 
 
 def _powers(names: list[str]) -> str:
-    """``Y²·X`` for Y, Y, X."""
+    """Format Y, Y, X as ``Y²·X``."""
     return "·".join(name + SUPERSCRIPTS[names.count(name)] for name in dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Which of the charges that the vacuum leaves is electric, and what it is for every component."""
+"""Identify the electric charge among the unbroken charges and evaluate it for every field component."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from steelyard.domains.theories.model.theory import Gauge, Theory
 from steelyard.domains.theories.physics.vacuum import ChargeOperator, UnbrokenGroup, states, unbroken_group, vacuum_of
 
 WEAK, COLOURED = 2, 3
-"""n of the SU(n) of the weak force and of colour."""
+"""n of the weak SU(2) and of the colour SU(3)."""
 TRIPLET = ((1, 0), (-1, 1), (0, -1))
 QUARKS = (Fraction(2, 3), Fraction(-1, 3))
 
 
 def unbroken(theory: Theory) -> UnbrokenGroup:
-    """What the vacuum leaves, the electric charge first among the charges.
+    """Return the unbroken gauge group, with the electric charge first among its charges.
 
-    That is the unbroken charge with parts in an SU(2) and a U(1); failing that, one with the first SU(2) in it. Both
-    are scaled so that the W has charge 1. Failing that, it is the one with the first U(1), with that as its unit;
-    failing that, any, in units of the least charge without colour. Its sign is such that colour triplets have charges
-    2/3 and -1/3 rather than -2/3 and 1/3.
+    The electric charge is the first of these that exists:
+
+    1. an unbroken charge with components in both an SU(2) and a U(1), scaled so that the W has charge 1
+    2. one with a component in the first SU(2), scaled in the same way
+    3. one with a component in the first U(1), in units of that U(1)
+    4. any other, in units of the smallest charge of a colourless state
+
+    The sign is chosen so that colour triplets have charges 2/3 and -1/3 rather than -2/3 and 1/3.
     """
     found = unbroken_group(theory.gauge, vacuum_of(theory))
     if not found.charges:
@@ -41,12 +45,12 @@ def unbroken(theory: Theory) -> UnbrokenGroup:
 
 
 def broken_forces(theory: Theory) -> tuple[str, ...]:
-    """Which of electromagnetism and colour the vacuum breaks. Only a gauge group with U(1), SU(2) and SU(3) among its
-    factors has them to break.
+    """Return which of electromagnetism and colour the vacuum breaks.
 
-    Electromagnetism is an unbroken generator with parts in both a U(1) and an SU(2). There is one if some unbroken
-    charge has a part in a U(1), and some charge has a part in an SU(2) or a whole SU(2) is unbroken: take their sum.
-    Colour is a whole unbroken SU(3) factor.
+    Only gauge groups with U(1), SU(2) and SU(3) factors have both forces; for other groups the result is empty.
+    Electromagnetism is unbroken if an unbroken generator has components in both a U(1) and an SU(2). Such a generator
+    exists if one unbroken charge has a U(1) component and, in addition, an unbroken charge has an SU(2) component or a
+    complete SU(2) is unbroken; their sum is the generator. Colour is unbroken if a complete SU(3) factor is.
     """
     gauge = theory.gauge
     sizes = [factor.n for factor in gauge.special]
@@ -60,7 +64,7 @@ def broken_forces(theory: Theory) -> tuple[str, ...]:
 
 
 def electric_charges(theory: Theory) -> dict[str, tuple[Fraction, ...]]:
-    """The electric charge of every component of every field, as the field is written; empty if none is unbroken."""
+    """Return the electric charges of the components of each field as written; empty if no charge is unbroken."""
     residual = unbroken(theory)
     if not residual.charges:
         return {}
@@ -72,18 +76,18 @@ def electric_charges(theory: Theory) -> dict[str, tuple[Fraction, ...]]:
 def component_charges(
     gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], charge: ChargeOperator
 ) -> tuple[Fraction, ...]:
-    """A charge of every component of a field."""
+    """Evaluate a charge on every component of a field."""
     return tuple(charge.of(charges, weights) for weights in states(gauge, labels))
 
 
 def _isospin(gauge: Gauge, charge: ChargeOperator) -> Fraction:
-    """The coefficient of the first SU(2) that a charge has a part in; 0 if none."""
+    """Return the coefficient of the first SU(2) in a charge, or 0."""
     parts = (own[0] for factor, own in zip(gauge.special, charge.special, strict=True) if factor.n == WEAK)
     return next(filter(None, parts), Fraction(0))
 
 
 def _is_reversed(theory: Theory, residual: UnbrokenGroup, charge: ChargeOperator) -> bool:
-    """Whether more triplets among the left-handed fermions have the charges of antiquarks than of quarks."""
+    """Return whether more left-handed colour triplets have antiquark charges than quark charges."""
     colour, score = residual.blocks[0], 0
     for field in theory.fermions:
         sign = -1 if field.kind == "right" else 1
@@ -95,7 +99,7 @@ def _is_reversed(theory: Theory, residual: UnbrokenGroup, charge: ChargeOperator
 
 
 def _least_charge(theory: Theory, residual: UnbrokenGroup) -> Fraction:
-    """The greatest common divisor of the charges of all states without colour, else of all states."""
+    """Return the greatest common divisor of the charges of colourless states, or of all states if those are neutral."""
     plain: set[Fraction] = set()
     coloured: set[Fraction] = set()
     for field in theory.fields:

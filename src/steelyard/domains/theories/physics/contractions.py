@@ -1,7 +1,7 @@
-"""Terms with indices, as programs want them that sum over repeated indices: δ, ε, and numbered invariants beyond.
+"""Index contractions of terms, as needed by programs that sum over repeated indices.
 
-Fundamental representations contract by δ (with a conjugate one) and by ε; whatever else there is has a tensor of its
-own, which the program that reads the term is asked for by its fields.
+Fundamental representations are contracted with δ (with an antifundamental) or ε. All other representations use a
+numbered invariant tensor, which the reading program looks up by the fields involved.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class FactorContraction:
-    """One way to contract the legs of a term under one SU(n).
+    """One contraction of the legs of a term under one SU(n).
 
-    Each leg of ``legs`` has an index. ``pairs`` of legs share one (``delta``) or are joined by ε; if there are none,
-    all legs go into one tensor: ε if ``epsilon``, else invariant number ``number`` of ``count``.
+    Each leg in ``legs`` carries an index. Legs in ``pairs`` are contracted with δ or ε, two at a time. Without pairs, a
+    single tensor contracts all legs: ε if ``epsilon`` is set, otherwise invariant ``number`` of ``count``.
     """
 
     factor: int
@@ -34,13 +34,13 @@ class FactorContraction:
 
 @dataclass(frozen=True)
 class Contraction:
-    """A part for every SU(n) that acts on the term."""
+    """One contraction of a term: a :class:`FactorContraction` for each SU(n) under which it has charged legs."""
 
     parts: tuple[FactorContraction, ...]
 
 
 def contractions(theory: Theory, term: Term) -> list[Contraction]:
-    """All ways to contract a term; those that a swap of like legs turns into each other are one."""
+    """Return all contractions of a term, counting those related by swapping identical legs once."""
     parts = [list(_parts(theory, term, factor)) for factor in range(len(theory.gauge.special))]
     acting = [ways for ways in parts if ways]
     found: dict[tuple[FactorContraction, ...], Contraction] = {}
@@ -50,7 +50,7 @@ def contractions(theory: Theory, term: Term) -> list[Contraction]:
 
 
 def is_delta(theory: Theory, term: Term, part: FactorContraction, pair: tuple[int, int]) -> bool:
-    """Whether two legs share an index: one transforms like the other conjugated, written in the dual basis."""
+    """Return whether two legs contract with δ: one transforms as the conjugate of the other, in the dual basis."""
     one, other = (_form(theory, term, part.factor, leg) for leg in pair)
     if theory.gauge.special[part.factor].n == 2 or one[0] == one[0][::-1]:
         return one[0] == other[0] and one[1] != other[1]
@@ -91,7 +91,7 @@ def _parts(theory: Theory, term: Term, factor: int) -> Iterator[FactorContractio
 
 
 def _kind(n: int, form: tuple[Label, bool]) -> int:
-    """1 for what transforms like the fundamental, -1 for its conjugate, else 0."""
+    """Return 1 for the fundamental representation, -1 for its conjugate and 0 for all others."""
     label, conjugate = form
     fundamental = (1, *(0,) * (n - 2))
     if label not in (fundamental, fundamental[::-1]):
@@ -102,7 +102,7 @@ def _kind(n: int, form: tuple[Label, bool]) -> int:
 
 
 def _matchings(legs: tuple[int, ...], up: set[int]) -> list[Pairs]:
-    """All ways to pair legs, those first that pair a doublet with a conjugate one."""
+    """Return all ways to pair the legs; pairings of a doublet with a conjugate doublet come first."""
     if not legs:
         return [()]
     first, rest = legs[0], legs[1:]
@@ -114,7 +114,7 @@ def _matchings(legs: tuple[int, ...], up: set[int]) -> list[Pairs]:
 
 
 def _least(term: Term, chosen: tuple[FactorContraction, ...]) -> tuple[FactorContraction, ...]:
-    """The first in order of what swaps of like legs make of it."""
+    """Return the smallest contraction among those related by swapping identical legs."""
     legs = range(len(term.legs))
     orders = [order for order in permutations(legs) if all(term.legs[i] == term.legs[j] for i, j in enumerate(order))]
     return min(

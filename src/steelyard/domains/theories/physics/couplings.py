@@ -1,4 +1,4 @@
-"""The terms of a theory in components: which coefficient comes with which states of its legs."""
+"""Interaction terms in components: coefficient tensors over the states of their legs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from steelyard.domains.theories.model.theory import Gauge, Term, Theory
 
 TOLERANCE = 1e-9
 Legs = tuple[tuple[tuple[Label, ...], bool], ...]
-"""The labels of each leg and whether it is conjugated."""
+"""Labels of each leg, and whether it is conjugated."""
 
 
 def term_tensors(theory: Theory, term: Term) -> tuple[Tensor, ...]:
-    """The independent contractions of a term, each with 1 as its largest entry; an index is a component of a field.
+    """Return the independent contractions of a term. Indices are field components, and the largest entry is 1.
 
-    The contractions of like legs are symmetric in them, with those that are antisymmetric in two like fermions (which
-    need several generations) behind them.
+    Contractions of identical legs are symmetrised. Contractions that are antisymmetric in two identical fermions, which
+    need several generations, follow at the end.
     """
     sizes = tuple(factor.n for factor in theory.gauge.special)
     legs = tuple((theory.by_name[leg.field].labels, leg.conjugate) for leg in term.legs)
@@ -34,7 +34,7 @@ def term_tensors(theory: Theory, term: Term) -> tuple[Tensor, ...]:
 
 
 def dimensions(gauge: Gauge, labels: Sequence[Label]) -> tuple[int, ...]:
-    """Of each SU(n) factor."""
+    """Return the dimension under each SU(n) factor."""
     return tuple(cached(factor.n, label).dimension for factor, label in zip(gauge.special, labels, strict=True))
 
 
@@ -66,7 +66,7 @@ def _states(sizes: tuple[int, ...], labels: tuple[Label, ...]) -> int:
 
 
 def _outer(sizes: tuple[int, ...], legs: Legs, chosen: Sequence[Tensor]) -> Tensor:
-    """The product of one tensor of every factor; components run over the last factor fastest."""
+    """Return the outer product of one tensor per factor; component indices vary fastest over the last factor."""
     index_NL = np.zeros((1, len(legs)), np.int64)
     value_N = np.ones(1)
     for factor, tensor in enumerate(chosen):
@@ -77,7 +77,7 @@ def _outer(sizes: tuple[int, ...], legs: Legs, chosen: Sequence[Tensor]) -> Tens
 
 
 def _symmetric(tensor: Tensor, alike: tuple[int, ...], sign: int) -> Tensor:
-    """The mean over the permutations of like legs; with ``sign`` -1, half the difference under a swap of two."""
+    """Average over permutations of identical legs. With ``sign`` = -1, antisymmetrise in the two identical legs."""
     legs = len(alike)
     orders = [order for order in permutations(range(legs)) if all(alike[i] == alike[j] for i, j in enumerate(order))]
     signs = [1 if order == tuple(range(legs)) else sign for order in orders]
@@ -95,7 +95,7 @@ def _merged(index_NL: NDArray[np.int64], value_N: NDArray[np.float64]) -> Tensor
 
 
 def _independent(found: Sequence[Tensor], shape: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """A basis of what these span, by elimination, each with 1 as its largest entry."""
+    """Return a basis of the span of the tensors, found by elimination and scaled to a largest entry of 1."""
     stride_L = np.array([prod(shape[place + 1 :]) for place in range(len(shape))], np.int64)
     kept: list[dict[int, float]] = []
     for tensor in found:
@@ -112,7 +112,7 @@ def _independent(found: Sequence[Tensor], shape: tuple[int, ...]) -> tuple[Tenso
 
 
 def _by_place(tensor: Tensor, stride_L: NDArray[np.int64]) -> dict[int, float]:
-    """The entries of a tensor by their place in its flat form."""
+    """Return the entries of a tensor by flat index."""
     places: list[int] = (tensor.index_NL @ stride_L).tolist()
     values: list[float] = tensor.value_N.tolist()
     return dict(zip(places, values, strict=True))

@@ -1,6 +1,7 @@
-"""The highest weights of the unbroken group among the states of a theory.
+"""Highest-weight states of the unbroken group among the states of a theory.
 
-One of them stands for each of its multiplets, and an invariant matrix is known by what it is between them (Schur).
+Each multiplet has one highest-weight state. By Schur's lemma, an invariant matrix is determined by its entries between
+these states.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from steelyard.domains.theories.physics.mass_matrices import Array, BasisState
 from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, rotations, states
 
 ANNIHILATED = 1e-9
-"""Raising operators have entries of order 1; below this they are 0."""
+"""Entries of raising operators, which are of order 1, count as 0 below this threshold."""
 
 
 @dataclass(frozen=True, eq=False)
 class MultipletKey:
-    """What tells unbroken multiplets apart: charges, and the highest weight under every unbroken SU(k)."""
+    """Quantum numbers of an unbroken multiplet: charges, and the highest weight under each unbroken SU(k)."""
 
     charges: tuple[Fraction, ...]
     labels: tuple[Label, ...]
@@ -51,19 +52,19 @@ class MultipletKey:
 
 
 class HighestWeights(NamedTuple):
-    """The highest weights of one key: orthonormal columns over the states that they are made of."""
+    """Highest-weight states with the same quantum numbers, as orthonormal columns over basis states."""
 
     places: list[int]
     part_PT: Array
     fields: list[int]
-    """The number of the field that each belongs to."""
+    """Index of the field that each highest-weight state belongs to."""
 
     def made_of(self, chosen: Sequence[int]) -> list[int]:
-        """The states that some of them are made of."""
+        """Return the basis states that contribute to the chosen highest-weight states."""
         return [self.places[place] for place in np.flatnonzero(self.part_PT[:, chosen].any(axis=1)).tolist()]
 
     def shares(self, theory: Theory, chosen: Sequence[int], vector_T: Array) -> dict[str, float]:
-        """What each field has of a combination of some of them."""
+        """Return the share of each field in a linear combination of the chosen highest-weight states."""
         found: dict[str, float] = defaultdict(float)
         for top, part in zip(chosen, (vector_T**2).tolist(), strict=True):
             found[theory.fields[self.fields[top]].name] += part
@@ -72,13 +73,13 @@ class HighestWeights(NamedTuple):
 
 NO_HIGHEST_WEIGHTS = HighestWeights([], np.zeros((0, 0)), [])
 _Found = dict[MultipletKey, tuple[list[int], Array]]
-"""By key the components of a field, and columns over them."""
+"""Components of a field by key, with columns over these components."""
 
 
 def highest_weights(
     theory: Theory, residual: UnbrokenGroup, basis: Sequence[BasisState], *, conjugate: bool = False
 ) -> dict[MultipletKey, HighestWeights]:
-    """All highest weights by key; with ``conjugate`` those of the conjugate states, which are lowest weights."""
+    """Return all highest-weight states by key; with ``conjugate``, those of the conjugate states (lowest weights)."""
     found: dict[MultipletKey, list[tuple[int, int, list[int], Array]]] = defaultdict(list)
     by_field = [_field_highest_weights(theory.gauge, field.labels, field.charges, residual) for field in theory.fields]
     for start, state in enumerate(basis):
@@ -104,7 +105,7 @@ def _stacked(every: list[tuple[int, int, list[int], Array]]) -> HighestWeights:
 def _field_highest_weights(
     gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], residual: UnbrokenGroup
 ) -> tuple[_Found, _Found]:
-    """Of a field and of its conjugate, on which E_ij acts as -E_ji."""
+    """Return the highest weights of a field and of its conjugate, on which E_ij acts as -E_ji."""
     every = states(gauge, labels)
     by_weight: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[int]] = defaultdict(list)
     for component, weights in enumerate(every):
@@ -125,8 +126,10 @@ def _field_highest_weights(
 def _highest(
     gauge: Gauge, labels: tuple[Label, ...], components: Sequence[int], steps: Sequence[tuple[int, int, int]]
 ) -> Array:
-    """Columns over components that no step E_ij of a factor leads on from. Where a dominant weight and the one that a
-    step leads to are both there, each once, that step is not 0; only among several of one weight it has to be asked.
+    """Return columns over components that every raising step E_ij annihilates.
+
+    If all weights have multiplicity 1, a step from a dominant weight is non-zero exactly when the target weight exists.
+    Only weights of higher multiplicity need linear algebra.
     """
     every = states(gauge, labels)
     there = _counted(every)
@@ -145,7 +148,7 @@ def _counted(every: tuple[Weights, ...]) -> Counter[Weights]:
 
 
 def _moved(gauge: Gauge, weights: Weights, step: tuple[int, int, int]) -> Weights:
-    """The weights that E_ij of a factor leads to."""
+    """Return the weights after applying E_ij of a factor."""
     factor, i, j = step
     added = root(gauge.special[factor].n, i, j)
     own = tuple(w + a for w, a in zip(weights[factor], added, strict=True))
@@ -153,7 +156,7 @@ def _moved(gauge: Gauge, weights: Weights, step: tuple[int, int, int]) -> Weight
 
 
 def _annihilated(matrix_XP: Array) -> Array:
-    """Orthonormal columns that a matrix takes to 0: single states where there are such."""
+    """Return an orthonormal basis of the kernel of a matrix, with single basis states where possible."""
     moved_P = (np.abs(matrix_XP) > ANNIHILATED).any(axis=0)
     still_PT = np.eye(matrix_XP.shape[1])[:, ~moved_P]
     if not moved_P.any():

@@ -1,9 +1,9 @@
-"""Whether a term is allowed: gauge and Lorentz invariance, and how many independent terms its legs make.
+"""Gauge and Lorentz invariance of terms, and the number of independent terms for given legs.
 
-The singlets of a product gauge group are the product of the singlets of its factors. Where legs are alike, most
-contractions of them vanish or repeat (ε_ij H_i H_j = 0): what is left is counted as the average over the permutations
-of like legs of the trace on the singlets. Two spinors contract antisymmetrically and anticommute, so that like fermions
-count as symmetric, in gauge indices and generations together.
+The number of singlets of a product group is the product over its factors. With identical legs, many contractions vanish
+or coincide (ε_ij H_i H_j = 0). The number of independent ones is the trace of a permutation of identical legs on the
+singlets, averaged over all such permutations. Spinors contract antisymmetrically and anticommute, so identical fermions
+are symmetric in gauge and generation indices together.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ Permutation = tuple[int, ...]
 
 
 def invariants(gauge: Gauge, legs: Sequence[QuantumNumbers]) -> int:
-    """How many gauge singlets the product of these has, all taken as different fields of one generation."""
+    """Count the gauge singlets in a product of legs, treated as different fields with one generation each."""
     sizes = tuple(factor.n for factor in gauge.special)
     return _traced(sizes, tuple(legs), tuple(range(len(legs))))
 
 
 def swap_sign(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: int) -> int:
-    """The trace on the singlets of swapping two like legs: where there is one singlet, 1 if it is symmetric in them and
-    -1 if it is antisymmetric.
+    """Return the trace on the singlets of swapping two identical legs.
+
+    For a single singlet this is 1 if it is symmetric in the legs and -1 if it is antisymmetric.
     """
     order = list(range(len(legs)))
     order[one], order[other] = other, one
@@ -36,16 +37,16 @@ def swap_sign(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: int
 
 
 def structures(gauge: Gauge, legs: Sequence[QuantumNumbers], alike: Sequence[int], generations: Sequence[int]) -> int:
-    """How many independent terms these legs make; 0: every such product vanishes.
+    """Count the independent terms with these legs; 0 means that every such product vanishes.
 
-    Legs with the same number in ``alike`` are the same field, conjugated alike; ``generations`` of each leg.
+    Legs with the same number in ``alike`` are identical. ``generations`` lists the generations of each leg.
     """
     sizes = tuple(factor.n for factor in gauge.special)
     return _structures(sizes, tuple(legs), tuple(alike), tuple(generations))
 
 
 def term_structures(theory: Theory, term: Term) -> int:
-    """The same of a term of a theory."""
+    """Count the independent terms with the legs of a given term."""
     numbers = {leg: number for number, leg in enumerate(dict.fromkeys(term.legs))}
     return structures(
         theory.gauge,
@@ -56,48 +57,51 @@ def term_structures(theory: Theory, term: Term) -> int:
 
 
 def flaws(theory: Theory) -> list[str]:
-    """What is wrong with a theory, whatever its anomalies; empty: well formed and gauge-invariant."""
+    """List everything that is malformed or not gauge-invariant in a theory. Anomalies are not checked."""
     return [*_field_flaws(theory), *_vev_flaws(theory), *_term_flaws(theory)]
 
 
 def _field_flaws(theory: Theory) -> Iterator[str]:
     gauge = theory.gauge
     if len(set(gauge.names)) < len(gauge.names):
-        yield "two gauge groups have one name"
+        yield "two gauge groups have the same name"
     if len(theory.by_name) < len(theory.fields):
-        yield "two fields have one name"
+        yield "two fields have the same name"
     for field in theory.fields:
         if len(field.labels) != len(gauge.special) or len(field.charges) != len(gauge.abelian):
-            yield f"{field.name}: it takes one representation and one charge for each gauge group"
+            yield f"{field.name}: needs one representation per SU(n) and one charge per U(1)"
             continue
         for factor, label in zip(gauge.special, field.labels, strict=True):
             if len(label) != factor.n - 1 or min(label) < 0:
-                yield f"{field.name}: {label} is no label of SU({factor.n})"
+                yield f"{field.name}: {label} is not a Dynkin label of SU({factor.n})"
         if field.generations < 1 or (field.generations > 1 and not field.fermion):
-            yield f"{field.name}: {field.generations} generations"
+            yield f"{field.name}: {field.generations} generations; fermions need at least 1, scalars exactly 1"
 
 
 def _vev_flaws(theory: Theory) -> Iterator[str]:
     for vev in theory.vevs:
         field = theory.by_name.get(vev.field)
         if field is None or field.fermion:
-            yield f"the vev of {vev.field}: there is no such scalar"
+            yield f"vev of {vev.field}: no scalar has this name"
             continue
         pairs = zip(theory.gauge.special, field.labels, strict=True)
         states = prod(cached(factor.n, label).dimension for factor, label in pairs)
         if not 0 <= vev.component < states or vev.value <= 0:
-            yield f"the vev of {vev.field}: component {vev.component} of {states}, {vev.value:g} GeV"
+            yield (
+                f"vev of {vev.field}: component {vev.component} must be from 0 to {states - 1} and {vev.value:g} GeV "
+                "must be positive"
+            )
 
 
 def _term_flaws(theory: Theory) -> Iterator[str]:
     for term in theory.terms:
         written = " ".join(leg.field + "†" * leg.conjugate for leg in term.legs)
         if unknown := [leg.field for leg in term.legs if leg.field not in theory.by_name]:
-            yield f"{written}: there is no field {unknown[0]}"
+            yield f"{written}: no field is named {unknown[0]}"
         elif term_kind(theory, term) is None:
-            yield f"{written}: neither two to four scalars nor two left-handed spinors with at most one scalar"
+            yield f"{written}: a term has two to four scalars, or two left-handed spinors and at most one scalar"
         elif not term_structures(theory, term):
-            yield f"{written}: not gauge-invariant, or nothing"
+            yield f"{written}: the product is not gauge-invariant or vanishes"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -113,7 +117,7 @@ def _structures(
 
 
 def _traced(sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], permutation: Permutation) -> int:
-    """The trace of a permutation of legs on the gauge singlets of their product."""
+    """Return the trace of a permutation of legs on the gauge singlets of their product."""
     if any(sum(charges) for charges in zip(*(leg.charges for leg in legs), strict=True)):
         return 0
     cycles = cycles_of(permutation)
@@ -128,7 +132,7 @@ def _traced(sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], permutatio
 
 @lru_cache(maxsize=1024)
 def like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
-    """All permutations that move legs only among legs of their own number."""
+    """Return all permutations that only exchange legs with the same number."""
     places = [[i for i, number in enumerate(alike) if number == kind] for kind in dict.fromkeys(alike)]
     found: list[Permutation] = []
     for orders in product(*(permutations(group) for group in places)):

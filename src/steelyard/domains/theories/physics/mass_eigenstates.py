@@ -1,6 +1,6 @@
-"""Mass eigenstates, multiplet by multiplet: those of the same unbroken charges and representation mix, and no others.
+"""Mass eigenstates by multiplet. Only multiplets with the same unbroken quantum numbers mix.
 
-A multiplet and its conjugate have their masses from one matrix, so that these agree to the last digit.
+A multiplet and its conjugate share one mass matrix, so their masses agree to the last digit.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from steelyard.domains.theories.physics.singular_values import singular_values
 from steelyard.domains.theories.physics.vacuum import UnbrokenGroup
 
 RANK = 1e-6
-"""Lengths below this part of the largest are 0."""
+"""Singular values below this fraction of the largest count as 0."""
 
 
 class MassEigenstate(NamedTuple):
-    """One multiplet of mass eigenstates."""
+    """A multiplet of mass eigenstates."""
 
     key: MultipletKey
     mass: float
     shares: dict[str, float]
     origin: int = 0
-    """The terms that the mass comes from, a bit for each."""
+    """Bit mask of the terms that contribute to the mass."""
 
 
 def fermion_eigenstates(theory: Theory, residual: UnbrokenGroup) -> Iterator[MassEigenstate]:
-    """Left-handed multiplets: in the mass matrix highest weights meet the lowest weights of their conjugates."""
+    """Yield left-handed fermion multiplets. The mass matrix pairs highest weights with conjugate lowest weights."""
     basis, matrix_SS, origin_SS = fermion_matrix(theory)
     lowest = highest_weights(theory, residual, basis, conjugate=True)
     for key, rows in _one_of_two(highest_weights(theory, residual, basis)):
@@ -60,14 +60,14 @@ def fermion_eigenstates(theory: Theory, residual: UnbrokenGroup) -> Iterator[Mas
 
 
 def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatrix) -> Iterator[MassEigenstate]:
-    """Scalars and their conjugates, without Goldstone modes."""
+    """Yield scalar multiplets and their conjugates, without Goldstone modes."""
     basis, matrix_SS, origin_SS = matrix
     gauge_SG = goldstones(theory, basis) if theory.vevs else np.zeros((len(basis), 0))
     for key, every in _one_of_two(highest_weights(theory, residual, basis)):
         matrix_TT = _between(every, matrix_SS, every)
         gauge_TG = _product(every.part_PT.T, gauge_SG[every.places])
         mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
-        mixing_TT += np.diag(mixing_TT.any(axis=1))  # rows and columns of a part are the same states
+        mixing_TT += np.diag(mixing_TT.any(axis=1))  # a block has the same states as rows and columns
         sides = dict.fromkeys((key, key.conjugate))
         for own, others in _joined(mixing_TT):
             if not (own and others):
@@ -95,7 +95,7 @@ def _massless(
 
 
 def _one_of_two(found: Mapping[MultipletKey, HighestWeights]) -> Iterator[tuple[MultipletKey, HighestWeights]]:
-    """Of each key and its conjugate the one that comes first."""
+    """Yield the first of each key and its conjugate."""
     seen: set[MultipletKey] = set()
     for key, own in found.items():
         if key.conjugate not in seen:
@@ -104,20 +104,22 @@ def _one_of_two(found: Mapping[MultipletKey, HighestWeights]) -> Iterator[tuple[
 
 
 def _between(rows: HighestWeights, matrix_SS: Array, columns: HighestWeights) -> Array:
-    """What an invariant matrix is between highest weights."""
+    """Return the entries of an invariant matrix between highest-weight states."""
     return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.places, columns.places)]), columns.part_PT)
 
 
 def _product(one_AB: Array, two_BC: Array) -> Array:
-    """A product of matrices in which terms that cancel leave nothing."""
+    """Multiply matrices and set entries that cancel to within rounding to 0."""
     product_AC = one_AB @ two_BC
     product_AC[np.abs(product_AC) <= NOISE * (np.abs(one_AB) @ np.abs(two_BC))] = 0.0
     return product_AC
 
 
 def _joined(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]:
-    """The rows and columns that entries connect: what does not mix is kept apart, however large. Rows of zeros come
-    together, without columns, and so do columns of zeros.
+    """Split a matrix into its connected blocks and yield their row and column indices.
+
+    States that do not mix are kept apart. All zero rows form one block without columns, and all zero columns one
+    without rows.
     """
     row_E, column_E = (place.tolist() for place in matrix_RC.nonzero())
     by_row: dict[int, set[int]] = defaultdict(set)
@@ -142,10 +144,10 @@ def _joined(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]:
 
 
 def _physical(gauge_RG: Array, fields: Sequence[int]) -> Array:
-    """The directions orthogonal to all Goldstone modes, as columns.
+    """Return the directions orthogonal to all Goldstone modes, as columns.
 
-    Fields break the symmetry one after the other, that with the largest vacuum expectation value first, so that a
-    small one is not lost beside a large one.
+    Fields are processed in order of decreasing vacuum expectation value, so that a small value is not lost to rounding
+    next to a large one.
     """
     place = np.array(fields)
     eaten_RE = np.zeros((len(fields), 0))

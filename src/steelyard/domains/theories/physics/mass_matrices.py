@@ -1,10 +1,11 @@
-"""The mass matrices of fermions and scalars in the vacuum, in components, and their eigenvalues charge by charge.
+"""Mass matrices of fermions and scalars in the vacuum, in components.
 
-Fermions: L = -½ ψᵀ M ψ over all left-handed Weyl states; masses are the singular values of M. One parameter stands for
-a unit matrix in generations (for the entries ±1 of an antisymmetric matrix where the contraction is antisymmetric).
+Fermions: L = -½ ψᵀ M ψ over all left-handed Weyl states. The masses are the singular values of M. In generation space a
+coupling is the unit matrix, or an antisymmetric matrix with entries ±1 where the contraction is antisymmetric.
 
-Scalars: with Φ = (φ, φ*), V = ½ Φ† H Φ + …, masses squared are the eigenvalues of H off the Goldstone directions. In
-fields with a vacuum expectation value v the mass parameter of φ†φ is what makes v an extremum along itself.
+Scalars: with Φ = (φ, φ*) and V = ½ Φ† H Φ + …, the squared masses are the eigenvalues of H orthogonal to the Goldstone
+directions. For a field with vacuum expectation value v, the coefficient of φ†φ is set so that v is an extremum of the
+potential along its own direction.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from steelyard.domains.theories.physics.couplings import dimensions, term_tensor
 from steelyard.domains.theories.physics.vacuum import rotations, states, vacuum_of, vacuum_vector
 
 Array = NDArray[np.float64]
-MOST_BITS = 63
-"""Of an integer; more terms than that take Python's own."""
+INT64_BITS = 63
+"""Theories with fewer terms use int64 bit masks, others Python integers."""
 NOISE = 1e-14
-"""Squared masses of scalars below this part of the largest that they mix with are 0, and so are sums whose terms cancel
-to this part: it is rounding.
+"""Relative rounding threshold. Squared scalar masses count as 0 below this fraction of the largest one they mix with.
+Sums whose terms cancel to this fraction count as 0 as well.
 """
 
 
 class BasisState(NamedTuple):
-    """One state of a basis: a component of a field, or of its conjugate."""
+    """A basis state: one component of a field or of its conjugate."""
 
     field: int
     component: int
@@ -41,7 +42,7 @@ class BasisState(NamedTuple):
 
 
 class MassMatrix(NamedTuple):
-    """A mass matrix with the states it is written in, and the terms that each entry comes from, a bit for each."""
+    """A mass matrix, its basis, and a bit mask of the contributing terms for each entry."""
 
     basis: list[BasisState]
     matrix_SS: Array
@@ -49,12 +50,12 @@ class MassMatrix(NamedTuple):
 
 
 def component_count(theory: Theory, field: Field) -> int:
-    """How many states one generation of a field has."""
+    """Return the number of components of one generation of a field."""
     return prod(dimensions(theory.gauge, field.labels))
 
 
 def vacuum(theory: Theory) -> dict[str, Array]:
-    """⟨φ⟩ of every scalar that has one."""
+    """Return ⟨φ⟩ as a component vector for each scalar with a vacuum expectation value."""
     found: dict[str, Array] = {}
     names = list(dict.fromkeys(vev.field for vev in theory.vevs))
     for name, (acts, values) in zip(names, vacuum_of(theory), strict=True):
@@ -63,7 +64,7 @@ def vacuum(theory: Theory) -> dict[str, Array]:
 
 
 def fermion_matrix(theory: Theory) -> MassMatrix:
-    """M over the left-handed states of all fermions: field by field, generation by generation."""
+    """Return M over the left-handed states of all fermions, ordered by field and generation."""
     basis: list[BasisState] = []
     first: dict[str, int] = {}
     for number, field in enumerate(theory.fields):
@@ -77,7 +78,7 @@ def fermion_matrix(theory: Theory) -> MassMatrix:
     values = vacuum(theory)
     for number, term in enumerate(theory.terms):
         spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
-        if len(spinors) == 2 and _in_vacuum(term, values) >= len(term.legs) - 2:
+        if len(spinors) == 2 and _count_vevs(term, values) >= len(term.legs) - 2:
             for tensor in term_tensors(theory, term):
                 added = _fermion_block(theory, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
                 a, b = (first[term.legs[i].field] for i in spinors)
@@ -89,12 +90,12 @@ def fermion_matrix(theory: Theory) -> MassMatrix:
 
 
 def _empty(theory: Theory, size: int) -> tuple[Array, NDArray[Any]]:
-    """A matrix of zeros, and one of no origins."""
-    return np.zeros((size, size)), np.zeros((size, size), np.int64 if len(theory.terms) < MOST_BITS else object)
+    """Return a zero matrix and a zero matrix of term bit masks."""
+    return np.zeros((size, size)), np.zeros((size, size), np.int64 if len(theory.terms) < INT64_BITS else object)
 
 
 def _fermion_block(theory: Theory, term: Term, spinors: list[int], tensor: Tensor) -> Array:
-    """What a term adds to M between its two fermions; half of it where they are the same, since it is added twice."""
+    """Return a term's block of M between its two fermions; half of it if they are identical, as it is added twice."""
     one, two = (term.legs[i] for i in spinors)
     fields = [theory.by_name[leg.field] for leg in (one, two)]
     mass_RC = np.zeros([component_count(theory, field) for field in fields])
@@ -109,7 +110,7 @@ def _fermion_block(theory: Theory, term: Term, spinors: list[int], tensor: Tenso
 
 
 def _at_vacuum(tensor: Tensor, legs: Sequence[Leg], free: Sequence[int], values: dict[str, Array]) -> Tensor:
-    """A tensor with every leg but the free ones in the vacuum; the indices of those no longer matter."""
+    """Insert vacuum expectation values for all legs except the free ones. Only free indices remain meaningful."""
     value_N = tensor.value_N
     for i, leg in enumerate(legs):
         if i not in free:
@@ -121,7 +122,7 @@ def _at_vacuum(tensor: Tensor, legs: Sequence[Leg], free: Sequence[int], values:
 
 
 def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
-    """H over Φ = (φ, φ*), and what is left of ∂V/∂φ in the vacuum, 0 where that is an extremum."""
+    """Return H over Φ = (φ, φ*), and the gradient ∂V/∂φ in the vacuum, which is 0 at an extremum."""
     scalars = [(number, field) for number, field in enumerate(theory.fields) if not field.fermion]
     first: dict[str, int] = {}
     basis: list[BasisState] = []
@@ -133,7 +134,7 @@ def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
     values = vacuum(theory)
     (second_SS, origin_SS), first_S = _empty(theory, 2 * half), np.zeros(2 * half)
     for number, term in enumerate(theory.terms):
-        if not _sets_vacuum(theory, term, values) and _in_vacuum(term, values) >= len(term.legs) - 2:
+        if not _is_ignored(theory, term, values) and _count_vevs(term, values) >= len(term.legs) - 2:
             for legs, tensor, parameter in _potential(theory, term):
                 place = [first[leg.field] + half * leg.conjugate for leg in legs]
                 for p in range(len(legs)):
@@ -154,20 +155,20 @@ def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
     return MassMatrix(basis, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
 
 
-def _in_vacuum(term: Term, values: dict[str, Array]) -> int:
-    """How many legs may stand for a vacuum expectation value: all but two must, for a term to give masses."""
+def _count_vevs(term: Term, values: dict[str, Array]) -> int:
+    """Count the legs with a vacuum expectation value. A term contributes to masses if all but two have one."""
     return sum(leg.field in values for leg in term.legs)
 
 
-def _sets_vacuum(theory: Theory, term: Term, values: dict[str, Array]) -> bool:
-    """Whether it is φ†φ of a field whose vacuum expectation value is given, or has fermions."""
+def _is_ignored(theory: Theory, term: Term, values: dict[str, Array]) -> bool:
+    """Return whether a term is skipped: it is φ†φ of a field with a vacuum expectation value, or it has fermions."""
     if any(theory.by_name[leg.field].fermion for leg in term.legs):
         return True
     return len(term.legs) == 2 and term.legs[0].field in values and term.legs[0] == _conjugate(term.legs[1])
 
 
 def _potential(theory: Theory, term: Term) -> Iterator[tuple[tuple[Leg, ...], Tensor, float]]:
-    """A term and its Hermitian conjugate, half of each if they are the same."""
+    """Yield the tensors of a term and of its Hermitian conjugate, with half the parameter if both are the same."""
     mirrored = tuple(map(_conjugate, term.legs))
     parameter = term.parameter / (2 if Counter(mirrored) == Counter(term.legs) else 1)
     for tensor in term_tensors(theory, term):
@@ -180,7 +181,7 @@ def _conjugate(leg: Leg) -> Leg:
 
 
 def goldstones(theory: Theory, basis: Sequence[BasisState]) -> Array:
-    """The directions of Φ that gauge transformations turn the vacuum into, as columns: (X v, -Xᵀ v)."""
+    """Return the Goldstone directions of Φ as columns: (X v, -Xᵀ v) for each gauge generator X."""
     values = vacuum(theory)
     half = len(basis) // 2
     columns: list[Array] = []
@@ -203,7 +204,7 @@ def goldstones(theory: Theory, basis: Sequence[BasisState]) -> Array:
 
 
 def _diagonal(theory: Theory, field: Field) -> Array:
-    """Every U(1) charge and every weight of the components of a field, as rows."""
+    """Return the U(1) charges and weights of the components of a field, one row per diagonal generator."""
     size = component_count(theory, field)
     rows = [[float(charge)] * size for charge in field.charges]
     weights = [[w for weight in state for w in weight] for state in states(theory.gauge, field.labels)]

@@ -1,4 +1,4 @@
-"""The spectrum: what there is after symmetry breaking, with electric charge, colour, mass and what it is made of."""
+"""The mass spectrum after symmetry breaking: electric charge, colour, mass and field composition of every state."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from steelyard.domains.theories.physics.vacuum import UnbrokenGroup
 
 Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
-"""Colour and electric charge of the charged fermions that come three times."""
+"""Colour and electric charge of the charged Standard Model fermions, each with three generations."""
 SAME = 1e-6
-"""Masses that differ by less than this part are one."""
+"""Masses with a smaller relative difference count as equal."""
 LEAST_SHARE = 0.01
-"""What a field has to have of a state to be named among what it is made of."""
+"""Minimum share of a field in a state to be listed in its composition."""
 
 
 class MassMultiplet(NamedTuple):
-    """An irreducible multiplet of the unbroken group, ``count`` times."""
+    """``count`` degenerate multiplets with the same unbroken quantum numbers."""
 
     charges: tuple[Fraction, ...]
     labels: tuple[Label, ...]
@@ -43,31 +43,32 @@ class MassMultiplet(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """A particle with its antiparticle, ``count`` times."""
+    """``count`` degenerate particles with their antiparticles."""
 
     kind: Literal["fermion", "scalar"]
     nature: Nature
     charges: tuple[Fraction, ...]
-    """Under every unbroken U(1), the electric charge first."""
+    """Charges under the unbroken U(1) factors, electric charge first."""
     labels: tuple[Label, ...]
-    """Under every unbroken SU(k), colour first."""
+    """Dynkin labels under the unbroken SU(k) factors, colour first."""
     mass: float
-    """GeV; of a tachyon minus the root of minus its square."""
+    """Mass in GeV; -√(-m²) for a tachyon."""
     count: int
     fields: tuple[str, ...]
-    """What it is made of, the largest share first."""
+    """Fields that the state consists of, largest share first."""
     colour: int
-    """The dimension under the unbroken SU(3), 1 if there is none."""
+    """Dimension under the unbroken SU(3), or 1 without one."""
     terms: tuple[int, ...] = ()
-    """The numbers of the terms that its mass comes from."""
+    """Indices of the terms that contribute to the mass."""
     exotic: bool = False
-    """Has electric charge or colour and is not a Standard Model fermion: of these the lightest three of each sort are
-    not exotic. Where no electric charge is unbroken, quarks cannot be identified and every coloured state is exotic.
+    """Whether the state has electric charge or colour and is not a Standard Model fermion. The lightest three of each
+    kind count as Standard Model fermions. Without an unbroken electric charge, quarks cannot be identified and every
+    coloured state is exotic.
     """
 
     @property
     def charge(self) -> Fraction:
-        """The electric charge; 0 if no charge is unbroken."""
+        """Electric charge, or 0 if no charge is unbroken."""
         return self.charges[0] if self.charges else Fraction(0)
 
     @property
@@ -77,16 +78,16 @@ class State:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """All states, the lightest first."""
+    """All fermion and scalar states, lightest first."""
 
     states: tuple[State, ...]
     unbroken: UnbrokenGroup
     tadpole: float
-    """The largest slope of the potential in the vacuum, in GeV³, where it should have an extremum."""
+    """Largest gradient component of the potential in the vacuum, in GeV³; 0 at an extremum."""
 
 
 def spectrum(theory: Theory) -> Spectrum:
-    """The fermions and scalars of a theory in its vacuum; Goldstone modes are not among them."""
+    """Compute the fermions and scalars of a theory in its vacuum, without Goldstone modes."""
     residual = unbroken(theory)
     matrix, slope_D = scalar_matrix(theory)
     fermions = _paired(_multiplets(fermion_eigenstates(theory, residual)), "fermion", colour=residual.colour)
@@ -97,12 +98,12 @@ def spectrum(theory: Theory) -> Spectrum:
 
 
 def light_exotics(theory: Theory, below: float = 99.0) -> tuple[State, ...]:
-    """The exotic states lighter than this many GeV."""
+    """Return the exotic states lighter than ``below`` GeV."""
     return tuple(state for state in spectrum(theory).states if state.exotic and state.mass < below)
 
 
 def _paired(found: Iterable[MassMultiplet], kind: Literal["fermion", "scalar"], *, colour: bool) -> Iterator[State]:
-    """Particles with their antiparticles; a fermion without mass may have none."""
+    """Pair particles with their antiparticles. A massless fermion may have no partner."""
     every = list(found)
     by_key: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[MassMultiplet]] = defaultdict(list)
     for own in every:
@@ -125,7 +126,7 @@ def _paired(found: Iterable[MassMultiplet], kind: Literal["fermion", "scalar"], 
 
 
 def _written(charges: tuple[Fraction, ...], labels: tuple[Label, ...], kind: str) -> bool:
-    """Whether a multiplet and not its conjugate is the one to be named: 3 rather than 3̄, e⁻ rather than e⁺, H⁺."""
+    """Return whether a multiplet, rather than its conjugate, names the particle: 3 not 3̄, e⁻ not e⁺, H⁺ not H⁻."""
     if labels != (barred := tuple(label[::-1] for label in labels)):
         return labels > barred
     signed = charges if kind == "scalar" else tuple(-q for q in charges)
@@ -146,7 +147,7 @@ def _equal(one: float, other: float) -> bool:
 
 
 def _marked(found: Iterable[State]) -> Iterator[State]:
-    """Exotic states marked; the lightest three of each sort that the Standard Model has are not."""
+    """Mark exotic states, except the lightest three of each kind of Standard Model fermion."""
     remaining = dict.fromkeys(STANDARD_MODEL, 3)
     for state in found:
         if state.charge == 0 and state.colour == 1:
@@ -162,7 +163,7 @@ def _marked(found: Iterable[State]) -> Iterator[State]:
 
 
 def _sort(state: State) -> tuple[int, Fraction] | None:
-    """Which charged fermion of the Standard Model it could be."""
+    """Return the colour and charge of the Standard Model fermion that a state matches, if any."""
     if state.nature != "dirac" or state.dimension != state.colour:
         return None
     for sort in ((state.colour, state.charge), (state.colour, -state.charge)):
@@ -172,12 +173,12 @@ def _sort(state: State) -> tuple[int, Fraction] | None:
 
 
 def _triplet_charge(state: State) -> Fraction:
-    """The charge of the one of particle and antiparticle that is a triplet."""
+    """Return the charge of the colour triplet among particle and antiparticle."""
     return state.charge if state.labels[0] == (1, 0) else -state.charge
 
 
 def _multiplets(eigenstates: Iterable[MassEigenstate]) -> Iterator[MassMultiplet]:
-    """Those of equal mass together."""
+    """Group mass eigenstates of equal quantum numbers and mass."""
     by_key: dict[MultipletKey, list[MassEigenstate]] = defaultdict(list)
     for eigenstate in eigenstates:
         by_key[eigenstate.key].append(eigenstate)
@@ -197,7 +198,7 @@ def _mean_shares(eigenstates: Sequence[MassEigenstate]) -> dict[str, float]:
 
 
 def _clusters(eigenstates: list[MassEigenstate]) -> Iterator[list[MassEigenstate]]:
-    """Runs of equal mass."""
+    """Yield runs of equal mass from a sorted list."""
     cluster: list[MassEigenstate] = []
     for eigenstate in eigenstates:
         if cluster and not _equal(eigenstate.mass, cluster[-1].mass):

@@ -1,10 +1,10 @@
-"""Singular values of a matrix whose entries span many powers of ten, each to nearly full relative precision.
+"""Singular values to nearly full relative precision, for matrices whose entries span many powers of ten.
 
-A seesaw ((0, m), (m, M)) has the singular values M and m²/M. With M = 10¹⁴ the second lies far below the rounding error
-of the first, where LAPACK's SVD stops. Gaussian elimination with complete pivoting finds it as the Schur complement
-0 - m · m / M, and gives A = X D Yᵀ with well-conditioned X and Y. From these factors QR and one-sided Jacobi rotations
-compute every singular value with a relative error close to that of the entries (Demmel et al., "Computing the singular
-value decomposition with high relative accuracy", 1999).
+A seesaw matrix ((0, m), (m, M)) has the singular values M and m²/M. With M = 10¹⁴, the second is far below the rounding
+error of the first, which limits LAPACK's SVD. Gaussian elimination with complete pivoting finds it as the Schur
+complement 0 - m · m / M, and gives A = X D Yᵀ with well-conditioned X and Y. QR and one-sided Jacobi rotations of these
+factors yield every singular value with a relative error close to that of the entries (Demmel et al., "Computing the
+singular value decomposition with high relative accuracy", 1999).
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-14
-"""The relative error of an entry. A difference of entries within their errors is 0."""
+"""Assumed relative error of an entry. Differences within the error count as 0."""
 COMPARABLE = 1e-3
 """Singular values within this factor of the largest are precise enough from LAPACK."""
-LEAST = 1e-140
-"""Singular values below this part of the largest count as 0, so that no square underflows."""
+SMALLEST = 1e-140
+"""Singular values below this fraction of the largest count as 0, so that squares do not underflow."""
 ORTHOGONAL = 1e-14
-"""Vectors with a smaller cosine between them are orthogonal."""
+"""Vectors count as orthogonal if the cosine of their angle is smaller."""
 SWEEPS = 40
-"""More than enough: rotations converge quadratically, in about six sweeps."""
+"""Maximum number of Jacobi sweeps. Convergence is quadratic and takes about six."""
 
 
 def singular_values(matrix_RC: Array) -> tuple[Array, Array, Array]:
-    """Left vectors as columns, singular values, and right vectors as rows, as ``numpy.linalg.svd`` returns them: both
-    bases are complete, and values come in descending order.
+    """Return left vectors as columns, singular values in descending order and right vectors as rows.
+
+    The result has the layout of ``numpy.linalg.svd`` with complete bases.
     """
     left_RR, value_K, right_CC = np.linalg.svd(matrix_RC)
     if value_K.min(initial=np.inf) >= COMPARABLE * value_K.max(initial=0.0):
@@ -45,10 +46,10 @@ def singular_values(matrix_RC: Array) -> tuple[Array, Array, Array]:
 
 
 def _factors(matrix_RC: Array, certain: int) -> tuple[Array, Array, Array]:
-    """A = Σ d x yᵀ by Gaussian elimination with complete pivoting, the entries of x and y at most 1.
+    """Factor A = Σ d x yᵀ by Gaussian elimination with complete pivoting; the entries of x and y are at most 1.
 
-    The error of every entry is carried along to first order; what is left within its error is 0. The first ``certain``
-    pivots are known to be larger than all errors.
+    Errors of the entries are propagated to first order, and remainders within their error are set to 0. The first
+    ``certain`` pivots are known to exceed all errors.
     """
     rest_RC, error_RC, largest = matrix_RC.copy(), ROUNDING * np.abs(matrix_RC), np.abs(matrix_RC).max()
     found: list[tuple[Array, float, Array]] = []
@@ -57,7 +58,7 @@ def _factors(matrix_RC: Array, certain: int) -> tuple[Array, Array, Array]:
             rest_RC[np.abs(rest_RC) <= error_RC] = 0.0
         row, column = np.unravel_index(np.abs(rest_RC).argmax(), rest_RC.shape)
         pivot = float(rest_RC[row, column])
-        if abs(pivot) <= LEAST * largest:
+        if abs(pivot) <= SMALLEST * largest:
             break
         x_R, y_C = np.true_divide(rest_RC[:, column], pivot), np.true_divide(rest_RC[row], pivot)
         error_RC += np.outer(np.abs(x_R), error_RC[row] + error_RC[row, column] * np.abs(y_C))
@@ -71,7 +72,7 @@ def _factors(matrix_RC: Array, certain: int) -> tuple[Array, Array, Array]:
 
 
 def _rotated(column_CD: Array) -> tuple[Array, Array, Array]:
-    """Columns made orthogonal by rotations of two at a time: unit columns, their lengths, and the rotations."""
+    """Orthogonalise columns with Jacobi rotations; return unit columns, their lengths and the accumulated rotation."""
     vector_DC, turn_DD = column_CD.T.copy(), np.eye(column_CD.shape[1])
     for _ in range(SWEEPS):
         if not sum(_rotate(vector_DC, turn_DD, p, q) for q in range(len(vector_DC)) for p in range(q)):
@@ -81,7 +82,7 @@ def _rotated(column_CD: Array) -> tuple[Array, Array, Array]:
 
 
 def _rotate(vector_DC: Array, turn_DD: Array, p: int, q: int) -> bool:
-    """Rows p and q made orthogonal; whether they were not."""
+    """Make rows p and q orthogonal; return whether a rotation was needed."""
     one, other = vector_DC[p], vector_DC[q]
     squared_p, squared_q, product = float(one @ one), float(other @ other), float(one @ other)
     if abs(product) <= ORTHOGONAL * math.sqrt(squared_p) * math.sqrt(squared_q):
@@ -95,5 +96,5 @@ def _rotate(vector_DC: Array, turn_DD: Array, p: int, q: int) -> bool:
 
 
 def _completed(vector_RD: Array) -> Array:
-    """Orthonormal columns, with more of them to a basis."""
+    """Extend orthonormal columns to a complete basis."""
     return np.hstack([vector_RD, np.linalg.svd(vector_RD)[0][:, vector_RD.shape[1] :]])

@@ -1,8 +1,9 @@
-"""What a vacuum leaves of a gauge group: unbroken SU(k) and unbroken charges.
+"""The unbroken gauge group of a vacuum: SU(k) factors and charges.
 
-Vacuum expectation values stand in weight states, so that the generators that annihilate them are found among the roots
-E_ij of every SU(n) (they part the n indices into blocks, each an unbroken SU(k)) and, exactly, among the combinations
-of U(1) charges and diagonal generators. An unbroken SU(k) that lies across two factors is seen by its charges only.
+Vacuum expectation values lie in weight states. The generators that annihilate them are therefore roots E_ij of the
+SU(n) factors, which group the n indices into blocks that each form an unbroken SU(k), or combinations of U(1) charges
+and diagonal generators, which are found exactly. An unbroken SU(k) embedded in two factors is detected only through its
+charges.
 """
 
 from __future__ import annotations
@@ -24,32 +25,33 @@ from steelyard.domains.theories.model.theory import Gauge, QuantumNumbers, Theor
 from steelyard.domains.theories.physics.couplings import dimensions
 
 Weights = tuple[Label, ...]
-"""The weight of a state under every SU(n)."""
+"""Weight of a state under each SU(n) factor."""
 Vacuum = tuple[tuple[QuantumNumbers, tuple[tuple[int, float], ...]], ...]
-"""Every scalar with a vacuum expectation value: how it transforms, its components and their values."""
+"""Quantum numbers of each scalar with a vacuum expectation value, with (component, value) pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnbrokenFactor:
-    """An unbroken SU(k): k of the indices 0 … n - 1 of the factor with this number."""
+    """An unbroken SU(k) inside an SU(n) factor, given by k of the indices 0 … n - 1."""
 
     factor: int
     indices: tuple[int, ...]
 
     def weight(self, weights: Weights) -> Label:
-        """The weight under it of a state with these weights."""
+        """Return the weight of a state under this SU(k)."""
         own = weights[self.factor]
         return tuple(sum(own[i:j]) for i, j in pairwise(self.indices))
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeOperator:
-    """A charge: coefficients of the U(1) charges and of the weights under every SU(n)."""
+    """A charge operator: a linear combination of U(1) charges and SU(n) weights."""
 
     abelian: tuple[Fraction, ...]
     special: tuple[tuple[Fraction, ...], ...]
 
     def of(self, charges: Iterable[Fraction], weights: Weights) -> Fraction:
+        """Evaluate the charge of a state."""
         total = sum((a * q for a, q in zip(self.abelian, charges, strict=True)), Fraction(0))
         for coefficients, weight in zip(self.special, weights, strict=True):
             total += sum((b * w for b, w in zip(coefficients, weight, strict=True)), Fraction(0))
@@ -62,19 +64,19 @@ class ChargeOperator:
 
 @dataclass(frozen=True, slots=True)
 class UnbrokenGroup:
-    """The unbroken SU(k), that of colour first, and the unbroken charges, the electric one first."""
+    """The unbroken gauge group: SU(k) factors with colour first, and charges with the electric charge first."""
 
     blocks: tuple[UnbrokenFactor, ...]
     charges: tuple[ChargeOperator, ...]
 
     @property
     def colour(self) -> bool:
-        """Whether there is an unbroken SU(3), which is then the first block."""
+        """Whether an SU(3) is unbroken; if so, it is the first block."""
         return bool(self.blocks) and len(self.blocks[0].indices) == 3
 
 
 def states(gauge: Gauge, labels: tuple[Label, ...]) -> tuple[Weights, ...]:
-    """The weights of every component of a field, the last factor running fastest."""
+    """Return the weights of every component of a field; the last factor varies fastest."""
     return _states(tuple(factor.n for factor in gauge.special), labels)
 
 
@@ -84,7 +86,7 @@ def _states(sizes: tuple[int, ...], labels: tuple[Label, ...]) -> tuple[Weights,
 
 
 def vacuum_vector(gauge: Gauge, labels: tuple[Label, ...], values: Iterable[tuple[int, float]]) -> NDArray[np.float64]:
-    """⟨φ⟩ of a field by its components: value / √2 each."""
+    """Return ⟨φ⟩ of a field as a component vector with entries value / √2."""
     vector_D = np.zeros(prod(dimensions(gauge, labels)))
     for component, value in values:
         vector_D[component] += value / np.sqrt(2)
@@ -92,7 +94,7 @@ def vacuum_vector(gauge: Gauge, labels: tuple[Label, ...], values: Iterable[tupl
 
 
 def rotations(gauge: Gauge, factor: int, labels: tuple[Label, ...]) -> dict[tuple[int, int], NDArray[np.float64]]:
-    """E_ij of one SU(n) on the components of a field."""
+    """Return E_ij of one SU(n) factor as matrices on the components of a field."""
     return _rotations(tuple(f.n for f in gauge.special), factor, labels)
 
 
@@ -107,7 +109,7 @@ def _rotations(
 
 
 def vacuum_of(theory: Theory) -> Vacuum:
-    """The vacuum expectation values by field."""
+    """Group the vacuum expectation values of a theory by field."""
     by_field: dict[str, list[tuple[int, float]]] = {}
     for vev in theory.vevs:
         by_field.setdefault(vev.field, []).append((vev.component, vev.value))
@@ -116,7 +118,7 @@ def vacuum_of(theory: Theory) -> Vacuum:
 
 @lru_cache(maxsize=4096)
 def unbroken_group(gauge: Gauge, vacuum: Vacuum) -> UnbrokenGroup:
-    """What these vacuum expectation values leave, the charges in units of their leading coefficient."""
+    """Return the unbroken gauge group of a vacuum. Charges are scaled to a leading coefficient of 1."""
     blocks = [block for factor in range(len(gauge.special)) for block in _blocks(gauge, vacuum, factor)]
     colour = next((block for block in blocks if len(block.indices) == 3), None)
     blocks.sort(key=lambda block: block != colour)
@@ -138,8 +140,9 @@ def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[UnbrokenFactor]:
 
 
 def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[UnbrokenFactor]) -> tuple[ChargeOperator, ...]:
-    """The combinations that vanish on the vacuum and commute with the unbroken SU(k), in reduced form: each has a
-    leading 1 that the others lack, looked for in the first SU(2), then in the U(1)s, then in the other SU(n).
+    """Return the charges that annihilate the vacuum and commute with the unbroken SU(k), in reduced row echelon form.
+
+    The columns are ordered as the first SU(2), the U(1)s and the remaining SU(n).
     """
     columns = _columns(gauge)
     place = {column: position for position, column in enumerate(columns)}
@@ -170,7 +173,7 @@ def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> ChargeOp
 
 
 def _columns(gauge: Gauge) -> list[tuple[int, int]]:
-    """The unknowns in the order a leading one is looked for: (factor, position), factor -1 for the U(1)s."""
+    """Return the column order for row reduction as (factor, position), with factor -1 for the U(1)s."""
     abelian = [(-1, i) for i in range(len(gauge.abelian))]
     special = [(a, k) for a, factor in enumerate(gauge.special) for k in range(factor.n - 1)]
     weak = first_weak(gauge)
@@ -179,11 +182,11 @@ def _columns(gauge: Gauge) -> list[tuple[int, int]]:
 
 
 def first_weak(gauge: Gauge) -> int | None:
-    """Which factor is the first SU(2)."""
+    """Return the index of the first SU(2) factor, if any."""
     return next((a for a, factor in enumerate(gauge.special) if factor.n == 2), None)
 
 
 def root(n: int, i: int, j: int) -> list[int]:
-    """The weight of E_ij in the basis of the Dynkin labels."""
+    """Return the weight of E_ij in the Dynkin basis."""
     content = [(k == i) - (k == j) for k in range(n)]
     return [a - b for a, b in pairwise(content)]

@@ -1,4 +1,4 @@
-"""A theory to look at: text for a terminal, a page, LaTeX, and a picture of its spectrum."""
+"""Render theories as terminal text, HTML pages, LaTeX and SVG charts of their mass spectra."""
 
 from steelyard.domains.theories.rendering.html import page
 from steelyard.domains.theories.rendering.latex import document

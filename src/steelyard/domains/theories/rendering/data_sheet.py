@@ -1,4 +1,4 @@
-"""What there is to show of a theory, before it is set in any form: tables of plain values and the terms one by one."""
+"""The contents of a theory's tables, independent of the output format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = {"left": "left-handed", "right": "right-handed", "scalar": "scalar"}
 
 @dataclass(frozen=True)
 class FieldRow:
-    """A field with one representation and one charge for each factor of the gauge group."""
+    """A field with its representation or charge under each gauge factor."""
 
     name: str
     kind: str
@@ -25,25 +25,25 @@ class FieldRow:
     charges: tuple[Fraction, ...]
     generations: int
     electric: tuple[Fraction, ...]
-    """The electric charges among its components, the highest first."""
+    """Distinct electric charges of the components, highest first."""
 
 
 @dataclass(frozen=True)
 class TermRow:
-    """A term: its kind, its number among those of its kind (0 if there is no other), its legs, its parameter, and
-    whether its Hermitian conjugate is another term.
-    """
+    """A term of the Lagrangian."""
 
     kind: TermKind | None
     number: int
+    """Number among the terms of this kind, counted from 1; 0 if it is the only one."""
     legs: tuple[Leg, ...]
     parameter: float
     with_conjugate: bool
+    """Whether the Hermitian conjugate is a different term."""
 
 
 @dataclass(frozen=True)
 class AnomalyRow:
-    """A condition, what each fermion gives to it in their order, and the sum."""
+    """An anomaly condition with the contribution of each fermion and their sum."""
 
     name: str
     by_field: tuple[Fraction, ...]
@@ -52,7 +52,7 @@ class AnomalyRow:
 
 @dataclass(frozen=True)
 class DataSheet:
-    """Everything about a theory that a page shows."""
+    """All tables of a theory."""
 
     theory: Theory
     fields: tuple[FieldRow, ...]
@@ -62,35 +62,35 @@ class DataSheet:
 
     @property
     def fermions(self) -> tuple[str, ...]:
-        """The columns of the anomalies."""
+        """Names of the fermions, which are the columns of the anomaly table."""
         return tuple(field.name for field in self.theory.fermions)
 
     @property
     def verdict(self) -> str:
-        """One line on anomalies, broken forces and exotic states."""
+        """One-line summary of anomalies, broken forces and exotic states."""
         broken = [row.name for row in self.anomalies if row.total]
-        said = f"{len(broken)} of {len(self.anomalies)} conditions fail" if broken else "free of anomalies"
-        said = "; ".join([said, *(f"{force} broken" for force in broken_forces(self.theory))])
+        text = f"{len(broken)} of {len(self.anomalies)} conditions fail" if broken else "free of anomalies"
+        text = "; ".join([text, *(f"{force} broken" for force in broken_forces(self.theory))])
         exotic = [state for state in self.spectrum.states if state.exotic]
         if not exotic:
-            return said
+            return text
         lightest = min(state.mass for state in exotic)
-        return f"{said}; {sum(state.count for state in exotic)} exotic states, the lightest {mass_text(lightest)}"
+        return f"{text}; {sum(state.count for state in exotic)} exotic states, the lightest {mass_text(lightest)}"
 
 
 def data_sheet(theory: Theory) -> DataSheet:
-    """What there is to show."""
+    """Compute all tables of a theory."""
     found = spectrum(theory)
     return DataSheet(theory, _fields(theory), tuple(_terms(theory)), _anomalies(theory), found)
 
 
-def representation_names(state: State) -> tuple[Representation, ...]:
-    """Under every unbroken SU(k)."""
+def representations_of(state: State) -> tuple[Representation, ...]:
+    """Return the representations of a state under the unbroken SU(k) factors."""
     return tuple(cached(len(label) + 1, label) for label in state.labels)
 
 
 def mass_parts(mass: float) -> tuple[str, int, str]:
-    """Digits, power of ten (0: none to be written) and unit of a mass in GeV."""
+    """Split a mass in GeV into digits, power of ten (0 if not written) and unit."""
     if mass == 0:
         return "0", 0, ""
     size = abs(mass)
@@ -102,7 +102,7 @@ def mass_parts(mass: float) -> tuple[str, int, str]:
 
 
 def mass_text(mass: float) -> str:
-    """``173.9 GeV``, ``2·10⁶ GeV``."""
+    """Format a mass, for example ``173.9 GeV`` or ``2·10⁶ GeV``."""
     digits, exponent, unit = mass_parts(mass)
     power = f"·10{str(exponent).translate(SUPERSCRIPT)}" if exponent else ""
     return f"{digits}{power} {unit}".strip()

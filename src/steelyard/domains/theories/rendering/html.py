@@ -1,4 +1,4 @@
-"""A theory as a page of its own: the tables, the Lagrangian and the picture of the spectrum."""
+"""Render theories as HTML: tables, Lagrangian and spectrum chart."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OVERLINE = "\N{COMBINING OVERLINE}"
 
 
 def page(theories: Sequence[tuple[str, Theory]], *, title: str = "") -> str:
-    """A whole page for one theory or several, each under its own heading."""
+    """Return a complete page with one section per theory."""
     body = "\n".join(section(theory, title=name) for name, theory in theories)
     return full_page(body, title=title or (theories[0][0] if theories else ""))
 
 
 def full_page(body: str, *, title: str) -> str:
-    """A page around what it shows."""
+    """Wrap a body in a complete HTML page."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head>\n<body>\n{body}\n</body>\n</html>\n"
@@ -35,7 +35,7 @@ def full_page(body: str, *, title: str) -> str:
 
 
 def section(theory: Theory, *, title: str = "") -> str:
-    """A theory to be put into a page."""
+    """Return the section of one theory."""
     sheet = data_sheet(theory)
     blocks = [
         f"<h1>{escape(title)}</h1>" if title else "",
@@ -54,7 +54,7 @@ def section(theory: Theory, *, title: str = "") -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """The first row is the head."""
+    """Format a table; the first row is the header."""
     head = "".join(f"<th>{_cell(cell)}</th>" for cell in rows[0])
     body = "".join(f"<tr>{''.join(map(_data, row))}</tr>" for row in rows[1:])
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

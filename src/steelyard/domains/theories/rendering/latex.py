@@ -1,4 +1,4 @@
-"""A theory in LaTeX: a document that compiles with the packages amsmath and booktabs, or the parts to put into one."""
+"""Render a theory as LaTeX: a complete document or its parts. It needs the packages amsmath and booktabs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.rendering import symbols
-from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, representation_names
+from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, representations_of
 
 SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"})
 
 
 def document(theory: Theory, *, title: str = "") -> str:
-    """A whole document."""
+    """Return a complete document."""
     return "\n".join(
         [
             r"\documentclass{article}",
@@ -27,7 +27,7 @@ def document(theory: Theory, *, title: str = "") -> str:
 
 
 def body(theory: Theory, *, title: str = "") -> str:
-    """Fields, Lagrangian, anomalies and spectrum."""
+    """Return fields, Lagrangian, anomalies and spectrum, without the document around them."""
     sheet = data_sheet(theory)
     parts = [
         rf"\section*{{{escaped(title)}}}" if title else "",
@@ -41,7 +41,7 @@ def body(theory: Theory, *, title: str = "") -> str:
 
 
 def fields(sheet: DataSheet) -> str:
-    """The table of fields."""
+    """Return the table of fields."""
     gauge = sheet.theory.gauge
     every = [f"${symbols.factor_latex(factor)}$" for factor in symbols.factors(gauge)]
     groups = [*every[len(gauge.abelian) :], *every[: len(gauge.abelian)]]
@@ -59,7 +59,7 @@ def fields(sheet: DataSheet) -> str:
 
 
 def lagrangian(sheet: DataSheet) -> str:
-    """Minus the potential and the mass and Yukawa terms, with their parameters below."""
+    """Return the potential, mass and Yukawa terms as -L, with their parameters below."""
     lines = [rf"  &{'' if i == 0 else '+ '}{symbols.term_latex(row)} \\" for i, row in enumerate(sheet.terms)]
     lines[-1] = lines[-1].removesuffix(r" \\")
     values = r" \quad ".join(
@@ -77,7 +77,7 @@ def lagrangian(sheet: DataSheet) -> str:
 
 
 def anomalies(sheet: DataSheet) -> str:
-    """The sums with the contribution of every field."""
+    """Return the anomaly sums with the contribution of each field."""
     rows = [
         [
             f"${symbols.condition_latex(row.name)}$",
@@ -90,13 +90,13 @@ def anomalies(sheet: DataSheet) -> str:
 
 
 def states(sheet: DataSheet) -> str:
-    """The spectrum."""
+    """Return the table of states."""
     rows = [
         [
             symbols.mass_latex(state.mass),
             symbols.state_text(state),
             f"${symbols.number_latex(state.charge)}$",
-            " ".join(f"${symbols.representation_latex(irrep)}$" for irrep in representation_names(state)),
+            " ".join(f"${symbols.representation_latex(irrep)}$" for irrep in representations_of(state)),
             str(state.count),
             " ".join(f"${symbols.name_latex(name)}$" for name in state.fields),
             " ".join(f"${symbols.coupling_latex(sheet.terms[number])}$" for number in state.terms),
@@ -104,11 +104,11 @@ def states(sheet: DataSheet) -> str:
         ]
         for state in sheet.spectrum.states
     ]
-    return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "times", "of", "by", ""], rows)
+    return _tabular(["mass", "", "$Q$", "unbroken $SU(k)$", "count", "fields", "terms", ""], rows)
 
 
 def escaped(text: str) -> str:
-    """Plain text with what LaTeX would take for its own."""
+    """Escape the special characters of LaTeX."""
     return text.translate(SPECIAL)
 
 

@@ -1,4 +1,4 @@
-"""A theory as text for a terminal."""
+"""Render a theory as text for a terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.rendering import symbols
-from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, mass_text, representation_names
+from steelyard.domains.theories.rendering.data_sheet import DataSheet, data_sheet, mass_text, representations_of
 
 GAP = "  "
 
 
 def text(theory: Theory, *, title: str = "") -> str:
-    """Fields, Lagrangian, anomalies and spectrum, one below the other."""
+    """Return fields, Lagrangian, anomalies and spectrum as text."""
     sheet = data_sheet(theory)
     blocks = [
         _head(sheet, title),
@@ -28,7 +28,7 @@ def text(theory: Theory, *, title: str = "") -> str:
 
 
 def field_rows(sheet: DataSheet) -> list[list[str]]:
-    """The table of fields, its head first."""
+    """Return the table of fields, header first."""
     gauge = sheet.theory.gauge
     head = ["field", "", *(name for name, _ in gauge.special), *gauge.abelian, "gen.", "Q"]
     rows = [
@@ -46,7 +46,7 @@ def field_rows(sheet: DataSheet) -> list[list[str]]:
 
 
 def term_rows(sheet: DataSheet) -> list[list[str]]:
-    """Every term with its parameter."""
+    """Return each term with its parameter."""
     return [
         [
             symbols.term_text(row),
@@ -62,7 +62,7 @@ def vacuum_lines(sheet: DataSheet) -> Iterator[str]:
 
 
 def anomaly_rows(sheet: DataSheet) -> list[list[str]]:
-    """A condition a row, a fermion a column, the sum last."""
+    """Return the anomaly table: one row per condition, one column per fermion, and the sum."""
     rows = [["", *sheet.fermions, "sum", ""]]
     for row in sheet.anomalies:
         each = [symbols.number(value) if value else "·" for value in row.by_field]
@@ -71,7 +71,7 @@ def anomaly_rows(sheet: DataSheet) -> list[list[str]]:
 
 
 def state_rows(sheet: DataSheet) -> list[list[str]]:
-    """The spectrum, the lightest first."""
+    """Return the table of states, lightest first."""
     residual = sheet.spectrum.unbroken
     groups = [f"SU({len(block.indices)})" for block in residual.blocks]
     if residual.colour:
@@ -81,7 +81,7 @@ def state_rows(sheet: DataSheet) -> list[list[str]]:
             mass_text(state.mass),
             symbols.state_text(state),
             symbols.number(state.charge),
-            *(irrep.name for irrep in representation_names(state)),
+            *(irrep.name for irrep in representations_of(state)),
             str(state.count),
             " ".join(state.fields),
             " ".join(symbols.coupling_text(sheet.terms[number]) for number in state.terms),
@@ -89,11 +89,11 @@ def state_rows(sheet: DataSheet) -> list[list[str]]:
         ]
         for state in sheet.spectrum.states
     ]
-    return [["mass", "", "Q", *groups, "times", "of", "by", ""], *rows]
+    return [["mass", "", "Q", *groups, "count", "fields", "terms", ""], *rows]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows set in columns; an overline takes no room."""
+    """Align rows in columns. Combining characters have no width."""
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     lines = (
         GAP.join(cell + " " * (room - width(cell)) for cell, room in zip(row, widths, strict=True)) for row in rows
@@ -102,7 +102,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def width(cell: str) -> int:
-    """How many places a text takes in a terminal."""
+    """Return the width of a text in a terminal."""
     return sum(not unicodedata.combining(letter) for letter in cell)
 
 

@@ -1,4 +1,4 @@
-"""The atlas of many theories as lines, a table and a page."""
+"""Summarise many theories as a catalogue: text lines, a table and an HTML page."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.rendering import html
 from steelyard.errors import DataError
 
-COLUMNS = ("gauge group", "fields", "terms", "times", "fermions | scalars", "novelty")
-BEGIN = re.compile(rf"(?=(?<!\S){GAUGE}(?!\S))")
-SHOWN = 40
-"""Theories that a page shows in full."""
+COLUMNS = ("gauge group", "fields", "terms", "count", "fermions | scalars", "novelty")
+THEORY_START = re.compile(rf"(?=(?<!\S){GAUGE}(?!\S))")
+MAX_SECTIONS = 40
+"""Number of theories that the page shows in full."""
 
 
 def summarise(artifacts: Sequence[Artifact], read: Callable[[str], Theory], *, title: str = "") -> Summary:
-    """Of all that succeeded, or of artifacts that nobody judged, all that are well formed and free of anomalies.
+    """Catalogue the successes among samples, and the well-formed anomaly-free theories in files.
 
-    What nobody judged is the text of a file: any number of theories, each from its ``GAUGE`` on.
+    Artifacts without a verdict are files. A file may hold any number of theories, each starting with ``GAUGE``.
     """
-    artifacts = [one for artifact in artifacts for one in ([artifact] if artifact.verdict else _within(artifact))]
+    artifacts = [one for artifact in artifacts for one in ([artifact] if artifact.verdict else _split_file(artifact))]
     theories = [_read(artifact, read) for artifact in artifacts]
     readable = [theory for theory in theories if theory is not None]
     if not readable and not any(artifact.verdict for artifact in artifacts):
@@ -57,18 +57,18 @@ def _read(artifact: Artifact, read: Callable[[str], Theory]) -> Theory | None:
         return None
 
 
-def _within(file: Artifact) -> list[Artifact]:
-    return [replace(file, text=text) for text in BEGIN.split(file.text) if text.strip()]
+def _split_file(file: Artifact) -> list[Artifact]:
+    return [replace(file, text=text) for text in THEORY_START.split(file.text) if text.strip()]
 
 
 def _reason(artifacts: Sequence[Artifact], read: Callable[[str], Theory]) -> str:
-    """Why the first cannot be read."""
+    """Explain why the first artifact cannot be read."""
     for artifact in artifacts:
         try:
             read(artifact.text)
         except DataError as error:
-            return f"{artifact.title}: there is no theory to report on: {error}"
-    return "there is no theory to report on: the files are empty"
+            return f"{artifact.title}: no readable theory: {error}"
+    return "the files are empty; give at least one theory"
 
 
 def _consistent(theory: Theory) -> bool:
@@ -78,7 +78,7 @@ def _consistent(theory: Theory) -> bool:
 def _summary(samples: int, readable: int, good: int, found: Catalogue) -> tuple[str, ...]:
     lines = [
         f"{len(found.entries)} distinct theories among {good} consistent ones ({samples} samples, {readable} readable)",
-        f"{found.chiral} if vector-like fermions do not count",
+        f"{found.chiral} when vector-like fermions are ignored",
     ]
     counts = found.relation_counts
     known = [f"{counts[relation]} {relation} a known model" for relation, _ in RELATIONS if counts[relation]]
@@ -101,19 +101,19 @@ def _page(found: Catalogue, summary: tuple[str, ...], title: str) -> str:
     groups = [["gauge group", "distinct", "new"]]
     for name, entries in found.by_group.items():
         groups.append([name, str(len(entries)), str(sum(entry.relation == "new" for entry in entries))])
-    shown = found.entries[:SHOWN]
+    shown = found.entries[:MAX_SECTIONS]
     sections = [
         html.section(entry.theory, title=f"{number}. {group_name(entry.form)}: {entry.novelty}")
         for number, entry in enumerate(shown, 1)
     ]
     left_out = len(found.entries) - len(shown)
     body = [
-        f"<h1>{escape(title or 'Atlas of theories')}</h1>",
+        f"<h1>{escape(title or 'Catalogue of theories')}</h1>",
         *(f"<p>{escape(line)}</p>" for line in summary),
         html.table(groups),
-        "<h2>All of them</h2>",
+        "<h2>All theories</h2>",
         html.table([list(COLUMNS), *(list(_cells(entry)) for entry in found.entries)]),
         *sections,
-        f"<p>{left_out} more are in the table only.</p>" if left_out else "",
+        f"<p>{left_out} more theories appear only in the table.</p>" if left_out else "",
     ]
-    return html.full_page("\n".join(part for part in body if part), title=title or "Atlas of theories")
+    return html.full_page("\n".join(part for part in body if part), title=title or "Catalogue of theories")

@@ -1,4 +1,4 @@
-"""How groups, charges, terms and states are said in plain Unicode; the LaTeX of the same."""
+"""Format groups, charges, terms and states as Unicode text and LaTeX."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COUPLINGS = {
     "mass": ("M", "M"),
     "yukawa": ("y", "y"),
 }
-"""The letter of the parameter of each kind of term."""
+"""Symbol of the parameter of each kind of term, as text and LaTeX."""
 NATURES = {"dirac": "Dirac", "majorana": "Majorana", "weyl": "Weyl", "complex": "complex", "real": "real"}
 
 
 def gauge_text(gauge: Gauge) -> str:
-    """``U(1)_Y × SU(2)_L × SU(3)_c``."""
+    """Format a gauge group, for example ``U(1)_Y × SU(2)_L × SU(3)_c``."""
     return " × ".join(f"{kind}_{own}" if own else kind for kind, own in factors(gauge)) or "no gauge group"
 
 
@@ -39,13 +39,13 @@ def factor_latex(factor: tuple[str, str]) -> str:
 
 
 def factors(gauge: Gauge) -> list[tuple[str, str]]:
-    """What each factor is, and its own name if that says more: ``SU2`` and ``SU2a`` say nothing and ``a``."""
+    """Return each factor with its name, without a redundant prefix: ``SU2`` is empty and ``SU2a`` becomes ``a``."""
     found = [("U(1)", name.removeprefix("U1")) for name in gauge.abelian]
     return found + [(f"SU({n})", name.removeprefix(f"SU{n}")) for name, n in gauge.special]
 
 
 def number(value: Fraction) -> str:
-    """With a true minus sign."""
+    """Format a fraction with a typographic minus sign."""
     return str(value).replace("-", MINUS)
 
 
@@ -68,7 +68,7 @@ def leg_latex(leg: Leg) -> str:
 
 
 def name_latex(name: str) -> str:
-    r"""``L2`` as ``L_{2}``, a word upright."""
+    r"""Format a name as LaTeX: ``L2`` as ``L_{2}``, longer words upright."""
     letters = re.fullmatch(r"([^\W\d_]+)_?(\w*)", name)
     base, index = letters.groups() if letters else (name, "")
     base = base if len(base) == 1 else rf"\mathrm{{{base}}}"
@@ -76,13 +76,13 @@ def name_latex(name: str) -> str:
 
 
 def power(value: float) -> tuple[str, int]:
-    """Digits and power of ten of a parameter."""
+    """Split a parameter into digits and power of ten."""
     digits, _, exponent = f"{value:.3e}".partition("e")
     return f"{float(digits):g}", int(exponent)
 
 
 def parameter_text(value: float) -> str:
-    """``0.02``, ``1000``, ``5·10⁻⁹``."""
+    """Format a parameter, for example ``0.02``, ``1000`` or ``5·10⁻⁹``."""
     digits, exponent = power(value)
     if -3 <= exponent <= 4:
         return f"{value:g}".replace("-", MINUS)
@@ -95,7 +95,7 @@ def parameter_latex(value: float) -> str:
 
 
 def coupling_text(row: TermRow) -> str:
-    """``y₂``."""
+    """Format the coupling of a term, for example ``y₂``."""
     return COUPLINGS.get(row.kind or "", ("c", "c"))[0] + (str(row.number).translate(SUBSCRIPT) if row.number else "")
 
 
@@ -106,7 +106,7 @@ def coupling_latex(row: TermRow) -> str:
 
 
 def term_text(row: TermRow) -> str:
-    """``y Q u† H + h.c.``."""
+    """Format a term, for example ``y Q u† H + h.c.``."""
     legs = " ".join(map(leg_text, row.legs))
     return f"{coupling_text(row)} {legs}{' + h.c.' if row.with_conjugate else ''}"
 
@@ -117,12 +117,12 @@ def term_latex(row: TermRow) -> str:
 
 
 def unit_text(row: TermRow) -> str:
-    """The unit of the parameter."""
+    """Return the unit of a term's parameter."""
     return {"phi2": " GeV²", "phi3": " GeV", "mass": " GeV"}.get(row.kind or "", "")
 
 
 def condition_latex(name: str) -> str:
-    """``SU2²·Y`` as mathematics."""
+    """Format the name of an anomaly condition such as ``SU2²·Y`` as LaTeX."""
     if name.startswith("Witten "):
         return rf"\text{{Witten }}{name.removeprefix('Witten ')}"
     text = name.replace("gravity", r"\text{gravity}")
@@ -132,12 +132,12 @@ def condition_latex(name: str) -> str:
 
 
 def state_text(state: State) -> str:
-    """``Dirac fermion``, ``real scalar``."""
+    """Describe a state, for example ``Dirac fermion`` or ``real scalar``."""
     return f"{NATURES[state.nature]} {state.kind}" + (", tachyonic" if state.mass < 0 else "")
 
 
 def mass_latex(mass: float) -> str:
-    r"""``$2\cdot 10^{6}$ GeV``."""
+    r"""Format a mass as LaTeX, for example ``$2\cdot 10^{6}$ GeV``."""
     digits, exponent, unit = mass_parts(mass)
     power = rf"\cdot 10^{{{exponent}}}" if exponent else ""
     return f"${digits}{power}$ {unit}".strip()

@@ -1,1 +1,1 @@
-"""The reward of a theory and the criterion of success."""
+"""Score theories: reward parts, success criterion and variety bonus."""

@@ -1,7 +1,7 @@
-"""The parts of a reward: each a function of what was found, at most 0 unless it says otherwise.
+"""Parts of the reward, each a function of :class:`~steelyard.domains.theories.reward.success.Findings`.
 
-Those of ``EXTRA`` are physics that one may or may not ask for; your own is named by its import path and gets the same
-:class:`~steelyard.domains.theories.reward.success.Findings`.
+Parts are at most 0 unless documented otherwise. The parts in ``EXTRA`` are optional. Custom parts have the same
+signature and are named by import path.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from steelyard.domains.theories.reward.success import LIGHT, Findings
 RewardPart = Callable[[Findings], float]
 
 LIGHTEST = 1e-3
-"""GeV: what is lighter counts as this heavy, so that what has no mass has a logarithm."""
+"""Minimum mass in GeV. Lighter and massless states count as this heavy, so that the logarithm is finite."""
 EXACT = 5.0
-"""What a condition that holds exactly is worth."""
+"""Bonus of an anomaly condition that holds exactly."""
 UNIFIED = Fraction(3, 8)
-"""sin²θ_W where the Standard Model's groups are one, from 5̄ + 10 of SU(5)."""
+"""sin²θ_W at unification, from 5̄ + 10 of SU(5)."""
 
 
 def anomalies(findings: Findings) -> float:
-    """(mean over the conditions of [5·1(a = 0) - ln(1 + |a|)] - 5) / 2; 0 if there is none."""
+    """Return (mean over conditions of [5·1(a = 0) - ln(1 + |a|)] - 5) / 2, or 0 without conditions."""
     return (
         sum(_shortfall(float(one.total)) for one in findings.anomalies.values()) / max(len(findings.anomalies), 1) / 2
     )
 
 
 def published_anomalies(findings: Findings) -> float:
-    """(Σ over the conditions of [5·1(a = 0) - ln(1 + |a|)] - 5·conditions) / 10."""
+    """Return (Σ over conditions of [5·1(a = 0) - ln(1 + |a|)] - 5 · number of conditions) / 10."""
     return sum(_shortfall(float(one.total)) for one in findings.anomalies.values()) / 10
 
 
 def exotics(findings: Findings) -> float:
-    """-c / (1 + c) with c = (1/20) Σ |log10 m - log10 99| over the exotic states lighter than 99 GeV; -1, which no
-    number of exotic states reaches, where electromagnetism or colour is broken.
+    """Return -c / (1 + c) with c = (1/20) Σ |log10 m - log10 99| over exotic states lighter than 99 GeV.
+
+    If electromagnetism or colour is broken, return -1, which is below any number of exotic states.
     """
     if findings.broken_forces:
         return -1.0
@@ -51,23 +52,24 @@ def exotics(findings: Findings) -> float:
 
 
 def chirality(findings: Findings) -> float:
-    """Minus the share of gauge groups that act on no chiral multiplet."""
+    """Return minus the fraction of gauge factors that act on no chiral multiplet."""
     return -len(findings.vector_like_groups) / len(findings.theory.gauge.names)
 
 
 def length(findings: Findings, long: int) -> float:
-    """-20 (ℓ - long)/212 beyond ``long`` words."""
+    """Return -20 (ℓ - long)/212 for a text of ℓ > ``long`` words, else 0."""
     return 0.0 - 20.0 * max(findings.length - long, 0) / 212
 
 
 def parameters(findings: Findings, many: int) -> float:
-    """-20 (n - many)/25 beyond ``many`` parameters."""
+    """Return -20 (n - many)/25 for n > ``many`` parameters, else 0."""
     return 0.0 - 20.0 * max(findings.parameters - many, 0) / 25
 
 
 def standard_model(findings: Findings) -> float:
-    """The share of the Standard Model's charged fermions that are there, from 0 to 1: three of each sort, and an
-    unbroken SU(3) × U(1).
+    """Return the fraction of the Standard Model's charged fermions that are present, from 0 to 1.
+
+    All three generations count. Without an unbroken SU(3) × U(1) the fraction is 0.
     """
     residual = findings.spectrum.unbroken
     if not residual.colour or not residual.charges:
@@ -78,13 +80,13 @@ def standard_model(findings: Findings) -> float:
 
 
 def massless(findings: Findings) -> float:
-    """Minus the number of sorts of charged or coloured states that have no mass."""
+    """Return minus the number of kinds of massless charged or coloured states."""
     charged = [state for state in findings.spectrum.states if state.charge or state.colour > 1]
     return -float(sum(not state.mass for state in charged))
 
 
 def weak_angle(findings: Findings) -> float:
-    """-|sin²θ_W - 3/8|, with sin²θ_W = Σ T₃² / Σ Q² over the fermions; -1 without an SU(2) or an electric charge."""
+    """Return -|sin²θ_W - 3/8| with sin²θ_W = Σ T₃² / Σ Q² over fermions, or -1 without SU(2) or electric charge."""
     theory, residual = findings.theory, findings.spectrum.unbroken
     weak = first_weak(theory.gauge)
     if weak is None or not residual.charges:
@@ -99,8 +101,9 @@ def weak_angle(findings: Findings) -> float:
 
 
 def proton(findings: Findings) -> float:
-    """Minus the number of scalars through which a proton could decay: their Yukawa terms join two coloured fermions,
-    and also a coloured fermion with one that is not.
+    """Return minus the number of coloured scalars that can mediate proton decay.
+
+    Such a scalar has Yukawa terms both with two coloured fermions and with one coloured and one colourless fermion.
     """
     joined: dict[str, set[int]] = {}
     for term in findings.theory.terms:
@@ -121,11 +124,11 @@ EXTRA: dict[str, RewardPart] = {
 
 
 def _shortfall(value: float) -> float:
-    """What a condition lacks to be worth ``EXACT``."""
+    """Return the score of an anomaly sum relative to an exact cancellation."""
     return -(EXACT + math.log1p(abs(value))) if value else 0.0
 
 
 def _coloured(theory: Theory, name: str) -> bool:
-    """Whether the first SU(3) acts on it."""
+    """Return whether a field is charged under the first SU(3)."""
     pairs = zip(theory.gauge.special, theory.by_name[name].labels, strict=True)
     return any(label) if (label := next((label for factor, label in pairs if factor.n == 3), None)) else False

@@ -1,18 +1,18 @@
-"""The reward of a theory, in named parts with weights, and the verifier that gives it.
+"""The reward of a theory as a weighted sum of named parts, and the verifier that computes it.
 
-- ``anomalies``: for each condition a bonus if it holds exactly, less the logarithm of what is missing
-- ``chirality``: gauge groups that act on nothing chiral
-- ``exotics``: charged or coloured states that would have been seen, the lighter the worse; electromagnetism or colour
-  broken is worse than any of them
-- ``length``, ``parameters``: words and free numbers beyond what is allowed
-- ``success``: 1 for a success, which is a predicate of its own
-- ``variety``, if it has a weight: 1 for a success that is like no other of its group, less the more there are like it
-- whatever ``extra`` asks for besides: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a function of
-  yours by its import path
+- ``anomalies``: a bonus for each condition that holds exactly, minus the logarithm of its violation
+- ``chirality``: a penalty for gauge factors without chiral multiplets
+- ``exotics``: a penalty for light charged or coloured states beyond the Standard Model, larger for lighter states.
+  Broken electromagnetism or colour gets the largest penalty
+- ``length``, ``parameters``: penalties for too many words or free parameters
+- ``success``: 1 if the theory meets the success criterion
+- ``variety``, if it has a weight: a bonus for successes that are rare in their group, at most 1
+- optional parts in ``extra``: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a custom function by
+  import path
 
-reward = bounded(Σ weight · part): the sum where it is at least 0, and above -5 however bad a theory is. A rejected text
-gets -5, so no theory is worth less. ``preset = "published"`` is the reward of the published prototype with its mistakes
-mended: all conditions and none of the surplus factors, bounded exotics and a bounded sum.
+reward = bounded(Σ weight · part): the sum itself if it is at least 0, otherwise a value above -5. A rejected text gets
+-5, so every theory scores higher. ``preset = "published"`` is the reward of the published prototype with corrections:
+all anomaly conditions, no surplus factors, bounded exotics and a bounded sum.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier, load_function, mode_of
 
 RULES = "7"
-"""Counts up when verdicts change for the same settings."""
+"""Version of the scoring rules; increase it when verdicts change for the same settings."""
 BOUND = 5.0
-"""No reward is below minus this."""
+"""Bound on negative rewards: every reward is at least -BOUND."""
 FLOOR = -BOUND
-"""The reward of a text that is not a theory: the limit of :func:`bounded`, which every theory stays above."""
+"""Reward of a rejected text: the lower limit of :func:`bounded`, which no theory reaches."""
 
 
 def bounded(total: float) -> float:
-    """r for r ≥ 0, -B |r| / (B + |r|) with B = ``BOUND`` for r < 0.
+    """Return r for r ≥ 0 and -B |r| / (B + |r|) with B = ``BOUND`` for r < 0.
 
-    It rises with r, has slope 1 at 0 and tends to -B. Without it the worst few of a group lower the mean so far that
-    most failures lie above it and are reinforced, next to a success too.
+    The function increases with r, has slope 1 at 0 and tends to -B. Without the bound, a few very bad samples lower the
+    mean of a group so far that most failures lie above it and are reinforced, even next to a success.
     """
     return total if total >= 0 else -BOUND * (-total / (BOUND - total))
 
@@ -58,13 +58,13 @@ def bounded(total: float) -> float:
 def _require_numbers(where: str, values: Mapping[str, Any], *, least: float = -math.inf) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
-            above = "" if math.isinf(least) else f" not below {least:g}"
-            raise ConfigError(f"theories {where}: {name} = {value!r}; it must be a number{above}")
+            bound = "" if math.isinf(least) else f" of at least {least:g}"
+            raise ConfigError(f"theories {where}: {name} = {value!r} must be a finite number{bound}")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What each part counts. Nothing chiral means no anomalies, and has to be worth less than anomalies."""
+    """Weights of the parts. Chirality outweighs anomalies, because theories without chiral fermions have none."""
 
     anomalies: float = 1.0
     chirality: float = 4.0
@@ -79,35 +79,37 @@ class Weights:
 
 @dataclass(frozen=True)
 class TheoryReward:
-    """How theories are judged."""
+    """Reward settings of the theories domain."""
 
     preset: str = ""
-    """Empty, or ``published``."""
+    """Name of a preset: empty or ``published``."""
     weights: Weights | None = None
-    """``None``: those of the preset."""
+    """Weights of the parts; ``None`` uses those of the preset."""
     extra: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Weights of further parts by name or import path."""
+    """Weights of optional parts, by name or import path."""
     long: int = 300
-    """So many words are no fault."""
+    """Number of words without a length penalty."""
     many: int = 10
-    """So many free parameters are no fault."""
+    """Number of free parameters without a penalty."""
     variety: float = 0.0
-    """Weight of how rare a success is in its group, see :class:`~steelyard.domains.theories.reward.variety.Varied`."""
+    """Weight of the variety bonus, see :class:`~steelyard.domains.theories.reward.variety.VarietyScorer`."""
     vector_like: bool = False
-    """Whether vector-like pairs count for that: all that a chiral theory is extended by may be such pairs."""
+    """Whether vector-like pairs make theories different for the variety bonus. Extensions of the Standard Model often
+    differ only in such pairs.
+    """
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
-            raise ConfigError(f"theories reward: preset = {self.preset!r}; there is 'published'")
+            raise ConfigError(f"theories reward: preset = {self.preset!r} must be empty or 'published'")
         _require_numbers("reward", {"long": self.long, "many": self.many, "variety": self.variety}, least=0)
         if not isinstance(self.vector_like, bool):
-            raise ConfigError(f"theories reward: vector_like = {self.vector_like!r}; it is true or false")
-        _require_numbers("extra", _table("extra", self.extra))
+            raise ConfigError(f"theories reward: vector_like = {self.vector_like!r} must be true or false")
+        _require_numbers("extra", _require_table("extra", self.extra))
         for name in self.extra:
             _extra_part(name)
 
     def parts(self) -> dict[str, RewardPart]:
-        """Every part by name."""
+        """Return all parts by name."""
         own: dict[str, RewardPart] = {
             "anomalies": parts.published_anomalies if self.preset == "published" else parts.anomalies,
             "chirality": parts.chirality,
@@ -119,7 +121,7 @@ class TheoryReward:
         return {**own, **{name: _extra_part(name) for name in self.extra}}
 
     def total(self, values: Mapping[str, float]) -> float:
-        """The weighted sum, bounded from below."""
+        """Return the weighted sum of the parts, bounded from below."""
         weights = {**asdict(self.weights or PRESETS[self.preset]), **self.extra}
         return bounded(sum(weights[name] * value for name, value in values.items()))
 
@@ -128,28 +130,28 @@ PRESETS = {"": Weights(), "published": Weights(chirality=0.0, success=0.0)}
 
 
 def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
-    """A reward from plain data, with tables ``weights`` and ``extra`` within."""
+    """Build a reward from the table ``[domain.options.reward]`` with its subtables ``weights`` and ``extra``."""
     plain = dict(options)
     if "weights" in plain:
-        plain["weights"] = Weights(**_known(Weights, plain["weights"], "weights"))
-    return TheoryReward(**_known(TheoryReward, plain, "reward"))
+        plain["weights"] = Weights(**_require_known(Weights, plain["weights"], "weights"))
+    return TheoryReward(**_require_known(TheoryReward, plain, "reward"))
 
 
 @dataclass(frozen=True)
 class Judge:
-    """The function behind the verifier: reads a text, looks for what is wrong with it, adds up its reward."""
+    """The scoring function of the verifier: parses a text, checks it and computes its reward."""
 
     limits: Limits = field(default_factory=Limits)
     reward: TheoryReward = field(default_factory=TheoryReward)
 
     def __call__(self, task: Task, text: str) -> Verdict:
         theory = admitted(task, text, self.limits)
-        found = Findings(theory, len(text.split()))
-        values = {name: float(part(found)) for name, part in self.reward.parts().items()}
+        findings = Findings(theory, len(text.split()))
+        values = {name: float(part(findings)) for name, part in self.reward.parts().items()}
         return Verdict.scored(self.reward.total(values), success=values["success"] == 1.0, parts=values)
 
     def verifier(self) -> FunctionVerifier:
-        """Other settings give other verdicts, so they are part of the version."""
+        """Return the verifier. Its version includes all settings, because they affect verdicts."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
             VarietyScorer(self, self.reward.variety, self.reward.vector_like) if varied else self,
@@ -162,27 +164,27 @@ class Judge:
 
 
 def admitted(task: Task, text: str, limits: Limits) -> Theory:
-    """The theory of a text for a task; ``Invalid`` with the reason if the grammar would not have let it through."""
+    """Parse a text for a task. Raises ``Invalid`` with the reason if the grammar would not accept it."""
     words, given = text.split(), str(task.spec.get("given") or "").split()
     terms = str(task.spec.get("terms") or "").split()
     if words[: len(given)] != given:
-        raise Invalid(f"the text does not begin with what is given: {' '.join(given)}")
+        raise Invalid(f"the text does not start with the given words: {' '.join(given)}")
     try:
         theory = read(text)
     except DataError as error:
         raise Invalid(str(error)) from None
     begin = words.index(INTERACTIONS) + 1
     if words[begin : begin + len(terms)] != terms:
-        raise Invalid(f"the interactions do not begin with what is given: {' '.join(terms)}")
+        raise Invalid(f"the interactions do not start with the given terms: {' '.join(terms)}")
     if wrong := [*flaws(theory), *excesses(theory, limits)]:
         raise Invalid("; ".join(wrong))
     if {own.name for own in theory.fermions} <= set(given):
-        raise Invalid("no fermion comes after what is given" if given else "there is no fermion")
+        raise Invalid("no fermion follows the given words" if given else "the theory has no fermion")
     return theory
 
 
-def _success(found: Findings, *, long: int, many: int) -> float:
-    return float(succeeds(found, long=long, many=many))
+def _success(findings: Findings, *, long: int, many: int) -> float:
+    return float(succeeds(findings, long=long, many=many))
 
 
 def _extra_part(name: str) -> RewardPart:
@@ -190,21 +192,21 @@ def _extra_part(name: str) -> RewardPart:
         return EXTRA[name]
     if ":" not in name:
         raise ConfigError(
-            f"theories reward: extra has no part {name!r}; there are: {', '.join(EXTRA)}, or an import path as "
-            "my_module:my_part"
+            f"theories reward: extra has an unknown part {name!r}; choose from {', '.join(EXTRA)}, or give an import "
+            "path such as my_module:my_part"
         )
     return load_function(name)
 
 
-def _table(where: str, given: Any) -> Mapping[str, Any]:
+def _require_table(where: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise ConfigError(f"theories reward: {where} = {given!r}; it is a table of names and numbers")
+        raise ConfigError(f"theories reward: {where} = {given!r} must be a table of names and numbers")
     return cast("Mapping[str, Any]", given)
 
 
-def _known(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _require_known(kind: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     names = [one.name for one in fields(kind)]
-    for name in _table(where, given):
+    for name in _require_table(where, given):
         if name not in names:
-            raise ConfigError(f"theories {where}: no setting is called {name!r}; {nearest_or_all(name, names)}")
+            raise ConfigError(f"theories {where}: unknown key {name!r}; {nearest_or_all(name, names)}")
     return dict(given)

@@ -1,10 +1,11 @@
-"""What is found of a theory, and when it is a success.
+"""Properties of a theory that determine its reward, and the success criterion.
 
-No fermions at all, or none but vector-like pairs, cancel every anomaly. So a success is asked to be chiral: each gauge
-group acts on a multiplet that is left when all pairs that could take a mass of their own are struck out.
+Theories without fermions, or with vector-like pairs only, have no anomalies. A success must therefore be chiral: each
+gauge factor acts on a multiplet that has no gauge-invariant mass term.
 
-Charged or coloured states that are light would have been seen. A vacuum that breaks electromagnetism or colour leaves
-no such states, so where the gauge group has the Standard Model's factors a success must leave both unbroken.
+Light charged or coloured states would have been observed, so a success must not have any. A vacuum that breaks
+electromagnetism or colour leaves no such states. For gauge groups with the Standard Model's factors, a success must
+therefore leave both unbroken.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from steelyard.domains.theories.physics.breaking import broken_forces, unbroken
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, spectrum
 
 LIGHT = 99.0
-"""GeV. Charged states below it would have been seen."""
+"""Mass in GeV below which charged states would have been observed."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A theory and, as far as they are asked for, its anomalies, chirality and spectrum."""
+    """A theory with its anomalies, chirality and spectrum, which are computed on first access."""
 
     theory: Theory
     length: int
-    """Words of its text."""
+    """Number of words of the text."""
 
     @cached_property
     def anomalies(self) -> dict[str, Anomaly]:
@@ -40,7 +41,7 @@ class Findings:
 
     @cached_property
     def vector_like_groups(self) -> tuple[str, ...]:
-        """The gauge groups that act on no chiral multiplet."""
+        """Names of the gauge factors that act on no chiral multiplet."""
         acting = {name for left_handed in self.chiral for name in groups_acting_on(self.theory, left_handed)}
         return tuple(name for name in self.theory.gauge.names if name not in acting)
 
@@ -55,7 +56,7 @@ class Findings:
 
     @cached_property
     def light_exotics(self) -> tuple[State, ...]:
-        """Without an unbroken electric charge or colour there are none, and no masses are computed."""
+        """Exotic states lighter than 99 GeV. Masses are computed only if an electric charge or colour is unbroken."""
         residual = unbroken(self.theory)
         if not (residual.charges or residual.colour):
             return ()
@@ -63,27 +64,29 @@ class Findings:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are free: one a term."""
+        """Number of free parameters, one per term."""
         return len(self.theory.terms)
 
 
-def succeeds(found: Findings, *, long: int, many: int) -> bool:
-    """Every anomaly cancels, each gauge group acts on a chiral multiplet, neither electromagnetism nor colour is broken
-    where the gauge group has them, no exotic state is light, and the theory has at most ``long`` words and ``many``
+def succeeds(findings: Findings, *, long: int, many: int) -> bool:
+    """Return whether a theory is a success.
+
+    A success is anomaly-free, has a chiral multiplet under each gauge factor, leaves electromagnetism and colour
+    unbroken where the gauge group has them, has no light exotic state, and has at most ``long`` words and ``many``
     parameters.
     """
     return (
-        found.length <= long
-        and found.parameters <= many
-        and all(anomaly.cancels for anomaly in found.anomalies.values())
-        and not found.vector_like_groups
-        and not found.broken_forces
-        and not found.light_exotics
+        findings.length <= long
+        and findings.parameters <= many
+        and all(anomaly.cancels for anomaly in findings.anomalies.values())
+        and not findings.vector_like_groups
+        and not findings.broken_forces
+        and not findings.light_exotics
     )
 
 
 def groups_acting_on(theory: Theory, multiplet: QuantumNumbers) -> list[str]:
-    """The names of the gauge groups under which it is no singlet."""
+    """Return the names of the gauge factors under which a multiplet is charged."""
     gauge = theory.gauge
     abelian = [name for name, charge in zip(gauge.abelian, multiplet.charges, strict=True) if charge]
     return abelian + [factor.name for factor, label in zip(gauge.special, multiplet.labels, strict=True) if any(label)]

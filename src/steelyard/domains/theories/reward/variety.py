@@ -1,9 +1,10 @@
-"""Judging a group as a whole: successes that few others of it repeat are worth more.
+"""A variety bonus: successes that are rare within their group score higher.
 
-Where one consistent theory is enough for the whole reward, a policy ends by writing that one. Here each success gains
-``weight`` · (1/m + 1/n) / 2 if m successes of its group have the same fermions and n are the same altogether, up to how
-they are written and, unless they are to count, up to vector-like pairs. If fermions did not count by themselves, the
-cheapest way to differ would be scalars that do nothing; if nothing else counted, few successes would differ.
+Without it, a policy that finds one consistent theory keeps writing that theory. Each success gains ``weight`` ·
+(1/m + 1/n) / 2, where m successes of its group have the same fermions and n are the same theory. Theories are compared
+by canonical form, and vector-like pairs are ignored unless ``vector_like`` is set. Fermions count separately, because
+otherwise scalars without any effect would be the cheapest way to differ. Fermions alone would leave few distinct
+successes.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ from steelyard.types import Task, Verdict
 
 @dataclass(frozen=True)
 class VarietyScorer:
-    """The judgements of ``judge``, and a part ``variety``: (1/m + 1/n) / 2 for a success, 0 for others."""
+    """Scores a group with ``score`` and adds a part ``variety``: (1/m + 1/n) / 2 for successes, 0 for others."""
 
     score: Callable[[Task, str], Verdict]
     weight: float
     vector_like: bool = False
-    """Whether theories that differ in vector-like pairs alone are different."""
+    """Whether theories that differ only in vector-like pairs count as different."""
 
     def __call__(self, task: Task, texts: Sequence[str]) -> list[Verdict]:
-        alone = [self._score_one(task, text) for text in texts]
-        theories = [read(text) if verdict.success else None for text, verdict in zip(texts, alone, strict=True)]
-        by_fermions, altogether = (self._rarity(theories, scalars=scalars) for scalars in (False, True))
+        verdicts = [self._score_one(task, text) for text in texts]
+        theories = [read(text) if verdict.success else None for text, verdict in zip(texts, verdicts, strict=True)]
+        by_fermions, by_theory = (self._rarity(theories, scalars=scalars) for scalars in (False, True))
         return [
             self._with_variety(verdict, (one + other) / 2)
-            for verdict, one, other in zip(alone, by_fermions, altogether, strict=True)
+            for verdict, one, other in zip(verdicts, by_fermions, by_theory, strict=True)
         ]
 
     def _rarity(self, theories: Sequence[Theory | None], *, scalars: bool) -> list[float]:
-        """1 over how many are the same; 0 where there is none."""
-        forms = [own and canonical(own, vector_like=self.vector_like, scalars=scalars) for own in theories]
-        often = Counter(forms)
-        return [1 / often[form] if form else 0.0 for form in forms]
+        """Return 1 / (number of equal theories) for each theory, and 0 for ``None``."""
+        forms = [theory and canonical(theory, vector_like=self.vector_like, scalars=scalars) for theory in theories]
+        counts = Counter(forms)
+        return [1 / counts[form] if form else 0.0 for form in forms]
 
     def _score_one(self, task: Task, text: str) -> Verdict:
         try:

@@ -1,4 +1,4 @@
-"""What is opened for a run and must not stay open if the run cannot begin."""
+"""Release resources if a run cannot start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.sampling.base import Closeable
 
 @contextmanager
 def closed_on_error(part: Closeable) -> Iterator[None]:
-    """If what follows fails, no workers or memory are left behind."""
+    """Close ``part`` if the block raises, so that no workers or memory are leaked."""
     try:
         yield
     except BaseException:

@@ -1,12 +1,12 @@
-"""What a policy is given to begin from, and how much that leaves free.
+"""Starting points of tasks: the part of a theory that a policy is given.
 
-- ``nothing``: a theory of any kind
-- ``groups``: the gauge group is given
-- ``sector``: the Standard Model's gauge group and its Higgs doublet
-- ``partial``: that and some of the Standard Model's fermions
-- ``model``: the whole Standard Model, to be extended
+- ``nothing``: no part; any theory is allowed
+- ``groups``: the gauge group
+- ``sector``: the gauge group and Higgs doublet of the Standard Model
+- ``partial``: the same with some of the Standard Model's fermions
+- ``model``: the complete Standard Model, to be extended
 
-The prompt is the kind's name; what is given comes first in every sample without being a choice of the policy.
+The prompt is the name of the kind. The given part comes first in every sample as forced tokens.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from steelyard.domains.theories.model.theory import Theory
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 SPLIT_OF_FIVE: dict[int, Split] = {2: "held_out", 4: "validation"}
-"""Of every five beginnings of a kind the third and the fifth; the rest is for training, and so are all gauge groups
-with fewer factors than there may be: what is held out are products of what was met, and lies between others of its
-size. Kinds of which there is one are in every split.
+"""The third and fifth of every five starting points of a kind are held out or used for validation; all others are for
+training. Gauge groups with fewer than the maximum number of factors are always for training, so held-out groups are
+products of factors seen in training. A kind with a single starting point uses it in every split.
 """
-FREE = 6
-"""How difficult it is to be given no multiplet."""
+NO_MULTIPLETS = 6
+"""Difficulty of a starting point without any multiplet."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What is given: the first words of a text, and the first terms of its interactions."""
+    """A given prefix of a text, and the given first terms of its interactions."""
 
     kind: str
     given: str
     terms: str = ""
     difficulty: float = 0.0
     basic: bool = False
-    """What others of its kind are made of: always for training."""
+    """Whether other starting points build on this one, so that it is always for training."""
 
     @property
     def id(self) -> str:
-        """The kind, and a number made of what is given."""
+        """The kind, followed by a hash of the given text."""
         return f"{self.kind}-{zlib.crc32(f'{self.given}|{self.terms}'.encode()):08x}"
 
     @property
@@ -58,7 +58,7 @@ class Beginning:
 
 
 def nothing(limits: Limits) -> Iterator[Beginning]:
-    yield Beginning("nothing", GAUGE, difficulty=FREE + limits.groups + 1.0)
+    yield Beginning("nothing", GAUGE, difficulty=NO_MULTIPLETS + limits.groups + 1.0)
 
 
 def groups(limits: Limits) -> Iterator[Beginning]:
@@ -68,12 +68,14 @@ def groups(limits: Limits) -> Iterator[Beginning]:
             for special in itertools.combinations_with_replacement(sizes, count - abelian):
                 words = " ".join(map(group_word, (*(1,) * abelian, *special)))
                 basic = count < limits.groups
-                yield Beginning("groups", f"{GAUGE} {words} {SSB}", difficulty=FREE + float(count), basic=basic)
+                yield Beginning(
+                    "groups", f"{GAUGE} {words} {SSB}", difficulty=NO_MULTIPLETS + float(count), basic=basic
+                )
 
 
 def sector(_limits: Limits) -> Iterator[Beginning]:
     given, _, _ = rounded_text(standard_model_with(())).partition(f" {MULTIPLETS}")
-    yield Beginning("sector", given, difficulty=float(FREE))
+    yield Beginning("sector", given, difficulty=float(NO_MULTIPLETS))
 
 
 def partial(_limits: Limits) -> Iterator[Beginning]:
@@ -89,7 +91,7 @@ def model(_limits: Limits) -> Iterator[Beginning]:
 
 
 def describe(spec: Mapping[str, Any]) -> str:
-    """What a task asks for, from its spec."""
+    """Describe a task in words, from its spec."""
     kind, given = str(spec.get("kind", "")), str(spec.get("given", "")).split()
     if kind == "groups":
         return f"a theory of {' × '.join(word for word in given if word not in (GAUGE, SSB))}"
@@ -113,11 +115,13 @@ BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
 }
 
 
-def starting_points(
+def starting_points_by_split(
     kinds: Sequence[str], limits: Limits, containing: Sequence[str] = ()
 ) -> dict[Split, dict[str, list[Beginning]]]:
-    """All beginnings of these kinds, of gauge groups those with certain factors; splits share none, but for kinds of
-    which there is one.
+    """Return the starting points by split and kind.
+
+    ``containing`` restricts gauge groups to those with the given factors. Splits are disjoint, except for kinds with a
+    single starting point.
     """
     found: dict[Split, dict[str, list[Beginning]]] = {split: {} for split in SPLITS}
     for kind in kinds:
@@ -130,23 +134,23 @@ def starting_points(
     return found
 
 
-def splits_of(beginnings: Sequence[Beginning]) -> list[Split]:
-    """By their place in the list."""
+def splits_of(points: Sequence[Beginning]) -> list[Split]:
+    """Assign splits by position in the list."""
     place = itertools.count()
-    return ["train" if one.basic else SPLIT_OF_FIVE.get(next(place) % 5, "train") for one in beginnings]
+    return ["train" if one.basic else SPLIT_OF_FIVE.get(next(place) % 5, "train") for one in points]
 
 
-def _contains(beginning: Beginning, factors: Sequence[str]) -> bool:
-    return Counter(factors) <= Counter(beginning.given.split())
+def _contains(starting_point: Beginning, factors: Sequence[str]) -> bool:
+    return Counter(factors) <= Counter(starting_point.given.split())
 
 
 def standard_model_with(kept: Sequence[int]) -> Theory:
-    """The Standard Model with some of its fermions, and the terms that they and the Higgs doublet make."""
-    whole = standard_model()
-    fermions = [whole.fermions[place] for place in kept]
-    names = {field.name for field in (*whole.scalars, *fermions)}
-    terms = tuple(term for term in whole.terms if {leg.field for leg in term.legs} <= names)
-    return replace(whole, fields=(*whole.scalars, *fermions), terms=terms)
+    """Return the Standard Model with only some of its fermions, and the terms among these and the Higgs doublet."""
+    complete = standard_model()
+    fermions = [complete.fermions[place] for place in kept]
+    names = {field.name for field in (*complete.scalars, *fermions)}
+    terms = tuple(term for term in complete.terms if {leg.field for leg in term.legs} <= names)
+    return replace(complete, fields=(*complete.scalars, *fermions), terms=terms)
 
 
 @cache
@@ -160,7 +164,7 @@ def _standard(kind: str, kept: Sequence[int], difficulty: float) -> Beginning:
 
 
 def standard_model_text() -> str:
-    """The Standard Model as a whole text."""
+    """Return the complete Standard Model as text."""
     text = rounded_text(standard_model())
     read(text)
     return text

@@ -1,4 +1,4 @@
-"""A run as plain lines without control characters, for logs and pipes."""
+"""Plain lines about a run, without control characters, for logs and pipes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _FIGURES = (
 )
 
 
-def plain_line(progress: Progress) -> str:
-    """The newest figures. One that is older than the step, as of an evaluation, says which step it is of."""
+def step_line(progress: Progress) -> str:
+    """Format the newest figures; a figure from an earlier step, such as an evaluation, names that step."""
     words = [f"step {progress.step}/{progress.total_steps}"]
     words += [
-        f"{label} {form(value)}{progress.age(name)}"
+        f"{label} {form(value)}{progress.step_note(name)}"
         for label, name, form in _FIGURES
         if (value := progress.get(name)) is not None
     ]
-    if progress.accidents:
-        causes = [f"{n} × {one_line(cause)}" for cause, n in progress.accidents.most_common()]
-        words.append(f"accidents {', '.join(causes)}")
+    if progress.failures:
+        causes = [f"{n} × {one_line(cause)}" for cause, n in progress.failures.most_common()]
+        words.append(f"failures {', '.join(causes)}")
     if progress.skipped:
         words.append(f"skipped {progress.skipped}")
     if (left := progress.seconds_left) is not None:
@@ -41,13 +41,13 @@ def plain_line(progress: Progress) -> str:
     return "  ".join(words)
 
 
-def plain_activity(progress: Progress) -> str | None:
-    """What is under way; nothing between two phases."""
-    started = progress.started
-    if started is None:
+def phase_line(progress: Progress) -> str | None:
+    """Format the current phase with its time, or return None between phases."""
+    running = progress.running
+    if running is None:
         return None
-    words = [f"step {progress.step}/{progress.total_steps}", " ".join(str(started.activity).split())]
-    words.append(f"{duration(progress.phase_elapsed(started))} so far")
-    if (left := progress.phase_left(started)) is not None:
+    words = [f"step {progress.step}/{progress.total_steps}", " ".join(str(running.activity).split())]
+    words.append(f"{duration(progress.phase_elapsed(running))} so far")
+    if (left := progress.phase_left(running)) is not None:
         words.append(f"about {duration(left)} left")
     return "  ".join(words)
