@@ -1,31 +1,20 @@
-"""What a solver of linear programs gives back, and the two there are."""
+"""The interface of linear program solvers, and the choice of a backend."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
-from steelyard.domains.bricks.stability.program import Program
-from steelyard.domains.bricks.stability.statics import Floats
+from steelyard.domains.bricks.stability.program import Program, Solution
 
 Backend = Literal["highs", "gurobi"]
 
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """The smallest cost and where it is reached."""
-
-    cost: float
-    x: Floats
-
-
 Solver = Callable[[Program], Solution | None]
-"""``None``: nothing satisfies the program. Any other failure raises :class:`steelyard.errors.VerifierError`."""
+"""Returns ``None`` for an infeasible program; any other failure raises :class:`steelyard.errors.VerifierError`."""
 
 
 def solver(backend: Backend) -> Solver:
-    """HiGHS, or Gurobi for those who have it."""
+    """Return the solve function of a backend."""
     if backend == "highs":
         from steelyard.domains.bricks.stability.highs import solve
 
@@ -34,4 +23,4 @@ def solver(backend: Backend) -> Solver:
         from steelyard.domains.bricks.stability.gurobi import solve
 
         return solve
-    raise ValueError(f"no solver is called {backend!r}; there are 'highs' and 'gurobi'")
+    raise ValueError(f"backend = {backend!r} does not exist; choose 'highs' or 'gurobi'")

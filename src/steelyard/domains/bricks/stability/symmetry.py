@@ -1,8 +1,8 @@
-"""The verdict that mirrors and turns cannot change: the worst of all images of a structure.
+"""A stability verdict that is invariant under rotations and reflections: the worst of all images of a structure.
 
 The published contact points under wide bricks (``statics.WIDE``) are not symmetric in x, so a structure and its mirror
-image may get different verdicts. They are symmetric in y, so of the eight images four need solving. Every image is put
-at the origin with its bricks in a fixed order: two images of one structure give the very same programs.
+image may get different verdicts. They are symmetric in y, so four of the eight images suffice. Every image is moved to
+the origin and its bricks are sorted, so that two images of one structure give identical programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from steelyard.domains.bricks.images import Loaded, at_origin, images, mirrored, turned
-from steelyard.domains.bricks.stability.assessment import Stability, assess, largest_pull
+from steelyard.domains.bricks.stability.assessment import Method, Stability, assess_as_given, largest_pull
 from steelyard.domains.bricks.stability.physics import PUBLISHED, Load, Physics
 from steelyard.domains.bricks.stability.solvers import Backend
 from steelyard.domains.bricks.stability.statics import Floats
@@ -21,10 +21,24 @@ from steelyard.domains.bricks.structure import Brick, Structure
 Ordered = tuple[tuple[Brick, ...], tuple[Load, ...]]
 
 
+def assess(
+    structure: Structure,
+    loads: Sequence[Load] = (),
+    *,
+    physics: Physics = PUBLISHED,
+    method: Method = "highs",
+    symmetric: bool = False,
+) -> Stability:
+    """Analyse the stability of a structure. ``symmetric`` takes the worst of all rotations and reflections."""
+    if symmetric and method != "connectivity":
+        return assess_symmetric(structure, loads, physics=physics, method=method)
+    return assess_as_given(structure, loads, physics=physics, method=method)
+
+
 def largest_pull_symmetric(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
 ) -> float:
-    """The largest t of all turns and mirrors, in newtons."""
+    """Return the largest t of all rotations and reflections, in newtons."""
     pulls = [
         largest_pull(Structure(bricks, structure.world), image_loads, physics=physics, backend=backend)
         for bricks, image_loads in representatives(structure, loads)
@@ -35,26 +49,26 @@ def largest_pull_symmetric(
 def assess_symmetric(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Backend = "highs"
 ) -> Stability:
-    """The verdict on the image with the largest t. Its forces are left out: they act on that image."""
+    """Analyse the image with the largest t. The forces are omitted because they act on that image."""
     if not structure.bricks:
-        return assess(structure, loads, physics=physics, method=method)
+        return assess_as_given(structure, loads, physics=physics, method=method)
     found = representatives(structure, loads)
     pulls = [largest_pull(Structure(b, structure.world), i, physics=physics, backend=method) for b, i in found]
     worst = int(np.argmax(pulls))
     bricks, image_loads = found[worst]
-    verdict = assess(Structure(bricks, structure.world), image_loads, physics=physics, method=method)
+    verdict = assess_as_given(Structure(bricks, structure.world), image_loads, physics=physics, method=method)
     score_B = _scores_back(structure, loads, found[worst], verdict.score_B)
     failing = tuple(np.flatnonzero(score_B >= 1.0).tolist())
     return Stability(verdict.stands, verdict.pull, score_B, failing)
 
 
 def representatives(structure: Structure, loads: Sequence[Load]) -> list[Ordered]:
-    """One of each image and its mirror in y, all different, in a fixed order."""
+    """Return the distinct images up to reflection in y, in a fixed order."""
     return sorted({min(_ordered(*image), _ordered(*mirrored_in_y(*image))) for image in images(structure, loads)})
 
 
 def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
-    """y → Y − 1 − y: a mirror in x and half a turn."""
+    """Reflect along y, y → Y − 1 − y, as a reflection along x and half a turn."""
     return turned(*turned(*mirrored(structure, loads)))
 
 
@@ -64,10 +78,10 @@ def _ordered(structure: Structure, loads: Sequence[Load]) -> Ordered:
 
 
 def _scores_back(structure: Structure, loads: Sequence[Load], image: Ordered, score_B: Floats) -> Floats:
-    """Scores in the order of the structure's own bricks: images keep the order, sorting does not."""
+    """Map scores of a sorted image back to the order of the structure's bricks."""
     for candidate in images(structure, loads):
         if _ordered(*candidate) == image:
             placed = at_origin(*candidate)[0].bricks
             place_of = {brick: place for place, brick in enumerate(image[0])}
             return score_B[[place_of[brick] for brick in placed]]
-    raise AssertionError("a representative is one of the images")
+    raise AssertionError("every representative is one of the images")
