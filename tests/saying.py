@@ -11,7 +11,7 @@ from steelyard.constraints.automaton import Automaton, AutomatonConstraint, Word
 from steelyard.constraints.trie import CharacterConstraint
 from steelyard.domains.bricks import Brick, Library, Part, Structure, World, is_connected
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep
-from steelyard.domains.bricks.actions.lines import Line
+from steelyard.domains.bricks.actions.lines import LineState
 from steelyard.domains.bricks.structure import Site
 from tests.automata import TASK
 
@@ -79,7 +79,7 @@ def ways_to_say(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> It
 def one_more(automaton: Automaton[Any], bricks: tuple[Brick, ...]) -> dict[str, Brick]:
     """Return all texts with which the automaton adds one brick; assert that there is no dead end."""
     start: Any = automaton.start(TASK)._replace(bricks=bricks)
-    separator = "" if isinstance(start, Line) else " "
+    separator = "" if isinstance(start, LineState) else " "
     found: dict[str, Brick] = {}
 
     def explore(state: Any, symbols: tuple[str, ...]) -> None:

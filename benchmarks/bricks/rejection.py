@@ -17,7 +17,7 @@ from typing import NamedTuple
 from steelyard.domains.bricks.flaws import Reason
 from steelyard.domains.bricks.stability import assess
 from steelyard.domains.bricks.structure import Brick, Site, Structure, World
-from steelyard.domains.bricks.text import brick_of, write
+from steelyard.domains.bricks.text import parse_brick, write
 
 
 class Asked(NamedTuple):
@@ -150,7 +150,7 @@ class _Builder:
                 self.rejected[ALREADY_REJECTED] += 1
                 temperature += self.patience.warmer
                 continue
-            brick = brick_of(line)
+            brick = parse_brick(line)
             problem = Reason.ILL_FORMATTED if brick is None else _reason(site, brick)
             if problem is None:
                 return brick

@@ -42,13 +42,15 @@ def assess_weighted(
 ) -> Stability:
     """Score each brick: 1 if it has a residual or M_b reaches the capacity, otherwise M_b over the capacity."""
     touching = contacts(structure)
-    rest = statics(structure, touching, loads, physics)
-    best = solver(backend)(weighted_program(rest, physics, alpha, beta))
+    equations = statics(structure, touching, loads, physics)
+    best = solver(backend)(weighted_program(equations, physics, alpha, beta))
     if best is None:
         raise VerifierError("the weighted program has no solution, although any set of forces is feasible")
-    points, bricks = len(rest.points), rest.bricks
+    points, bricks = len(equations.points), equations.bricks
     pull_B = best.x[-bricks:]
-    residual_R = best.x[2 * points + len(rest.shears) + len(rest.presses) : -bricks].reshape(2, -1).sum(axis=0)
+    residual_R = (
+        best.x[2 * points + len(equations.shears) + len(equations.presses) : -bricks].reshape(2, -1).sum(axis=0)
+    )
     size_B = (residual_R * residual_units(bricks, physics)).reshape(-1, 5).max(axis=1)
     fails_B = (size_B > TOLERANCE) | (pull_B >= 1.0) | ~grounded_bricks(touching, bricks)
     score_B = np.where(fails_B, 1.0, pull_B)
@@ -58,40 +60,41 @@ def assess_weighted(
         math.inf if (size_B > TOLERANCE).any() else float(pull_B.max()) * physics.capacity,
         score_B,
         tuple(np.flatnonzero(fails_B).tolist()),
-        Forces(rest.upper_P, rest.lower_P, rest.x_P, rest.y_P, newton_P),
+        Forces(equations.upper_P, equations.lower_P, equations.x_P, equations.y_P, newton_P),
     )
 
 
-def weighted_program(rest: Statics, physics: Physics, alpha: float, beta: float) -> Program:
+def weighted_program(equations: Statics, physics: Physics, alpha: float, beta: float) -> Program:
     """Build the weighted program, with costs in newtons and newton metres.
 
     Unknowns: pushes n, pulls f, horizontal forces, presses, residuals (positive and negative parts), and M_b. Rows: the
     residuals, five free rows for the ground, then M_b − f ≥ 0 for every contact point.
     """
-    points, rows, bricks = len(rest.points), rest.rows, rest.bricks
+    points, rows, bricks = len(equations.points), equations.rows, equations.bricks
     limit_P1 = (rows + 5 + np.arange(points, dtype=np.int32))[:, None]
     pulls = Columns(
-        np.hstack([rest.points.row_NK, limit_P1]), np.hstack([-rest.points.value_NK, np.full((points, 1), -1.0)])
+        np.hstack([equations.points.row_NK, limit_P1]),
+        np.hstack([-equations.points.value_NK, np.full((points, 1), -1.0)]),
     )
     row_R1 = np.arange(rows, dtype=np.int32)[:, None]
     residuals = (Columns(row_R1, np.full((rows, 1), -1.0)), Columns(row_R1, np.ones((rows, 1))))
-    order = np.argsort(rest.upper_P, kind="stable")
-    start = np.append(0, np.cumsum(np.bincount(rest.upper_P, minlength=bricks))).astype(np.int32)
+    order = np.argsort(equations.upper_P, kind="stable")
+    start = np.append(0, np.cumsum(np.bincount(equations.upper_P, minlength=bricks))).astype(np.int32)
     last = (start, limit_P1[order, 0], np.ones(points))
-    blocks = [rest.points, pulls, rest.shears, rest.presses, *residuals]
+    blocks = [equations.points, pulls, equations.shears, equations.presses, *residuals]
     unit_R = residual_units(bricks, physics)
     cost = np.concatenate(
         [
             np.zeros(points),
             np.full(points, beta * physics.capacity),
-            np.zeros(len(rest.shears) + len(rest.presses)),
+            np.zeros(len(equations.shears) + len(equations.presses)),
             unit_R,
             unit_R,
             np.full(bricks, alpha * physics.capacity),
         ]
     )
     lower = np.zeros(len(cost))
-    lower[2 * points : 2 * points + len(rest.shears)] = -np.inf
-    row_lower = np.concatenate([rest.weight_R, np.full(5, -np.inf), np.zeros(points)])
-    row_upper = np.concatenate([rest.weight_R, np.full(5 + points, np.inf)])
+    lower[2 * points : 2 * points + len(equations.shears)] = -np.inf
+    row_lower = np.concatenate([equations.weight_R, np.full(5, -np.inf), np.zeros(points)])
+    row_upper = np.concatenate([equations.weight_R, np.full(5 + points, np.inf)])
     return assemble(blocks, cost, lower, np.full(len(cost), np.inf), row_lower, row_upper, last=last)

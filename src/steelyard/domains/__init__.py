@@ -1,4 +1,4 @@
-"""Families of tasks with their verifiers. Nothing here imports torch."""
+"""Families of tasks with verifiers. This package does not import torch."""
 
 from steelyard.domains.artifacts import Artifact, Report, Row, Summary, TextSpan
 from steelyard.domains.base import Domain, Split

@@ -1,4 +1,4 @@
-"""Artifacts of a domain as plain data: what is rendered, highlighted, reported on and summarised."""
+"""Plain data about artifacts: text, highlights, reports and summaries."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from typing import Any, Literal, NamedTuple
 from steelyard.types import Verdict
 
 ColourBy = Literal["part", "stress"]
-"""What colours stand for: the kind of each part, or how close it is to failure."""
+"""Meaning of colours: the kind of a part, or how close it is to failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a policy produced, as a file holds it (``Domain.to_text``)."""
+    """The text of a policy's output in file form (``Domain.to_text``), with its context."""
 
     text: str
     title: str = ""
     spec: Mapping[str, Any] | None = None
-    """What it was made for, as in ``Task.spec``."""
+    """``Task.spec`` of the task that it answers."""
     verdict: Verdict | None = None
-    """``None`` for the text of a file."""
+    """``None`` for a text from a file."""
 
 
 class TextSpan(NamedTuple):
-    """A part of a text with its highlight."""
+    """A part of a text with a highlight."""
 
     text: str
     kind: Literal["plain", "given", "right", "made"] = "plain"
-    """Part of the task; the policy's own text where it equals the original; where it does not; or no highlight."""
+    """``given`` by the task, written by the policy and equal to the original (``right``) or not (``made``), or
+    ``plain``.
+    """
 
 
 class Row(NamedTuple):
-    """One row of a table; a row that is not ``good`` is marked."""
+    """A row of a table; rows that are not ``good`` are highlighted."""
 
     cells: tuple[str, ...]
     good: bool
@@ -41,12 +43,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of verifying one artifact, part by part, for people to read."""
+    """A human-readable result of verifying one artifact, part by part."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     flaws: tuple[str, ...]
-    """What could not be read or placed, each with its line."""
+    """Lines that could not be read or placed, with their line numbers."""
     summary: tuple[str, ...]
     """A few lines; the first states the result."""
     good: bool
@@ -54,18 +56,18 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Many artifacts together: how many are different, which are new."""
+    """A summary of many artifacts, such as the number of distinct and of new ones."""
 
     lines: tuple[str, ...]
     """The first states the result."""
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     page: str
-    """The same in full, as HTML."""
+    """The complete summary as HTML."""
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """A verdict under a picture: the reward and whether it succeeds, or what went wrong."""
+    """Summarise a verdict in caption lines: reward and success, or the reason of the failure."""
     if verdict.status == "unscored":
         return [f"unscored ({verdict.cause})"]
     if verdict.status == "rejected":

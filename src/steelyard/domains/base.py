@@ -1,7 +1,7 @@
 """The base class of domains: a family of tasks with a verifier.
 
-A domain is used as an object (``steelyard.train(domain=Mine())``), by its import path (``[domain] name =
-"my_module:Mine"``), or by a name that a package registers::
+Pass a domain as an object (``steelyard.train(domain=Mine())``), by import path (``[domain] name = "my_module:Mine"``),
+or by a name that a package registers::
 
     [project.entry-points."steelyard.domains"]
     mine = "my_package.domain:Mine"
@@ -25,73 +25,75 @@ from steelyard.text import printable
 from steelyard.types import Prompt, Task
 from steelyard.verification import Verifier, as_verifier
 
-LONGEST_DESCRIPTION = 120
+MAX_TITLE_LENGTH = 120
 Split = Literal["train", "validation", "held_out"]
 
 
 class Domain(ABC):
-    """Tasks and their verifier. ``size``, ``task`` and ``verifier`` are required; every other method has a default."""
+    """A family of tasks with a verifier. Subclasses must define ``size``, ``task`` and ``verifier``; all other methods
+    have defaults.
+    """
 
     picture_formats: ClassVar[tuple[str, ...]] = ("svg", "png")
-    """What ``render`` writes, as file names end. ``svg`` is one of them."""
+    """File extensions that ``render`` supports; must include ``svg``."""
     export_formats: ClassVar[tuple[str, ...]] = ("txt",)
-    """What ``export`` writes, as file names end."""
+    """File extensions that ``export`` supports."""
 
     @property
     def name(self) -> str:
-        """What messages and verdict caches call the domain."""
+        """The name of the domain in messages and verdict caches."""
         return type(self).__name__.lower()
 
     # --- required --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def size(self, split: Split) -> int | None:
-        """The number of tasks of a split; ``None``: endless. Splits share no task."""
+        """Return the number of tasks of a split, or ``None`` if it is endless. Splits must be disjoint."""
 
     @abstractmethod
     def task(self, split: Split, index: int) -> Task:
-        """Task number ``index`` of a split: a pure function of the two and the domain's own parameters."""
+        """Return a task of a split. The result depends only on ``split``, ``index`` and the domain's parameters."""
 
     @abstractmethod
     def verifier(self) -> Verifier | Callable[..., Any]:
-        """What scores samples: a function ``f(task, text)``, or anything else that ``steelyard.train`` takes as
-        ``verifier``. Raise ``Invalid`` for an invalid sample; let failures of the verifier itself raise.
+        """Return the verifier: a function ``f(task, text)``, or any other value that ``steelyard.train`` accepts as
+        ``verifier``. It raises ``Invalid`` for an invalid sample; its own failures should raise other exceptions.
         """
 
     # --- training --------------------------------------------------------------------------------------------------
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """All words that a policy from scratch reads or writes, ``<pad> <bos> <eos>`` first; the text separates them by
-        spaces. ``None``: any text, for pretrained models.
+        """Return all words that a policy trained from scratch reads or writes, starting with ``<pad> <bos> <eos>``.
+        Texts separate words by spaces. ``None`` means free text, for pretrained models.
         """
         return None
 
     def automaton(self) -> Automaton[Any] | None:
-        """The constraint on every sample, over words or characters; ``None``: anything goes."""
+        """Return the constraint on every sample, over words or characters; ``None`` means no constraint."""
         return None
 
     def examples(self, *, seed: int) -> Iterable[tuple[Task, str]]:
-        """Training tasks, each with a text for it, for [warmstart] and [judge]; a function of the seed. If they end,
-        they are repeated.
+        """Yield training tasks with an example answer, for [warmstart] and [judge]. They depend only on the seed and
+        are repeated when exhausted.
         """
         return ()
 
-    # --- what people see -------------------------------------------------------------------------------------------
+    # --- presentation ----------------------------------------------------------------------------------------------
 
     def describe(self, task: Task) -> str:
-        """What the task asks for, in a few words; titles of pictures."""
+        """Describe the task in a few words, for titles of pictures."""
         return _request(task.prompt)
 
     def to_text(self, text: str) -> str:
-        """A sample as a file holds it; empty if no part of it is an artifact."""
+        """Convert a sample to the text of a file; empty if the sample contains no artifact."""
         return text
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
-        """The text in parts: which the task gave, which the policy wrote."""
+        """Divide the text into spans that the task gave and spans that the policy wrote."""
         return [TextSpan(text)]
 
     def draw(self, artifact: Artifact) -> Scene:
-        """The picture of one artifact, from the shapes of ``steelyard.drawing``. Raise ``Invalid`` if there is none: a
+        """Draw one artifact with the shapes of ``steelyard.drawing``. Raise ``Invalid`` if it cannot be drawn; the
         sample is then shown as text.
         """
         return defaults.draw_text(artifact.text)
@@ -105,12 +107,12 @@ class Domain(ABC):
         scale: float = 1.0,
         title: str = "",
     ) -> bytes:
-        """A picture file in one of ``picture_formats``: one artifact of a file, or a sheet of several with captions.
-        Override ``draw`` for other pictures, and this method for other formats.
+        """Render a picture file in one of ``picture_formats``: a single artifact, or a captioned sheet of several.
+        Override ``draw`` to change the pictures, and this method to add formats.
         """
         defaults.require_format("picture", self.name, form, self.picture_formats)
         if not artifacts:
-            raise DataError("there is nothing to draw: give at least one artifact")
+            raise DataError("there is nothing to draw; pass at least one artifact")
         scenes = [self._scene(artifact) for artifact in artifacts]
         alone = len(artifacts) == 1 and artifacts[0].verdict is None
         scene = scenes[0] if alone else defaults.draw_sheet(artifacts, scenes)
@@ -126,45 +128,44 @@ class Domain(ABC):
             return defaults.draw_text(artifact.text)
 
     def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
-        """The files of an export by name, ``name`` plus an ending each; the requested one first."""
+        """Export a text and return file contents by file name (``name`` plus extension), the requested format first."""
         defaults.require_format("export", self.name, form, self.export_formats)
         return {f"{name}.{form}": text.encode()}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """The result of verifying the text of a file, part by part; ``spec`` as in ``Task.spec``."""
+        """Verify the text of a file and report the result part by part; ``spec`` is a ``Task.spec``."""
         task = Task("file", "", spec or {})
         return defaults.report_on(defaults.verify_text(as_verifier(self.verifier()), task, text))
 
     def with_method(self, method: str) -> Self:
-        """The same domain with another way to verify (``steelyard verify --method``)."""
-        raise ConfigError(f"--method {method}: {self.name} has one way to verify; leave it out")
+        """Return the same domain with another verification method (``steelyard verify --method``)."""
+        raise ConfigError(f"--method {method}: {self.name} has only one verification method; omit --method")
 
     def summary(self, artifacts: Sequence[Artifact], *, title: str = "") -> Summary:
-        """Many artifacts together (``steelyard report``)."""
+        """Summarise many artifacts (``steelyard report``)."""
         return defaults.summarise(artifacts, title or self.name)
 
 
 def title_of(domain: Domain, task: Task) -> str:
-    """What a task asks for, in one line in the words of its domain; the id if it has none, cut if too long."""
+    """Return the domain's description of a task as one shortened line, or the task's id if there is none."""
     described = printable(domain.describe(task))
-    return textwrap.shorten(described, LONGEST_DESCRIPTION, placeholder=" …") or task.id
+    return textwrap.shorten(described, MAX_TITLE_LENGTH, placeholder=" …") or task.id
 
 
 def examples_of(domain: Domain | None, section: str, *, seed: int) -> Iterator[tuple[Task, str]]:
-    """The examples of a domain without end, for a section of the configuration that needs them."""
+    """Yield the examples of a domain endlessly, for a section of the configuration that needs them."""
     if domain is None:
-        raise ConfigError(f"{section}: a run without a domain has no examples; remove [{section}]")
+        raise ConfigError(f"{section}: a run without a domain has no examples; set [domain] or remove [{section}]")
     if next(iter(domain.examples(seed=0)), None) is None:
         raise ConfigError(
-            f"{section}: the domain {domain.name!r} has no examples; write "
-            f"{type(domain).__name__}.examples(self, *, seed), which yields pairs of a task and a text, or remove "
-            f"[{section}]"
+            f"{section}: the domain {domain.name!r} has no examples; remove [{section}] or define "
+            f"{type(domain).__name__}.examples(self, *, seed), which yields pairs of a task and a text"
         )
     return (example for _ in itertools.count() for example in domain.examples(seed=seed))
 
 
 def _request(prompt: Prompt) -> str:
-    """The prompt itself, or the last message of the user."""
+    """Return the prompt, or the last user message of a chat."""
     if isinstance(prompt, str):
         return prompt
     return next((message.get("content", "") for message in reversed(prompt) if message.get("role") == "user"), "")

@@ -1,4 +1,4 @@
-"""What the base class of domains does until a domain does better: a text as a picture, a report and a summary."""
+"""Default presentation of a domain's artifacts: a picture, a report and a summary of plain text."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from steelyard.text import printable
 from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Verdict
 from steelyard.verification import AnyVerifier, Blame, InlinePool, Item, pool_for
 
-LETTERS, LINES = 48, 24
-"""Size of the picture of a text; what is longer is cut."""
-SIZE, MARGIN = 13.0, 10.0
-CAPTION = 33
-"""Characters of a caption line on a sheet."""
-LONGEST = 80
-"""Characters of a text in a table."""
+COLUMNS, LINES = 48, 24
+"""Size of the picture of a text in characters and lines; longer texts are truncated."""
+FONT_SIZE, MARGIN = 13.0, 10.0
+CAPTION_WIDTH = 33
+"""Characters per caption line on a sheet."""
+MAX_CELL_LENGTH = 80
+"""Characters of a text in a table cell."""
 
 
 def draw_text(text: str) -> Scene:
-    """The text itself, line by line."""
-    lines = [part for line in printable(text).split("\n") for part in textwrap.wrap(line, LETTERS) or [""]]
+    """Draw the text line by line."""
+    lines = [part for line in printable(text).split("\n") for part in textwrap.wrap(line, COLUMNS) or [""]]
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], "…"]
     shown = lines if any(lines) else ["(empty)"]
-    return framed((Label((0.0, 1.3 * SIZE * row), line, SIZE, INK) for row, line in enumerate(shown, 1)), MARGIN)
+    return framed(
+        (Label((0.0, 1.3 * FONT_SIZE * row), line, FONT_SIZE, INK) for row, line in enumerate(shown, 1)), MARGIN
+    )
 
 
 def draw_sheet(artifacts: Sequence[Artifact], scenes: Sequence[Scene]) -> Scene:
-    """The pictures of artifacts next to each other, each with its title and verdict."""
+    """Arrange the pictures of artifacts on a sheet, each with its title and verdict."""
     cards = [
         Card(scene, caption(one.title, [] if one.verdict is None else verdict_lines(one.verdict)), _good(one))
         for one, scene in zip(artifacts, scenes, strict=True)
@@ -47,14 +49,14 @@ def draw_sheet(artifacts: Sequence[Artifact], scenes: Sequence[Scene]) -> Scene:
 
 
 def caption(title: str, lines: Sequence[str]) -> str:
-    """The text under a picture on a sheet, cut to its width."""
-    wrapped = textwrap.wrap(title, CAPTION, max_lines=3, placeholder=" …")
-    wrapped += [part for line in lines for part in textwrap.wrap(line, CAPTION, max_lines=2, placeholder=" …")]
+    """Wrap and truncate the caption of a picture on a sheet."""
+    wrapped = textwrap.wrap(title, CAPTION_WIDTH, max_lines=3, placeholder=" …")
+    wrapped += [part for line in lines for part in textwrap.wrap(line, CAPTION_WIDTH, max_lines=2, placeholder=" …")]
     return "\n".join(wrapped)
 
 
 def picture_file(scene: Scene, form: str, scale: float) -> bytes:
-    """A scene as SVG or PNG. A picture that is too large is a mistake of the caller."""
+    """Encode a scene as SVG or PNG; raise ``ConfigError`` if the picture is too large."""
     if form == "svg":
         return svg(scene if scale == 1.0 else scene.placed(scale, 0.0, 0.0)).encode()
     try:
@@ -65,11 +67,11 @@ def picture_file(scene: Scene, form: str, scale: float) -> bytes:
 
 def require_format(what: str, domain: str, form: str, known: Sequence[str]) -> None:
     if form not in known:
-        raise ConfigError(f"no {what} of {domain} is called {form!r}; there are: {', '.join(known)}")
+        raise ConfigError(f"{domain}: {what} format {form!r} is not supported; choose one of {', '.join(known)}")
 
 
 def verify_text(verifier: AnyVerifier, task: Task, text: str) -> Verdict:
-    """The verdict on a text that no policy sampled."""
+    """Verify a text that no policy sampled."""
     sample = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, text, "stop", NO_DECISIONS)
     pool = pool_for(verifier, lambda one: InlinePool(one, Blame(tries=1)))
     pool.submit([Item(task, sample, 1)])
@@ -78,10 +80,10 @@ def verify_text(verifier: AnyVerifier, task: Task, text: str) -> Verdict:
 
 
 def report_on(verdict: Verdict) -> Report:
-    """A verdict as a report, with a row for each of its parts."""
+    """Convert a verdict to a report with one row per reward part."""
     if verdict.status == "unscored":
         raise DataError(
-            f"the verifier failed: {verdict.reason}\nIf it reads columns of the task, give them as JSON with --spec."
+            f"the verifier failed: {verdict.reason}\nIf it reads columns of the task, pass them as JSON with --spec."
         )
     rows = tuple(Row((name, f"{value:.4g}"), good=True) for name, value in verdict.parts.items())
     flaws = (verdict.reason,) if verdict.reason else ()
@@ -90,7 +92,7 @@ def report_on(verdict: Verdict) -> Report:
 
 
 def summarise(artifacts: Sequence[Artifact], title: str) -> Summary:
-    """How many texts differ, and how often each occurs, the most frequent first."""
+    """Count the distinct texts and how often each occurs, most frequent first."""
     times = Counter(one.text for one in artifacts)
     verdicts = {one.text: one.verdict for one in artifacts}
     scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.counts]
@@ -119,7 +121,7 @@ def _reward(verdict: Verdict | None) -> str:
 
 
 def _short(text: str) -> str:
-    return textwrap.shorten(printable(text), LONGEST, placeholder=" …") or "(empty)"
+    return textwrap.shorten(printable(text), MAX_CELL_LENGTH, placeholder=" …") or "(empty)"
 
 
 def _page(title: str, lines: Sequence[str], columns: Sequence[str], rows: Sequence[Row]) -> str:

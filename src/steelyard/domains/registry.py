@@ -1,5 +1,5 @@
-"""Domains by name: built in, registered in this process, of installed packages (entry point group
-``steelyard.domains``), or by import path.
+"""The registry of domains: built in, registered in this process, provided by installed packages (entry point group
+``steelyard.domains``), or named by import path.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _registered: dict[str, type[Domain]] = {}
 
 
 def register(name: str, domain: type[Domain]) -> None:
-    """Make a domain known by a name in this process: ``[domain] name = "mine"``."""
+    """Register a domain in this process, to be used as ``[domain] name = "mine"``."""
     if name in BUILT_IN or is_import_path(name):
-        raise ConfigError(f"{name!r} cannot name a domain of yours: it is built in or an import path; choose another")
+        raise ConfigError(f"domain name {name!r} is built in or an import path; choose another name")
     _registered[name] = _require_domain(domain, name)
 
 
 def domain_names() -> list[str]:
-    """Every domain that is known by a name."""
+    """Return the names of all known domains."""
     return sorted({*_installed(), *_registered, *BUILT_IN})
 
 
 def is_domain(name: str) -> bool:
-    """Whether a text names a domain, by its name or its import path."""
+    """Whether a text is the name or the import path of a domain."""
     return name in domain_names() or is_import_path(name)
 
 
 def make_domain(name: str, **parameters: Any) -> Domain:
-    """The domain of that name or import path, built with its own parameters."""
+    """Build a domain from its name or import path and its parameters."""
     domain = find_domain(name)
     try:
         inspect.signature(domain).bind(**parameters)
@@ -56,13 +56,13 @@ def make_domain(name: str, **parameters: Any) -> Domain:
 
 
 def find_domain(name: str) -> type[Domain]:
-    """The class of a domain. A built-in name cannot be taken by another package."""
+    """Return the class of a domain. Built-in names take precedence over those of packages."""
     if name in _registered:
         return _registered[name]
     paths = {**_installed(), **BUILT_IN}
     if name not in paths and not is_import_path(name):
         hint = nearest_or_all(name, domain_names())
-        raise ConfigError(f"no domain named {name!r}; {hint} A class of yours is named as 'module:Class'")
+        raise ConfigError(f"domain {name!r} does not exist; {hint} Name your own class as 'module:Class'")
     what = f"domain {name!r}:"
     return _require_domain(load_object(paths[name], what=what) if name in paths else load_own(name, what=what), name)
 
@@ -72,12 +72,12 @@ def _installed() -> dict[str, str]:
 
 
 def _require_domain(found: object, name: str) -> type[Domain]:
-    """Whatever a configuration names must be a domain's class before it is called."""
+    """Raise ``ConfigError`` unless the configured object is a subclass of ``Domain``."""
     if isinstance(found, type) and issubclass(found, Domain):
         return found
     raise ConfigError(
-        f"domain {name!r}: {shown(found)} is not a subclass of steelyard.domains.Domain; derive one from it and write "
-        "size, task and verifier"
+        f"domain {name!r}: {shown(found)} is not a subclass of steelyard.domains.Domain; derive your class from it and "
+        "define size, task and verifier"
     )
 
 

@@ -1,4 +1,4 @@
-"""Each kind of brief by hand: a structure that fulfils it, and near misses with what they are worth."""
+"""Each kind of brief by hand: structures that fulfil it, and near misses with their fulfilment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORLD = World()
 
 
 def built(bricks: str) -> Structure:
-    """Bricks as ``2x4@0,0,0 4x2@1,1,1``, all of which reach the ground."""
+    """Build a connected structure from bricks written as ``2x4@0,0,0 4x2@1,1,1``."""
     structure = parse("\n".join(brick.replace("@", " (") + ")" for brick in bricks.split()), WORLD)
     assert is_connected(structure)
     return structure
@@ -55,14 +55,14 @@ MISS: list[tuple[str, Brief, str, float]] = [
     ("too long", WALL, "8x1@0,0,0 8x1@0,0,1", 12 / 16),
     ("the last step too long", STAIRS, "4x1@0,0,0 4x1@2,0,1 4x1@4,0,2", 12 / 18),
     ("the last step missing", STAIRS, "4x1@0,0,0 4x1@2,0,1", 10 / 12),
-    ("falling instead of rising", STAIRS, "6x1@0,0,0 4x1@0,0,1 2x1@0,0,2", 8 / 16),
+    ("descending instead of rising", STAIRS, "6x1@0,0,0 4x1@0,0,1 2x1@0,0,2", 8 / 16),
     ("twice as wide", STAIRS, "4x2@0,0,0 4x2@2,0,1 2x2@4,0,2", 12 / 24),
     ("too low", TABLE, "1x2@0,0,0 1x2@3,0,0 4x2@0,0,1", 2 / 3),
     ("no room below", TABLE, "4x2@0,0,0 4x2@0,0,1 4x2@0,0,2", 0.0),
     ("little room below", TABLE, "4x2@0,0,0 1x2@0,0,1 4x2@0,0,2", (1 - 10 / 16) / 0.5),
     ("a hole in the top", TABLE, f"{LEGS} 4x1@0,0,2 1x1@0,1,2 2x1@2,1,2", 7 / 8),
     ("a foot beyond the top", TABLE, f"{LEGS} 1x2@4,0,0 4x2@0,0,2", 8 / 10),
-    ("something upon the top", TABLE, f"{LEGS} 4x2@0,0,2 1x1@0,0,3", (3 / 4) * (1 / 8) * (8 / 24 / 0.5)),
+    ("something on the top", TABLE, f"{LEGS} 4x2@0,0,2 1x1@0,0,3", (3 / 4) * (1 / 8) * (8 / 24 / 0.5)),
     ("a narrower gap", BRIDGE, "1x2@0,0,0 1x2@0,0,1 1x2@4,0,0 1x2@4,0,1 6x2@0,0,2", 3 / 4),
     ("one pier", BRIDGE, "1x2@0,0,0 1x2@0,0,1 6x2@0,0,2", (4 / 5) / 2),
     ("too low", BRIDGE, "1x2@0,0,0 1x2@5,0,0 6x2@0,0,1", 1 / 2),
@@ -76,7 +76,7 @@ MISS: list[tuple[str, Brief, str, float]] = [
     ("something hangs down", CANTILEVER, "4x2@0,0,0 4x2@0,0,1 6x2@1,0,2 1x1@6,0,1", 1 / 2),
     ("reaching the other way", CANTILEVER, "4x2@3,0,0 4x2@3,0,1 6x2@0,0,2", 0.0),
     ("too little", SHAPE, "4x1@0,0,0 2x1@2,0,1 1x1@2,0,2", 7 / 10),
-    ("turned round", SHAPE, "4x1@0,0,0 2x1@0,0,1 2x1@0,0,2 2x1@0,0,3", 8 / 12),
+    ("mirrored", SHAPE, "4x1@0,0,0 2x1@0,0,1 2x1@0,0,2 2x1@0,0,3", 8 / 12),
 ]
 
 
@@ -87,28 +87,28 @@ def test_fulfilled(brief: Brief, bricks: str) -> None:
     assert brief.fulfilled(structure)
 
 
-@pytest.mark.parametrize(("what", "brief", "bricks", "worth"), MISS)
-def test_near_misses(what: str, brief: Brief, bricks: str, worth: float) -> None:
+@pytest.mark.parametrize(("what", "brief", "bricks", "fulfilment"), MISS)
+def test_near_misses(what: str, brief: Brief, bricks: str, fulfilment: float) -> None:
     structure = built(bricks)
-    assert brief.fulfilment(structure) == pytest.approx(worth), what
+    assert brief.fulfilment(structure) == pytest.approx(fulfilment), what
     assert not brief.fulfilled(structure), what
 
 
-def test_eight_tenths_of_a_shape_are_enough() -> None:
+def test_a_shape_needs_a_fulfilment_of_0_8() -> None:
     structure = built("4x1@0,0,0 2x1@2,0,1 2x1@2,0,2")
     assert SHAPE.fulfilment(structure) == pytest.approx(0.8)
     assert SHAPE.fulfilled(structure)
 
 
-def test_an_arm_that_is_not_there_counts_for_nothing() -> None:
+def test_a_missing_part_of_the_arm_does_not_count() -> None:
     floating = parse("4x2 (0,0,0)\n4x2 (0,0,1)\n4x2 (1,0,2)\n1x1 (6,0,2)", WORLD, may_float=True)
     assert CANTILEVER.fulfilment(floating) == pytest.approx(2 / 3)
 
 
-def test_nothing_fulfils_nothing() -> None:
-    nothing = Structure((), WORLD)
+def test_an_empty_structure_fulfils_no_brief() -> None:
+    empty = Structure((), WORLD)
     for brief in (TOWER, WALL, STAIRS, TABLE, BRIDGE, CANTILEVER, SHAPE):
-        assert (brief.fulfilment(nothing), brief.fulfilled(nothing), brief.loads(nothing)) == (0.0, False, ())
+        assert (brief.fulfilment(empty), brief.fulfilled(empty), brief.loads(empty)) == (0.0, False, ())
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_nothing_fulfils_nothing() -> None:
         (TOWER, "2x4@0,0,0", set()),
     ],
 )
-def test_loads_rest_where_they_are_to_be_carried(brief: Brief, bricks: str, loads: set[Load]) -> None:
+def test_loads_act_at_the_required_cells(brief: Brief, bricks: str, loads: set[Load]) -> None:
     found = brief.loads(built(bricks))
     assert {load[:3] for load in found} == {load[:3] for load in loads}
     assert sorted(load.kilograms for load in found) == pytest.approx(sorted(load.kilograms for load in loads))
@@ -145,7 +145,7 @@ def test_loads_rest_where_they_are_to_be_carried(brief: Brief, bricks: str, load
         (SHAPE, "shape depth=1 block1=1 block2=4"),
     ],
 )
-def test_words_are_the_kind_and_its_named_numbers(brief: Brief, words: str) -> None:
+def test_words_are_the_kind_and_its_named_parameters(brief: Brief, words: str) -> None:
     assert " ".join(brief.words()) == words
     assert all(word.partition("=")[2] in brief.sentence() for word in words.split()[1:])
     assert brief.id == "-".join(word.partition("=")[2] or word for word in words.split())

@@ -1,4 +1,4 @@
-"""Published outcomes, and equilibria worked out by hand."""
+"""Published outcomes, and equilibria computed by hand."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def test_published_outcomes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_weighted_form_agrees_on_them(case: Case) -> None:
+def test_the_weighted_program_agrees_on_the_published_outcomes(case: Case) -> None:
     assert assess_weighted(case.structure).stands is case.stands
 
 
-def test_the_column_that_the_weighted_form_gets_wrong() -> None:
+def test_the_weighted_program_misjudges_a_column() -> None:
     verdict = assess(column())
     assert verdict.stands
     assert verdict.pull / T == pytest.approx(0.0196, abs=5e-5)
     assert not assess_weighted(column()).stands
 
 
-def test_mass_of_a_part_and_loads_on_its_cells_are_the_same() -> None:
+def test_a_heavy_part_equals_loads_on_its_cells() -> None:
     heavy = CASES[-2].structure
     plain = Structure(heavy.bricks, World(heavy.world.size))
     extra = (0.2 - GRAM["2x2"]) / 4
@@ -50,25 +50,25 @@ def test_mass_of_a_part_and_loads_on_its_cells_are_the_same() -> None:
 
 
 def test_a_lever_by_hand() -> None:
-    """A 2x1 of weight W on a 1x1 of weight w overhangs by a cell, so W acts ½ stud beside the middle of the 1x1.
+    """A 2x1 of weight W on a 1x1 of weight w overhangs by a cell, so W acts ½ stud off the centre of the 1x1.
 
-    The four points under the 2x1 carry p at +¼, q at −¼ and r twice at 0: p + q + 2 r = W and ¼ (p − q) = ½ W. The
-    pull is least where q = r = −t, so p = 2 W − t = W + 3 t and t = W / 4. Under the 1x1, which carries W + w, the
-    same gives (W − w) / 4.
+    The four points under the 2x1 carry p at +¼, q at −¼ and r twice at 0: p + q + 2 r = W and ¼ (p − q) = ½ W. The pull
+    is smallest for q = r = −t, so p = 2 W − t = W + 3 t and t = W / 4. The same calculation gives (W − w) / 4 under the
+    1x1, which carries W + w.
     """
     structure = place([Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1)], World())
     assert largest_pull(structure) == pytest.approx(GRAM["1x2"] * G / 4, rel=1e-9)
 
 
-def test_a_load_beside_the_middle_by_hand() -> None:
-    """The same with a load F a whole stud beside the middle: p = 2 W + 4 F − t = W + F + 3 t."""
+def test_an_off_centre_load_by_hand() -> None:
+    """The lever with a load F one stud off the centre: p = 2 W + 4 F − t = W + F + 3 t."""
     structure = place([Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1)], World())
     expected = (GRAM["1x2"] + 3 * 0.01) * G / 4
     assert largest_pull(structure, [Load(1, 0, 1, 0.01)]) == pytest.approx(expected, rel=1e-9)
     assert largest_pull(*turned(structure, [Load(1, 0, 1, 0.01)])) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_tower_on_its_whole_base_pulls_nowhere() -> None:
+def test_a_straight_tower_has_no_pull() -> None:
     tower = place([Brick(2, 2, 0, 0, z) for z in range(10)], World())
     verdict = assess(tower)
     assert verdict.stands
@@ -76,8 +76,8 @@ def test_a_tower_on_its_whole_base_pulls_nowhere() -> None:
     assert verdict.score_B.tolist() == [0.0] * 10
 
 
-def test_forces_carry_every_brick() -> None:
-    """At each brick the vertical forces sum up to its weight."""
+def test_forces_balance_the_weight_of_every_brick() -> None:
+    """The vertical forces on each brick add up to its weight."""
     structure = CASES[0].structure
     acting = assess(structure).forces
     assert acting is not None
@@ -88,12 +88,12 @@ def test_forces_carry_every_brick() -> None:
     assert acting.newton_P.min() == pytest.approx(-0.9007 * T, abs=5e-5)
 
 
-def test_a_load_upon_a_cell_on_the_ground_pulls_nowhere() -> None:
+def test_a_load_on_a_brick_on_the_ground_causes_no_pull() -> None:
     flat = place([Brick(1, 8, 0, 0, 0)], World())
     assert largest_pull(flat, [Load(0, 7, 0, 5.0)]) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_floating_brick_falls_and_the_others_are_judged_by_themselves() -> None:
+def test_a_floating_brick_fails_and_the_others_are_analysed_without_it() -> None:
     bricks = [*CASES[1].structure.bricks, Brick(1, 1, 40, 40, 5)]
     verdict = assess(place(bricks, CASES[1].structure.world))
     assert not verdict.stands
@@ -101,6 +101,6 @@ def test_a_floating_brick_falls_and_the_others_are_judged_by_themselves() -> Non
     assert verdict.failing == (1, 20)
 
 
-def test_capacity_decides() -> None:
+def test_the_capacity_affects_the_verdict() -> None:
     assert assess(CASES[1].structure, physics=Physics(capacity=1.1)).stands
     assert not assess(CASES[0].structure, physics=Physics(capacity=0.85)).stands

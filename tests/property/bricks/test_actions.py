@@ -1,4 +1,4 @@
-"""Action spaces against brute force: what may be said is what can be placed, and every walk ends in time."""
+"""Action spaces compared with brute force: allowed texts are exactly the possible placements, and walks end in time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.bricks.random_structures import heap
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.bricks import Reason, Structure, World, floating, is_connected, parse, write
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order
-from steelyard.domains.bricks.actions.places import Places
+from steelyard.domains.bricks.actions.placements import Placements
 from tests.automata import TASK, ramble
 from tests.saying import FEW, can_come, constraint_for, one_more, random_bricks, ways_to_say
 
@@ -27,7 +27,7 @@ SPACES: dict[str, Make] = {
     "two steps, far": lambda world, most, may_float: TwoStep(world, most, may_float, (2, 0, 2)),
 }
 SIZES = ((1, 1, 1), (1, 1, 3), (2, 2, 2), (4, 3, 2), (3, 4, 3), (12, 1, 2), (1, 12, 2), (1, 2, 12))
-"""Some where bricks soon fill the world, some with numbers of two digits."""
+"""Small worlds that fill up quickly, and worlds with two-digit coordinates."""
 
 spaces, seeds = st.sampled_from(sorted(SPACES)), st.integers(0, 2**32)
 worlds = st.sampled_from(SIZES).map(lambda size: World(size, FEW))
@@ -36,7 +36,7 @@ slow = settings(max_examples=80)
 
 @slow
 @given(spaces, worlds, st.booleans(), seeds)
-def test_what_may_be_said_is_exactly_what_can_be_placed(name: str, world: World, may_float: bool, seed: int) -> None:
+def test_allowed_texts_are_exactly_the_possible_placements(name: str, world: World, may_float: bool, seed: int) -> None:
     bricks = random_bricks(world, 5, random.Random(seed), may_float=may_float)
     space = SPACES[name](world, 6, may_float)
     expected = {
@@ -49,7 +49,7 @@ def test_what_may_be_said_is_exactly_what_can_be_placed(name: str, world: World,
 
 @slow
 @given(spaces, worlds, st.booleans(), seeds, st.integers(1, 8), st.floats(0, 1))
-def test_rambles_end_in_time_with_a_structure(
+def test_random_walks_end_within_budget_with_a_structure(
     name: str, world: World, may_float: bool, seed: int, most: int, room: float
 ) -> None:
     space, rng = SPACES[name](world, most, may_float), random.Random(seed)
@@ -68,7 +68,7 @@ def test_rambles_end_in_time_with_a_structure(
 
 @slow
 @given(spaces, worlds, st.booleans(), seeds)
-def test_one_who_never_stops_fills_the_world(name: str, world: World, may_float: bool, seed: int) -> None:
+def test_a_walk_that_never_stops_fills_the_world(name: str, world: World, may_float: bool, seed: int) -> None:
     space, rng = SPACES[name](world, 7, may_float), random.Random(seed)
     constraint, written, between = constraint_for(space)
     made = ramble(
@@ -83,8 +83,8 @@ def test_one_who_never_stops_fills_the_world(name: str, world: World, may_float:
 
 @slow
 @given(spaces, seeds, st.integers(1, 20), st.booleans())
-def test_a_structure_survives_being_said_and_is_let_through(name: str, seed: int, most: int, hangs: bool) -> None:
-    """In the order in which it can be built, by every space that reaches far enough."""
+def test_structures_round_trip_and_are_allowed(name: str, seed: int, most: int, hangs: bool) -> None:
+    """Any structure in building order can be written by every action space with sufficient reach."""
     structure = in_building_order(heap(most, random.Random(seed), hang=0.4 if hangs else 0.0))
     space = SPACES[name](structure.world, most, False)
     if isinstance(space, TwoStep):
@@ -98,14 +98,14 @@ def test_a_structure_survives_being_said_and_is_let_through(name: str, seed: int
         state = automaton.moves(state)[symbol]
     assert automaton.may_end(state)
     assert state.bricks == structure.bricks
-    assert automaton.moves(state) == {}, "no brick more than that"
+    assert automaton.moves(state) == {}, "no further brick is allowed"
     ends = space.ends(text)
     assert [space.read(text[:end]).structure.bricks[-1] for end in ends[:most]] == list(structure.bricks)
 
 
 @slow
 @given(seeds, st.integers(1, 12), st.floats(0, 0.5))
-def test_building_order_holds_what_can_be_held(seed: int, bricks: int, afloat: float) -> None:
+def test_building_order_supports_every_brick_that_can_be_supported(seed: int, bricks: int, afloat: float) -> None:
     rng = random.Random(seed)
     heaped = heap(bricks, rng, World((8, 8, 8)), hang=0.4, float_=afloat)
     shuffled = Structure(tuple(rng.sample(heaped.bricks, bricks)), heaped.world)
@@ -119,7 +119,7 @@ def test_building_order_holds_what_can_be_held(seed: int, bricks: int, afloat: f
 
 @slow
 @given(spaces, worlds, st.booleans(), seeds)
-def test_the_formula_is_what_a_search_finds(name: str, world: World, may_float: bool, seed: int) -> None:
+def test_shortest_end_matches_a_search(name: str, world: World, may_float: bool, seed: int) -> None:
     space, rng = SPACES[name](world, 4, may_float), random.Random(seed)
     automaton: Automaton[Any] = space.automaton()
     state = automaton.start(TASK)
@@ -135,13 +135,13 @@ def test_the_formula_is_what_a_search_finds(name: str, world: World, may_float: 
 
 @slow
 @given(worlds, st.booleans(), seeds)
-def test_places_are_the_same_whatever_was_asked_before(world: World, may_float: bool, seed: int) -> None:
+def test_placements_do_not_depend_on_earlier_queries(world: World, may_float: bool, seed: int) -> None:
     bricks = random_bricks(world, 6, random.Random(seed), may_float=may_float)
-    one_by_one, at_once = Places(world, may_float=may_float), Places(world, may_float=may_float)
+    stepwise, direct = Placements(world, may_float=may_float), Placements(world, may_float=may_float)
     for count in range(len(bricks) + 1):
-        one_by_one.open(bricks[:count])
-    assert (one_by_one.open(bricks) == at_once.open(bricks)).all()
-    assert (one_by_one.open(()) == at_once.open(())).all(), "nothing is written into what is remembered"
+        stepwise.open(bricks[:count])
+    assert (stepwise.open(bricks) == direct.open(bricks)).all()
+    assert (stepwise.open(()) == direct.open(())).all(), "cached arrays are not modified"
 
 
 @given(spaces, st.text() | st.from_regex(r"((ground|back\d|[xyz][+-]?\d|\d,\d|[+-]\d[+-]\d[+-]\d|\dx\d) ?){0,12}"))

@@ -37,7 +37,7 @@ from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric
 
 WIDE = World((40, 40, 20))
 WORLDS = (WIDE, World((14, 3, 12)), World((3, 14, 12)), World((6, 6, 12)))
-"""In the narrow ones bricks have many neighbours that they press against."""
+"""In the narrow worlds, bricks press against many neighbours."""
 quick = settings(max_examples=60)
 
 
@@ -55,13 +55,13 @@ def _solver() -> None:
 
 @quick
 @given(loaded(), st.integers(-10, 10), st.integers(-10, 10))
-def test_moving_along_the_ground_keeps_the_verdict(case: Loaded, dx: int, dy: int) -> None:
+def test_translation_does_not_change_the_verdict(case: Loaded, dx: int, dy: int) -> None:
     assert largest_pull(*case) == largest_pull(*moved(case[0], dx, dy, case[1]))
 
 
 @quick
 @given(loaded(), st.floats(0.1, 10.0))
-def test_scaling_masses_loads_and_capacity_keeps_the_class(case: Loaded, factor: float) -> None:
+def test_scaling_masses_loads_and_capacity_does_not_change_the_verdict(case: Loaded, factor: float) -> None:
     structure, weights = case
     library = Library(tuple(replace(part, mass=part.mass * factor) for part in STANDARD.parts))
     scaled = Structure(structure.bricks, replace(structure.world, library=library))
@@ -74,7 +74,7 @@ def test_scaling_masses_loads_and_capacity_keeps_the_class(case: Loaded, factor:
 
 @quick
 @given(loaded(), st.integers(0, 7))
-def test_turns_and_mirrors_keep_the_symmetric_verdict_exactly(case: Loaded, which: int) -> None:
+def test_the_symmetric_verdict_is_exactly_invariant(case: Loaded, which: int) -> None:
     image = list(images(*case))[which]
     assert largest_pull_symmetric(*image) == largest_pull_symmetric(*case)
     ours, theirs = assess(*case, symmetric=True), assess(*image, symmetric=True)
@@ -84,7 +84,7 @@ def test_turns_and_mirrors_keep_the_symmetric_verdict_exactly(case: Loaded, whic
 
 @quick
 @given(loaded())
-def test_the_symmetric_verdict_is_the_worst_of_all_eight(case: Loaded) -> None:
+def test_the_symmetric_verdict_is_the_worst_of_all_images(case: Loaded) -> None:
     pulls = [largest_pull(*image) for image in images(*case)]
     assert largest_pull_symmetric(*case) == pytest.approx(max(pulls), rel=1e-7, abs=1e-9)
 
@@ -98,7 +98,7 @@ def test_the_largest_pull_equals_that_of_an_independent_formulation(case: Loaded
 
 
 @pytest.mark.parametrize("world", WORLDS[1:], ids=lambda world: str(world.size))
-def test_the_same_where_bricks_crowd_and_press(world: World) -> None:
+def test_the_largest_pull_in_crowded_worlds_equals_the_reference(world: World) -> None:
     pytest.importorskip("scipy")
     for seed in range(20):
         rng = random.Random(seed)
@@ -110,7 +110,7 @@ def test_the_same_where_bricks_crowd_and_press(world: World) -> None:
 
 @quick
 @given(loaded(afloat=0.3))
-def test_nothing_stands_that_floats_and_nothing_else_lacks_an_equilibrium(case: Loaded) -> None:
+def test_an_equilibrium_exists_exactly_if_no_brick_floats(case: Loaded) -> None:
     structure, weights = case
     afloat = floating(structure)
     verdict = assess(*case)
@@ -118,12 +118,12 @@ def test_nothing_stands_that_floats_and_nothing_else_lacks_an_equilibrium(case: 
     assert set(afloat) <= set(verdict.failing)
     assert math.isinf(verdict.pull) is bool(afloat)
     solved = highs.solve(pull_program(statics(structure, contacts(structure), weights, PUBLISHED)))
-    assert (solved is None) is bool(afloat), "the program knows it without being told"
+    assert (solved is None) is bool(afloat), "the program finds this without connectivity"
 
 
 @quick
 @given(loaded())
-def test_the_class_is_that_of_the_largest_pull(case: Loaded) -> None:
+def test_the_verdict_follows_from_the_largest_pull(case: Loaded) -> None:
     verdict = assess(*case)
     assert verdict.stands is (verdict.pull < PUBLISHED.capacity)
     assert verdict.pull == largest_pull(*case)
@@ -132,12 +132,12 @@ def test_the_class_is_that_of_the_largest_pull(case: Loaded) -> None:
 
 @quick
 @given(loaded(afloat=0.3))
-def test_texts_survive(case: Loaded) -> None:
+def test_structures_round_trip_through_text(case: Loaded) -> None:
     assert parse(write(case[0]), case[0].world, may_float=True) == case[0]
 
 
 @given(st.text() | st.from_regex(r"(\d{1,2}x\d{1,2} \(\d{1,2},\d{1,2},\d{1,2}\)\n?){1,4}", fullmatch=True))
-def test_any_text_is_a_structure_or_has_a_typed_flaw(text: str) -> None:
+def test_any_text_is_a_structure_or_has_a_flaw(text: str) -> None:
     reading = read(text, WIDE)
     try:
         structure = parse(text, WIDE)
@@ -151,7 +151,7 @@ def test_any_text_is_a_structure_or_has_a_typed_flaw(text: str) -> None:
 
 @quick
 @given(loaded(), st.integers(0, 2**32))
-def test_order_of_bricks_and_loads_does_not_matter(case: Loaded, seed: int) -> None:
+def test_the_order_of_bricks_and_loads_does_not_matter(case: Loaded, seed: int) -> None:
     rng = random.Random(seed)
     bricks, weights = list(case[0].bricks), [Load(*load) for load in case[1]]
     rng.shuffle(bricks)

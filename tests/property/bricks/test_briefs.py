@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from benchmarks.bricks.random_structures import heap
 from steelyard.domains.bricks import Structure, World
 from steelyard.domains.bricks.actions import Lines
-from steelyard.domains.bricks.briefs import COUNTABLE, KINDS, Brief
-from steelyard.domains.bricks.briefs.solid import Bools, height_iou, iou, largest_piece, middle, ratio, solid
+from steelyard.domains.bricks.briefs import GRID_KINDS, KINDS, Brief
+from steelyard.domains.bricks.briefs.solid import Bools, height_iou, iou, largest_component, middle, ratio, solid
 from steelyard.domains.bricks.images import moved
-from steelyard.domains.bricks.reward import Reward, Scorer
+from steelyard.domains.bricks.reward import RewardSettings, Scorer
 from steelyard.types import Task
 
 WORLD = World((40, 40, 20))
-ALL = [brief for kind in COUNTABLE for brief in KINDS[kind].grid()]
+ALL = [brief for kind in GRID_KINDS for brief in KINDS[kind].grid()]
 quick = settings(max_examples=60)
 
 
@@ -41,15 +41,15 @@ def voxels(draw: st.DrawFn) -> Bools:
 
 @quick
 @given(structures(), st.sampled_from(ALL))
-def test_fulfilment_is_a_share_and_decides(structure: Structure, brief: Brief) -> None:
-    worth = brief.fulfilment(structure)
-    assert 0.0 <= worth <= 1.0 + 1e-12
-    assert brief.fulfilled(structure) is (worth >= brief.enough - 1e-9)
+def test_fulfilment_is_between_0_and_1_and_determines_fulfilled(structure: Structure, brief: Brief) -> None:
+    fulfilment = brief.fulfilment(structure)
+    assert 0.0 <= fulfilment <= 1.0 + 1e-12
+    assert brief.fulfilled(structure) is (fulfilment >= brief.enough - 1e-9)
 
 
 @quick
 @given(structures(), st.sampled_from(ALL), st.integers(-5, 5), st.integers(-5, 5))
-def test_only_the_form_counts_not_the_place(structure: Structure, brief: Brief, dx: int, dy: int) -> None:
+def test_fulfilment_does_not_depend_on_the_position(structure: Structure, brief: Brief, dx: int, dy: int) -> None:
     elsewhere, loads = moved(structure, dx, dy, brief.loads(structure))
     assert brief.fulfilment(elsewhere) == brief.fulfilment(structure)
     assert brief.loads(elsewhere) == loads
@@ -67,16 +67,16 @@ def test_the_order_of_bricks_does_not_matter(structure: Structure, brief: Brief,
 
 @quick
 @given(structures(), st.sampled_from(ALL))
-def test_loads_rest_on_bricks_and_weigh_what_was_asked(structure: Structure, brief: Brief) -> None:
+def test_loads_rest_on_bricks_and_add_up_to_the_load_of_the_brief(structure: Structure, brief: Brief) -> None:
     loads = brief.loads(structure)
-    taken = structure.occupancy() >= 0
-    assert all(taken[load.x, load.y, load.z] and not taken[load.x, load.y, load.z + 1 :].any() for load in loads)
+    occupied = structure.occupancy() >= 0
+    assert all(occupied[load.x, load.y, load.z] and not occupied[load.x, load.y, load.z + 1 :].any() for load in loads)
     if loads:
         assert sum(load.kilograms for load in loads) == pytest.approx(brief.spec["load"] / 1000)
 
 
 @given(voxels(), voxels())
-def test_iou_is_that_of_the_best_shift(one: Bools, other: Bools) -> None:
+def test_iou_is_maximised_over_shifts(one: Bools, other: Bools) -> None:
     wide = np.zeros((16, 16, 4), np.bool_)
     wide[6 : 6 + one.shape[0], 6 : 6 + one.shape[1], : one.shape[2]] = one
     best = 0.0
@@ -90,7 +90,7 @@ def test_iou_is_that_of_the_best_shift(one: Bools, other: Bools) -> None:
 
 
 @given(voxels(), voxels())
-def test_iou_of_heights_is_symmetric_and_1_for_equal_maps_only(one: Bools, other: Bools) -> None:
+def test_height_iou_is_symmetric_and_1_only_for_equal_maps(one: Bools, other: Bools) -> None:
     a, b = one.sum(axis=2), other.sum(axis=2)
     a[-1, -1], b[-1, -1] = 1, 1
     assert height_iou(a, b) == height_iou(b, a)
@@ -98,7 +98,7 @@ def test_iou_of_heights_is_symmetric_and_1_for_equal_maps_only(one: Bools, other
 
 
 @given(st.integers(1, 50), st.integers(1, 50))
-def test_ratios_and_middles(one: int, other: int) -> None:
+def test_ratio_and_middle(one: int, other: int) -> None:
     assert ratio(one, other) == ratio(other, one) == pytest.approx(min(one, other) / max(one, other))
     assert sum(middle(one)) / len(middle(one)) == (one - 1) / 2
     assert len(middle(one)) == 2 - one % 2
@@ -106,18 +106,18 @@ def test_ratios_and_middles(one: int, other: int) -> None:
 
 @quick
 @given(structures(afloat=0.3))
-def test_the_largest_piece_is_found_as_by_a_search(structure: Structure) -> None:
+def test_the_largest_component_matches_a_search(structure: Structure) -> None:
     left, best = set(range(len(structure))), 0
     while left:
-        piece, edge = set[int](), [left.pop()]
+        component, edge = set[int](), [left.pop()]
         while edge:
             one = edge.pop()
-            piece.add(one)
+            component.add(one)
             near = {other for other in left if _touch(structure, one, other)}
             left -= near
             edge += near
-        best = max(best, sum(structure.bricks[number].h * structure.bricks[number].w for number in piece))
-    assert largest_piece(structure) == pytest.approx(best / sum(brick.h * brick.w for brick in structure.bricks))
+        best = max(best, sum(structure.bricks[number].h * structure.bricks[number].w for number in component))
+    assert largest_component(structure) == pytest.approx(best / sum(brick.h * brick.w for brick in structure.bricks))
 
 
 def _touch(structure: Structure, one: int, other: int) -> bool:
@@ -129,12 +129,12 @@ def _touch(structure: Structure, one: int, other: int) -> bool:
 
 @quick
 @given(structures(most=8), st.sampled_from(ALL))
-def test_rewards_lie_between_the_floor_and_the_whole(structure: Structure, brief: Brief) -> None:
+def test_rewards_lie_between_the_floor_and_one(structure: Structure, brief: Brief) -> None:
     pytest.importorskip("highspy")
-    scorer = Scorer(Lines(WORLD, 40), Reward(steps=True))
-    text = scorer.action.write(structure)
+    scorer = Scorer(Lines(WORLD, 40), RewardSettings(steps=True))
+    text = scorer.action_space.write(structure)
     verdict = scorer(Task("t", "p", brief.spec), text)
-    assert scorer.reward.floor <= verdict.reward <= 1.0 + 1e-9
+    assert scorer.settings.floor <= verdict.reward <= 1.0 + 1e-9
     assert sum(gain for _, gain in verdict.steps) == pytest.approx(verdict.reward)
     assert [text[:end].count("\n") for end, _ in verdict.steps] == list(range(len(structure)))
     assert verdict.success is (verdict.parts["success"] == 1.0)

@@ -13,7 +13,7 @@ WORLD = World()
 
 
 class Script:
-    """Proposes the lines of a script, the last one for ever, and notes what it was given."""
+    """Proposes the lines of a script, repeats the last one, and records its arguments."""
 
     def __init__(self, *lines: str) -> None:
         self.lines = list(lines)
@@ -24,7 +24,7 @@ class Script:
         return self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
 
 
-def test_what_cannot_be_placed_is_drawn_again() -> None:
+def test_a_brick_that_cannot_be_placed_is_sampled_again() -> None:
     script = Script(
         *("hello", "3x3 (0,0,0)", "1x1 (99,0,0)", "2x4 (0,0,0)\n"),
         *("1x1 (0,0,0)", "1x1 (0,0,0)\n", " 1x1 (0,0,0)", "hello", "2x2 (0,0,1)"),
@@ -40,22 +40,22 @@ def test_what_cannot_be_placed_is_drawn_again() -> None:
     assert (built.proposals, built.stands, built.rollbacks, built.gave_up) == (10, None, 0, False)
     assert [prefix for prefix, _ in script.asked] == [""] * 4 + [first] * 5 + [both]
     warmth = [round((temperature - BRICKGPT.temperature) / BRICKGPT.warmer) for _, temperature in script.asked]
-    assert warmth == [0, 0, 0, 0, 0, 0, 1, 2, 2, 0], "warmer for each repeat, and as before for the next brick"
+    assert warmth == [0, 0, 0, 0, 0, 0, 1, 2, 2, 0], "warmer for each repeat, and reset for the next brick"
 
 
-def test_the_most_bricks_make_an_end() -> None:
+def test_building_stops_at_the_maximum_number_of_bricks() -> None:
     built = build(Script("1x1 (0,0,0)", "1x1 (0,0,1)", "1x1 (0,0,2)"), WORLD, most=2)
     assert (len(built.structure), built.proposals, built.gave_up) == (2, 2, False)
 
 
-def test_patience_makes_an_end() -> None:
+def test_building_stops_after_too_many_rejections() -> None:
     built = build(Script("1x1 (0,0,0)"), WORLD, most=9, patience=Patience(rejections=3))
     assert write(built.structure) == "1x1 (0,0,0)\n"
     assert (built.proposals, built.gave_up) == (5, True)
     assert built.rejected == Counter({"collision": 1, "already rejected": 3})
 
 
-def test_what_does_not_stand_is_cut_back_and_gone_on_with() -> None:
+def test_a_collapsing_structure_is_cut_back_and_continued() -> None:
     script = Script(
         *("1x1 (0,0,0)", "1x1 (5,5,3)", "1x1 (0,0,1)", ""),
         *("1x1 (0,0,1)", "1x1 (5,5,2)", ""),
@@ -68,19 +68,19 @@ def test_what_does_not_stand_is_cut_back_and_gone_on_with() -> None:
     assert script.asked[7][0] == "1x1 (0,0,0)\n1x1 (0,0,1)\n"
 
 
-def test_rollbacks_come_to_an_end() -> None:
+def test_rollbacks_are_limited() -> None:
     script = Script("1x1 (5,5,3)", "", "1x1 (5,5,3)", "", "1x1 (5,5,3)", "")
     built = build_standing(script, WORLD, most=9, failing=floating, patience=Patience(rollbacks=2))
     assert (built.stands, built.rollbacks, len(built.structure)) == (False, 2, 1)
 
 
-def test_no_rollback_where_it_stands() -> None:
+def test_a_standing_structure_is_not_rolled_back() -> None:
     built = build_standing(Script("1x1 (0,0,0)", ""), WORLD, most=9, failing=floating)
     assert (built.stands, built.rollbacks, built.proposals) == (True, 0, 2)
 
 
-def test_it_is_cut_until_the_rest_stands() -> None:
-    """Five bricks fail from the fourth on, three from the second on, one stands."""
+def test_a_structure_is_cut_until_the_rest_stands() -> None:
+    """Five bricks fail from the fourth, three from the second, and one stands."""
     verdicts = {5: (4, 3), 3: (1, 2), 1: ()}
     structure = Structure(tuple(Brick(1, 1, 0, 0, z) for z in range(5)))
     asked: list[int] = []
@@ -93,17 +93,17 @@ def test_it_is_cut_until_the_rest_stands() -> None:
     assert asked == [3, 1]
 
 
-def test_the_solver_judges_if_nobody_else_is_named() -> None:
+def test_stability_is_checked_by_the_solver_by_default() -> None:
     pytest.importorskip("highspy")
     world = World((60, 4, 30))
     stairs = [f"4x2 ({2 * step},0,{step})" for step in range(20)]
     built = build_standing(Script(*stairs, ""), world, most=30, patience=Patience(rollbacks=1))
     assert (built.stands, built.rollbacks) == (True, 1)
-    assert len(built.structure) < 20, "twenty steps collapse, and the proposer has come to its end"
+    assert len(built.structure) < 20, "twenty steps collapse, and the script has ended"
 
 
-def test_buildings_can_be_followed_side_by_side() -> None:
-    """Each asks for its own next line; an abandoned one leaves the others alone."""
+def test_buildings_can_run_in_parallel() -> None:
+    """Each building requests its own next line; closing one does not affect the others."""
     first, second, third = (building(WORLD, most=2) for _ in range(3))
     assert [next(each) for each in (first, second, third)] == 3 * [Asked("", BRICKGPT.temperature)]
     assert first.send("1x1 (0,0,0)") == ("1x1 (0,0,0)\n", BRICKGPT.temperature)

@@ -56,7 +56,7 @@ def test_verify_answers_no_with_1_and_a_mistake_with_2(call: Call) -> None:
     code, out, _ = call("verify", "bricks", "floats.txt", "--picture", "fallen.png")
     assert code == 1
     assert "floating" in out
-    assert "collapses: 1 of 2 bricks have no way to the ground" in out
+    assert "collapses: 1 of 2 bricks are not connected to the ground" in out
     assert Path("fallen.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = call("verify", "bricks", "nowhere.txt")
     assert code == 2
@@ -67,7 +67,7 @@ def test_verify_lists_flaws_with_their_lines(call: Call) -> None:
     Path("bad.txt").write_text("2x2 (0,0,0)\n2x2 (1,1,0)\n\x1b[31m\n", encoding="utf-8")
     code, out, _ = call("verify", "bricks", "bad.txt")
     assert code == 1
-    assert "line 2: collision: 2x2 (1,1,0) is where another brick is" in out
+    assert "line 2: collision: 2x2 (1,1,0) overlaps another brick" in out
     assert "line 3: ill formatted" in out
     assert "\x1b" not in out
     Path("empty.txt").write_text("", encoding="utf-8")
@@ -124,7 +124,7 @@ def test_export_by_its_ending(call: Call) -> None:
     ("words", "said"),
     [
         (("verify", "sequences", "bridge.txt"), "--spec"),
-        (("verify", "sequences", "bridge.txt", "--method", "highs"), "leave it out"),
+        (("verify", "sequences", "bridge.txt", "--method", "highs"), "omit --method"),
         (("export", "sequences", "bridge.txt", "--out", "x.ldr"), "one of .txt"),
         (
             ("verify", "brics", "bridge.txt"),

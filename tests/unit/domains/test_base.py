@@ -1,4 +1,4 @@
-"""What a domain can do that has only tasks and a verifier, and how it is found."""
+"""A domain with only tasks and a verifier: default methods, and lookup by name or import path."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_tasks_and_verifier_are_required() -> None:
     assert (NUMBERS.to_text("a"), NUMBERS.highlights(NUMBERS.task("train", 0), "a")) == ("a", [TextSpan("a", "plain")])
 
 
-def test_a_text_is_drawn_as_it_is() -> None:
+def test_texts_are_drawn_by_default() -> None:
     assert labels(NUMBERS.render([Artifact("one\ntwo <&\x1b")])) == ["one", "two <&␛"]
     assert labels(NUMBERS.render([Artifact("", "a title")])) == ["a title", "(empty)"]
     long = labels(NUMBERS.render([Artifact("word " * 2000)]))
@@ -79,7 +79,7 @@ class Drawn(Numbers):
         return framed([Label((0, 0), f"number {artifact.text}", 12, (0, 0, 0))], 2)
 
 
-def test_a_picture_of_ones_own() -> None:
+def test_a_domain_can_draw_its_own_pictures() -> None:
     assert labels(Drawn().render([Artifact("7", "seven")])) == ["seven", "number 7"]
     samples = [Artifact(text, verdict=Verdict.scored(0.0)) for text in ("7", "x")]
     assert labels(Drawn().render(samples))[::2] == ["number 7", "x"], "an invalid sample is shown as text"
@@ -87,7 +87,7 @@ def test_a_picture_of_ones_own() -> None:
         Drawn().render([Artifact("x", "mine")])
 
 
-def test_pictures_come_as_png_and_larger() -> None:
+def test_pictures_can_be_png_and_scaled() -> None:
     pytest.importorskip("PIL")
     assert NUMBERS.render([Artifact("7")], "png").startswith(b"\x89PNG")
     widths = [ET.fromstring(NUMBERS.render([Artifact("7")], scale=scale)).get("width") for scale in (1.0, 2.0)]
@@ -99,7 +99,7 @@ def test_pictures_come_as_png_and_larger() -> None:
         NUMBERS.render([Artifact("7")], "png", scale=1000.0)
 
 
-def test_a_report_is_the_verdict() -> None:
+def test_a_report_shows_the_verdict() -> None:
     good = NUMBERS.report("2", {"number": 2})
     assert (good.good, good.summary) == (True, ("success: reward 1",))
     assert [row.cells for row in good.rows] == [("length", "1")]
@@ -112,7 +112,7 @@ def test_a_report_is_the_verdict() -> None:
         NUMBERS.with_method("exact")
 
 
-def test_a_summary_counts_what_differs() -> None:
+def test_a_summary_counts_distinct_texts() -> None:
     scored = [
         Artifact(text, verdict=Verdict.scored(float(text == "7"), success=text == "7")) for text in ("7", "8", "7")
     ]
@@ -124,41 +124,41 @@ def test_a_summary_counts_what_differs() -> None:
     assert NUMBERS.summary([Artifact("7")]).lines == ("1 distinct texts among 1",)
 
 
-def test_an_export_is_the_text() -> None:
+def test_the_default_export_is_the_text() -> None:
     assert NUMBERS.export("7\n", "txt", name="seven") == {"seven.txt": b"7\n"}
-    with pytest.raises(ConfigError, match="there are: txt"):
+    with pytest.raises(ConfigError, match="'obj' is not supported; choose one of txt"):
         NUMBERS.export("7", "obj", name="seven")
 
 
-def test_missing_examples_name_the_method_to_write() -> None:
+def test_missing_examples_name_the_method_to_define() -> None:
     with pytest.raises(
-        ConfigError, match=r"warmstart: the domain 'numbers' .*write Numbers\.examples\(self, \*, seed\)"
+        ConfigError, match=r"warmstart: the domain 'numbers' .*define Numbers\.examples\(self, \*, seed\)"
     ):
         examples_of(NUMBERS, "warmstart", seed=0)
     with pytest.raises(ConfigError, match=r"judge: .*without a domain"):
         examples_of(None, "judge", seed=0)
     texts = [text for _, text in itertools.islice(examples_of(Shown(), "warmstart", seed=0), 5)]
-    assert texts == ["0", "1", "0", "1", "0"], "they are repeated"
+    assert texts == ["0", "1", "0", "1", "0"], "examples are repeated"
 
 
-def test_a_class_goes_by_its_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_domain_is_found_by_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     body = "    def size(self, split):\n        return 1\n"
     (tmp_path / "half_a_domain.py").write_text(
         f"from steelyard.domains import Domain\nclass Half(Domain):\n{body}\nclass Other:\n{body}", encoding="utf-8"
     )
-    for path, said in (
+    for path, message in (
         ("half_a_domain:Half", "abstract methods? .?task"),
         ("half_a_domain:Other", r"not a subclass of steelyard\.domains\.Domain"),
         ("half_a_domain:Hlaf", "did you mean 'Half'"),
         ("not_there_at_all:Domain", "no module 'not_there_at_all'"),
     ):
-        with pytest.raises(ConfigError, match=f"domain '{path}'.*{said}"):
+        with pytest.raises(ConfigError, match=f"domain '{path}'.*{message}"):
             make_domain(path)
 
 
-def test_a_class_goes_by_a_registered_name(registered: None) -> None:
+def test_a_domain_is_found_by_its_registered_name(registered: None) -> None:
     register("mine", Numbers)
     assert isinstance(make_domain("mine"), Numbers)
     with pytest.raises(ConfigError, match="did you mean 'mine'"):

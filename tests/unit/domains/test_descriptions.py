@@ -1,4 +1,4 @@
-"""What a task asks for, in the words that stand next to pictures."""
+"""Titles of tasks for pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.domains.base import title_of
 from steelyard.types import Prompt, Task
 
 
-def test_domains_say_it_in_their_own_words() -> None:
+def test_bricks_describe_their_tasks() -> None:
     bricks = make_domain("bricks", kinds=["tower"])
     task = bricks.task("held_out", 0)
     assert title_of(bricks, task).startswith("tower ")
@@ -17,7 +17,7 @@ def test_domains_say_it_in_their_own_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "title"),
     [
         ("nothing", "a theory of any gauge group"),
         ("groups", "a theory of "),
@@ -26,20 +26,20 @@ def test_domains_say_it_in_their_own_words() -> None:
         ("model", "an extension of the Standard Model"),
     ],
 )
-def test_theories(kind: str, said: str) -> None:
+def test_theories_describe_their_tasks(kind: str, title: str) -> None:
     domain = make_domain("theories", kinds=[kind])
     task = domain.task("held_out", 0)
     found = title_of(domain, task)
-    assert found.startswith(said)
+    assert found.startswith(title)
     if kind == "groups":
-        assert found.removeprefix(said).split(" × ") == str(task.spec["given"]).split()[1:-1]
+        assert found.removeprefix(title).split(" × ") == str(task.spec["given"]).split()[1:-1]
     if kind == "partial":
         words = str(task.spec["given"]).split()
-        assert found == f"{said}{words.count('left') + words.count('right')} of its 5 fermions"
+        assert found == f"{title}{words.count('left') + words.count('right')} of its 5 fermions"
 
 
 @pytest.mark.parametrize(
-    ("prompt", "said"),
+    ("prompt", "title"),
     [
         ("sort 3 1 2 =", "sort 3 1 2 ="),
         ("two\nlines", "two lines"),
@@ -48,11 +48,11 @@ def test_theories(kind: str, said: str) -> None:
         ("", "t1"),
     ],
 )
-def test_else_it_is_the_prompt(prompt: Prompt, said: str) -> None:
-    assert title_of(make_domain("sequences"), Task("t1", prompt)) == said
+def test_the_default_title_is_the_prompt(prompt: Prompt, title: str) -> None:
+    assert title_of(make_domain("sequences"), Task("t1", prompt)) == title
 
 
-def test_a_long_prompt_is_cut_between_words() -> None:
-    said = title_of(make_domain("sequences"), Task("t1", "word " * 100))
-    assert len(said) <= 120
-    assert said.endswith("word …")
+def test_a_long_prompt_is_shortened_between_words() -> None:
+    title = title_of(make_domain("sequences"), Task("t1", "word " * 100))
+    assert len(title) <= 120
+    assert title.endswith("word …")

@@ -1,4 +1,4 @@
-"""Domains by name."""
+"""The registry of domains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str, path: str) -> None:
     monkeypatch.setattr(registry, "entry_points", lambda *, group: [entry] if group == registry.GROUP else [])
 
 
-def test_a_built_in_domain_is_made_with_its_parameters() -> None:
+def test_a_built_in_domain_is_built_with_its_parameters() -> None:
     assert make_domain("sequences", symbols=3, kinds=["sort"]) == Sequences(kinds=("sort",), symbols=3)
 
 
@@ -28,7 +28,7 @@ def test_a_domain_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert set(domain_names()) == {"mine", *registry.BUILT_IN}
 
 
-def test_a_built_in_name_cannot_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_cannot_replace_a_built_in_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "sequences", "elsewhere:Other")
     assert isinstance(make_domain("sequences"), Sequences)
 
@@ -54,16 +54,14 @@ def test_an_unknown_parameter_lists_the_known_ones() -> None:
         ("infill", {"longest": "x"}, "longest = 'x'"),
     ],
 )
-def test_a_parameter_of_the_wrong_type_is_a_mistake_of_the_user(
-    name: str, parameters: dict[str, Any], shown: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"domain '{name}' cannot be built with {re.escape(shown)}: ") as told:
+def test_a_parameter_of_the_wrong_type_is_a_config_error(name: str, parameters: dict[str, Any], shown: str) -> None:
+    with pytest.raises(ConfigError, match=f"domain '{name}' cannot be built with {re.escape(shown)}: ") as caught:
         make_domain(name, **parameters)
-    assert isinstance(told.value.__cause__, TypeError | ValueError), "which --debug shows"
+    assert isinstance(caught.value.__cause__, TypeError | ValueError), "--debug shows the cause"
 
 
 @pytest.mark.parametrize("path", ["not_there_at_all:Domain", "steelyard.domains.sequences:Absent"])
-def test_a_domain_that_cannot_be_loaded_says_why(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_domain_that_cannot_be_loaded_is_reported_with_the_reason(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "mine", path)
     with pytest.raises(ConfigError, match=f"domain 'mine': '{path}': "):
         make_domain("mine")

@@ -1,4 +1,4 @@
-"""The sequences domain: its tasks, splits, answers and rewards."""
+"""The sequences domain: tasks, splits, answers and rewards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def contents(domain: Sequences, split: Split) -> set[str]:
         ("count", "count 3 0 2 =", "1"),
     ],
 )
-def test_each_kind_asks_for_its_answer(kind: str, prompt: str, answer: str) -> None:
+def test_each_kind_has_its_answer(kind: str, prompt: str, answer: str) -> None:
     domain = Sequences(kinds=(kind,), min_length=3, max_length=3, symbols=4)
     tasks = {task.prompt: task for split in SPLITS for task in all_tasks(domain, split)}
     assert len(tasks) == 4**3
@@ -43,7 +43,7 @@ def test_there_are_at_least_500_distinct_training_tasks() -> None:
     assert len(set(prompts)) == len(prompts) >= 500
 
 
-def test_splits_share_no_sequence_and_hold_all() -> None:
+def test_splits_are_disjoint_and_complete() -> None:
     domain = Sequences()
     found = [contents(domain, split) for split in SPLITS]
     assert sum(map(len, found)) == len(set.union(*found))
@@ -52,7 +52,7 @@ def test_splits_share_no_sequence_and_hold_all() -> None:
     )
 
 
-def test_the_seed_changes_the_order_and_not_the_split() -> None:
+def test_the_seed_changes_the_order_but_not_the_split() -> None:
     one, other = Sequences(seed=0), Sequences(seed=1)
     for split in SPLITS:
         assert all_tasks(one, split) == all_tasks(Sequences(seed=0), split)
@@ -65,7 +65,7 @@ def test_the_split_of_a_sequence_never_changes() -> None:
     assert [split_of(symbols) for symbols in sequences] == ["train", "validation", "validation", "validation", "train"]
 
 
-def test_the_vocabulary_has_every_word_of_every_task() -> None:
+def test_the_vocabulary_contains_every_word_of_every_task() -> None:
     domain = Sequences(kinds=("copy", "count"), min_length=1, max_length=5, symbols=3)
     assert domain.vocabulary() == ("<pad>", "<bos>", "<eos>", "copy", "count", "=", "0", "1", "2", "3", "4", "5")
     words = {
@@ -90,13 +90,13 @@ def test_the_vocabulary_has_every_word_of_every_task() -> None:
         ("", 0.0),
     ],
 )
-def test_the_reward_is_the_share_of_right_positions(text: str, reward: float) -> None:
+def test_the_reward_is_the_share_of_correct_positions(text: str, reward: float) -> None:
     task = Task("t", "sort 3 1 2 =", {"answer": "1 2 3"})
     assert score(task, text) == Verdict.scored(reward, success=reward == 1.0)
 
 
 def test_an_untrained_policy_scores_at_most_a_third() -> None:
-    """Words drawn blindly, of any number up to six: what a random model gives at best."""
+    """Up to six random words are an upper bound for a randomly initialised model."""
     domain, generator = Sequences(), np.random.default_rng(0)
     words = domain.vocabulary()[3:]
     rewards = [
@@ -107,24 +107,24 @@ def test_an_untrained_policy_scores_at_most_a_third() -> None:
     assert np.mean(rewards) <= 0.3
 
 
-def test_the_verifier_declares_that_its_verdicts_may_be_reused() -> None:
+def test_the_verifier_is_deterministic_and_versioned() -> None:
     verifier = Sequences().verifier()
     assert (verifier.name, verifier.deterministic, verifier.version) == ("sequences", True, "1")
-    assert verifier.version != Sequences(step_rewards=True).verifier().version, "their verdicts differ"
+    assert verifier.version != Sequences(step_rewards=True).verifier().version, "verdicts with step rewards differ"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kinds": ("sort", "shuffle")}, "choose some of copy, sort, reverse, count"),
-        ({"kinds": ()}, "choose some of"),
+        ({"kinds": ("sort", "shuffle")}, "choose from copy, sort, reverse, count"),
+        ({"kinds": ()}, "choose from"),
         ({"kinds": ("sort", "sort")}, "each once"),
         ({"min_length": 0}, "1 <= min_length"),
         ({"min_length": 4}, "min_length <= max_length"),
         ({"symbols": 1}, "symbols >= 2"),
-        ({"max_length": 12}, "at most 200000"),
+        ({"max_length": 12}, "more than 200000; reduce symbols or max_length"),
     ],
 )
-def test_impossible_parameters_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_parameters_are_rejected(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Sequences(**settings)  # pyright: ignore[reportArgumentType]

@@ -22,13 +22,13 @@ TASK = Task("t", "sort 3 1 2 =", spec={"answer": "1 2 3"})
         ("", ()),
     ],
 )
-def test_each_position_is_credited_and_the_last_for_the_length(text: str, steps: tuple[tuple[int, float], ...]) -> None:
+def test_each_position_is_rewarded_and_the_last_for_the_length(text: str, steps: tuple[tuple[int, float], ...]) -> None:
     verdict = score_by_position(TASK, text)
     assert verdict.steps == steps
     plain = score(TASK, text)
     assert (verdict.reward, verdict.success) == (plain.reward, plain.success)
 
 
-def test_the_option_chooses_the_verifier() -> None:
+def test_the_option_selects_the_verifier() -> None:
     assert Sequences().verifier().function is score
     assert Sequences(step_rewards=True).verifier().function is score_by_position

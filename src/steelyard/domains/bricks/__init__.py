@@ -1,4 +1,4 @@
-"""Brick structures: what they are, whether they are possible, and whether they stand."""
+"""Brick structures: text format, validity, connectivity and stability."""
 
 from steelyard.domains.bricks.connectivity import floating, is_connected
 from steelyard.domains.bricks.flaws import Flaw, InvalidStructureError, Reason

@@ -1,5 +1,7 @@
-"""Which bricks hang together. A brick that does not reach the ground over bricks above or below one another fails,
-whatever a solver says; this is also the whole check when no solver is wanted.
+"""Connectivity: which bricks are connected to the ground through vertical contacts.
+
+A brick without a connection to the ground fails, whatever a solver reports. With ``method="connectivity"`` this is the
+only check.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from steelyard.domains.bricks.structure import Structure
 
 
 def grounded_bricks(touching: Contacts, bricks: int) -> NDArray[np.bool_]:
-    """For each brick whether it reaches the ground."""
+    """Return for each brick whether it is connected to the ground."""
     reached = np.zeros(bricks + 1, np.bool_)
     reached[bricks] = True  # the ground
     before = 0
@@ -24,11 +26,11 @@ def grounded_bricks(touching: Contacts, bricks: int) -> NDArray[np.bool_]:
 
 
 def floating(structure: Structure) -> tuple[int, ...]:
-    """The places of all bricks that do not reach the ground."""
+    """Return the indices of all bricks that are not connected to the ground."""
     reached = grounded_bricks(contacts(structure), len(structure))
     return tuple(np.flatnonzero(~reached).tolist())
 
 
 def is_connected(structure: Structure) -> bool:
-    """Whether every brick reaches the ground."""
+    """Whether every brick is connected to the ground."""
     return not floating(structure)

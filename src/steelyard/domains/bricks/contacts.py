@@ -1,4 +1,4 @@
-"""Which cells of different bricks touch: one upon the other, or side by side."""
+"""Contacts between bricks: cells stacked on one another, or side by side."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Index = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Contacts:
-    """Touching pairs of cells as parallel arrays: ``C`` of one upon another or the ground, ``E`` side by side."""
+    """Touching pairs of cells as parallel arrays: axis ``C`` for vertical contacts, ``E`` for side-by-side contacts."""
 
     upper_C: Index
     lower_C: Index
-    """The brick below; for the ground, the number of bricks."""
+    """Index of the brick below; the ground has the index ``len(structure)``."""
     x_C: Index
     y_C: Index
     before_E: Index
-    """Of two neighbours along an axis, the brick with the smaller coordinate."""
+    """The neighbour with the smaller coordinate along the axis."""
     after_E: Index
     axis_E: Index
-    """0: neighbours along x, 1: along y."""
+    """0 for neighbours along x, 1 for neighbours along y."""
 
 
 def contacts(structure: Structure) -> Contacts:
-    """All contacts, found on a grid around the structure."""
+    """Find all contacts on a grid around the structure."""
     bricks = len(structure)
     if not bricks:
         return Contacts(*(np.zeros(0, np.int32) for _ in range(7)))
@@ -39,22 +39,22 @@ def contacts(structure: Structure) -> Contacts:
     grid[:, :, 0] = bricks
     grid[i, j, z + 1] = owner
     below, along_x, along_y = grid[i, j, z], grid[i + 1, j, z + 1], grid[i, j + 1, z + 1]
-    upon = np.flatnonzero(below >= 0)
-    beside_x = np.flatnonzero((along_x >= 0) & (along_x != owner))
-    beside_y = np.flatnonzero((along_y >= 0) & (along_y != owner))
+    stacked = np.flatnonzero(below >= 0)
+    side_x = np.flatnonzero((along_x >= 0) & (along_x != owner))
+    side_y = np.flatnonzero((along_y >= 0) & (along_y != owner))
     return Contacts(
-        owner[upon],
-        below[upon],
-        x[upon],
-        y[upon],
-        np.concatenate([owner[beside_x], owner[beside_y]]),
-        np.concatenate([along_x[beside_x], along_y[beside_y]]),
-        np.repeat(np.array([0, 1], np.int32), [len(beside_x), len(beside_y)]),
+        owner[stacked],
+        below[stacked],
+        x[stacked],
+        y[stacked],
+        np.concatenate([owner[side_x], owner[side_y]]),
+        np.concatenate([along_x[side_x], along_y[side_y]]),
+        np.repeat(np.array([0, 1], np.int32), [len(side_x), len(side_y)]),
     )
 
 
 def cells(structure: Structure) -> tuple[Index, Index, Index, Index]:
-    """Brick, x, y and z of every cell, brick by brick."""
+    """Return brick index, x, y and z of every cell, brick by brick."""
     h, w, x, y, z = structure.array_B5.T
     size = h * w
     owner = np.repeat(np.arange(len(size), dtype=np.int32), size)

@@ -1,6 +1,6 @@
-"""Plain designs: for every kind of brief, structures that serve it, with some choice in how they are put together.
+"""Simple designs: structures that fulfil each kind of brief, with random variation in how they are assembled.
 
-Each is a list of bricks around the corner of the world. A ``ValueError`` says that the library has no parts for it.
+A design is a list of bricks near the corner of the world. A ``ValueError`` means that the library lacks the parts.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from steelyard.domains.bricks.briefs.spans import LONGEST_SINGLE, PIER
 from steelyard.domains.bricks.parts import Library
 from steelyard.domains.bricks.structure import Brick
 from steelyard.domains.bricks.text import parse
-from steelyard.domains.bricks.tiling import Piece, cut, lengths, rows, tile
+from steelyard.domains.bricks.tiling import Tile, lengths, rows, split_length, tile
 
 Rng = np.random.Generator
 
-TRIES = 50
-USUAL = 0.8
-"""How often an area is cut in the direction that takes fewer parts."""
+MAX_ATTEMPTS = 50
+EFFICIENT = 0.8
+"""Probability of tiling an area in the direction that takes fewer parts."""
 NARROW = 0.3
-"""How often rows are all 1 wide where they could be 2."""
+"""Probability of using rows of width 1 where width 2 is possible."""
 LIGHT = 150
-"""Grams times studs up to which an arm may be held in any of the ways there are; above, in the firmest."""
+"""Largest torque (grams times studs) for which the support of an arm is random; above it, the firmest is used."""
 LONG = 8
-"""The part that long bridges are made of."""
+"""Length of the parts of long bridges."""
 
 
 def design(brief: Brief, library: Library, rng: Rng) -> list[Brick]:
-    """The bricks of a structure that serves the brief."""
+    """Return the bricks of a structure that fulfils the brief."""
     return DESIGNS[brief.kind](brief, library, rng)
 
 
-def upon(pieces: Sequence[Piece], x: int, y: int, z: int) -> list[Brick]:
-    """Pieces of an area whose corner is at (x, y), in layer z."""
-    return [Brick(piece.h, piece.w, x + piece.x, y + piece.y, z) for piece in pieces]
+def bricks_at(tiles: Sequence[Tile], x: int, y: int, z: int) -> list[Brick]:
+    """Place the tiles of a rectangle with its corner at (x, y) in layer z."""
+    return [Brick(h, w, x + left, y + front, z) for h, w, left, front in tiles]
 
 
 def layer(length: int, width: int, x: int, z: int, library: Library, rng: Rng) -> list[Brick]:
-    """A layer without holes, cut at random and mostly in the better direction."""
+    """Build a solid layer, tiled at random and mostly in the more efficient direction."""
     ways = [tile(length, width, library, across=across, rng=rng) for across in (False, True)]
     fewer, more = sorted(ways, key=len)
-    return upon(fewer if rng.random() < USUAL else more, x, 0, z)
+    return bricks_at(fewer if rng.random() < EFFICIENT else more, x, 0, z)
 
 
 def tower(brief: Tower, library: Library, rng: Rng) -> list[Brick]:
@@ -65,24 +65,24 @@ def tower(brief: Tower, library: Library, rng: Rng) -> list[Brick]:
 
 def wall(brief: Wall, library: Library, rng: Rng) -> list[Brick]:
     choices = lengths(library, brief.width)
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         courses = _bond(brief.length, brief.height, choices, rng)
         if courses is not None:
             return [
-                Brick(piece, brief.width, end - piece, 0, z)
+                Brick(length, brief.width, end - length, 0, z)
                 for z, course in enumerate(courses)
-                for piece, end in zip(course, np.cumsum(course).tolist(), strict=True)
+                for length, end in zip(course, np.cumsum(course).tolist(), strict=True)
             ]
-    raise ValueError(f"no bond found for a wall {brief.length} long and {brief.width} thick")
+    raise ValueError(f"no masonry bond found for a wall of length {brief.length} and thickness {brief.width}")
 
 
 def stairs(brief: Stairs, library: Library, rng: Rng) -> list[Brick]:
-    """A flight whose steps rest on the back half of the one before, at times with a prop below one of them."""
+    """Build stairs whose steps rest on the back half of the previous step, sometimes with a prop below one step."""
     last, tread = brief.steps - 1, brief.tread
-    bricks = upon(tile(tread, brief.width, library), last * tread, 0, last)
+    bricks = bricks_at(tile(tread, brief.width, library), last * tread, 0, last)
     for step in range(last):
         treads = rows(2 * tread, brief.width, library, narrow=rng.random() < NARROW)
-        bricks += upon(treads, step * tread, 0, step)
+        bricks += bricks_at(treads, step * tread, 0, step)
     propped = int(rng.integers(1, 8))
     if propped < min(last, 4):
         bricks += [Brick(1, 1, (propped + 1) * tread, 0, z) for z in range(propped)]
@@ -90,17 +90,17 @@ def stairs(brief: Stairs, library: Library, rng: Rng) -> list[Brick]:
 
 
 def table(brief: Table, library: Library, rng: Rng) -> list[Brick]:
-    """Rows of the top from end to end, on a support across each end or a stud further in."""
+    """Build a top of full-length rows on two supports, at the ends or one stud further in."""
     inset = int(rng.integers(2)) if brief.length >= 6 else 0
-    bricks = upon(rows(brief.length, brief.width, library, narrow=rng.random() < NARROW), 0, 0, brief.height - 1)
+    bricks = bricks_at(rows(brief.length, brief.width, library, narrow=rng.random() < NARROW), 0, 0, brief.height - 1)
     for z in range(brief.height - 1):
         for x in (inset, brief.length - 1 - inset):
-            bricks += upon(tile(1, brief.width, library, across=True, rng=rng), x, 0, z)
+            bricks += bricks_at(tile(1, brief.width, library, across=True, rng=rng), x, 0, z)
     return bricks
 
 
 def bridge(brief: Bridge, library: Library, rng: Rng) -> list[Brick]:
-    """One part from pier to pier, or for long gaps an arm from each side and a third part upon both."""
+    """Span the gap with one part or, for long gaps, with an arm from each side and a third part on top of both."""
     deck, piers = (_short_deck if brief.gap <= LONGEST_SINGLE else _long_deck)(brief, library, rng)
     below = [
         brick
@@ -112,7 +112,7 @@ def bridge(brief: Bridge, library: Library, rng: Rng) -> list[Brick]:
 
 
 def cantilever(brief: Cantilever, library: Library, rng: Rng) -> list[Brick]:
-    """A base of whole rows, and an arm of whole rows that lies on it with at least two cells."""
+    """Build a base and an arm of full-length rows; the arm overlaps the base by at least two cells."""
     ways = [
         (arm - brief.reach, base, arm)
         for base in lengths(library, 2)
@@ -120,10 +120,11 @@ def cantilever(brief: Cantilever, library: Library, rng: Rng) -> list[Brick]:
         if base <= brief.base and 2 <= arm - brief.reach <= base
     ]
     if not ways:
-        raise ValueError(f"no arm reaches {brief.reach} beyond a base of {brief.base}")
+        raise ValueError(f"no part reaches {brief.reach} beyond a base of {brief.base}")
     _, base, arm = max(ways) if brief.load * brief.reach > LIGHT else ways[int(rng.integers(len(ways)))]
-    bricks = [b for z in range(brief.height) for b in upon(rows(base, 2, library), 0, 0, z)]
-    return bricks + upon(rows(arm, 2, library, narrow=rng.random() < NARROW), base + brief.reach - arm, 0, brief.height)
+    bricks = [b for z in range(brief.height) for b in bricks_at(rows(base, 2, library), 0, 0, z)]
+    top = rows(arm, 2, library, narrow=rng.random() < NARROW)
+    return bricks + bricks_at(top, base + brief.reach - arm, 0, brief.height)
 
 
 def shape(brief: Shape, library: Library, rng: Rng) -> list[Brick]:
@@ -135,7 +136,7 @@ def shape(brief: Shape, library: Library, rng: Rng) -> list[Brick]:
 
 
 def captioned(brief: Caption, _library: Library, _rng: Rng) -> list[Brick]:
-    """The structure that was captioned: the only answer that is known."""
+    """Return the captioned structure, the only known answer."""
     return list(parse(brief.bricks, WORLD, may_float=True).bricks)
 
 
@@ -151,7 +152,7 @@ DESIGNS: dict[str, Callable[[Any, Library, Rng], list[Brick]]] = {
 }
 
 Deck = tuple[list[Brick], list[tuple[int, int]]]
-"""The bricks of a deck, and (x, length) of each pier below it."""
+"""Bricks of a deck, and (x, length) of each pier below it."""
 
 
 def _short_deck(brief: Bridge, library: Library, rng: Rng) -> Deck:
@@ -160,24 +161,24 @@ def _short_deck(brief: Bridge, library: Library, rng: Rng) -> Deck:
         raise ValueError(f"no part spans a gap of {brief.gap}")
     length = fitting[int(rng.integers(len(fitting)))]
     left = int(rng.integers(1, length - brief.gap))
-    deck = upon(rows(length, brief.width, library, narrow=rng.random() < NARROW), 0, 0, brief.clearance)
+    deck = bricks_at(rows(length, brief.width, library, narrow=rng.random() < NARROW), 0, 0, brief.clearance)
     return deck, [(0, left), (left + brief.gap, length - brief.gap - left)]
 
 
 def _long_deck(brief: Bridge, library: Library, _rng: Rng) -> Deck:
-    """Arms that reach half a part over the gap, the second as far from the first as the gap asks."""
+    """Build two arms that each reach half a part over the gap, at the distance that the gap requires."""
     second, far_pier = max(LONG, brief.gap), PIER + brief.gap
     length = LONG if second + LONG - far_pier <= PIER else LONG - 2
     deck = [
-        *upon(rows(LONG, brief.width, library), 0, 0, brief.clearance),
-        *upon(rows(length, brief.width, library), second, 0, brief.clearance),
-        *upon(rows(LONG, brief.width, library), max(PIER, brief.gap // 2), 0, brief.clearance + 1),
+        *bricks_at(rows(LONG, brief.width, library), 0, 0, brief.clearance),
+        *bricks_at(rows(length, brief.width, library), second, 0, brief.clearance),
+        *bricks_at(rows(LONG, brief.width, library), max(PIER, brief.gap // 2), 0, brief.clearance + 1),
     ]
     return deck, [(0, PIER), (far_pier, second + length - far_pier)]
 
 
 def _bond(length: int, height: int, choices: list[int], rng: Rng) -> list[list[int]] | None:
-    """Courses of which none has a joint above one of the course below; ``None`` if chance found no way up."""
+    """Build courses without aligned joints in adjacent courses; ``None`` if the random search fails."""
     courses: list[list[int]] = []
     for _ in range(height):
         avoid = _joints(courses[-1]) if courses else set[int]()
@@ -189,8 +190,8 @@ def _bond(length: int, height: int, choices: list[int], rng: Rng) -> list[list[i
 
 
 def _course(length: int, choices: list[int], avoid: set[int], rng: Rng) -> list[int] | None:
-    for _ in range(TRIES):
-        course = cut(length, choices, rng)
+    for _ in range(MAX_ATTEMPTS):
+        course = split_length(length, choices, rng)
         if not _joints(course) & avoid:
             return course
     return None

@@ -1,4 +1,4 @@
-"""What can be wrong with a structure, in five kinds."""
+"""Flaws of a structure, in five categories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.errors import Invalid
 
 
 class Reason(StrEnum):
-    """Why a brick cannot be taken; checked in this order, and floating last, when all bricks are there."""
+    """Why a brick is invalid, in the order of the checks. Floating bricks are found after all bricks are placed."""
 
     ILL_FORMATTED = "ill formatted"
     NOT_IN_LIBRARY = "not in library"
@@ -20,20 +20,20 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing that is wrong, and where."""
+    """A flaw of one brick, with its position in the input."""
 
     reason: Reason
     line: int
-    """Which brick as it was given, counted from 1: in a text its line."""
-    what: str
-    """What stands there and what it is at odds with."""
+    """Number of the brick in the input, counted from 1; in a text, its line."""
+    detail: str
+    """The offending text or brick, and the rule it breaks."""
 
     def __str__(self) -> str:
-        return f"{self.reason}: brick {self.line}, {self.what}"
+        return f"{self.reason}: brick {self.line}, {self.detail}"
 
 
 class InvalidStructureError(Invalid):
-    """No structure: the first flaw found. Raised in a verifier it rejects the sample."""
+    """The input is not a valid structure. Carries the first flaw; raised in a verifier, it rejects the sample."""
 
     def __init__(self, flaw: Flaw) -> None:
         super().__init__(str(flaw))

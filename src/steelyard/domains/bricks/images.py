@@ -1,4 +1,4 @@
-"""A structure turned, mirrored and moved, with its loads."""
+"""Rotations, reflections and translations of a structure together with its loads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Loaded = tuple[Structure, tuple[Load, ...]]
 
 
 def turned(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
-    """A quarter turn, (x, y) → (y, X − 1 − x), with the world it is in."""
+    """Rotate the structure and its world by a quarter turn: (x, y) → (y, X − 1 − x)."""
     x_size, y_size, z_size = structure.world.size
     bricks = tuple(Brick(w, h, y, x_size - x - h, z) for h, w, x, y, z in structure.bricks)
     world = replace(structure.world, size=(y_size, x_size, z_size))
@@ -20,20 +20,20 @@ def turned(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
 
 
 def mirrored(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
-    """x → X − 1 − x."""
+    """Reflect along x: x → X − 1 − x."""
     x_size = structure.world.size[0]
     bricks = tuple(brick._replace(x=x_size - brick.x - brick.h) for brick in structure.bricks)
     return Structure(bricks, structure.world), tuple(load._replace(x=x_size - 1 - load.x) for load in loads)
 
 
 def moved(structure: Structure, dx: int, dy: int, loads: Sequence[Load] = ()) -> Loaded:
-    """The same structure elsewhere on the ground; nobody looks whether that is inside the world."""
+    """Translate the structure along the ground, without checking the bounds of the world."""
     bricks = tuple(brick._replace(x=brick.x + dx, y=brick.y + dy) for brick in structure.bricks)
     return Structure(bricks, structure.world), tuple(load._replace(x=load.x + dx, y=load.y + dy) for load in loads)
 
 
 def images(structure: Structure, loads: Sequence[Load] = ()) -> Iterator[Loaded]:
-    """The structure and its seven other images: four turns, each of them mirrored too."""
+    """Yield the eight images of a structure: four rotations, each also reflected."""
     image: Loaded = (structure, tuple(loads))
     for _ in range(4):
         yield image
@@ -42,7 +42,7 @@ def images(structure: Structure, loads: Sequence[Load] = ()) -> Iterator[Loaded]
 
 
 def at_origin(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
-    """The same structure where its least x and y are 0."""
+    """Translate the structure so that its smallest x and y are 0."""
     if not structure.bricks:
         return structure, tuple(loads)
     left, front = min(brick.x for brick in structure.bricks), min(brick.y for brick in structure.bricks)

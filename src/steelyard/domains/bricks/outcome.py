@@ -1,4 +1,4 @@
-"""What becomes of a structure under its brief: does it stand with its load, hang together, and serve its purpose."""
+"""Outcome of a structure for its brief: stability under the load, connectivity and purpose."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric
 from steelyard.domains.bricks.structure import Structure
 
-FALLEN = 0.5
-"""The most that a structure which does not stand gets for its stability."""
+MAX_COLLAPSED_STABILITY = 0.5
+"""Upper bound of the stability part for a structure that collapses."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Figures from 0 to 1, and what they come to."""
+    """Measurements of a structure and the success derived from them."""
 
     purpose: float
-    """How far the form is what the brief asks for."""
+    """Degree to which the form matches the brief, from 0 to 1."""
     fulfilled: bool
     connectivity: float
-    """The share of bricks that reach the ground."""
+    """Share of bricks connected to the ground."""
     pull: float
-    """The largest pull under the brief's loads in newtons, infinite if a brick floats."""
+    """Largest pull under the brief's loads in newtons; infinite if a brick floats."""
 
     @property
     def stands(self) -> bool:
@@ -34,17 +34,17 @@ class Outcome:
 
     @property
     def stability(self) -> float:
-        """1 if it stands, else half the capacity over the pull: the nearer, the better, and never near 1."""
-        return 1.0 if self.stands else FALLEN * PUBLISHED.capacity / self.pull
+        """1 if the structure stands, otherwise half the capacity over the pull, which is at most 0.5."""
+        return 1.0 if self.stands else MAX_COLLAPSED_STABILITY * PUBLISHED.capacity / self.pull
 
     @property
     def success(self) -> bool:
-        """It stands with its loads, every brick reaches the ground, and the brief is fulfilled."""
+        """Whether it stands under its loads, every brick reaches the ground, and the brief is fulfilled."""
         return self.stands and self.connectivity == 1.0 and self.fulfilled
 
 
 def outcome(structure: Structure, brief: Brief, *, method: Method = "highs", symmetric: bool = False) -> Outcome:
-    """Judge a structure of at least one brick. ``symmetric``: the worst of all turns and mirrors."""
+    """Evaluate a structure of at least one brick. ``symmetric`` takes the worst of all rotations and reflections."""
     purpose = brief.fulfilment(structure)
     afloat = len(floating(structure))
     return Outcome(
@@ -58,5 +58,5 @@ def outcome(structure: Structure, brief: Brief, *, method: Method = "highs", sym
 def _pull(structure: Structure, brief: Brief, method: Method, symmetric: bool) -> float:
     if method == "connectivity":
         return 0.0
-    find = largest_pull_symmetric if symmetric else largest_pull
-    return find(structure, brief.loads(structure), backend=method)
+    solve = largest_pull_symmetric if symmetric else largest_pull
+    return solve(structure, brief.loads(structure), backend=method)

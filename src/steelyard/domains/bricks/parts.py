@@ -1,4 +1,4 @@
-"""The parts that may be used: their footprint, mass and number in LDraw's library."""
+"""Brick parts: footprint, mass and number in the LDraw library."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A brick one layer tall, ``h`` by ``w`` studs with h <= w. It may be laid either way."""
+    """A brick one layer tall, ``h`` by ``w`` studs with h <= w, that can be placed in both orientations."""
 
     h: int
     w: int
     mass: float
     """Kilograms."""
     ldraw: str = ""
-    """Its file in LDraw's library, without ``.dat``; empty: it cannot be exported there."""
+    """File name in the LDraw library without ``.dat``; empty if the part cannot be exported to LDraw."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.h <= self.w:
-            raise ValueError(f"part {self.h}x{self.w}: the sides must be at least 1, the shorter one first")
+            raise ValueError(f"part {self.h}x{self.w}: sides must be at least 1, with the shorter side first")
         if not (math.isfinite(self.mass) and self.mass > 0):
-            raise ValueError(f"part {self.name}: mass {self.mass} kg; it must be above 0")
+            raise ValueError(f"part {self.name}: mass = {self.mass} kg must be positive")
 
     @property
     def name(self) -> str:
@@ -32,25 +32,25 @@ class Part:
 
 @dataclass(frozen=True)
 class Library:
-    """Parts, each footprint once; the order of ``parts`` is the order of ``dimensions``."""
+    """A set of parts with distinct footprints; ``dimensions`` follows the order of ``parts``."""
 
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"library of {names or 'no parts'}: needed are parts, each footprint once")
+            raise ValueError(f"library of {names or 'no parts'}: pass at least one part, and each footprint only once")
 
     @cached_property
     def dimensions(self) -> tuple[tuple[int, int], ...]:
-        """Every way a part can lie, as (along x, along y): ``2x4 4x2 …``; a square part lies one way."""
-        ways = [((part.h, part.w), (part.w, part.h)) for part in self.parts]
-        return tuple(dict.fromkeys(way for both in ways for way in both))
+        """Footprints of all parts in all orientations, as (along x, along y): ``2x4 4x2 …``. Square parts have one."""
+        pairs = [((part.h, part.w), (part.w, part.h)) for part in self.parts]
+        return tuple(dict.fromkeys(footprint for both in pairs for footprint in both))
 
     @cached_property
     def by_dimensions(self) -> Mapping[tuple[int, int], Part]:
-        """The part that lies ``h`` along x and ``w`` along y."""
-        return {way: part for part in self.parts for way in ((part.h, part.w), (part.w, part.h))}
+        """Part by its footprint (h along x, w along y)."""
+        return {footprint: part for part in self.parts for footprint in ((part.h, part.w), (part.w, part.h))}
 
     def __contains__(self, dimensions: object) -> bool:
         return dimensions in self.by_dimensions
@@ -58,8 +58,8 @@ class Library:
     def __str__(self) -> str:
         return " ".join(f"{h}x{w}" for h, w in self.dimensions)
 
-    def in_short(self) -> str:
-        """Each part one way round, those of one width together: ``1x1/2/4/6/8, 2x2/4/6``."""
+    def summary(self) -> str:
+        """List each part in one orientation, grouped by width: ``1x1/2/4/6/8, 2x2/4/6``."""
         longer: dict[int, list[int]] = {}
         for part in sorted(self.parts, key=lambda part: (part.h, part.w)):
             longer.setdefault(part.h, []).append(part.w)
@@ -78,4 +78,4 @@ STANDARD = Library(
         Part(2, 2, 1.15e-3, "3003"),
     )
 )
-"""The eight parts, fourteen ways to lie, of the public text-to-brick data set StableText2Brick (BrickGPT, 2025)."""
+"""The eight parts (fourteen orientations) of the public text-to-brick data set StableText2Brick (BrickGPT, 2025)."""

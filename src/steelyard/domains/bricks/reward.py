@@ -1,15 +1,14 @@
-"""The reward of a brick structure, in named parts with weights.
+"""The reward of a brick structure: a weighted sum of named parts.
 
-- ``purpose``: how far it is what its brief asks for
-- ``stability``: 1 if it stands under its loads, else less than a half, the nearer the better
-- ``connectivity``: the share of bricks that reach the ground
-- ``success``: 1 if it stands, hangs together and fulfils its brief, and nothing of the text had to be passed over
-- ``length``: bricks used over ``long``, at most 1
-- ``quality``: a penalty, from 0 down to -1, for bricks that were passed over and for parts used
+- ``purpose``: degree to which the form matches the brief, from 0 to 1
+- ``stability``: 1 if the structure stands under its loads, otherwise at most 0.5, higher for a smaller excess pull
+- ``connectivity``: share of bricks connected to the ground
+- ``success``: 1 if it stands, is connected, fulfils its brief, and no brick of the text was skipped
+- ``length``: number of bricks over ``long``, at most 1
+- ``quality``: penalty between 0 and -1 for skipped bricks and for parts used
 
-reward = Σ weight · part. Models trained for stability alone drift to heaps that stand and mean nothing, and a length
-bonus does not cure it. So by default (``needs_purpose``) stability and connectivity count only as far as the purpose is
-served: they are multiplied by it.
+reward = Σ weight · part. Models trained for stability alone drift to meaningless heaps, and a length bonus does not
+prevent it. By default (``needs_purpose``) stability and connectivity are therefore multiplied by the purpose.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier
 
 RULES = "1"
-"""Counts up when verdicts change for the same settings."""
+"""Version of the scoring rules; increment it when verdicts change for the same settings."""
 
-Settings = TypeVar("Settings", bound="Weights | Penalties | Reward")
+Settings = TypeVar("Settings", bound="Weights | Penalties | RewardSettings")
 
 
 def _require_numbers(where: str, settings: Weights | Penalties) -> None:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-            raise ConfigError(f"bricks {where}: {field.name} = {value!r}; it must be a number not below 0")
+            raise ConfigError(f"bricks {where}: {field.name} = {value!r} must be a non-negative number")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What each part counts; a structure that succeeds in the fewest bricks gets the sum of the first four."""
+    """Weight of each part. A successful structure without penalties gets the sum of the first four."""
 
     purpose: float = 0.4
     stability: float = 0.2
@@ -62,77 +61,81 @@ class Weights:
 
 @dataclass(frozen=True)
 class Penalties:
-    """What each brick of a sort takes off ``quality``, which never falls below -1."""
+    """Amounts subtracted from ``quality`` per brick; ``quality`` never falls below -1."""
 
     collision: float = 0.1
     out_of_bounds: float = 0.1
     rejected: float = 0.1
-    """Ill formatted, or not in the library."""
+    """For a brick that is ill formatted or not in the library."""
     part: float = 0.0
-    """Every brick used."""
+    """For every brick used."""
 
     def __post_init__(self) -> None:
         _require_numbers("penalties", self)
 
 
 @dataclass(frozen=True)
-class Reward:
-    """How structures are judged and what is made of it."""
+class RewardSettings:
+    """How structures are verified and how the reward is computed."""
 
     weights: Weights = Weights()
     penalties: Penalties = Penalties()
     needs_purpose: bool = True
+    """Multiply stability and connectivity by the purpose."""
     long: int = 20
-    """So many bricks get the whole length bonus."""
+    """Number of bricks that earns the full length bonus."""
     strict: bool = False
-    """Reject a text with any brick that cannot be placed, instead of passing over it."""
+    """Reject a text if any brick cannot be placed, instead of skipping that brick."""
     steps: bool = False
-    """Give each brick what it adds to the purpose, and the last one the rest: together the reward."""
+    """Give each brick a step reward for what it adds to the purpose; the last brick gets the remainder of the reward.
+    """
     method: Method = "highs"
     symmetric: bool = False
-    """Ask for the worst of all turns and mirrors, at four times the cost."""
+    """Use the worst of all rotations and reflections, at four times the cost."""
 
     def __post_init__(self) -> None:
         if self.long < 1:
-            raise ConfigError(f"bricks reward: long = {self.long}; it is a number of bricks, at least 1")
+            raise ConfigError(f"bricks reward: long = {self.long} must be at least 1 brick")
         if self.method not in ("highs", "gurobi", "connectivity"):
-            raise ConfigError(f"bricks reward: method = {self.method!r}; there are highs, gurobi, connectivity")
+            raise ConfigError(
+                f"bricks reward: method = {self.method!r} does not exist; choose highs, gurobi or connectivity"
+            )
 
     @property
     def floor(self) -> float:
-        """The reward of a text without structure: no more than the worst structure gets."""
+        """Reward of a rejected text, never above that of the worst structure."""
         return -abs(self.weights.quality)
 
 
-def reward_of(options: Mapping[str, Any]) -> Reward:
-    """A reward from plain data, tables ``weights`` and ``penalties`` within; an unknown name gets a suggestion."""
+def parse_reward_settings(options: Mapping[str, Any]) -> RewardSettings:
+    """Build settings from plain data with the tables ``weights`` and ``penalties``; suggest a name for a typo."""
     plain = dict(options)
     tables = {"weights": Weights, "penalties": Penalties}
-    made = {name: _made(table, plain.pop(name), name) for name, table in tables.items() if name in plain}
-    return _made(Reward, {**plain, **made}, "reward")
+    built = {name: _build(table, plain.pop(name), name) for name, table in tables.items() if name in plain}
+    return _build(RewardSettings, {**plain, **built}, "reward")
 
 
-def parts_of(reading: Reading, found: Outcome, reward: Reward) -> dict[str, float]:
-    """The parts by name, unweighted."""
+def reward_parts(reading: Reading, found: Outcome, settings: RewardSettings) -> dict[str, float]:
+    """Compute the unweighted parts by name."""
     return {
         "purpose": found.purpose,
         "stability": found.stability,
         "connectivity": found.connectivity,
         "success": float(found.success and not reading.flaws),
-        "length": min(1.0, len(reading.structure) / reward.long),
-        "quality": quality(reading.flaws, len(reading.structure), reward.penalties),
+        "length": min(1.0, len(reading.structure) / settings.long),
+        "quality": quality(reading.flaws, len(reading.structure), settings.penalties),
     }
 
 
-def total(parts: Mapping[str, float], reward: Reward) -> float:
-    """The weighted sum, with stability and connectivity multiplied by the purpose if it is needed."""
-    share = parts["purpose"] if reward.needs_purpose else 1.0
+def total_reward(parts: Mapping[str, float], settings: RewardSettings) -> float:
+    """Return the weighted sum, with stability and connectivity multiplied by the purpose if ``needs_purpose``."""
+    share = parts["purpose"] if settings.needs_purpose else 1.0
     factor = {"stability": share, "connectivity": share}
-    return sum(getattr(reward.weights, name) * part * factor.get(name, 1.0) for name, part in parts.items())
+    return sum(getattr(settings.weights, name) * part * factor.get(name, 1.0) for name, part in parts.items())
 
 
 def quality(flaws: Sequence[Flaw], bricks: int, penalties: Penalties) -> float:
-    """Minus the penalties, at most 1 together. Floating bricks are in the structure: connectivity counts them."""
+    """Return the negative sum of the penalties, at least -1. Floating bricks only count in ``connectivity``."""
     price = {
         Reason.COLLISION: penalties.collision,
         Reason.OUT_OF_BOUNDS: penalties.out_of_bounds,
@@ -143,45 +146,46 @@ def quality(flaws: Sequence[Flaw], bricks: int, penalties: Penalties) -> float:
 
 
 def step_rewards(structure: Structure, brief: Brief, weight: float, reward: float) -> list[float]:
-    """For each brick ``weight`` times what it adds to the purpose; the last gets what is missing from the reward."""
-    worth = [weight * brief.fulfilment(_first(structure, count)) for count in range(len(structure))]
+    """Give each brick ``weight`` times its gain in purpose, and the last brick the remainder of the reward."""
+    worth = [weight * brief.fulfilment(_prefix(structure, count)) for count in range(len(structure))]
     return [after - before for before, after in zip(worth, [*worth[1:], reward], strict=True)]
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """The function behind the verifier: reads a text, judges the structure, adds up its reward."""
+    """The function behind the verifier: reads a text, evaluates the structure and computes its reward."""
 
-    action: ActionSpace
-    reward: Reward = Reward()
+    action_space: ActionSpace
+    settings: RewardSettings = RewardSettings()
 
     def __call__(self, task: Task, text: str) -> Verdict:
-        brief, reading = brief_of(task.spec), self.action.read(text)
-        refuse(reading, strict=self.reward.strict)
-        found = outcome(reading.structure, brief, method=self.reward.method, symmetric=self.reward.symmetric)
-        parts = parts_of(reading, found, self.reward)
-        reward = total(parts, self.reward)
+        brief, reading = brief_of(task.spec), self.action_space.read(text)
+        require_valid(reading, strict=self.settings.strict)
+        found = outcome(reading.structure, brief, method=self.settings.method, symmetric=self.settings.symmetric)
+        parts = reward_parts(reading, found, self.settings)
+        reward = total_reward(parts, self.settings)
         steps: list[tuple[int, float]] = []
-        if self.reward.steps:
-            gains = step_rewards(reading.structure, brief, self.reward.weights.purpose, reward)
-            ends = self.action.ends(text)
+        if self.settings.steps:
+            gains = step_rewards(reading.structure, brief, self.settings.weights.purpose, reward)
+            ends = self.action_space.ends(text)
             steps = [(ends[line - 1], gain) for line, gain in zip(reading.lines, gains, strict=True)]
         return Verdict.scored(reward, success=parts["success"] == 1.0, parts=parts, steps=steps)
 
     def verifier(self) -> FunctionVerifier:
-        """Other settings give other verdicts, so they are part of the version."""
+        """Build the verifier. Its version contains the settings, because they change verdicts."""
         return FunctionVerifier(
             self,
             name="bricks",
-            floor=self.reward.floor,
+            floor=self.settings.floor,
             version=f"{RULES}-{zlib.crc32(repr(self).encode()):08x}",
             deterministic=True,
         )
 
 
-def refuse(reading: Reading, *, strict: bool) -> None:
-    """Raise what rejects a sample: the first flaw of a text without any brick, and if ``strict`` of any text. Bricks
-    that float are no reason: they are judged.
+def require_valid(reading: Reading, *, strict: bool) -> None:
+    """Raise :class:`InvalidStructureError` with the first flaw of a text without bricks or, if ``strict``, of any text.
+
+    Floating bricks do not reject a text: they lower its reward.
     """
     flaws = [flaw for flaw in reading.flaws if flaw.reason is not Reason.FLOATING]
     if flaws and (strict or not reading.structure.bricks):
@@ -190,15 +194,15 @@ def refuse(reading: Reading, *, strict: bool) -> None:
         raise InvalidStructureError(Flaw(Reason.ILL_FORMATTED, 1, "the text has no brick"))
 
 
-def _first(structure: Structure, count: int) -> Structure:
+def _prefix(structure: Structure, count: int) -> Structure:
     return Structure(structure.bricks[:count], structure.world)
 
 
-def _made(kind: type[Settings], given: Any, where: str) -> Settings:
+def _build(kind: type[Settings], given: Any, where: str) -> Settings:
     names = [field.name for field in fields(kind)]
     if not isinstance(given, Mapping):
-        raise ConfigError(f"bricks reward: {where} is {given!r}; a table with some of {', '.join(names)} is needed")
+        raise ConfigError(f"bricks reward: {where} = {given!r} must be a table with keys from {', '.join(names)}")
     for name in given:
         if name not in names:
-            raise ConfigError(f"bricks {where}: no setting is called {name!r}; {nearest_or_all(name, names)}")
+            raise ConfigError(f"bricks {where}: unknown setting {name!r}; {nearest_or_all(name, names)}")
     return kind(**given)

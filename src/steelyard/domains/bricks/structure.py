@@ -1,5 +1,7 @@
-"""Bricks in a world. A structure that was made by :func:`place` or by reading a text has no collision, nothing outside
-the world and no unknown part; its bricks may float.
+"""Bricks in a world.
+
+A structure made by :func:`place` or read from a text has no collisions, no bricks outside the world and no unknown
+parts. Its bricks may float.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from numpy.typing import NDArray
 from steelyard.domains.bricks.flaws import Flaw, InvalidStructureError, Reason
 from steelyard.domains.bricks.parts import STANDARD, Library
 
-MOST_CELLS = 1 << 24
-"""Occupancy is an array over the world."""
+MAX_CELLS = 1 << 24
+"""Limit on the size of a world, because occupancy is a dense array."""
 
 
 class Brick(NamedTuple):
-    """A part that lies ``h`` along x and ``w`` along y, with its lowest corner at (x, y) in layer z."""
+    """A part that extends ``h`` along x and ``w`` along y, with its lowest corner at (x, y) in layer z."""
 
     h: int
     w: int
@@ -34,7 +36,7 @@ class Brick(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """How many cells there are along x, y and z, and which parts. The ground is below layer 0."""
+    """The size of the build volume in cells and the available parts. The ground is below layer 0."""
 
     size: tuple[int, int, int] = (20, 20, 20)
     library: Library = STANDARD
@@ -42,11 +44,13 @@ class World:
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))
         x, y, z = self.size
-        if min(self.size) < 1 or x * y * z > MOST_CELLS:
-            raise ValueError(f"world of {x} x {y} x {z} cells: each at least 1, together at most {MOST_CELLS}")
+        if min(self.size) < 1 or x * y * z > MAX_CELLS:
+            raise ValueError(
+                f"world of {x} x {y} x {z} cells: each side must be at least 1 and the volume at most {MAX_CELLS}"
+            )
 
-    def holds(self, brick: Brick) -> bool:
-        """Whether all of the brick is inside."""
+    def contains(self, brick: Brick) -> bool:
+        """Whether the brick lies entirely inside the world."""
         h, w, x, y, z = brick
         x_size, y_size, z_size = self.size
         return x >= 0 and y >= 0 and 0 <= z < z_size and x + h <= x_size and y + w <= y_size
@@ -54,7 +58,7 @@ class World:
 
 @dataclass(frozen=True)
 class Structure:
-    """Bricks in the order they were placed. The constructor checks nothing: :func:`place` does."""
+    """Bricks in the order they were placed. The constructor does not validate; use :func:`place` for that."""
 
     bricks: tuple[Brick, ...]
     world: World = World()
@@ -64,17 +68,17 @@ class Structure:
 
     @cached_property
     def array_B5(self) -> NDArray[np.int32]:
-        """The bricks as rows ``h, w, x, y, z``."""
+        """Bricks as rows ``h, w, x, y, z``."""
         return np.array(self.bricks, np.int32).reshape(-1, 5)
 
     @cached_property
     def mass_B(self) -> NDArray[np.float64]:
-        """Kilograms."""
+        """Mass of each brick in kilograms."""
         parts = self.world.library.by_dimensions
         return np.array([parts[brick[:2]].mass for brick in self.bricks], np.float64)
 
     def occupancy(self) -> NDArray[np.int32]:
-        """Which brick is in each cell [x, y, z] of the world, -1 for none."""
+        """Return the index of the brick in each cell [x, y, z], or -1 for an empty cell."""
         grid = np.full(self.world.size, -1, np.int32)
         for number, (h, w, x, y, z) in enumerate(self.bricks):
             grid[x : x + h, y : y + w, z] = number
@@ -82,25 +86,25 @@ class Structure:
 
 
 class Site:
-    """A world that is being built in, brick by brick."""
+    """A world under construction, filled brick by brick."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.bricks: list[Brick] = []
-        self._taken = np.zeros(world.size, np.bool_)
+        self._occupied = np.zeros(world.size, np.bool_)
 
     def problem(self, brick: Brick) -> tuple[Reason, str] | None:
-        """Why the brick cannot be placed now; ``None`` if it can."""
+        """Return why the brick cannot be placed now, or ``None`` if it can."""
         if brick[:2] not in self.world.library:
             return Reason.NOT_IN_LIBRARY, f"{brick}: the library has {self.world.library}"
-        if not self.world.holds(brick):
+        if not self.world.contains(brick):
             return Reason.OUT_OF_BOUNDS, f"{brick}: the world is {' x '.join(map(str, self.world.size))}"
-        if self._taken[self._cells(brick)].any():
-            return Reason.COLLISION, f"{brick} is where another brick is"
+        if self._occupied[self._cells(brick)].any():
+            return Reason.COLLISION, f"{brick} overlaps another brick"
         return None
 
     def add(self, brick: Brick) -> None:
-        self._taken[self._cells(brick)] = True
+        self._occupied[self._cells(brick)] = True
         self.bricks.append(brick)
 
     def structure(self) -> Structure:
@@ -113,7 +117,7 @@ class Site:
 
 
 def place(bricks: Iterable[Brick], world: World) -> Structure:
-    """The structure of these bricks; :class:`InvalidStructureError` with the first that cannot be placed."""
+    """Place the bricks in order; raise :class:`InvalidStructureError` for the first that cannot be placed."""
     site = Site(world)
     for line, brick in enumerate(bricks, 1):
         if problem := site.problem(brick):

@@ -1,4 +1,4 @@
-"""The text format of StableText2Brick: one brick a line, ``hxw (x,y,z)``, best in raster order from the bottom up."""
+"""Text format of StableText2Brick: one brick per line, ``hxw (x,y,z)``, usually in raster order from the bottom up."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from steelyard.text import shortened
 
 LINE = re.compile(r"(\d+)x(\d+) \((\d+),(\d+),(\d+)\)", re.ASCII)
 FORM = "hxw (x,y,z)"
-SHOWN = 40
-DIGITS = 9
-"""A number with more digits is beyond every world whatever they are, so the first ones will do."""
+MAX_SHOWN = 40
+MAX_DIGITS = 9
+"""Digits kept of a number; any longer number lies outside every world."""
 
 Decode = Callable[[str, Sequence[Brick]], Brick | None]
-"""The brick that a piece of text says, given those that stand; ``None`` if the piece has another form."""
+"""Decodes a segment of text into a brick, given the bricks placed so far; ``None`` if the format is wrong."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a text holds: the bricks that could be placed, in order, and what was wrong with the others."""
+    """The result of reading a text: the bricks that could be placed, in order, and the flaws of the others."""
 
     structure: Structure
     flaws: tuple[Flaw, ...]
     lines: tuple[int, ...]
-    """The line of each brick of the structure, counted from 1."""
+    """Line of each brick of the structure, counted from 1."""
 
 
 def read(text: str, world: World) -> Reading:
-    """Take every brick that can be placed when its turn comes, and pass over the others; blank lines count for nothing.
+    """Read a text leniently: place bricks in order and skip those that cannot be placed. Blank lines are ignored.
 
-    Bricks that float in the end stay in the structure and are flaws too.
+    Floating bricks stay in the structure and are also reported as flaws.
     """
-    return with_floating(placed(_lines(text), _line_brick, world, FORM))
+    return with_floating(place_segments(_lines(text), _line_brick, world, FORM))
 
 
 def parse(text: str, world: World, *, may_float: bool = False) -> Structure:
-    """The structure a text describes, or :class:`InvalidStructureError` with its first flaw. A text without any brick
-    is ill formatted.
+    """Read a text strictly: raise :class:`InvalidStructureError` with the first flaw. A text without any brick is ill
+    formatted.
     """
-    reading = placed(_lines(text), _line_brick, world, FORM)
+    reading = place_segments(_lines(text), _line_brick, world, FORM)
     if not reading.flaws and not reading.structure.bricks:
         raise InvalidStructureError(Flaw(Reason.ILL_FORMATTED, 1, "the text has no brick"))
     for flaw in reading.flaws or (() if may_float else _afloat(reading)):
@@ -52,32 +52,30 @@ def parse(text: str, world: World, *, may_float: bool = False) -> Structure:
 
 
 def write(bricks: Structure | Sequence[Brick]) -> str:
-    """The text of these bricks, a line each, in the order given."""
+    """Write bricks in the given order, one per line."""
     return "".join(f"{brick}\n" for brick in (bricks.bricks if isinstance(bricks, Structure) else bricks))
 
 
 def in_raster_order(structure: Structure) -> Structure:
-    """The same bricks from the bottom up, each layer row by row."""
+    """Sort bricks from the bottom up, and row by row within a layer."""
     ordered = sorted(structure.bricks, key=lambda brick: (brick.z, brick.y, brick.x))
     return Structure(tuple(ordered), structure.world)
 
 
-def brick_of(line: str) -> Brick | None:
-    """The brick of one line without white space around it; ``None`` if it has another form."""
+def parse_brick(line: str) -> Brick | None:
+    """Parse one stripped line; ``None`` if the format is wrong."""
     match = LINE.fullmatch(line)
     return Brick(*map(_number, match.groups())) if match else None
 
 
 def _number(digits: str) -> int:
-    return int(digits.lstrip("0")[:DIGITS] or "0")
+    return int(digits.lstrip("0")[:MAX_DIGITS] or "0")
 
 
-def placed(pieces: Iterable[tuple[int, str]], decode: Decode, world: World, form: str) -> Reading:
-    """The reading of numbered pieces of text, each of which should say a brick in some form; all but the look at what
-    floats.
-    """
+def place_segments(segments: Iterable[tuple[int, str]], decode: Decode, world: World, form: str) -> Reading:
+    """Decode and place numbered segments of text, one per brick, without checking for floating bricks."""
     site, flaws, lines = Site(world), list[Flaw](), list[int]()
-    for number, content in pieces:
+    for number, content in segments:
         brick = decode(content, site.bricks)
         problem = (Reason.ILL_FORMATTED, _shown(content, form)) if brick is None else site.problem(brick)
         if problem is None and brick is not None:
@@ -89,7 +87,7 @@ def placed(pieces: Iterable[tuple[int, str]], decode: Decode, world: World, form
 
 
 def with_floating(reading: Reading) -> Reading:
-    """The reading with a flaw more for each brick that floats."""
+    """Add a flaw for each floating brick."""
     return Reading(reading.structure, (*reading.flaws, *_afloat(reading)), reading.lines)
 
 
@@ -99,15 +97,15 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, content
 
 
-def _line_brick(line: str, _standing: Sequence[Brick]) -> Brick | None:
-    return brick_of(line)
+def _line_brick(line: str, _placed: Sequence[Brick]) -> Brick | None:
+    return parse_brick(line)
 
 
 def _afloat(reading: Reading) -> Iterator[Flaw]:
     for place in floating(reading.structure):
-        what = f"{reading.structure.bricks[place]} has no way to the ground"
-        yield Flaw(Reason.FLOATING, reading.lines[place], what)
+        detail = f"{reading.structure.bricks[place]} is not connected to the ground"
+        yield Flaw(Reason.FLOATING, reading.lines[place], detail)
 
 
-def _shown(piece: str, form: str) -> str:
-    return f"{shortened(piece, SHOWN)!r} is not of the form {form}"
+def _shown(segment: str, form: str) -> str:
+    return f"{shortened(segment, MAX_SHOWN)!r} does not have the form {form}"

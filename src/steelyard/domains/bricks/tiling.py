@@ -1,4 +1,4 @@
-"""Areas cut into parts: strips 2 or 1 wide, each cut into the lengths that the library has."""
+"""Tile rectangles with parts: strips of width 2 or 1, divided into the lengths of the library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from steelyard.domains.bricks.parts import STANDARD, Library
 
 
-class Piece(NamedTuple):
-    """A part that lies ``h`` along x and ``w`` along y, with its lowest corner at (x, y) of the area."""
+class Tile(NamedTuple):
+    """A part that extends ``h`` along x and ``w`` along y, with its lowest corner at (x, y) of the rectangle."""
 
     h: int
     w: int
@@ -20,22 +20,22 @@ class Piece(NamedTuple):
 
 
 def lengths(library: Library, width: int) -> list[int]:
-    """How long the parts of that width are, the longest first."""
+    """Return the lengths of the parts of a width, longest first."""
     return sorted({h for h, w in library.dimensions if w == width}, reverse=True)
 
 
-def cut(length: int, choices: list[int], rng: np.random.Generator | None = None) -> list[int]:
-    """Lengths that add up: each the longest that fits, or drawn from those that fit in proportion to their cube."""
-    pieces: list[int] = []
-    left = length
-    while left:
-        fitting = [choice for choice in choices if choice <= left]
+def split_length(length: int, choices: list[int], rng: np.random.Generator | None = None) -> list[int]:
+    """Split a length into part lengths: always the longest that fits, or drawn with probability ∝ length³."""
+    lengths_used: list[int] = []
+    remaining = length
+    while remaining:
+        fitting = [choice for choice in choices if choice <= remaining]
         if not fitting:
-            raise ValueError(f"a length of {length} cannot be made of {choices}: {left} are left")
-        piece = fitting[0] if rng is None else _drawn(fitting, rng)
-        pieces.append(piece)
-        left -= piece
-    return pieces
+            raise ValueError(f"a length of {length} cannot be split into {choices}: {remaining} remain")
+        chosen = fitting[0] if rng is None else _drawn(fitting, rng)
+        lengths_used.append(chosen)
+        remaining -= chosen
+    return lengths_used
 
 
 def tile(
@@ -45,41 +45,41 @@ def tile(
     *,
     across: bool = False,
     rng: np.random.Generator | None = None,
-) -> list[Piece]:
-    """Pieces that fill ``length`` along x by ``width`` along y, their strips along x or (``across``) along y."""
+) -> list[Tile]:
+    """Fill ``length`` along x by ``width`` along y with tiles, in strips along x or (``across``) along y."""
     if across:
-        return [Piece(w, h, y, x) for h, w, x, y in tile(width, length, library, rng=rng)]
-    pieces: list[Piece] = []
+        return [Tile(w, h, y, x) for h, w, x, y in tile(width, length, library, rng=rng)]
+    tiles: list[Tile] = []
     for strip, y in strips(width):
         x = 0
-        for piece in cut(length, lengths(library, strip), rng):
-            pieces.append(Piece(piece, strip, x, y))
-            x += piece
-    return pieces
+        for part_length in split_length(length, lengths(library, strip), rng):
+            tiles.append(Tile(part_length, strip, x, y))
+            x += part_length
+    return tiles
 
 
 def strips(width: int) -> list[tuple[int, int]]:
-    """(width, place) of strips 2 wide, the last one 1 wide where the width is odd."""
-    return [(min(2, width - place), place) for place in range(0, width, 2)]
+    """Return (width, offset) of strips of width 2; the last has width 1 if the total is odd."""
+    return [(min(2, width - offset), offset) for offset in range(0, width, 2)]
 
 
-def rows(length: int, width: int, library: Library = STANDARD, *, narrow: bool = False) -> list[Piece]:
-    """Pieces side by side that all go the whole length: 2 wide where there is such a part, or (``narrow``) all 1."""
-    pieces: list[Piece] = []
-    place = 0
-    while place < width:
-        wide = not narrow and place + 2 <= width and (length, 2) in library
+def rows(length: int, width: int, library: Library = STANDARD, *, narrow: bool = False) -> list[Tile]:
+    """Fill a rectangle with full-length tiles side by side, of width 2 where possible or (``narrow``) of width 1."""
+    tiles: list[Tile] = []
+    offset = 0
+    while offset < width:
+        wide = not narrow and offset + 2 <= width and (length, 2) in library
         strip = 2 if wide else 1
         if (length, strip) not in library:
-            raise ValueError(f"no part of the library is {length} long and {strip} wide: it has {library}")
-        pieces.append(Piece(length, strip, 0, place))
-        place += strip
-    return pieces
+            raise ValueError(f"the library has no part of length {length} and width {strip}: {library}")
+        tiles.append(Tile(length, strip, 0, offset))
+        offset += strip
+    return tiles
 
 
 @cache
-def fewest(length: int, width: int) -> int:
-    """About how many standard parts fill an area: the better of the two directions."""
+def estimated_parts(length: int, width: int) -> int:
+    """Estimate the minimum number of standard parts that fill a rectangle: the better of the two directions."""
     return min(len(tile(length, width)), len(tile(length, width, across=True)))
 
 

@@ -1,4 +1,4 @@
-"""Texts with holes: a policy fills them, a program and perhaps a model judge what came of it."""
+"""Texts with holes that a policy fills; a program, and optionally a judge model, scores the result."""
 
 from steelyard.domains.infill.domain import Infill
 

@@ -1,8 +1,8 @@
-"""Texts to make holes in, from any files; without any, the Python sources of the standard library.
+"""The texts of the infill domain, from files or, by default, from the Python standard library.
 
-A *document* is a file of a folder, a paragraph of a text file, or a line of a JSONL file. It belongs to one split by
-the hash of its name, with every text in it. Of texts that differ only in white space or in a function's name one is
-taken. So no text that is held out is one of training's under another name; parts of it can be.
+A *document* is a file of a folder, a paragraph of a text file, or a line of a JSONL file. A hash of its name determines
+its split, for all of its texts. Texts that differ only in white space or in a function's name are deduplicated. A
+held-out text therefore never occurs in training under another name, although parts of it may.
 """
 
 from __future__ import annotations
@@ -22,115 +22,113 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from steelyard.domains.base import Split
-from steelyard.domains.infill.cutting import cut, open_tokenizer
+from steelyard.domains.infill.tokenization import open_tokenizer, split_text
 from steelyard.errors import DataError
 from steelyard.special_tokens import MASK, SPECIAL_TOKENS
 from steelyard.text import shown
 
 Unit = Literal["function", "chunk"]
-NOT_IN_TEXTS = (*SPECIAL_TOKENS, MASK)
-"""No text has these in it: a tokenizer would take them for its own."""
+RESERVED_TOKENS = (*SPECIAL_TOKENS, MASK)
+"""Texts that contain these are skipped, because a tokenizer would treat them as special tokens."""
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""A tenth of the documents each; the rest is for training."""
-LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"})
-"""Folders of the standard library that are no library, or that not every machine has."""
+"""One tenth of the documents each; the rest is for training."""
+EXCLUDED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"})
+"""Folders of the standard library that hold other code, or that are missing on some machines."""
 _FUNCTION = re.compile(r"^([ \t]*)(?:async )?def .*\n(?:\1[ \t]+.*\n|[ \t]*\n)*", re.MULTILINE)
 _NAME = re.compile(r"^((?:async )?def )\w+")
 
 
 class Text(NamedTuple):
-    """One text and where it stands."""
+    """A text with its source."""
 
-    place: str
+    source: str
     """Document and line."""
     text: str
     split: Split
 
 
-class Sizes(NamedTuple):
-    """How many characters a text has, and which."""
+class TextFilter(NamedTuple):
+    """The permitted length and characters of texts."""
 
     shortest: int
     longest: int
     characters: frozenset[str]
     tokenizer: str = ""
-    """Whose tokens make up a text; empty: characters."""
+    """Tokenizer that must reproduce the text; empty for characters."""
 
-    def flaw(self, text: str) -> str | None:
-        """Why a text is left out, None if it is not."""
+    def reason_to_skip(self, text: str) -> str | None:
+        """Return why a text is skipped, or ``None`` if it is kept."""
         if not self.shortest <= len(text) <= self.longest:
-            return f"of less than {self.shortest} or more than {self.longest} characters (shortest, longest)"
+            return f"shorter than shortest={self.shortest} or longer than longest={self.longest} characters"
         if other := set(text) - self.characters:
-            return f"with {min(other)!r}, which is not among `characters`"
-        if any(token in text for token in NOT_IN_TEXTS):
-            return f"with one of {' '.join(NOT_IN_TEXTS)}"
-        if self.tokenizer and "".join(cut(text, self.tokenizer)) != text:
-            return "with characters that tokens divide"
+            return f"with {min(other)!r}, which is not in `characters`"
+        if any(token in text for token in RESERVED_TOKENS):
+            return f"with one of {' '.join(RESERVED_TOKENS)}"
+        if self.tokenizer and "".join(split_text(text, self.tokenizer)) != text:
+            return "with characters that span several tokens"
         return None
 
 
 @lru_cache(maxsize=4)
-def texts(files: str, unit: Unit, sizes: Sizes) -> dict[Split, tuple[Text, ...]]:
-    """All texts by split, each once. They are held in memory; :func:`stream` is for what is not to be."""
+def load_texts(files: str, unit: Unit, keep: TextFilter) -> dict[Split, tuple[Text, ...]]:
+    """Load all distinct texts by split into memory; :func:`iter_texts` is the streaming alternative."""
     found: dict[Split, list[Text]] = {"train": [], "validation": [], "held_out": []}
-    dropped = Counter[str]()
-    for text in stream(files, unit, sizes, dropped):
+    skipped = Counter[str]()
+    for text in iter_texts(files, unit, keep, skipped):
         found[text.split].append(text)
     if not all(found.values()):
         kept = ", ".join(f"{len(own)} for {split}" for split, own in found.items())
-        out = "; ".join(f"{count} {why}" for why, count in dropped.most_common(4)) or "none"
+        reasons = "; ".join(f"{count} {reason}" for reason, count in skipped.most_common(4)) or "none"
         raise DataError(
-            f"infill: {files or 'the standard library'} has too few texts ({kept}); texts are split by document, which "
-            f"is a file of a folder, a paragraph of a text file or a line of a JSONL file. Texts left out: {out}"
+            f"infill: {files or 'the standard library'} has too few texts ({kept}); add documents, which are the "
+            f"files of a folder, the paragraphs of a text file or the lines of a JSONL file. Texts skipped: {reasons}"
         )
     return {split: tuple(own) for split, own in found.items()}
 
 
-def stream(files: str, unit: Unit, sizes: Sizes, dropped: Counter[str] | None = None) -> Iterator[Text]:
-    """Texts one after the other; no more than a document is in memory, and a number for each text that came.
-    ``dropped`` counts those that are left out, by reason.
-    """
+def iter_texts(files: str, unit: Unit, keep: TextFilter, skipped: Counter[str] | None = None) -> Iterator[Text]:
+    """Yield distinct texts while holding one document and a hash per text. ``skipped`` counts skipped texts by reason."""
     seen: set[int] = set()
     read = functions if unit == "function" else chunks
-    for name, content in documents(files, unit, sizes.tokenizer):
+    for name, content in documents(files, unit, keep.tokenizer):
         split = split_of(name)
-        for line, text in read(content, sizes.longest):
-            if flaw := sizes.flaw(text):
-                if dropped is not None:
-                    dropped[flaw] += 1
-            elif (number := hash(essence(text))) not in seen:
-                seen.add(number)
+        for line, text in read(content, keep.longest):
+            if reason := keep.reason_to_skip(text):
+                if skipped is not None:
+                    skipped[reason] += 1
+            elif (key := hash(deduplication_key(text))) not in seen:
+                seen.add(key)
                 yield Text(f"{name}:{line}", text, split)
 
 
-def essence(text: str) -> str:
-    """A text without white space and, of a function, without its name: equal for what is the same to learn."""
+def deduplication_key(text: str) -> str:
+    """Remove white space and the name of a function; texts with equal keys are duplicates."""
     return "".join(_NAME.sub(r"\1", text).split())
 
 
 def documents(files: str, unit: Unit, tokenizer: str = "") -> Iterator[tuple[str, str]]:
-    """Names and contents of what a path means, by names that do not depend on where it is."""
+    """Yield names and contents of the documents at a path. The names do not depend on its location."""
     root = Path(files or sysconfig.get_paths()["stdlib"])
     if root.is_file() and root.suffix == ".jsonl":
         yield from _records(root, tokenizer)
     elif root.is_file():
         if unit == "function":
             raise DataError(
-                f"infill: files={files!r} is one file, and functions are split by file; give a folder with several, or "
-                f'a JSONL file with a source a line: {{"text": "..."}}'
+                f"infill: files={files!r} is a single file, but functions are split by file; pass a folder with "
+                f'several files, or a JSONL file with one source per line: {{"text": "..."}}'
             )
         yield from _paragraphs(root)
     elif root.is_dir():
         for path in sorted(root.rglob("*.py" if unit == "function" else "*")):
             name = path.relative_to(root)
-            if path.is_file() and (files or LEFT_OUT.isdisjoint(name.parts)):
+            if path.is_file() and (files or EXCLUDED_FOLDERS.isdisjoint(name.parts)):
                 yield name.as_posix(), _content(path)
     else:
-        raise DataError(f"infill: files={files!r} is no folder and no file (looked in {Path.cwd()})")
+        raise DataError(f"infill: files={files!r} is not an existing file or folder (current folder: {Path.cwd()})")
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[str, str]]:
-    """What stands between blank lines."""
+    """Yield the paragraphs of a file, separated by blank lines."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for filled, block in itertools.groupby(enumerate(lines, 1), key=lambda line: bool(line[1].strip())):
             if filled:
@@ -139,7 +137,7 @@ def _paragraphs(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _records(path: Path, tokenizer: str) -> Iterator[tuple[str, str]]:
-    """A line each: ``{"text": "..."}`` or ``{"tokens": [...]}``, as texts or as numbers of the tokenizer."""
+    """Yield one document per line: ``{"text": "..."}`` or ``{"tokens": [...]}``, with tokens as texts or as ids."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -152,26 +150,26 @@ def _text_of(name: str, line: str, tokenizer: str) -> str:
         record: Any = json.loads(line)
         if "text" in record:
             return str(record["text"])
-        pieces: list[Any] = list(record["tokens"])
+        tokens: list[Any] = list(record["tokens"])
     except (ValueError, KeyError, TypeError):
         raise DataError(
-            f'infill: {name} is neither {{"text": "..."}} nor {{"tokens": [...]}}: {shown(line, 60)}'
+            f'infill: {name} must be {{"text": "..."}} or {{"tokens": [...]}}, not {shown(line, 60)}'
         ) from None
-    if all(isinstance(piece, str) for piece in pieces):
-        return "".join(pieces)
+    if all(isinstance(token, str) for token in tokens):
+        return "".join(tokens)
     if not tokenizer:
-        raise DataError(f"infill: {name} has tokens by number; say whose they are with the option tokenizer")
-    return open_tokenizer(tokenizer).decode(pieces, skip_special_tokens=True)
+        raise DataError(f"infill: {name} contains token ids; set domain.options.tokenizer to decode them")
+    return open_tokenizer(tokenizer).decode(tokens, skip_special_tokens=True)
 
 
 def split_of(name: str) -> Split:
-    """The split of a document, by its name alone."""
+    """Return the split of a document, which depends only on its name."""
     return SPLIT_OF_TENTH.get(zlib.crc32(name.encode()) % 10, "train")
 
 
 def functions(content: str, longest: int) -> Iterator[tuple[int, str]]:
-    """Whole Python functions with their lines, moved to the left margin; of those that are longer, only that much is
-    known.
+    """Yield complete Python functions, dedented, with their line numbers. Functions beyond ``longest`` are yielded
+    unchecked, because the filter skips them.
     """
     for match in _FUNCTION.finditer(content):
         line = content.count("\n", 0, match.start()) + 1
@@ -181,7 +179,7 @@ def functions(content: str, longest: int) -> Iterator[tuple[int, str]]:
 
 
 def is_function(text: str) -> bool:
-    """Whether a text is one Python function and nothing else."""
+    """Whether a text consists of exactly one Python function."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -192,7 +190,7 @@ def is_function(text: str) -> bool:
 
 
 def chunks(content: str, longest: int) -> Iterator[tuple[int, str]]:
-    """Runs of whole lines of at most ``longest`` characters; a line that is longer is a run by itself."""
+    """Yield runs of complete lines with at most ``longest`` characters; a longer line is its own run."""
     start, run = 1, ""
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         if run and len(run) + len(line) > longest:

@@ -1,4 +1,4 @@
-"""Where the holes of a text are: at random, in spans, or sticky. Each is a function of a random generator."""
+"""Masking patterns: the positions of the holes in a text, at random, in spans, or sticky."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from steelyard.errors import ConfigError
 from steelyard.types import HOLE
 
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 Pattern = Literal["random", "span", "sticky"]
 
 
-def at_random(length: int, ratio: float, _run: float, most: int, rng: np.random.Generator) -> Places:
-    """A share ``ratio`` of all places, any as likely as any other."""
+def random_holes(length: int, ratio: float, _run: float, most: int, rng: np.random.Generator) -> Positions:
+    """Mask a share ``ratio`` of all positions, chosen uniformly."""
     return rng.permutation(length)[: min(round(ratio * length), most)]
 
 
-def in_spans(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Places:
-    """Spans of geometric length, ``run`` on average, until a share ``ratio`` is reached; spans may touch."""
+def span_holes(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Positions:
+    """Mask spans of geometric length with mean ``run`` until a share ``ratio`` is masked; spans may touch."""
     wanted, hidden = min(round(ratio * length), most), np.zeros(length, np.bool_)
     while (missing := wanted - int(hidden.sum())) > 0:
         start = int(rng.integers(length))
@@ -32,15 +32,15 @@ def in_spans(length: int, ratio: float, run: float, most: int, rng: np.random.Ge
     return np.flatnonzero(hidden)
 
 
-def sticky(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Places:
-    """A chain of two states: a hole goes on with probability 1 - 1/run, and begins so often that a share ``ratio`` of
-    places are holes on average. Of more than ``most`` whole runs are given up, any as likely as any other.
+def sticky_holes(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Positions:
+    """Mask positions by a two-state Markov chain. A run of holes continues with probability 1 - 1/run and starts at the
+    rate that masks a share ``ratio`` on average. If there are more than ``most`` holes, random runs are removed.
     """
-    begins, ends = ratio / (run * (1.0 - ratio)), 1.0 / run
+    start, stop = ratio / (run * (1.0 - ratio)), 1.0 / run
     hidden, inside = np.zeros(length, np.bool_), rng.random() < ratio
-    for place, draw in enumerate(rng.random(length)):
-        hidden[place] = inside
-        inside = draw >= ends if inside else draw < begins
+    for position, draw in enumerate(rng.random(length)):
+        hidden[position] = inside
+        inside = draw >= stop if inside else draw < start
     found = np.flatnonzero(hidden)
     runs = np.split(found, np.flatnonzero(np.diff(found) > 1) + 1)
     while len(runs) > 1 and sum(map(len, runs)) > most:
@@ -48,37 +48,40 @@ def sticky(length: int, ratio: float, run: float, most: int, rng: np.random.Gene
     return np.concatenate(runs)[:most]
 
 
-PATTERNS: dict[Pattern, Callable[[int, float, float, int, np.random.Generator], Places]] = {
-    "random": at_random,
-    "span": in_spans,
-    "sticky": sticky,
+PATTERNS: dict[Pattern, Callable[[int, float, float, int, np.random.Generator], Positions]] = {
+    "random": random_holes,
+    "span": span_holes,
+    "sticky": sticky_holes,
 }
-"""Each with the length of the text, the share of holes, the average run and the most holes."""
+"""Functions of the text length, the share of holes, the mean run length, the maximum number of holes and an RNG."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How a text gets its holes: at least one, at most ``most``; the ratio is drawn between two bounds."""
+    """Settings of the masking: between 1 and ``most`` holes per text, with a ratio drawn between two bounds."""
 
     pattern: Pattern = "span"
     ratio: tuple[float, float] = (0.2, 0.2)
     run: float = 3.0
-    """Average length of a span, or of a sticky run."""
+    """Mean length of a span or of a sticky run."""
     most: int = 64
 
     def __post_init__(self) -> None:
         low, high = self.ratio
         if self.pattern not in PATTERNS:
-            raise ConfigError(f"infill: masking={self.pattern!r}; there are: {', '.join(PATTERNS)}")
+            raise ConfigError(f"infill: masking={self.pattern!r} does not exist; choose one of {', '.join(PATTERNS)}")
         if not 0 < low <= high < 1:
-            raise ConfigError(f"infill: ratio={list(self.ratio)}; it is a share, or two between which it is drawn")
+            raise ConfigError(
+                f"infill: ratio={list(self.ratio)} must be a share between 0 and 1, or two in ascending order"
+            )
         if self.run < 1 or self.most < 1 or (self.pattern == "sticky" and high > self.run / (1.0 + self.run)):
             raise ConfigError(
-                f"infill: run={self.run}, most={self.most}, ratio={list(self.ratio)} cannot be had together"
+                f"infill: run={self.run} and most={self.most} must be at least 1, and with masking='sticky' "
+                f"ratio={list(self.ratio)} must not exceed run / (1 + run); raise run or lower ratio"
             )
 
-    def places(self, length: int, rng: np.random.Generator) -> Places:
-        """Where the holes of a text of that length are, in rising order."""
+    def positions(self, length: int, rng: np.random.Generator) -> Positions:
+        """Draw the positions of the holes in a text of the given length, in ascending order."""
         ratio = float(rng.uniform(*self.ratio))
         found = PATTERNS[self.pattern](length, ratio, self.run, self.most, rng)
         if not len(found):
@@ -86,22 +89,24 @@ class Masking:
         return np.sort(found)
 
 
-def with_holes(pieces: Sequence[str], places: Places) -> str:
-    """The text that the pieces make, such as its characters, with a hole at each of the places."""
-    hidden = set(places.tolist())
-    return "".join(HOLE if place in hidden else piece for place, piece in enumerate(pieces))
+def with_holes(units: Sequence[str], positions: Positions) -> str:
+    """Join the units of a text, characters or tokens, with a hole at each position."""
+    hidden = set(positions.tolist())
+    return "".join(HOLE if position in hidden else unit for position, unit in enumerate(units))
 
 
 def fills(masked: str, text: str) -> list[str] | None:
-    """What stands in each run of holes, the first ones as short as can be; None if the text does not fit them."""
+    """Return the text in each run of holes, or ``None`` if the text does not match. Earlier runs are as short as
+    possible.
+    """
     first, *parts = re.split(f"{HOLE}+", masked)
     if not parts or not text.startswith(first):
         return [] if text == masked else None
-    place, found = len(first), list[str]()
+    position, found = len(first), list[str]()
     for part in parts[:-1]:
-        if (end := text.find(part, place)) < 0:
+        if (end := text.find(part, position)) < 0:
             return None
-        found.append(text[place:end])
-        place = end + len(part)
+        found.append(text[position:end])
+        position = end + len(part)
     end = len(text) - len(parts[-1])
-    return [*found, text[place:end]] if place <= end and text.endswith(parts[-1]) else None
+    return [*found, text[position:end]] if position <= end and text.endswith(parts[-1]) else None

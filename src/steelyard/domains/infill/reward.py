@@ -1,12 +1,12 @@
-"""What a program says of a filled text, in named parts with weights.
+"""The reward of a filled text: a weighted sum of named parts.
 
-- ``tokenizes``: 1 if Python's tokenizer gets through it
-- ``parses``: 1 if ``ast`` parses it
-- ``recovered``: the share of holes that hold what the original had there
-- ``exact``: 1 if all of them do
+- ``tokenizes``: 1 if Python's tokenizer accepts the text
+- ``parses``: 1 if ``ast`` parses the text
+- ``recovered``: share of holes filled as in the original
+- ``exact``: 1 if all holes are filled as in the original
 
-reward = Σ weight · part. By default only tokenizing and parsing count: there is more than one good way to fill a hole.
-Of text that is no Python only ``recovered`` counts.
+reward = Σ weight · part. By default only ``tokenizes`` and ``parses`` count, because a hole has more than one good
+filling. For text other than Python only ``recovered`` counts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from steelyard.types import HOLE, Task, Verdict
 from steelyard.verification import FunctionVerifier
 
 PARTS = ("tokenizes", "parses", "recovered", "exact")
-DEFAULT: Mapping[str, float] = {"tokenizes": 0.25, "parses": 0.75}
-ANY_TEXT: Mapping[str, float] = {"recovered": 1.0}
+PYTHON_WEIGHTS: Mapping[str, float] = {"tokenizes": 0.25, "parses": 0.75}
+TEXT_WEIGHTS: Mapping[str, float] = {"recovered": 1.0}
 RULES = "2"
-"""Counts up when verdicts change for the same settings."""
-HARMLESS = 4096
-"""Characters up to which Python's parser, which is written in C, is asked in the run's own process."""
+"""Version of the scoring rules; increment it when verdicts change for the same settings."""
+MAX_INLINE_CHARACTERS = 4096
+"""Longer texts are parsed in an isolated process, because a crash of Python's C parser would end the run."""
 
 
 def tokenizes(text: str) -> bool:
@@ -53,8 +53,8 @@ def parses(text: str) -> bool:
 
 
 def recovered(masked: str, original: str, text: str) -> float:
-    """The share of holes filled as in the original. Holes that are filled with more than a character count by runs, and
-    a text that does not fit them has 0.
+    """Return the share of holes filled as in the original. If a hole holds several characters, whole runs of holes are
+    compared. A text that does not match the holes scores 0.
     """
     if len(masked) == len(original) == len(text):
         right = [given == true for hole, true, given in zip(masked, original, text, strict=True) if hole == HOLE]
@@ -65,21 +65,21 @@ def recovered(masked: str, original: str, text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Program:
+class InfillScorer:
     """The function behind the verifier."""
 
-    weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT))
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(PYTHON_WEIGHTS))
     longest: int = 256
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.weights if name not in PARTS]
         if unknown or not self.weights:
             raise ConfigError(
-                f"infill: weights={dict(self.weights)}; a number for some of {', '.join(PARTS)} is needed"
+                f"infill: weights={dict(self.weights)} must map at least one of {', '.join(PARTS)} to a number"
             )
 
     def __call__(self, task: Task, text: str) -> Verdict:
-        """Success: it parses, or, where that is not asked for, it is the original."""
+        """Score a text. Success means that it parses or, for other text, that it equals the original."""
         original = str(task.spec["text"])
         python = not {"tokenizes", "parses"}.isdisjoint(self.weights)
         parts = {"recovered": recovered(str(task.prompt), original, text), "exact": float(text == original)}
@@ -89,11 +89,11 @@ class Program:
         return Verdict.scored(reward, success=parts["parses" if python else "exact"] == 1.0, parts=parts)
 
     def verifier(self) -> FunctionVerifier:
-        """Other weights give other verdicts, so they are part of the version."""
+        """Return the verifier. Its version contains the weights, because they change verdicts."""
         return FunctionVerifier(
             self,
             name="program",
             version=f"{RULES}-{zlib.crc32(repr(sorted(self.weights.items())).encode()):08x}",
             deterministic=True,
-            isolate=self.longest > HARMLESS,
+            isolate=self.longest > MAX_INLINE_CHARACTERS,
         )

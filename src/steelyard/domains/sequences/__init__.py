@@ -1,4 +1,4 @@
-"""Copy, sort, reverse and count short sequences of digits: the smallest family on which a policy visibly learns."""
+"""Copy, sort, reverse and count short sequences of digits: the smallest domain in which learning is visible."""
 
 from steelyard.domains.sequences.domain import Sequences
 

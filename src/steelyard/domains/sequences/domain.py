@@ -1,8 +1,8 @@
-"""The sequences domain: ``sort 3 1 2 =`` asks for ``1 2 3``.
+"""The sequences domain: the answer to ``sort 3 1 2 =`` is ``1 2 3``.
 
-Kinds: ``copy``, ``sort`` (ascending), ``reverse``, and ``count`` (how many of the symbols are odd). All sequences of
-the chosen lengths over the chosen symbols exist once for each kind. A hash of the sequence alone decides its split, so
-a held-out sequence was never seen in training under any kind, whatever the seed.
+Kinds: ``copy``, ``sort`` (ascending), ``reverse``, and ``count`` (the number of odd symbols). Every sequence of the
+configured lengths and symbols occurs once per kind. Its split depends only on a hash of the sequence, so a held-out
+sequence never occurs in training, whatever the kind or the seed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task, Verdict
 from steelyard.verification import FunctionVerifier
 
-MOST_SEQUENCES = 200_000
+MAX_SEQUENCES = 200_000
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""A tenth of the sequences each; the rest is for training."""
+"""One tenth of the sequences each; the rest is for training."""
 
 ANSWERS: dict[str, Callable[[tuple[int, ...]], Sequence[int]]] = {
     "copy": lambda symbols: symbols,
@@ -35,31 +35,38 @@ ANSWERS: dict[str, Callable[[tuple[int, ...]], Sequence[int]]] = {
 
 @dataclass(frozen=True)
 class Sequences(Domain):
-    """Difficulty is the length; reward the share of right positions, success an exact answer."""
+    """Digit sequences. The difficulty is the length, the reward is the share of correct positions, and success requires
+    an exact answer.
+    """
 
     kinds: tuple[str, ...] = ("copy", "sort", "count")
     min_length: int = 2
     max_length: int = 3
     symbols: int = 8
-    """The sequences are over the numbers 0 to symbols - 1."""
+    """Number of distinct symbols; sequences consist of the numbers 0 to ``symbols - 1``."""
     seed: int = 0
-    """Decides the order of tasks, not their split."""
+    """Determines the order of tasks, not their split."""
     step_rewards: bool = False
-    """Credit each position of the answer by itself (use with ``credit.gamma`` below 1)."""
+    """Reward each position of the answer separately (use with ``credit.gamma`` below 1)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))
         unknown = [kind for kind in self.kinds if kind not in ANSWERS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
-            raise ConfigError(f"sequences: kinds={list(self.kinds)}; choose some of {', '.join(ANSWERS)}, each once")
+            raise ConfigError(
+                f"sequences: kinds={list(self.kinds)} is invalid; choose from {', '.join(ANSWERS)}, each once"
+            )
         if not 1 <= self.min_length <= self.max_length or self.symbols < 2:
             raise ConfigError(
-                f"sequences: min_length={self.min_length}, max_length={self.max_length}, symbols={self.symbols}; "
-                f"needed: 1 <= min_length <= max_length and symbols >= 2"
+                f"sequences: min_length={self.min_length}, max_length={self.max_length}, symbols={self.symbols} "
+                f"must satisfy 1 <= min_length <= max_length and symbols >= 2"
             )
         count = sum(self.symbols**length for length in self._lengths)
-        if count > MOST_SEQUENCES:
-            raise ConfigError(f"sequences: {count} sequences, at most {MOST_SEQUENCES}; fewer symbols or shorter ones")
+        if count > MAX_SEQUENCES:
+            raise ConfigError(
+                f"sequences: symbols={self.symbols} and max_length={self.max_length} give {count} sequences, more than "
+                f"{MAX_SEQUENCES}; reduce symbols or max_length"
+            )
 
     def vocabulary(self) -> tuple[str, ...]:
         numbers = max(self.symbols, self.max_length + 1 if "count" in self.kinds else 0)
@@ -80,7 +87,7 @@ class Sequences(Domain):
         )
 
     def verifier(self) -> FunctionVerifier:
-        """Step rewards make other verdicts, so they have a version of their own."""
+        """Return the verifier; step rewards change verdicts, so they have their own version."""
         function, version = (score_by_position, "1-steps") if self.step_rewards else (score, "1")
         return FunctionVerifier(function, name=self.name, version=version, deterministic=True, isolate=False)
 
@@ -90,7 +97,7 @@ class Sequences(Domain):
 
     @cached_property
     def _contents(self) -> dict[Split, list[tuple[str, tuple[int, ...]]]]:
-        """(kind, sequence) of every task by split, in the order that the seed gives."""
+        """Kind and sequence of every task by split, in an order determined by the seed."""
         by_split: dict[Split, list[tuple[str, tuple[int, ...]]]] = {"train": [], "validation": [], "held_out": []}
         for length in self._lengths:
             for symbols in itertools.product(range(self.symbols), repeat=length):
@@ -102,19 +109,19 @@ class Sequences(Domain):
 
 
 def split_of(symbols: Sequence[int]) -> Split:
-    """The split a sequence belongs to, by its content alone."""
+    """Return the split of a sequence, which depends only on its content."""
     return SPLIT_OF_TENTH.get(zlib.crc32(" ".join(map(str, symbols)).encode()) % 10, "train")
 
 
 def score(task: Task, text: str) -> Verdict:
-    """Reward = right positions / longer of answer and output: an output too long or too short loses its share."""
+    """Reward = correct positions / max(length of answer, length of output)."""
     expected, given = str(task.spec["answer"]).split(), text.split()
     right = sum(a == b for a, b in zip(expected, given, strict=False))
     return Verdict.scored(right / max(len(expected), len(given)), success=given == expected)
 
 
 def score_by_position(task: Task, text: str) -> Verdict:
-    """The same reward and success, with step rewards: 1 for each right position, and 1 more at the last for a right
+    """Score like ``score``, with step rewards: 1 for each correct position, and 1 at the last position for the correct
     length.
     """
     verdict = score(task, text)

@@ -1,4 +1,4 @@
-"""The text format as an automaton over characters, by itself and over real tokenizers."""
+"""The text format as an automaton over characters, alone and with real tokenizers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.constraints.base import Walk, members
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.domains.bricks import Brick, Library, Part, World, parse
 from steelyard.domains.bricks.actions import Lines
-from steelyard.domains.bricks.actions.lines import Line
+from steelyard.domains.bricks.actions.lines import LineState
 from steelyard.errors import ConstraintError
 from steelyard.pretrained.catalogue import MODELS
 from tests.automata import TASK, ramble
@@ -26,7 +26,7 @@ ROW = World((12, 1, 1), Library((Part(1, 1, 1e-3),)))
 
 
 def after(space: Lines, text: str) -> str:
-    """The characters that may come behind a text."""
+    """Return the characters allowed after a text."""
     automaton = space.automaton()
     state = automaton.start(TASK)
     for character in text:
@@ -62,19 +62,19 @@ def test_characters_by_hand(text: str, characters: str) -> None:
     assert after(Lines(ROW, 2), text) == characters
 
 
-def test_the_shortest_end_counts_the_digits_that_must_come() -> None:
+def test_shortest_end_counts_required_digits() -> None:
     automaton = Lines(ROW, 12).automaton()
     tens = tuple(Brick(1, 1, x, 0, 0) for x in range(10))
-    assert automaton.shortest_end(Line(())) == len("1x1 (0,0,0)\n")
-    assert automaton.shortest_end(Line((), (1, 1), "", "(")) == len("(0,0,0)\n")
-    assert automaton.shortest_end(Line((), (1, 1), "1")) == len(",0,0)\n")
-    assert automaton.shortest_end(Line(tens, (1, 1))) == len("10,0,0)\n")
-    assert automaton.shortest_end(Line(tens, (1, 1), "1")) == len("0,0,0)\n")
-    assert automaton.shortest_end(Line(tens, (), "", "\n")) == 1
-    assert automaton.shortest_end(Line(tens)) == 0
+    assert automaton.shortest_end(LineState(())) == len("1x1 (0,0,0)\n")
+    assert automaton.shortest_end(LineState((), (1, 1), "", "(")) == len("(0,0,0)\n")
+    assert automaton.shortest_end(LineState((), (1, 1), "1")) == len(",0,0)\n")
+    assert automaton.shortest_end(LineState(tens, (1, 1))) == len("10,0,0)\n")
+    assert automaton.shortest_end(LineState(tens, (1, 1), "1")) == len("0,0,0)\n")
+    assert automaton.shortest_end(LineState(tens, (), "", "\n")) == 1
+    assert automaton.shortest_end(LineState(tens)) == 0
 
 
-def test_parts_that_begin_alike_are_told_apart() -> None:
+def test_parts_with_a_common_prefix_are_distinguished() -> None:
     world = World((12, 12, 1), Library((Part(1, 1, 1e-3), Part(1, 12, 1e-3), Part(2, 12, 1e-3))))
     space = Lines(world, 9)
     assert after(space, "") == "12"
@@ -83,27 +83,27 @@ def test_parts_that_begin_alike_are_told_apart() -> None:
     assert after(space, "12x") == "12"
     assert after(space, "12x2 (0,") == "0123456789"
     assert after(space, "12x2 (0,1") == ",0"
-    assert after(space, "1x1 (6,6,0)\n12x1 (0,") == "012345789", "one row is taken"
-    assert space.automaton().shortest_end(Line((), (), "1")) == len("x1 (0,0,0)\n")
-    assert space.automaton().shortest_end(Line((), (1,), "12")) == len(" (0,0,0)\n")
+    assert after(space, "1x1 (6,6,0)\n12x1 (0,") == "012345789", "one row is occupied"
+    assert space.automaton().shortest_end(LineState((), (), "1")) == len("x1 (0,0,0)\n")
+    assert space.automaton().shortest_end(LineState((), (1,), "12")) == len(" (0,0,0)\n")
     assert space.tokens_per_brick == len("12x2 (11,11,0)\n")
     assert space.automaton().alphabet() == sorted("0123456789x (,)\n")
 
 
-def test_floating_bricks_are_left_out_unless_asked_for() -> None:
+def test_floating_bricks_are_excluded_unless_allowed() -> None:
     text = "2x4 (0,0,0)\n1x1 (5,5,"
     assert after(Lines(World(), 9), text) == "0"
     assert after(Lines(World(), 9, may_float=True), text) == "0123456789"
     assert after(Lines(World(), 9), "2x4 (0,0,0)\n1x1 (1,3,") == "1"
 
 
-def test_only_the_characters_that_occur_are_needed() -> None:
+def test_alphabet_contains_only_required_characters() -> None:
     assert Lines(World((3, 3, 3), Library((Part(1, 2, 1e-3),))), 9).automaton().alphabet() == sorted("012x (,)\n")
 
 
 @cache
 def bpe() -> tuple[Any, list[bytes | None]]:
-    """A byte-level tokenizer trained on structures, whose tokens run over several numbers and over lines."""
+    """Train a byte-level tokenizer on structures; its tokens span several numbers and lines."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     core.decoder = decoders.ByteLevel()
@@ -118,7 +118,7 @@ def bpe() -> tuple[Any, list[bytes | None]]:
 @cache
 def smollm2() -> tuple[Any, list[bytes | None]]:
     if not SMOLLM2.is_dir():
-        pytest.skip(f"no tokenizer of SmolLM2 in {SMOLLM2}")
+        pytest.skip(f"the SmolLM2 tokenizer is not in {SMOLLM2}")
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(SMOLLM2)
@@ -132,14 +132,14 @@ TOKENIZERS = pytest.mark.parametrize("tokenizer", [bpe, smollm2])
 @pytest.mark.parametrize(
     "text", ["", "2x4 (", "2x4 (1", "2x4 (8,8,0", "2x4 (8,8,0)", "2x4 (8,8,0)\n2x2 (8,7,", "8x1 (12"]
 )
-def test_exactly_the_right_tokens_are_allowed(tokenizer: Any, text: str) -> None:
+def test_allowed_tokens_match_the_automaton(tokenizer: Any, text: str) -> None:
     core, written = tokenizer()
     automaton = Lines(World(), 3).automaton()
     walk = CharacterConstraint(automaton, written, 0).begin(TASK)
     follow(walk, core.encode(text, add_special_tokens=False).ids)
     cost = {0: 0} if automaton.may_end(walk.state) else {}
     for token, piece in enumerate(written):
-        state: Line | None = walk.state
+        state: LineState | None = walk.state
         for character in (piece or b"").decode(errors="replace"):
             state = automaton.moves(state).get(character) if state is not None else None
         if piece and state is not None:
@@ -150,7 +150,7 @@ def test_exactly_the_right_tokens_are_allowed(tokenizer: Any, text: str) -> None
 
 
 @TOKENIZERS
-def test_real_structures_are_let_through_token_by_token(tokenizer: Any) -> None:
+def test_valid_structures_are_allowed_token_by_token(tokenizer: Any) -> None:
     core, written = tokenizer()
     constraint = CharacterConstraint(Lines(World(), 12, may_float=True).automaton(), written, 0)
     for text in texts(random.Random(1), 5):
@@ -163,7 +163,7 @@ def test_real_structures_are_let_through_token_by_token(tokenizer: Any) -> None:
 
 
 @TOKENIZERS
-def test_a_brick_in_another_is_refused(tokenizer: Any) -> None:
+def test_overlapping_bricks_are_rejected(tokenizer: Any) -> None:
     core, written = tokenizer()
     walk = CharacterConstraint(Lines(World(), 9).automaton(), written, 0).begin(TASK)
     wrong, right = (core.encode(f"2x4 (8,8,0)\n2x2 (8,9,{z})\n", add_special_tokens=False).ids for z in (0, 1))
@@ -174,7 +174,7 @@ def test_a_brick_in_another_is_refused(tokenizer: Any) -> None:
 
 @TOKENIZERS
 @pytest.mark.parametrize("seed", range(5))
-def test_rambles_over_tokens_are_structures_in_time(tokenizer: Any, seed: int) -> None:
+def test_random_token_walks_end_within_budget_as_structures(tokenizer: Any, seed: int) -> None:
     _, written = tokenizer()
     space, rng = Lines(World((11, 6, 3)), 4), random.Random(seed)
     constraint = CharacterConstraint(space.automaton(), written, 0)

@@ -1,4 +1,4 @@
-"""Words that say bricks: vocabularies, texts and masks worked out by hand."""
+"""Action spaces with closed vocabularies: words, texts and masks checked by hand."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from steelyard.constraints.automaton import Automaton, WordConstraint
 from steelyard.constraints.base import members
 from steelyard.domains.bricks import STANDARD, Brick, Flaw, Library, Part, Reason, Structure, World, parse, write
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order
-from steelyard.domains.bricks.actions.words import pieces
+from steelyard.domains.bricks.actions.words import split_bricks
 from steelyard.errors import ConstraintError
 from tests.automata import TASK
 
 ONE = Library((Part(1, 1, 1e-3),))
 SHORT = Library((Part(1, 1, 1e-3), Part(1, 2, 1e-3)))
 NARROW = World((2, 1, 2), SHORT)
-"""Two columns of two cells: 1x1 and 2x1 fit, 1x2 does not."""
+"""Two columns of two cells: 1x1 and 2x1 bricks fit, 1x2 bricks do not."""
 
 BRICKS = """\
 2x4 (8,8,0)
@@ -29,8 +29,8 @@ BRICKS = """\
 1x2 (12,12,0)
 1x1 (12,11,1)
 """
-"""The second on the first, the fourth on the second; the last hangs under the fourth."""
-SAID: list[tuple[ActionSpace, str]] = [
+"""The second brick is on the first, the fourth on the second; the last hangs below the fourth."""
+WRITTEN: list[tuple[ActionSpace, str]] = [
     (
         Absolute(World(), 6),
         "x8 y8 z0 2x4 x9 y9 z1 4x2 x2 y2 z0 1x1 x11 y10 z2 2x2 x12 y12 z0 1x2 x12 y11 z1 1x1",
@@ -55,15 +55,15 @@ SAID: list[tuple[ActionSpace, str]] = [
 
 
 def after(automaton: Automaton[Any], text: str) -> list[str]:
-    """What may come behind some words."""
+    """Return the words allowed after a text."""
     state = automaton.start(TASK)
     for word in text.split():
         state = automaton.moves(state)[word]
     return list(automaton.moves(state))
 
 
-@pytest.mark.parametrize(("space", "text"), SAID)
-def test_structures_in_words(space: ActionSpace, text: str) -> None:
+@pytest.mark.parametrize(("space", "text"), WRITTEN)
+def test_structures_are_written_and_read(space: ActionSpace, text: str) -> None:
     structure = parse(BRICKS, World())
     assert space.write(structure) == text
     reading = space.read(text)
@@ -91,8 +91,8 @@ def test_the_words_of_two_steps() -> None:
     assert len(TwoStep(World(), 40, joint=True).vocabulary()) == 40 + 400 + 15 * 15 * 3 + 14
 
 
-def test_every_word_is_there_once() -> None:
-    for space, _ in SAID[:4]:
+def test_words_are_unique() -> None:
+    for space, _ in WRITTEN[:4]:
         words = space.vocabulary()
         assert words is not None
         assert len(set(words)) == len(words)
@@ -105,17 +105,17 @@ def test_absolute_masks_by_hand() -> None:
     assert after(held, "x1 y0") == ["z0"]
     assert after(free, "x1 y0") == ["z0", "z1"]
     assert after(held, "x0 y0 z0") == ["1x1", "2x1"]
-    assert after(held, "x1 y0 z0") == ["1x1"], "the longer one would stick out"
+    assert after(held, "x1 y0 z0") == ["1x1"], "2x1 would extend beyond the world"
     one = "x1 y0 z0 1x1 "
-    assert after(held, one + "x1 y0") == ["z1"], "below is taken"
+    assert after(held, one + "x1 y0") == ["z1"], "the cell below is occupied"
     assert after(held, one + "x0 y0") == ["z0", "z1"]
-    assert after(held, one + "x0 y0 z0") == ["1x1"], "the longer one would collide"
-    assert after(held, one + "x0 y0 z1") == ["2x1"], "the shorter one would float"
+    assert after(held, one + "x0 y0 z0") == ["1x1"], "2x1 would collide"
+    assert after(held, one + "x0 y0 z1") == ["2x1"], "1x1 would float"
     assert after(free, one + "x0 y0 z1") == ["1x1", "2x1"]
     assert after(held, "x0 y0 z0 2x1 x0 y0 z1 2x1") == [], "full"
 
 
-def test_the_words_of_coordinates_from_the_first_brick() -> None:
+def test_the_words_of_relative_coordinates() -> None:
     space = Relative(NARROW, 3)
     assert space.vocabulary() == ("z0", "z1", "0,0", "1,0", "-1+0", "+0+0", "+1+0", "1x1", "1x2", "2x1")
     assert space.tokens_per_brick == 3
@@ -127,22 +127,22 @@ def test_relative_masks_by_hand() -> None:
     assert after(held, "") == ["z0"]
     assert after(free, "") == ["z0", "z1"]
     assert after(held, "z0") == ["0,0", "1,0"]
-    assert after(held, "z0 1,0") == ["1x1"], "the longer one would stick out"
+    assert after(held, "z0 1,0") == ["1x1"], "2x1 would extend beyond the world"
     one = "z0 1,0 1x1 "
     assert after(held, one) == ["z0", "z1"]
-    assert after(held, one + "z0") == ["-1+0"], "the other place is taken"
+    assert after(held, one + "z0") == ["-1+0"], "the other cell is occupied"
     assert after(held, one + "z1") == ["-1+0", "+0+0"]
-    assert after(held, one + "z1 -1+0") == ["2x1"], "the shorter one would float"
+    assert after(held, one + "z1 -1+0") == ["2x1"], "1x1 would float"
     assert after(held, "z0 0,0 2x1 z1 +0+0 2x1") == [], "full"
 
 
-def test_the_same_words_wherever_the_first_brick_lies() -> None:
+def test_relative_words_do_not_depend_on_the_first_position() -> None:
     space, later = Relative(World(), 6), " z1 +1+0 4x2 z2 -1+1 1x1"
     one, other = (space.read(f"z0 {place} 2x4{later}").structure for place in ("3,4", "10,9"))
     moved = [brick._replace(x=brick.x + 7, y=brick.y + 5) for brick in one.bricks]
     assert len(one) == 3
     assert moved == list(other.bricks)
-    assert [f.reason for f in space.read("z0 +1+0 2x4").flaws] == [Reason.ILL_FORMATTED], "there is no first one"
+    assert [f.reason for f in space.read("z0 +1+0 2x4").flaws] == [Reason.ILL_FORMATTED], "there is no first brick"
 
 
 def test_two_step_masks_by_hand() -> None:
@@ -158,10 +158,10 @@ def test_two_step_masks_by_hand() -> None:
     assert after(automaton, one + "back1 x+0 y+0") == ["z+1"]
     two = one + "back1 x-1 y+0 z+1 2x1 "
     assert after(automaton, two) == ["ground", "back1", "back2"]
-    assert after(automaton, two + "back1") == ["x+0"], "under itself, where the first is not"
+    assert after(automaton, two + "back1") == ["x+0"], "below itself, where the first brick is not"
     assert after(automaton, two + "back1 x+0 y+0") == ["z-1"]
     assert after(automaton, two + "back2") == ["x-1"]
-    assert after(automaton, two + "ground x0 y0 1x1") == [], "three are the most"
+    assert after(automaton, two + "ground x0 y0 1x1") == [], "the maximum is three"
 
 
 def test_joint_masks_by_hand() -> None:
@@ -171,14 +171,16 @@ def test_joint_masks_by_hand() -> None:
     assert after(automaton, "ground 1,0 1x1 back1 -1+0+1") == ["2x1"]
 
 
-def test_a_pivot_is_offered_only_if_something_fits_within_its_reach() -> None:
+def test_a_pivot_is_allowed_only_if_a_brick_fits_within_reach() -> None:
     row = World((6, 1, 1), ONE)
     automaton = TwoStep(row, 6, reach=(1, 0, 0)).automaton()
-    assert after(automaton, "ground x0 y0 1x1 ground x1 y0 1x1") == ["ground", "back1"], "the first has no free side"
+    assert after(automaton, "ground x0 y0 1x1 ground x1 y0 1x1") == ["ground", "back1"], (
+        "the first brick has no free side"
+    )
     assert after(TwoStep(row, 6, reach=(0, 0, 0)).automaton(), "ground x0 y0 1x1") == ["ground"]
 
 
-def test_the_budget_is_kept() -> None:
+def test_the_budget_is_respected() -> None:
     space = TwoStep(World((4, 4, 4)), 3)
     words = ("<end>", *space.vocabulary())
     constraint = WordConstraint(space.automaton(), words, 0)
@@ -205,14 +207,14 @@ def test_the_budget_is_kept() -> None:
     assert walk.shortest_end() == 4
 
 
-def test_pieces_end_with_a_part() -> None:
+def test_texts_are_split_after_each_part() -> None:
     text = " x1 y2\t2x4  1x1 x3"
-    assert list(pieces(text)) == [("x1 y2 2x4", 10), ("1x1", 15), ("x3", 18)]
+    assert list(split_bricks(text)) == [("x1 y2 2x4", 10), ("1x1", 15), ("x3", 18)]
     assert Absolute(World(), 1).ends(text) == (10, 15, 18)
     assert Lines(World(), 1).ends("2x4 (0,0,0)\n\n1x1") == (11, 12, 16)
 
 
-def test_reading_passes_over_what_cannot_be_placed() -> None:
+def test_reading_skips_bricks_that_cannot_be_placed() -> None:
     text = (
         "ground x0 y0 2x4 back1 x+0 y+0 z+0 1x1 back2 x+0 y+0 z+1 1x1 back1 x-1 y+0 z+1 1x1 hello back1 x+0 y+0 z+1 "
         "2x2 back1 x+0 y+0 z+1 3x3 back1 x+0 y+0 z+1 2x2 back1 x+7 y+0 z+0 1x1 back1 x+5"
@@ -229,24 +231,24 @@ def test_reading_passes_over_what_cannot_be_placed() -> None:
         (9, Reason.ILL_FORMATTED),
         (8, Reason.FLOATING),
     ]
-    form = "is not of the form ground x8 y8 2x4 or back1 x+0 y-1 z+1 2x4"
+    form = "does not have the form ground x8 y8 2x4 or back1 x+0 y-1 z+1 2x4"
     assert reading.flaws[1] == Flaw(Reason.ILL_FORMATTED, 3, f"'back2 x+0 y+0 z+1 1x1' {form}")
 
 
 @pytest.mark.parametrize("word", ["x-1", "x+1", "x٣", "x" + "9" * 5000, "X1", "x", "x1.0"])
-def test_odd_words_are_ill_formatted(word: str) -> None:
+def test_malformed_words_are_ill_formatted(word: str) -> None:
     assert [flaw.reason for flaw in Absolute(World(), 9).read(f"{word} y0 z0 1x1").flaws] == [Reason.ILL_FORMATTED]
     on_ground = TwoStep(World(), 9).read(f"ground {word} y0 1x1")
     assert [flaw.reason for flaw in on_ground.flaws] == [Reason.ILL_FORMATTED]
 
 
 @pytest.mark.parametrize("pivot", ["back0", "back-1", "back", "back01", "back" + "9" * 5000])
-def test_odd_pivots_are_ill_formatted(pivot: str) -> None:
+def test_malformed_pivots_are_ill_formatted(pivot: str) -> None:
     reading = TwoStep(World(), 9).read(f"ground x0 y0 2x4 {pivot} x+0 y+0 z+1 1x1")
     assert [flaw.reason for flaw in reading.flaws] == [Reason.ILL_FORMATTED]
 
 
-def test_the_pivot_is_the_last_brick_touched_else_the_last_in_reach() -> None:
+def test_the_pivot_is_the_last_touching_brick_or_the_last_within_reach() -> None:
     tower = [Brick(1, 1, 0, 0, 0), Brick(1, 1, 0, 0, 1), Brick(1, 1, 4, 0, 0)]
     space = TwoStep(World(), 9, may_float=True)
     assert space.write(Structure((*tower, Brick(1, 1, 0, 0, 2)))).endswith("back2 x+0 y+0 z+1 1x1")
@@ -254,15 +256,15 @@ def test_the_pivot_is_the_last_brick_touched_else_the_last_in_reach() -> None:
     assert space.write(Structure((*tower, Brick(1, 1, 0, 3, 2)))).endswith("back2 x+0 y+3 z+1 1x1")
 
 
-def test_a_brick_out_of_reach_cannot_be_said() -> None:
+def test_a_brick_out_of_reach_cannot_be_written() -> None:
     far = Structure((Brick(1, 1, 0, 0, 0), Brick(1, 1, 9, 0, 1)))
-    with pytest.raises(ConstraintError, match=r"1x1 \(9,0,1\) cannot be said.*in_building_order.*raise reach"):
+    with pytest.raises(ConstraintError, match=r"1x1 \(9,0,1\) cannot be expressed.*in_building_order.*raise reach"):
         TwoStep(World(), 9).write(far)
     assert TwoStep(World(), 9, reach=(9, 0, 1)).write(far) == "ground x0 y0 1x1 back1 x+9 y+0 z+1 1x1"
 
 
-def test_the_default_reach_is_enough_for_all_that_touch() -> None:
-    assert TwoStep(World(), 2).reach == (max(max(way) for way in STANDARD.dimensions) - 1,) * 2 + (1,)
+def test_the_default_reach_covers_all_touching_bricks() -> None:
+    assert TwoStep(World(), 2).reach == (max(max(footprint) for footprint in STANDARD.dimensions) - 1,) * 2 + (1,)
 
 
 def test_building_order_by_hand() -> None:
@@ -275,8 +277,8 @@ def test_building_order_by_hand() -> None:
 
 
 @pytest.mark.parametrize("make", [Absolute, Lines, Relative, TwoStep])
-def test_what_cannot_be_is_refused(make: Callable[..., ActionSpace]) -> None:
-    with pytest.raises(ConstraintError, match="most is 0; a structure has at least 1 brick"):
+def test_impossible_action_spaces_are_rejected(make: Callable[..., ActionSpace]) -> None:
+    with pytest.raises(ConstraintError, match="most = 0 must be at least 1"):
         make(World(), 0)
     large = World((1, 9, 9), Library((Part(2, 2, 1e-3),)))
     with pytest.raises(ConstraintError, match="no part of 2x2 fits into a world of 1 x 9 x 9 cells"):
@@ -284,13 +286,13 @@ def test_what_cannot_be_is_refused(make: Callable[..., ActionSpace]) -> None:
 
 
 @pytest.mark.parametrize("reach", [(1, 1), (-1, 1, 1)])
-def test_an_odd_reach_is_refused(reach: Any) -> None:
-    with pytest.raises(ConstraintError, match="three offsets along x, y and z"):
+def test_an_invalid_reach_is_rejected(reach: Any) -> None:
+    with pytest.raises(ConstraintError, match=r"reach = .* three non-negative offsets"):
         TwoStep(World(), 1, reach=reach)
 
 
-@pytest.mark.parametrize("space", [space for space, _ in SAID])
-def test_automata_can_be_sent_to_another_process(space: ActionSpace) -> None:
+@pytest.mark.parametrize("space", [space for space, _ in WRITTEN])
+def test_automata_can_be_pickled(space: ActionSpace) -> None:
     automaton = space.automaton()
     following = automaton.moves(automaton.start(TASK))
     assert pickle.loads(pickle.dumps(automaton)).moves(automaton.start(TASK)) == following

@@ -1,4 +1,4 @@
-"""Structures: what is drawn, exported and reported, verified by the real solver."""
+"""Pictures, exports and reports of structures, verified by the real solver."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 
 from steelyard.domains import Artifact
 from steelyard.domains.bricks import World, parse, write
-from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, TwoStep
-from steelyard.domains.bricks.artifacts import BrickArtifacts, verdict_lines
+from steelyard.domains.bricks.artifacts import verdict_lines
 from steelyard.domains.bricks.domain import Bricks
 from steelyard.domains.bricks.render import colours
-from steelyard.domains.defaults import CAPTION
+from steelyard.domains.defaults import CAPTION_WIDTH
 from steelyard.errors import ConfigError, DataError, MissingExtraError
 from steelyard.types import Task, Verdict
 
@@ -24,13 +23,13 @@ pytest.importorskip("highspy")
 BRIDGE = "1x2 (0,0,0)\n1x2 (0,0,1)\n1x2 (5,0,0)\n1x2 (5,0,1)\n6x2 (0,0,2)\n"
 BRIEF = {"kind": "bridge", "gap": 4, "clearance": 2, "width": 2, "load": 100}
 STAIRS = "".join(f"4x2 ({2 * step},0,{step})\n" for step in range(20))
-"""Twenty steps without support, which collapse in the published analysis; nineteen stand."""
-PLAIN, LONG = World(), World((64, 8, 32))
+"""Twenty steps without support collapse in the published analysis; nineteen stand."""
+LONG = (64, 8, 32)
 FLOATS = "2x2 (0,0,0)\n2x2 (8,8,1)\n"
 
 
-def bricks(world: World = PLAIN) -> BrickArtifacts:
-    return BrickArtifacts(TwoStep(world, 40))
+def bricks(world_size: tuple[int, int, int] = (20, 20, 20)) -> Bricks:
+    return Bricks(world_size=world_size)
 
 
 def labels(picture: bytes) -> list[str]:
@@ -41,10 +40,10 @@ def fills(picture: bytes) -> set[str]:
     return {element.get("fill", "") for element in ET.fromstring(picture)}
 
 
-def test_the_domain_draws_exports_and_reports_with_its_own_reward_and_world() -> None:
+def test_pictures_exports_and_reports_use_the_reward_and_world_of_the_domain() -> None:
     domain = Bricks(reward={"method": "connectivity"}, world_size=(40, 8, 8))
     far = "2x2 (30,0,0)\n"
-    assert domain.report(far).summary[0].startswith("hangs together: ")
+    assert domain.report(far).summary[0].startswith("connected: ")
     assert labels(domain.render([Artifact(far, "far")])) == ["far"]
     assert list(domain.export(far, "obj", name="b")) == ["b.obj", "b.mtl"]
     assert domain.to_text(domain.action_space.write(parse(far, domain.world))) == far
@@ -52,19 +51,19 @@ def test_the_domain_draws_exports_and_reports_with_its_own_reward_and_world() ->
     assert domain.export_formats[0] == "ldr"
 
 
-@pytest.mark.parametrize("space", [TwoStep(World(), 9), TwoStep(World(), 9, joint=True), Absolute(World(), 9)])
-def test_what_a_policy_wrote_becomes_the_text_format(space: ActionSpace) -> None:
-    written = space.write(parse(BRIDGE, World()))
+@pytest.mark.parametrize("domain", [Bricks(), Bricks(action_options={"joint": True}), Bricks(action="absolute")])
+def test_samples_are_converted_to_the_text_format(domain: Bricks) -> None:
+    written = domain.action_space.write(parse(BRIDGE, World()))
     assert written != BRIDGE
-    assert BrickArtifacts(space).to_text(written) == BRIDGE
-    assert BrickArtifacts(space).to_text("nonsense") == ""
+    assert domain.to_text(written) == BRIDGE
+    assert domain.to_text("nonsense") == ""
 
 
-def test_what_a_language_model_could_not_place_is_left_out() -> None:
-    assert BrickArtifacts(Lines(World(), 9)).to_text("2x2 (0,0,0)\n2x2 (1,1,0)\nhello") == "2x2 (0,0,0)\n"
+def test_bricks_that_cannot_be_placed_are_removed_from_the_text() -> None:
+    assert Bricks(action="text").to_text("2x2 (0,0,0)\n2x2 (1,1,0)\nhello") == "2x2 (0,0,0)\n"
 
 
-def test_one_thing_is_a_picture_with_its_title() -> None:
+def test_one_structure_is_a_picture_with_its_title() -> None:
     picture = bricks().render([Artifact(BRIDGE, "a bridge")], "svg")
     assert labels(picture) == ["a bridge"]
     twice = bricks().render([Artifact(BRIDGE, "a bridge")], "svg", scale=2.0)
@@ -72,19 +71,19 @@ def test_one_thing_is_a_picture_with_its_title() -> None:
     assert sizes[1] == pytest.approx(2 * sizes[0], abs=1.0)
 
 
-def test_a_picture_with_a_brief_says_it_in_words() -> None:
-    said = labels(bricks().render([Artifact(BRIDGE, "mine", BRIEF)], "svg"))
-    assert said[0] == "mine"
-    assert " ".join(said[1:]) == "bridge over 4 studs, 2 layers clear, 2 wide, carrying 100 g"
+def test_a_picture_with_a_brief_describes_it() -> None:
+    shown = labels(bricks().render([Artifact(BRIDGE, "mine", BRIEF)], "svg"))
+    assert shown[0] == "mine"
+    assert " ".join(shown[1:]) == "bridge over 4 studs, 2 layers clear, 2 wide, carrying 100 g"
 
 
-def test_bricks_that_could_not_be_placed_are_not_passed_over_in_silence() -> None:
+def test_pictures_count_bricks_that_could_not_be_placed() -> None:
     artifact = Artifact("2x2 (0,0,0)\n2x2 (1,1,0)\n", "two")
     assert labels(bricks().render([artifact], "svg")) == ["two · 1 could not be placed"]
     assert "1 could not be placed" in labels(bricks().render([artifact, artifact], "svg"))
 
 
-def test_by_stress_what_fails_is_red_and_the_brief_brings_its_load() -> None:
+def test_stress_pictures_show_failing_bricks_in_red_under_the_load_of_the_brief() -> None:
     red = "#" + "".join(f"{part:02x}" for part in colours.lighter(colours.FAILING, 0.12))
     domain = bricks(LONG)
     assert red in fills(domain.render([Artifact(STAIRS)], "svg", by="stress"))
@@ -94,18 +93,18 @@ def test_by_stress_what_fails_is_red_and_the_brief_brings_its_load() -> None:
     text = "2x2 (0,0,0)\n6x2 (0,0,1)\n"
     assert red not in fills(domain.render([Artifact(text)], "svg", by="stress"))
     assert red in fills(domain.render([Artifact(text, spec=arm)], "svg", by="stress")), (
-        "200 g at four studs are too much"
+        "200 g at four studs exceed the capacity"
     )
 
 
-def test_a_film_is_of_one_thing() -> None:
+def test_an_animation_shows_one_structure() -> None:
     Image = pytest.importorskip("PIL.Image")
     assert Image.open(io.BytesIO(bricks().render([Artifact(BRIDGE)], "gif"))).n_frames == 5
     with pytest.raises(ConfigError, match="a gif shows one structure as it grows"):
         bricks().render([Artifact(BRIDGE)] * 2, "gif")
 
 
-def test_a_sheet_says_what_the_judge_said() -> None:
+def test_a_sheet_shows_the_verdicts() -> None:
     task, scorer = Task("bridge", "", BRIEF), Bricks(action="text").scorer()
     artifacts = [
         Artifact(text, str(number), BRIEF, scorer(task, text)) for number, text in enumerate((BRIDGE, FLOATS), 1)
@@ -115,7 +114,7 @@ def test_a_sheet_says_what_the_judge_said() -> None:
     )
     assert labels(sheet) == [
         *("T", "1", "reward 1.000 · success", "purpose 1.00 · stands"),
-        *("2", "reward 0.001 · no success", "purpose 0.00 · collapses", "50% of it floats"),
+        *("2", "reward 0.001 · no success", "purpose 0.00 · collapses", "50% of the bricks float"),
         *("3", "reward 0.000 · rejected", "there is no brick"),
     ]
     green, red = "#2e8b57", "#be3c3c"
@@ -123,17 +122,17 @@ def test_a_sheet_says_what_the_judge_said() -> None:
     assert bars == [green, red, red]
 
 
-def test_one_thing_that_was_judged_is_a_sheet_too() -> None:
-    judged = Artifact(BRIDGE, "1", verdict=Verdict.scored(0.5))
-    assert labels(bricks().render([judged], "svg")) == ["1", "reward 0.500 · no success"]
+def test_one_structure_with_a_verdict_is_a_sheet() -> None:
+    verified = Artifact(BRIDGE, "1", verdict=Verdict.scored(0.5))
+    assert labels(bricks().render([verified], "svg")) == ["1", "reward 0.500 · no success"]
 
 
 def test_no_caption_is_wider_than_its_picture() -> None:
-    verdict = Verdict.rejected("collision: brick 12, 2x4 (10,10,10) is where another brick is, and more of the same")
+    verdict = Verdict.rejected("collision: brick 12, 2x4 (10,10,10) overlaps another brick, and so do many others")
     lines = labels(
         bricks().render([Artifact(BRIDGE, "best · cantilever-10-10-10-1000 and so on", verdict=verdict)], "svg")
     )
-    assert max(map(len, lines)) <= CAPTION
+    assert max(map(len, lines)) <= CAPTION_WIDTH
 
 
 @pytest.mark.parametrize(
@@ -144,15 +143,15 @@ def test_no_caption_is_wider_than_its_picture() -> None:
         (Verdict.rejected("no brick", floor=-0.1), ["reward -0.100 · rejected", "no brick"]),
         (
             Verdict.scored(0.4, parts={"purpose": 0.5, "stability": 0.4, "connectivity": 0.75}),
-            ["reward 0.400 · no success", "purpose 0.50 · collapses", "25% of it floats"],
+            ["reward 0.400 · no success", "purpose 0.50 · collapses", "25% of the bricks float"],
         ),
     ],
 )
-def test_verdicts_in_lines(verdict: Verdict, lines: list[str]) -> None:
+def test_verdict_lines(verdict: Verdict, lines: list[str]) -> None:
     assert verdict_lines(verdict) == lines
 
 
-def test_exports_by_their_names() -> None:
+def test_exports_return_files_by_name() -> None:
     domain = bricks()
     assert list(domain.export(BRIDGE, "obj", name="b")) == ["b.obj", "b.mtl"]
     assert domain.export(BRIDGE, "obj", name="b")["b.obj"].startswith(b"mtllib b.mtl\n")
@@ -165,14 +164,14 @@ def test_exports_by_their_names() -> None:
     assert write(parse(FLOATS, World(), may_float=True)).encode() == domain.export(FLOATS, "txt", name="f")["f.txt"]
 
 
-def test_only_whole_structures_leave() -> None:
+def test_invalid_structures_and_formats_are_rejected() -> None:
     with pytest.raises(DataError, match=r"b: collision: brick 2, .*steelyard verify"):
         bricks().export("2x2 (0,0,0)\n2x2 (1,1,0)", "ldr", name="b")
     with pytest.raises(DataError, match=r"out of bounds: .* --domain.options.world_size"):
         bricks().export("2x2 (19,0,0)", "ldr", name="b")
-    with pytest.raises(ConfigError, match="there are: ldr, "):
+    with pytest.raises(ConfigError, match="'stl' is not supported; choose one of ldr, "):
         bricks().export(BRIDGE, "stl", name="b")
-    with pytest.raises(ConfigError, match="there are: svg, png, gif"):
+    with pytest.raises(ConfigError, match="'jpg' is not supported; choose one of svg, png, gif"):
         bricks().render([Artifact(BRIDGE)], "jpg")
     with pytest.raises(DataError, match="x has no brick to draw: ill formatted: brick 1, 'hello'"):
         bricks().render([Artifact("hello", "x")], "svg")
@@ -195,34 +194,34 @@ def test_a_report_has_a_row_for_each_brick() -> None:
     assert len(report.summary) == 1
 
 
-def test_a_report_on_a_brief_says_purpose_load_and_reward() -> None:
+def test_a_report_with_a_brief_shows_purpose_load_and_reward() -> None:
     report = bricks().report(BRIDGE, BRIEF)
     assert report.good
     stands, success, reward = report.summary
     assert stands.startswith("stands under 100 g: largest pull ")
-    assert success.startswith("success: its purpose is served by 100.0% (a bridge along x")
+    assert success.startswith("success: purpose fulfilled to 100.0% (a bridge along x")
     assert reward.startswith("reward 1: purpose 1 · stability 1 · connectivity 1 · success 1")
     wider = bricks().report(BRIDGE, {**BRIEF, "gap": 5})
-    assert not wider.good, "it stands and is not what was asked for"
-    assert wider.summary[1].startswith("no success: its purpose is served by 80.0%, which is not enough")
+    assert not wider.good, "it stands, but does not match the brief"
+    assert wider.summary[1].startswith("no success: purpose fulfilled to 80.0%, not enough")
     with pytest.raises(DataError, match="did you mean 'bridge'"):
         bricks().report(BRIDGE, {**BRIEF, "kind": "brigde"})
 
 
-def test_a_report_names_what_lets_go() -> None:
+def test_a_report_marks_bricks_that_let_go() -> None:
     report = bricks(LONG).report(STAIRS)
     assert not report.good
-    assert report.summary[0].startswith("collapses: largest pull 0.9854 N, 100.6% of what a contact holds; see line ")
+    assert report.summary[0].startswith("collapses: largest pull 0.9854 N, 100.6% of a contact's capacity; see line ")
     failing = [row for row in report.rows if not row.good]
     assert failing
     assert {row.cells[3:] for row in failing} == {("–", "lets go")}
 
 
-def test_a_report_names_what_floats_and_what_cannot_be_placed() -> None:
+def test_a_report_lists_floating_bricks_and_flaws() -> None:
     report = bricks().report(FLOATS + "2x2 (1,1,0)\n3x3 (0,0,0)\nhello\n2x2 (19,0,0)\n")
     assert [row.cells[4] for row in report.rows] == ["held", "floating"]
     assert [row.good for row in report.rows] == [True, False]
-    assert report.summary == ("collapses: 1 of 2 bricks have no way to the ground",)
+    assert report.summary == ("collapses: 1 of 2 bricks are not connected to the ground",)
     reasons = [flaw.split(":")[:2] for flaw in report.flaws]
     assert reasons == [
         ["line 3", " collision"],
@@ -230,12 +229,12 @@ def test_a_report_names_what_floats_and_what_cannot_be_placed() -> None:
         ["line 5", " ill formatted"],
         ["line 6", " out of bounds"],
     ]
-    assert not bricks().report(BRIDGE + "hello").good, "it stands, and not all of it could be read"
+    assert not bricks().report(BRIDGE + "hello").good, "it stands, but a line could not be read"
     nothing = bricks().report("hello")
     assert (nothing.rows, nothing.good, len(nothing.flaws)) == ((), False, 1)
 
 
-def test_without_a_solver_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_solver_is_reported_with_a_solution(monkeypatch: pytest.MonkeyPatch) -> None:
     from steelyard.domains.bricks.stability import highs
 
     monkeypatch.setattr(highs, "_kept", type(highs._kept)())
@@ -246,11 +245,11 @@ def test_without_a_solver_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) 
     connected = Bricks().with_method("connectivity")
     report = connected.report(BRIDGE, BRIEF)
     assert report.good
-    assert report.summary[0].startswith("hangs together: ")
+    assert report.summary[0].startswith("connected: ")
     assert {row.cells[3] for row in report.rows} == {"–"}
     assert not connected.report(FLOATS).good
 
 
-def test_a_method_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match="there are highs, gurobi, connectivity"):
+def test_an_unknown_method_is_rejected() -> None:
+    with pytest.raises(ConfigError, match=r"method = 'telepathy' .* choose highs, gurobi or connectivity"):
         Bricks().with_method("telepathy")

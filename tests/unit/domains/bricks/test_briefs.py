@@ -1,4 +1,4 @@
-"""Briefs as data: specs there and back, splits, difficulty, captions from files."""
+"""Briefs as data: specs, splits, difficulty, and captions from files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.domains.bricks import World, parse
 from steelyard.domains.bricks.briefs import (
-    COUNTABLE,
+    GRID_KINDS,
     KINDS,
     Bridge,
     Brief,
@@ -23,7 +23,7 @@ from steelyard.domains.bricks.briefs import (
     Wall,
     brief_of,
     catalogue,
-    in_turn,
+    interleaved,
     read_captions,
     split_of,
 )
@@ -35,10 +35,10 @@ CHAIR = Caption("a chair", "2x2 (4,4,0)\n1x2 (4,4,1)\n", "object 7", "structure 
 
 @pytest.fixture(scope="module")
 def everything() -> list[Brief]:
-    return [brief for kind in COUNTABLE for brief in KINDS[kind].grid()]
+    return [brief for kind in GRID_KINDS for brief in KINDS[kind].grid()]
 
 
-def test_specs_survive_json(everything: list[Brief]) -> None:
+def test_specs_round_trip_through_json(everything: list[Brief]) -> None:
     for brief in (*everything, CHAIR):
         again = brief_of(json.loads(json.dumps(brief.spec)))
         assert again == brief
@@ -53,11 +53,11 @@ def test_no_two_briefs_have_the_same_words(everything: list[Brief]) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({}, "no brief is of the kind None; there are: tower, wall"),
+        ({}, "kind = None does not exist; there are: tower, wall"),
         ({"kind": "bridges"}, "did you mean 'bridge'"),
-        ({"kind": ["tower"]}, "no brief is of the kind"),
-        ({"kind": "tower", "height": 3, "length": 2}, r"brief tower: parameters \['height', 'length'\]; it has"),
-        ({"kind": "tower", "height": 3, "length": 2, "width": 0}, "width = 0; it must be a whole number from 1 up"),
+        ({"kind": ["tower"]}, "kind = .* does not exist"),
+        ({"kind": "tower", "height": 3, "length": 2}, r"brief tower: parameters \['height', 'length'\] must be"),
+        ({"kind": "tower", "height": 3, "length": 2, "width": 0}, "width = 0 must be an integer of at least 1"),
         ({"kind": "tower", "height": 3.5, "length": 2, "width": 1}, "height = 3.5"),
         ({"kind": "shape", "depth": 1, "heights": []}, "heights is empty"),
         ({"kind": "shape", "depth": 1, "heights": 3}, "not iterable"),
@@ -65,38 +65,36 @@ def test_no_two_briefs_have_the_same_words(everything: list[Brief]) -> None:
         ({"kind": "table", "length": 4, "width": 2, "height": 3, "free": 101, "load": 0}, "at most 100"),
     ],
 )
-def test_specs_that_are_none_say_why(spec: dict[str, Any], message: str) -> None:
+def test_invalid_specs_are_rejected(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         brief_of(spec)
 
 
-def test_a_load_may_be_nothing() -> None:
+def test_a_load_may_be_zero() -> None:
     assert Bridge(2, 1, 1, 0).loads(parse("1x1 (0,0,0)\n1x1 (3,0,0)\n4x1 (0,0,1)", WORLD))[0].kilograms == 0.0
 
 
 def test_splits_are_disjoint_and_every_kind_is_in_each() -> None:
-    found = catalogue(COUNTABLE, WORLD, hardest=16)
-    asked = {
-        split: {brief.split_key for briefs in kinds.values() for brief in briefs} for split, kinds in found.items()
-    }
-    assert not asked["train"] & asked["validation"]
-    assert not asked["train"] & asked["held_out"]
-    assert not asked["validation"] & asked["held_out"]
-    for kind in COUNTABLE:
+    found = catalogue(GRID_KINDS, WORLD, hardest=16)
+    keys = {split: {brief.split_key for briefs in kinds.values() for brief in briefs} for split, kinds in found.items()}
+    assert not keys["train"] & keys["validation"]
+    assert not keys["train"] & keys["held_out"]
+    assert not keys["validation"] & keys["held_out"]
+    for kind in GRID_KINDS:
         sizes = [len(found[split][kind]) for split in ("train", "validation", "held_out")]
         assert sizes[0] > 3 * max(sizes[1:]), (kind, sizes)
         assert min(sizes) >= 4, (kind, sizes)
 
 
-def test_the_split_is_in_the_parameters_alone() -> None:
-    """Fixed once and for all: a changed hash would let training see what was held out before."""
+def test_the_split_depends_only_on_the_parameters() -> None:
+    """The splits must never change: another hash would leak held-out briefs into training."""
     splits = {height: split_of(Tower(height, 2, 2)) for height in range(3, 11)}
     assert {height for height, split in splits.items() if split == "validation"} == {4, 6}
     assert {height for height, split in splits.items() if split == "train"} == {3, 5, 7, 8, 9, 10}
     assert split_of(Tower(5, 4, 2)) == "held_out"
 
 
-def test_the_same_form_is_in_one_split_whatever_it_carries() -> None:
+def test_briefs_with_the_same_form_share_a_split_whatever_the_load() -> None:
     for kind in ("table", "bridge", "cantilever"):
         splits: dict[tuple[int, ...], set[str]] = {}
         for brief in KINDS[kind].grid():
@@ -106,7 +104,7 @@ def test_the_same_form_is_in_one_split_whatever_it_carries() -> None:
         assert {"train", "held_out"} <= set().union(*splits.values())
 
 
-def test_the_catalogue_keeps_to_world_and_difficulty() -> None:
+def test_the_catalogue_respects_world_and_difficulty() -> None:
     found = catalogue(("tower", "shape"), World((8, 8, 5)), easiest=4, hardest=9)
     briefs = [brief for kinds in found.values() for some in kinds.values() for brief in some]
     assert {brief.kind for brief in briefs} == {"tower", "shape"}
@@ -115,18 +113,18 @@ def test_the_catalogue_keeps_to_world_and_difficulty() -> None:
     assert catalogue(("bridge",), World((4, 4, 4)))["train"] == {}
 
 
-def test_kinds_take_turns() -> None:
+def test_kinds_are_interleaved() -> None:
     towers: list[Brief] = [Tower(3, 1, 1), Tower(4, 1, 1), Tower(5, 1, 1)]
     shapes: list[Brief] = [Shape(1, (1, 2))]
-    assert in_turn({"tower": towers, "shape": shapes}) == [towers[0], shapes[0], towers[1], towers[2]]
-    assert in_turn({}) == []
+    assert interleaved({"tower": towers, "shape": shapes}) == [towers[0], shapes[0], towers[1], towers[2]]
+    assert interleaved({}) == []
 
 
 @pytest.mark.parametrize(
     ("brief", "bricks"),
     [(Tower(5, 2, 4), 5), (Tower(3, 3, 3), 12), (Table(4, 2, 3, 50, 0), 5), (Shape(2, (1, 3, 1)), 3)],
 )
-def test_difficulty_is_about_the_number_of_bricks(brief: Brief, bricks: int) -> None:
+def test_difficulty_approximates_the_number_of_bricks(brief: Brief, bricks: int) -> None:
     assert brief.difficulty == bricks
 
 
@@ -164,11 +162,11 @@ def write_rows(path: Path, *rows: Any) -> Path:
     return path
 
 
-def test_captions_are_read_one_brief_each(tmp_path: Path) -> None:
+def test_each_caption_becomes_a_brief(tmp_path: Path) -> None:
     briefs = read_captions(write_rows(tmp_path / "rows.jsonl", row(), row(structure_id="s2", captions="one")))
     assert [brief.sentence() for brief in briefs] == ["a stool", "a small seat", "one"]
     assert [brief.id for brief in briefs] == ["caption-s1-0", "caption-s1-1", "caption-s2-0"]
-    assert len({split_of(brief) for brief in briefs}) == 1, "all of one object"
+    assert len({split_of(brief) for brief in briefs}) == 1, "all captions of one object"
     assert briefs[0].difficulty == 2
     assert briefs[0].extent == (2, 2, 2)
     assert len(read_captions(tmp_path / "rows.jsonl", limit=1)) == 2
@@ -181,14 +179,14 @@ def test_captions_are_read_from_parquet(tmp_path: Path) -> None:
     assert [brief.caption for brief in read_captions(tmp_path / "rows.parquet")] == ["a stool", "a small seat"]
 
 
-def test_a_caption_is_graded_by_its_structure() -> None:
+def test_a_caption_is_scored_against_its_structure() -> None:
     assert CHAIR.fulfilment(parse(CHAIR.bricks, WORLD)) == 1.0
     assert CHAIR.fulfilment(parse("2x2 (0,9,0)\n1x1 (0,9,1)", WORLD)) == pytest.approx(5 / 6)
     assert CHAIR.fulfilled(parse("2x2 (0,9,0)\n1x1 (0,9,1)", WORLD))
     assert not CHAIR.fulfilled(parse("2x2 (0,9,0)", WORLD))
 
 
-def test_captions_are_no_words() -> None:
+def test_captions_have_no_closed_vocabulary() -> None:
     with pytest.raises(ValueError, match="closed vocabulary"):
         CHAIR.words()
 
@@ -197,18 +195,18 @@ def test_captions_are_no_words() -> None:
     ("rows", "message"),
     [
         ([row(bricks="3x3 (0,0,0)")], "line 1, structure s1: not in library"),
-        ([row(), row(captions=None)], "line 2: no column 'captions'"),
-        ([row(captions=[""])], "has no caption"),
+        ([row(), row(captions=None)], "line 2: column 'captions' is missing"),
+        ([row(captions=[""])], "has an empty caption"),
         ([[1]], "expected an object, got list"),
-        ([row(captions=[])], "no captions in it"),
+        ([row(captions=[])], "contains no captions"),
     ],
 )
-def test_rows_that_cannot_be_used_say_where_and_why(rows: list[Any], message: str, tmp_path: Path) -> None:
+def test_invalid_rows_are_reported_with_position_and_reason(rows: list[Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         read_captions(write_rows(tmp_path / "rows.jsonl", *rows))
 
 
-def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text('{"a": \n', encoding="utf-8")
     for name, message in (
         ("broken.jsonl", "line 1: not JSON"),

@@ -1,4 +1,4 @@
-"""The code and the commands of docs/bricks.md run as they stand there."""
+"""The code and the commands of docs/bricks.md run as written."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert written == {"bridge.txt", *pictures, "structure.ldr", "structure.gltf"}
 
 
-def test_the_commands_run_and_say_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_run_and_print_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
     run_python()
     shutil.copy(PAGE.parent / "images" / "crane.txt", ".")
     lines = [line.partition(" #")[0] for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("steelyard") and " bricks " in line]
     assert {words[0] for words in commands} == {"verify", "render", "export"}
-    said = ""
+    output = ""
     for words in commands:
         assert main(words) == 0
-        said += capsys.readouterr().out
+        output += capsys.readouterr().out
     (shown,) = [block for block in blocks("text") if "stands:" in block]
-    assert set(shown.splitlines()) - {"…"} <= set(said.splitlines())
+    assert set(shown.splitlines()) - {"…"} <= set(output.splitlines())
     for name in ("crane.png", "both.svg", "crane.ldr"):
         assert Path(name).is_file()
 
 
-def test_the_picture_on_the_page_is_the_one_that_is_drawn_now() -> None:
+def test_the_picture_on_the_page_is_up_to_date() -> None:
     Image = pytest.importorskip("PIL.Image")
     main(["render", "bricks", str(PAGE.parent / "images" / "crane.txt"), "--out", "crane.png"])
     with Image.open("crane.png") as drawn, Image.open(PAGE.parent / "images" / "crane.png") as shown:
         assert drawn.size == shown.size
         differing = np.abs(np.asarray(drawn, float) - np.asarray(shown, float)).max(axis=2) > 32
-    assert differing.mean() < 0.01, "fonts may differ a little, bricks may not"
+    assert differing.mean() < 0.01, "fonts may differ slightly, bricks may not"

@@ -1,4 +1,4 @@
-"""LDraw, glTF and OBJ files, read back by code of their own."""
+"""LDraw, glTF and OBJ files, read back by independent code."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_ldraw_by_hand() -> None:
     )
 
 
-def test_ldraw_parts_lie_where_the_bricks_lie() -> None:
-    """A part of LDraw's library is long along X and centred; its corners, turned and moved, are the brick's."""
+def test_ldraw_parts_match_the_positions_of_the_bricks() -> None:
+    """LDraw parts are centred and extend along X; rotated and translated, their corners are those of the brick."""
     for brick in (Brick(2, 6, 3, 1, 4), Brick(6, 2, 3, 1, 4), Brick(1, 8, 0, 0, 0), Brick(1, 1, 7, 2, 1)):
         line = ldraw(Structure((brick,))).splitlines()[3].split()
         place, turn = np.array(line[2:5], float), np.array(line[5:14], float).reshape(3, 3)
@@ -37,17 +37,17 @@ def test_ldraw_parts_lie_where_the_bricks_lie() -> None:
         placed = corners @ turn.T + place
         assert placed.min(axis=0)[[0, 2]].tolist() == [20 * brick.x, 20 * brick.y]
         assert placed.max(axis=0)[[0, 2]].tolist() == [20 * (brick.x + brick.h), 20 * (brick.y + brick.w)]
-        assert np.linalg.det(turn) == pytest.approx(1.0), "turned, not mirrored"
+        assert np.linalg.det(turn) == pytest.approx(1.0), "rotated, not mirrored"
 
 
-def test_a_part_without_an_ldraw_number_is_named() -> None:
+def test_a_part_without_an_ldraw_number_is_reported() -> None:
     world = World(library=Library((Part(3, 3, 1e-3),)))
     with pytest.raises(ValueError, match="part 3x3 has no LDraw number"):
         ldraw(Structure((Brick(3, 3, 0, 0, 0),), world))
 
 
 def volume(position: np.ndarray, triangles: np.ndarray) -> float:
-    """Gauss: a sixth of the sum of determinants, above 0 if all triangles face outwards."""
+    """Return the volume by the divergence theorem; positive if all triangles face outwards."""
     a, b, c = (position[triangles[:, corner]].astype(float) for corner in range(3))
     return float(np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6)
 
@@ -56,7 +56,7 @@ def test_the_mesh_is_a_box_with_studs_that_face_outwards() -> None:
     mesh = brick_mesh(2, 4)
     box = (2 * PITCH - 0.0002) * (4 * PITCH - 0.0002) * LAYER
     polygon = SIDES / 2 * np.sin(2 * np.pi / SIDES) * STUD_RADIUS**2
-    # A stud has no floor: as seen from the origin its missing disc at height LAYER counts as a third of a column below.
+    # A stud has no floor. Its missing disc at height LAYER adds the volume of the cone to the origin.
     open_floor = polygon * LAYER / 3
     expected = box + 8 * (polygon * STUD_HEIGHT + open_floor)
     assert volume(mesh.position_V3, mesh.triangle_T3) == pytest.approx(expected, rel=1e-4)
@@ -87,7 +87,7 @@ def test_gltf_can_be_read_back() -> None:
         assert low == pytest.approx([brick.x * PITCH, brick.z * LAYER, -(brick.y + brick.w) * PITCH], abs=2e-4)
         assert high[0] == pytest.approx((brick.x + brick.h) * PITCH, abs=2e-4)
         assert high[2] == pytest.approx(-brick.y * PITCH, abs=2e-4)
-        assert volume(position - low, triangles) > 0, "not turned inside out"
+        assert volume(position - low, triangles) > 0, "not inside out"
     with pytest.raises(ValueError, match="no brick to export"):
         gltf(Structure(()))
 

@@ -1,4 +1,4 @@
-"""Turns, mirrors and moves, and the verdict that they do not change."""
+"""Rotations, reflections and translations, and the verdict that is invariant under them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_mirrors_by_hand() -> None:
     assert loads == (Load(4, 3, 1, 0.5),)
 
 
-def test_four_turns_and_two_mirrors_lead_back() -> None:
+def test_four_turns_and_two_reflections_are_the_identity() -> None:
     assert mirrored(*mirrored(ONE, LOADS)) == (ONE, LOADS)
     assert turned(*turned(*turned(*turned(ONE, LOADS)))) == (ONE, LOADS)
     assert len(set(images(ONE, LOADS))) == 8
@@ -42,7 +42,7 @@ def test_at_the_origin() -> None:
     assert at_origin(Structure(())) == (Structure(()), ())
 
 
-def test_of_eight_images_at_most_four_are_solved() -> None:
+def test_at_most_four_of_eight_images_are_solved() -> None:
     assert len(representatives(ONE, LOADS)) == 4
     assert len(representatives(Structure((Brick(2, 2, 0, 0, 0),)), ())) == 1
 
@@ -50,7 +50,7 @@ def test_of_eight_images_at_most_four_are_solved() -> None:
 @pytest.mark.parametrize(
     ("name", "score", "mirror"), [("stairs of 20", 1.0055, 0.8322), ("load on four", 1.1872, 0.9606)]
 )
-def test_the_published_contact_points_judge_a_mirror_image_otherwise(name: str, score: float, mirror: float) -> None:
+def test_the_published_contact_points_are_not_mirror_symmetric(name: str, score: float, mirror: float) -> None:
     pytest.importorskip("highspy")
     (structure,) = [case.structure for case in golden() if case.name == name]
     image, _ = mirrored(structure)
@@ -60,4 +60,4 @@ def test_the_published_contact_points_judge_a_mirror_image_otherwise(name: str, 
         assert largest_pull_symmetric(each) / 0.98 == pytest.approx(score, abs=5e-5)
         verdict = assess(each, symmetric=True)
         assert not verdict.stands
-        assert verdict.failing == (1,), "in the order of the structure's own bricks"
+        assert verdict.failing == (1,), "in the order of the structure's bricks"

@@ -1,4 +1,4 @@
-"""The part library: ways to lie, masses, and what is refused."""
+"""The part library: orientations, masses and validation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from steelyard.domains.bricks import STANDARD, Library, Part
 
 
-def test_the_standard_library_has_eight_parts_and_fourteen_ways_to_lie() -> None:
+def test_the_standard_library_has_eight_parts_and_fourteen_orientations() -> None:
     assert len(STANDARD.parts) == 8
     assert str(STANDARD) == "2x4 4x2 2x6 6x2 1x2 2x1 1x4 4x1 1x6 6x1 1x8 8x1 1x1 2x2"
-    assert STANDARD.in_short() == "1x1/2/4/6/8, 2x2/4/6"
+    assert STANDARD.summary() == "1x1/2/4/6/8, 2x2/4/6"
 
 
 def test_masses_and_ldraw_numbers() -> None:
@@ -21,7 +21,7 @@ def test_masses_and_ldraw_numbers() -> None:
     assert STANDARD.by_dimensions[6, 2].ldraw == STANDARD.by_dimensions[2, 6].ldraw == "2456"
 
 
-def test_a_part_is_known_either_way_round() -> None:
+def test_a_part_is_found_in_both_orientations() -> None:
     library = Library((Part(1, 3, 1e-3),))
     assert library.dimensions == ((1, 3), (3, 1))
     assert (3, 1) in library
@@ -31,19 +31,19 @@ def test_a_part_is_known_either_way_round() -> None:
 @pytest.mark.parametrize(
     ("h", "w", "mass", "message"),
     [
-        (2, 1, 1e-3, "the shorter one first"),
+        (2, 1, 1e-3, "the shorter side first"),
         (0, 1, 1e-3, "at least 1"),
-        (1, 1, 0.0, "above 0"),
-        (1, 1, float("nan"), "above 0"),
+        (1, 1, 0.0, "must be positive"),
+        (1, 1, float("nan"), "must be positive"),
     ],
 )
-def test_impossible_parts_are_refused(h: int, w: int, mass: float, message: str) -> None:
+def test_invalid_parts_are_rejected(h: int, w: int, mass: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Part(h, w, mass)
 
 
-def test_a_library_has_parts_and_each_once() -> None:
+def test_a_library_needs_distinct_parts() -> None:
     with pytest.raises(ValueError, match="no parts"):
         Library(())
-    with pytest.raises(ValueError, match="each footprint once"):
+    with pytest.raises(ValueError, match="each footprint only once"):
         Library((Part(1, 2, 1e-3), Part(1, 2, 2e-3)))

@@ -1,4 +1,4 @@
-"""The reward of brick structures, its parts worked out by hand, and the verifier around it."""
+"""The reward of brick structures, with parts computed by hand, and its verifier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from steelyard.domains.bricks import InvalidStructureError, Reason, World, large
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import Brief, Cantilever, Tower
 from steelyard.domains.bricks.outcome import outcome
-from steelyard.domains.bricks.reward import Penalties, Reward, Scorer, Weights, reward_of, step_rewards
+from steelyard.domains.bricks.reward import (
+    Penalties,
+    RewardSettings,
+    Scorer,
+    Weights,
+    parse_reward_settings,
+    step_rewards,
+)
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.errors import ConfigError
 from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
@@ -26,14 +33,14 @@ STANDING = "2x4 (0,0,0)\n2x4 (0,0,1)\n2x4 (0,0,2)\n"
 
 
 def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
-    """By the guarded path, as in a run."""
+    """Verify a text as in a run."""
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
-    verifier = Scorer(Lines(WORLD, 40), reward_of(settings)).verifier()
+    verifier = Scorer(Lines(WORLD, 40), parse_reward_settings(settings)).verifier()
     return judge(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
 
 
-def test_a_success_gets_the_first_four_weights() -> None:
+def test_a_success_earns_the_first_four_weights() -> None:
     found = verdict(STANDING)
     assert (found.status, found.success) == ("scored", True)
     assert found.parts == {
@@ -47,7 +54,7 @@ def test_a_success_gets_the_first_four_weights() -> None:
     assert found.reward == pytest.approx(0.4 + 0.2 + 0.1 + 0.3)
 
 
-def test_a_brick_passed_over_costs_quality_and_success() -> None:
+def test_a_skipped_brick_lowers_quality_and_prevents_success() -> None:
     found = verdict(STANDING + "1x1 (0,0,0)\n9x9 (0,0,0)\n1x1 (20,0,0)\nhello\n")
     assert found.parts["quality"] == pytest.approx(-0.4)
     assert not found.success
@@ -58,13 +65,13 @@ def test_a_brick_passed_over_costs_quality_and_success() -> None:
     ("line", "name"),
     [("1x1 (0,0,0)", "collision"), ("1x1 (20,0,0)", "out_of_bounds"), ("9x9 (0,0,0)", "rejected"), ("?", "rejected")],
 )
-def test_each_flaw_has_its_price(line: str, name: str) -> None:
+def test_each_flaw_has_its_penalty(line: str, name: str) -> None:
     penalties = {"collision": 0.0, "out_of_bounds": 0.0, "rejected": 0.0, name: 0.25}
     assert verdict(f"{STANDING}{line}\n{line}", penalties=penalties).parts["quality"] == pytest.approx(-0.5)
     assert verdict(STANDING, penalties=penalties).parts["quality"] == 0.0
 
 
-def test_penalties_end_at_one() -> None:
+def test_penalties_are_limited_to_one() -> None:
     assert verdict(STANDING + "?\n" * 30).parts["quality"] == -1.0
     assert verdict(STANDING, penalties={"part": 0.01}).parts["quality"] == pytest.approx(-0.03)
 
@@ -72,7 +79,7 @@ def test_penalties_end_at_one() -> None:
 FLOATING = "2x4 (0,0,0)\n2x4 (0,0,2)\n"
 
 
-def test_what_floats_does_not_stand_and_the_purpose_scales_the_rest() -> None:
+def test_floating_bricks_are_unstable_and_the_purpose_scales_the_reward() -> None:
     found = verdict(FLOATING)
     assert (found.status, found.success) == ("scored", False)
     assert found.parts["purpose"] == pytest.approx(2 / 3)
@@ -82,14 +89,14 @@ def test_what_floats_does_not_stand_and_the_purpose_scales_the_rest() -> None:
     assert verdict(FLOATING, needs_purpose=False).reward == pytest.approx(0.4 * 2 / 3 + 0.1 * 0.5)
 
 
-def test_a_heap_that_stands_is_worth_little_unless_asked_for() -> None:
+def test_a_stable_heap_earns_nothing_by_default() -> None:
     brief, heap = Cantilever(3, 2, 4, 50), "2x4 (0,0,0)\n2x4 (2,0,0)\n2x4 (0,0,1)\n"
     assert verdict(heap, brief).reward == 0.0
     weights = {"purpose": 0.0, "success": 0.0, "stability": 0.7, "connectivity": 0.3}
     assert verdict(heap, brief, needs_purpose=False, weights=weights).reward == pytest.approx(1.0)
 
 
-def test_the_load_decides() -> None:
+def test_the_load_affects_stability() -> None:
     arm = "4x2 (0,0,0)\n4x2 (0,0,1)\n6x2 (1,0,2)\n"
     light, heavy = verdict(arm, Cantilever(3, 2, 4, 20)), verdict(arm, Cantilever(3, 2, 4, 5000))
     assert light.success
@@ -101,7 +108,7 @@ def test_the_load_decides() -> None:
     assert heavy.reward == pytest.approx(0.4 + 0.1 + 0.2 * heavy.parts["stability"])
 
 
-def test_the_method_and_symmetry_are_handed_on() -> None:
+def test_method_and_symmetry_are_passed_to_the_solver() -> None:
     arm, brief = parse("4x2 (0,0,0)\n4x2 (0,0,1)\n6x2 (1,0,2)\n", WORLD), Cantilever(3, 2, 4, 5000)
     assert outcome(arm, brief, method="connectivity").success
     assert outcome(arm, brief, symmetric=True).pull >= outcome(arm, brief).pull > PUBLISHED.capacity
@@ -116,23 +123,23 @@ def test_the_method_and_symmetry_are_handed_on() -> None:
         ("1x8 (0,13,0)", "out of"),
     ],
 )
-def test_a_text_without_structure_is_rejected_with_its_kind(text: str, reason: str) -> None:
+def test_a_text_without_bricks_is_rejected_with_a_reason(text: str, reason: str) -> None:
     found = verdict(text)
     assert (found.status, found.reward) == ("rejected", -0.1)
     assert found.reason.startswith(reason)
 
 
-def test_strictness_rejects_all_but_floating() -> None:
+def test_strict_rejects_all_flaws_except_floating() -> None:
     found = verdict(STANDING + "1x1 (0,0,0)\n", strict=True)
     assert found.status == "rejected"
     assert found.reason.startswith("collision: brick 4")
     assert verdict(FLOATING, strict=True).status == "scored"
     with pytest.raises(InvalidStructureError) as caught:
-        Scorer(Lines(WORLD, 40), Reward(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
+        Scorer(Lines(WORLD, 40), RewardSettings(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
     assert caught.value.flaw.reason is Reason.OUT_OF_BOUNDS
 
 
-def test_a_task_that_is_no_brief_is_not_the_samples_fault() -> None:
+def test_an_invalid_brief_leaves_the_sample_unscored() -> None:
     none = np.zeros(0, np.int32)
     sample = Sample(
         SampleKey(0, 0, 0, 0), none, 0, "2x4 (0,0,0)", "stop", Decisions(none, none, np.zeros(0, np.float32))
@@ -142,7 +149,7 @@ def test_a_task_that_is_no_brief_is_not_the_samples_fault() -> None:
     assert "castle" in found.reason
 
 
-def test_steps_by_hand() -> None:
+def test_step_rewards_by_hand() -> None:
     found = verdict(STANDING, steps=True)
     assert [end for end, _ in found.steps] == [11, 23, 35]
     assert [gain for _, gain in found.steps] == pytest.approx([0.4 / 3, 0.4 / 3, 1.0 - 0.8 / 3])
@@ -150,7 +157,7 @@ def test_steps_by_hand() -> None:
     assert verdict(STANDING).steps == ()
 
 
-def test_steps_pass_over_what_was_passed_over() -> None:
+def test_step_rewards_ignore_skipped_lines() -> None:
     text = "\n 2x4 (0,0,0) \nhello\n2x4 (0,0,1)"
     found = verdict(text, steps=True)
     assert [text[:end].rsplit("\n", maxsplit=1)[-1].strip() for end, _ in found.steps] == ["2x4 (0,0,0)", "2x4 (0,0,1)"]
@@ -168,38 +175,38 @@ def test_settings_are_part_of_the_version() -> None:
     assert plain.deterministic
     assert plain.version == Scorer(Lines(World(), 40)).verifier().version
     others = [
-        Scorer(Lines(WORLD, 40), Reward(strict=True)),
-        Scorer(Lines(WORLD, 40), Reward(weights=Weights(purpose=0.5))),
+        Scorer(Lines(WORLD, 40), RewardSettings(strict=True)),
+        Scorer(Lines(WORLD, 40), RewardSettings(weights=Weights(purpose=0.5))),
         Scorer(Lines(World((20, 20, 21)), 40)),
     ]
     assert len({plain.version, *(other.verifier().version for other in others)}) == 4
 
 
-def test_the_judge_travels_to_workers() -> None:
-    again = pickle.loads(pickle.dumps(Scorer(Lines(WORLD, 40), Reward(steps=True))))
-    assert again == Scorer(Lines(WORLD, 40), Reward(steps=True))
+def test_the_scorer_can_be_pickled() -> None:
+    again = pickle.loads(pickle.dumps(Scorer(Lines(WORLD, 40), RewardSettings(steps=True))))
+    assert again == Scorer(Lines(WORLD, 40), RewardSettings(steps=True))
     assert again(Task("t", "p", TOWER.spec), STANDING).success
 
 
 def test_settings_from_plain_data() -> None:
-    made = reward_of({"weights": {"purpose": 1}, "penalties": {"part": 0.01}, "steps": True})
-    assert made == Reward(Weights(purpose=1), Penalties(part=0.01), steps=True)
-    assert reward_of({}) == Reward()
+    settings = parse_reward_settings({"weights": {"purpose": 1}, "penalties": {"part": 0.01}, "steps": True})
+    assert settings == RewardSettings(Weights(purpose=1), Penalties(part=0.01), steps=True)
+    assert parse_reward_settings({}) == RewardSettings()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"wieghts": {}}, "bricks reward: no setting is called 'wieghts'; did you mean 'weights'"),
+        ({"wieghts": {}}, "bricks reward: unknown setting 'wieghts'; did you mean 'weights'"),
         ({"weights": {"purpos": 1}}, "bricks weights: .* did you mean 'purpose'"),
         ({"penalties": {"zzz": 1}}, "bricks penalties: .* there are: collision"),
         ({"weights": {"purpose": -1}}, "weights: purpose = -1"),
         ({"penalties": {"part": float("nan")}}, "penalties: part = nan"),
-        ({"weights": 3}, "weights is 3; a table"),
+        ({"weights": 3}, "weights = 3 must be a table"),
         ({"long": 0}, "long = 0"),
         ({"method": "simplex"}, "method = 'simplex'"),
     ],
 )
-def test_wrong_settings_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        reward_of(options)
+        parse_reward_settings(options)

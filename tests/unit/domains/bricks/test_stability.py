@@ -1,4 +1,4 @@
-"""The analysis as a program of its own: methods, loads, scores, names of failing bricks, missing packages."""
+"""The stability analysis: methods, loads, scores, failing bricks and missing packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steelyard.domains.bricks import Brick, Load, Physics, Structure, World, ass
 from steelyard.domains.bricks.connectivity import floating
 from steelyard.domains.bricks.contacts import contacts
 from steelyard.domains.bricks.stability import assessment, highs
-from steelyard.domains.bricks.stability.assessment import _fallen  # pyright: ignore[reportPrivateUsage]
+from steelyard.domains.bricks.stability.assessment import _unbalanced  # pyright: ignore[reportPrivateUsage]
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.program import Program, Solution, pull_program
 from steelyard.domains.bricks.stability.residuals import residuals
@@ -37,39 +37,39 @@ def equations(structure: Structure) -> Statics:
     return statics(structure, contacts(structure), (), PUBLISHED)
 
 
-def test_without_a_solver_only_connectivity_counts() -> None:
+def test_the_connectivity_method_ignores_forces() -> None:
     verdict = assess(CASES["stairs of 20"], method="connectivity")
-    assert verdict.stands, "it falls over unnoticed"
+    assert verdict.stands, "the collapse goes unnoticed"
     assert math.isnan(verdict.pull)
     afloat = place([Brick(1, 1, 0, 0, 0), Brick(1, 1, 3, 0, 1)], World())
     assert assess(afloat, method="connectivity").failing == (1,)
 
 
-def test_no_bricks_no_pull() -> None:
+def test_an_empty_structure_stands_without_pull() -> None:
     for method in ("highs", "connectivity"):
         assert assess(Structure(()), method=method).stands
     assert assess(Structure(()), symmetric=True).stands
     assert largest_pull(Structure(())) == 0.0
 
 
-def test_scores_are_pulls_over_the_capacity_and_reach_the_largest() -> None:
+def test_scores_are_pulls_over_the_capacity() -> None:
     verdict = assess(CASES["stick"])
     assert verdict.score_B.max() == pytest.approx(verdict.pull / PUBLISHED.capacity, rel=1e-5)
     assert verdict.score_B.min() >= 0.0
-    assert verdict.score_B.argmax() == 1, "the second brick holds the whole stick"
+    assert verdict.score_B.argmax() == 1, "the second brick carries the whole stick"
 
 
-def test_the_bricks_that_pull_too_hard_are_named() -> None:
+def test_bricks_beyond_the_capacity_fail() -> None:
     assert assess(CASES["stairs of 20"]).failing == (1,)
     assert assess(CASES["load on four"]).failing == (1,)
 
 
 @pytest.mark.parametrize("name", ["stairs of 19", "stairs of 20"])
-def test_a_load_of_nothing_changes_nothing(name: str) -> None:
+def test_a_zero_load_has_no_effect(name: str) -> None:
     assert largest_pull(CASES[name], [Load(0, 21, 0, 0.0)]) == largest_pull(CASES[name])
 
 
-def test_more_load_more_pull() -> None:
+def test_the_pull_grows_with_the_load() -> None:
     pulls = [largest_pull(LEVER, [Load(1, 0, 1, kilograms)]) for kilograms in (0.0, 0.01, 0.1, 1.0)]
     assert pulls == sorted(pulls)
     assert largest_pull(LEVER, [Load(1, 0, 1, 0.2)]) == pytest.approx(largest_pull(LEVER, [Load(1, 0, 1, 0.1)] * 2))
@@ -78,38 +78,38 @@ def test_more_load_more_pull() -> None:
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        (Load(1, 0, 0, 1.0), r"at \(1,0,0\): no brick is there"),
-        (Load(0, 0, 0, -1.0), "not below 0"),
-        (Load(0, 0, 0, math.nan), "not below 0"),
+        (Load(1, 0, 0, 1.0), r"at \(1,0,0\): there is no brick"),
+        (Load(0, 0, 0, -1.0), "non-negative"),
+        (Load(0, 0, 0, math.nan), "non-negative"),
     ],
 )
-def test_impossible_loads_are_refused(load: Load, message: str) -> None:
+def test_invalid_loads_are_rejected(load: Load, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         assess(LEVER, [load])
 
 
 @pytest.mark.parametrize("key", ["gravity", "capacity", "layer", "pitch"])
-def test_impossible_physics_are_refused(key: str) -> None:
+def test_invalid_physics_are_rejected(key: str) -> None:
     with pytest.raises(ValueError, match=f"{key} = 0.0"):
         Physics(**{key: 0.0})
 
 
-def test_the_program_has_five_rows_a_brick() -> None:
+def test_the_program_has_five_rows_per_brick() -> None:
     program = pull_program(equations(LEVER))
     assert program.rows == 10
-    # Two contacts: four points, two horizontal forces each; and the largest pull.
+    # Two contacts with four points and two horizontal forces each, plus the largest pull.
     assert program.columns == 2 * (4 + 2) + 1
 
 
-def test_presses_hold_neighbours_apart() -> None:
-    """Two posts that lean on one another pull less than each of them alone."""
+def test_neighbours_support_each_other_by_pressing() -> None:
+    """Two posts that lean on each other have a smaller pull than a single post."""
     post = [Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1), Brick(2, 1, 1, 0, 2)]
     other = [Brick(h, w, 5 - x - h, y, z) for h, w, x, y, z in post]
     lean = place([*post, *(brick._replace(x=brick.x + 1) for brick in other)], World())
     assert largest_pull(lean) < largest_pull(place(post, World())) - 1e-4
 
 
-def test_residuals_are_zero_exactly_where_everything_is_connected() -> None:
+def test_residuals_are_zero_exactly_if_everything_is_connected() -> None:
     find = solver("highs")
     assert residuals(equations(CASES["stairs of 20"]), find, PUBLISHED).total == pytest.approx(0.0, abs=1e-7)
     for seed in range(10):
@@ -117,34 +117,34 @@ def test_residuals_are_zero_exactly_where_everything_is_connected() -> None:
         afloat = list(floating(structure))
         left = residuals(equations(structure), find, PUBLISHED)
         weight = float(structure.mass_B[afloat].sum()) * PUBLISHED.gravity
-        assert left.total == pytest.approx(weight, rel=1e-6), "at least what hangs in the air"
+        assert left.total == pytest.approx(weight, rel=1e-6), "the weight of the floating bricks"
         assert set(np.flatnonzero(left.size_B > 1e-6).tolist()) <= set(afloat)
 
 
-def test_where_the_solver_finds_no_equilibrium_the_residuals_name_a_brick() -> None:
+def test_without_an_equilibrium_the_residuals_identify_a_failing_brick() -> None:
     structure = place([Brick(2, 2, 0, 0, 0), Brick(2, 2, 5, 0, 3)], World())
     assert highs.solve(pull_program(equations(structure))) is None
-    verdict = _fallen(equations(structure), highs.solve, PUBLISHED)
+    verdict = _unbalanced(equations(structure), highs.solve, PUBLISHED)
     assert (verdict.stands, verdict.pull, verdict.failing) == (False, math.inf, (1,))
 
 
-def test_all_floating_bricks_are_named_not_only_the_one_that_bears_the_residual() -> None:
+def test_all_floating_bricks_fail_not_only_the_one_with_the_residual() -> None:
     structure = place([Brick(2, 2, 0, 0, 0), Brick(2, 2, 5, 0, 3), Brick(2, 2, 5, 0, 4)], World())
     assert assess(structure).failing == (1, 2)
 
 
-def test_what_floats_falls_whatever_a_solver_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    def content(program: Program) -> Solution:
+def test_floating_bricks_fail_whatever_the_solver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_pull(program: Program) -> Solution:
         return Solution(0.0, np.zeros(program.columns))
 
-    monkeypatch.setattr(assessment, "solver", lambda _: content)
+    monkeypatch.setattr(assessment, "solver", lambda _: no_pull)
     structure = place([Brick(2, 2, 0, 0, 0), Brick(2, 2, 5, 0, 3)], World())
     assert assess(structure).failing == (1,)
     assert math.isinf(largest_pull(structure))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_structure_at_its_very_limit_has_a_failing_brick_or_stands(name: str) -> None:
+def test_a_structure_at_its_limit_stands_or_has_a_failing_brick(name: str) -> None:
     limit = largest_pull(CASES[name])
     for factor in (1 - 1e-7, 1 - 1e-10, 1.0, 1 + 1e-10, 1 + 1e-7):
         physics = Physics(capacity=limit * factor)
@@ -153,7 +153,7 @@ def test_a_structure_at_its_very_limit_has_a_failing_brick_or_stands(name: str) 
     assert verdict.stands
 
 
-def test_the_same_answer_whatever_was_solved_before_and_in_whichever_thread() -> None:
+def test_results_do_not_depend_on_earlier_solves_or_the_thread() -> None:
     structures = [heap(15, random.Random(seed)) for seed in range(4)]
     first = [assess(structure).score_B.tolist() for structure in structures]
     again = [assess(structure).score_B.tolist() for structure in reversed(structures)][::-1]
@@ -164,7 +164,7 @@ def test_the_same_answer_whatever_was_solved_before_and_in_whichever_thread() ->
     assert first == again == other
 
 
-def test_it_works_where_somebody_else_set_up_highs_with_more_threads() -> None:
+def test_the_solver_works_if_other_code_set_up_highs_with_more_threads() -> None:
     program = """
 import highspy
 other = highspy.Highs()
@@ -179,7 +179,7 @@ print(largest_pull(parse("1x1 (0,0,0)\\n2x1 (0,0,1)", World())))
     assert float(result.stdout.splitlines()[-1]) == pytest.approx(largest_pull(LEVER))
 
 
-def test_gurobi_gives_the_same() -> None:
+def test_gurobi_agrees_with_highs() -> None:
     pytest.importorskip("gurobipy")
     for case in golden():
         ours, theirs = assess(case.structure), assess(case.structure, method="gurobi")
@@ -189,10 +189,10 @@ def test_gurobi_gives_the_same() -> None:
     assert not assess_weighted(CASES["stairs of 20"], backend="gurobi").stands
 
 
-def test_gurobi_says_what_its_licence_refuses() -> None:
+def test_a_program_beyond_the_gurobi_licence_is_reported() -> None:
     pytest.importorskip("gurobipy")
     wall = place([Brick(2, 4, 2 * x, 4 * y, z) for z in range(6) for x in range(5) for y in range(5)], World())
-    with pytest.raises(VerifierError, match=r"Gurobi refused a program of \d+ columns"):
+    with pytest.raises(VerifierError, match=r"Gurobi rejected a program of \d+ columns"):
         assess(wall, method="gurobi")
 
 
@@ -207,6 +207,6 @@ def test_missing_packages_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> N
     assert assess(LEVER, method="connectivity").stands
 
 
-def test_an_unknown_solver_is_refused() -> None:
-    with pytest.raises(ValueError, match="there are 'highs' and 'gurobi'"):
+def test_an_unknown_solver_is_rejected() -> None:
+    with pytest.raises(ValueError, match="'glpk' does not exist; choose 'highs' or 'gurobi'"):
         assess(LEVER, method="glpk")  # pyright: ignore[reportArgumentType]

@@ -1,11 +1,11 @@
-"""The text format: what is read, what is passed over, and why."""
+"""The text format: parsing, skipped lines and flaws."""
 
 from __future__ import annotations
 
 import pytest
 
 from steelyard.domains.bricks import Brick, Flaw, InvalidStructureError, Reason, World, parse, read, write
-from steelyard.domains.bricks.text import brick_of, in_raster_order
+from steelyard.domains.bricks.text import in_raster_order, parse_brick
 
 WORLD = World()
 
@@ -16,7 +16,7 @@ def reason_of(text: str, world: World = WORLD) -> Reason:
     return caught.value.flaw.reason
 
 
-def test_a_structure_survives_being_written_and_read() -> None:
+def test_a_structure_round_trips_through_text() -> None:
     text = "2x4 (0,1,0)\n1x1 (1,4,1)\n8x1 (1,4,2)\n"
     structure = parse(text, WORLD)
     assert structure.bricks == (Brick(2, 4, 0, 1, 0), Brick(1, 1, 1, 4, 1), Brick(8, 1, 1, 4, 2))
@@ -25,7 +25,7 @@ def test_a_structure_survives_being_written_and_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["2x4 (0,0,0)", " 2x4 (0,0,0)\r\n\n", "\n\n02x4 (00,0,0)"])
-def test_white_space_around_lines_and_leading_zeros_do_no_harm(text: str) -> None:
+def test_surrounding_white_space_and_leading_zeros_are_ignored(text: str) -> None:
     assert parse(text, WORLD).bricks == (Brick(2, 4, 0, 0, 0),)
 
 
@@ -43,7 +43,7 @@ def test_white_space_around_lines_and_leading_zeros_do_no_harm(text: str) -> Non
         "٢x4 (0,0,0)",
     ],
 )
-def test_other_forms_are_ill_formatted(text: str) -> None:
+def test_other_formats_are_ill_formatted(text: str) -> None:
     assert reason_of(text) is Reason.ILL_FORMATTED
 
 
@@ -63,20 +63,20 @@ def test_other_forms_are_ill_formatted(text: str) -> None:
         ("1x1 (5,5,5)\n9x9 (0,0,0)", Reason.NOT_IN_LIBRARY),
     ],
 )
-def test_every_flaw_has_its_kind(text: str, reason: Reason) -> None:
+def test_every_flaw_has_its_reason(text: str, reason: Reason) -> None:
     assert reason_of(text) is reason
 
 
-def test_the_world_decides() -> None:
+def test_bounds_depend_on_the_world() -> None:
     assert len(parse("1x8 (0,20,0)", World((20, 28, 20)))) == 1
     assert reason_of("1x8 (0,20,0)", World((20, 27, 20))) is Reason.OUT_OF_BOUNDS
 
 
-def test_a_floating_brick_may_be_allowed() -> None:
+def test_floating_bricks_can_be_allowed() -> None:
     assert len(parse("2x4 (0,0,1)", WORLD, may_float=True)) == 1
 
 
-def test_reading_passes_over_what_cannot_be_placed() -> None:
+def test_reading_skips_bricks_that_cannot_be_placed() -> None:
     reading = read("2x4 (0,0,0)\nhello\n\n1x1 (0,0,0)\n3x1 (0,0,0)\n1x2 (9,9,9)\n1x1 (19,20,0)\n2x2 (0,0,1)", WORLD)
     assert write(reading.structure) == "2x4 (0,0,0)\n1x2 (9,9,9)\n2x2 (0,0,1)\n"
     assert reading.lines == (1, 6, 8)
@@ -89,10 +89,10 @@ def test_reading_passes_over_what_cannot_be_placed() -> None:
     ]
 
 
-def test_a_flaw_says_what_and_where() -> None:
+def test_a_flaw_reports_text_and_line() -> None:
     flaws = read("2x4 (0,0,0)\n" + "x" * 99, WORLD).flaws
-    assert str(flaws[0]) == f"ill formatted: brick 2, '{'x' * 39}…' is not of the form hxw (x,y,z)"
-    assert flaws == (Flaw(Reason.ILL_FORMATTED, 2, flaws[0].what),)
+    assert str(flaws[0]) == f"ill formatted: brick 2, '{'x' * 39}…' does not have the form hxw (x,y,z)"
+    assert flaws == (Flaw(Reason.ILL_FORMATTED, 2, flaws[0].detail),)
 
 
 def test_raster_order_is_from_the_bottom_up() -> None:
@@ -101,7 +101,7 @@ def test_raster_order_is_from_the_bottom_up() -> None:
     assert places == [(0, 0, 0), (5, 0, 0), (0, 1, 0), (2, 1, 0), (0, 0, 1)]
 
 
-def test_one_line() -> None:
-    assert brick_of("2x4 (1,2,3)") == Brick(2, 4, 1, 2, 3)
-    assert brick_of("2x4 (1,2,3) ") is None
+def test_one_line_is_parsed() -> None:
+    assert parse_brick("2x4 (1,2,3)") == Brick(2, 4, 1, 2, 3)
+    assert parse_brick("2x4 (1,2,3) ") is None
     assert str(Brick(2, 4, 1, 2, 3)) == "2x4 (1,2,3)"

@@ -1,4 +1,4 @@
-"""Areas cut into parts."""
+"""Tiling of rectangles with parts."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import numpy as np
 import pytest
 
 from steelyard.domains.bricks import STANDARD
-from steelyard.domains.bricks.tiling import Piece, cut, fewest, lengths, rows, strips, tile
+from steelyard.domains.bricks.tiling import Tile, estimated_parts, lengths, rows, split_length, strips, tile
 
 
-def test_lengths_of_a_width_come_longest_first() -> None:
+def test_lengths_are_sorted_longest_first() -> None:
     assert lengths(STANDARD, 1) == [8, 6, 4, 2, 1]
     assert lengths(STANDARD, 2) == [6, 4, 2, 1]
     assert lengths(STANDARD, 3) == []
 
 
-def test_a_length_is_cut_into_the_longest_that_fit() -> None:
-    assert cut(11, [8, 6, 4, 2, 1]) == [8, 2, 1]
-    assert cut(0, [8]) == []
-    with pytest.raises(ValueError, match=r"a length of 5 cannot be made of \[4, 2\]: 1 are left"):
-        cut(5, [4, 2])
+def test_a_length_is_split_into_the_longest_parts_that_fit() -> None:
+    assert split_length(11, [8, 6, 4, 2, 1]) == [8, 2, 1]
+    assert split_length(0, [8]) == []
+    with pytest.raises(ValueError, match=r"a length of 5 cannot be split into \[4, 2\]: 1 remain"):
+        split_length(5, [4, 2])
 
 
-def test_drawn_cuts_add_up_and_differ() -> None:
+def test_random_splits_add_up_and_differ() -> None:
     rng = np.random.default_rng(0)
-    cuts = [cut(9, [8, 6, 4, 2, 1], rng) for _ in range(50)]
-    assert {sum(pieces) for pieces in cuts} == {9}
-    assert len({tuple(pieces) for pieces in cuts}) > 5
+    splits = [split_length(9, [8, 6, 4, 2, 1], rng) for _ in range(50)]
+    assert {sum(parts) for parts in splits} == {9}
+    assert len({tuple(parts) for parts in splits}) > 5
 
 
 @pytest.mark.parametrize("across", [False, True])
@@ -42,14 +42,14 @@ def test_tiles_cover_every_cell_once_with_parts_of_the_library(across: bool, dra
             assert (covered == 1).all()
 
 
-def test_rows_go_the_whole_length() -> None:
-    assert rows(6, 3) == [Piece(6, 2, 0, 0), Piece(6, 1, 0, 2)]
-    assert rows(6, 2, narrow=True) == [Piece(6, 1, 0, 0), Piece(6, 1, 0, 1)]
-    assert rows(8, 2) == [Piece(8, 1, 0, 0), Piece(8, 1, 0, 1)], "there is no 2x8"
-    with pytest.raises(ValueError, match="no part of the library is 5 long"):
+def test_rows_span_the_full_length() -> None:
+    assert rows(6, 3) == [Tile(6, 2, 0, 0), Tile(6, 1, 0, 2)]
+    assert rows(6, 2, narrow=True) == [Tile(6, 1, 0, 0), Tile(6, 1, 0, 1)]
+    assert rows(8, 2) == [Tile(8, 1, 0, 0), Tile(8, 1, 0, 1)], "there is no 2x8"
+    with pytest.raises(ValueError, match="no part of length 5"):
         rows(5, 2)
 
 
 def test_strips_and_counts() -> None:
     assert strips(5) == [(2, 0), (2, 2), (1, 4)]
-    assert (fewest(2, 4), fewest(4, 3), fewest(3, 3)) == (1, 2, 4)
+    assert (estimated_parts(2, 4), estimated_parts(4, 3), estimated_parts(3, 3)) == (1, 2, 4)

@@ -1,4 +1,4 @@
-"""The infill domain: texts by document, holes by pattern, and what the program says of a fill."""
+"""The infill domain: texts, masking patterns and rewards."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ import pytest
 
 from steelyard.domains import make_domain
 from steelyard.domains.infill import Infill
-from steelyard.domains.infill.corpus import chunks, essence, functions, split_of, stream, texts
-from steelyard.domains.infill.domain import spans
+from steelyard.domains.infill.corpus import (
+    TextFilter,
+    chunks,
+    deduplication_key,
+    functions,
+    iter_texts,
+    load_texts,
+    split_of,
+)
+from steelyard.domains.infill.domain import text_spans
 from steelyard.domains.infill.masking import Masking, fills, with_holes
-from steelyard.domains.infill.reward import Program, parses, recovered, tokenizes
+from steelyard.domains.infill.reward import InfillScorer, parses, recovered, tokenizes
 from steelyard.errors import ConfigError, DataError
 from steelyard.types import HOLE, Task
 
@@ -45,7 +53,7 @@ def domain() -> Infill:
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
-def test_functions_are_whole_and_at_the_margin() -> None:
+def test_functions_are_complete_and_dedented() -> None:
     found = dict(functions(CODE, 100))
     assert found == {
         4: "def one(self, x):\n    return x + 1\n",
@@ -55,23 +63,23 @@ def test_functions_are_whole_and_at_the_margin() -> None:
     assert [text for _, text in functions(CODE, 25) if len(text) <= 25] == ["def three(): return 3\n"]
 
 
-def test_chunks_are_whole_lines() -> None:
+def test_chunks_are_complete_lines() -> None:
     content = "aaa\nbbb\n" + "c" * 20 + "\nddd\n"
     assert list(chunks(content, 8)) == [(1, "aaa\nbbb\n"), (3, "c" * 20 + "\n"), (4, "ddd\n")]
     assert [line for line, text in chunks(content, 5) if len(text) <= 5] == [1, 2, 4]
 
 
-def test_a_document_is_in_one_split_and_a_text_comes_once(domain: Infill) -> None:
+def test_a_document_is_in_one_split_and_texts_are_distinct(domain: Infill) -> None:
     found = domain._texts
     assert all(len(own) > 100 for own in found.values())
     for split, own in found.items():
-        assert {split_of(text.place.rpartition(":")[0]) for text in own} == {split}
+        assert {split_of(text.source.rpartition(":")[0]) for text in own} == {split}
         assert all(40 <= len(text.text) <= 256 and parses(text.text) for text in own[:200])
     together = [text.text for own in found.values() for text in own]
     assert len(together) == len(set(together))
 
 
-def test_any_folder_of_text_will_do_and_it_is_read_as_it_comes(tmp_path: Path, domain: Infill) -> None:
+def test_texts_are_read_from_any_folder(tmp_path: Path, domain: Infill) -> None:
     for number in range(30):
         (tmp_path / f"{number}.txt").write_text(f"the text of number {number} is here\n" * 2, encoding="utf-8")
     (tmp_path / "same.txt").write_text("the text of number 3 is here\n" * 2, encoding="utf-8")
@@ -82,30 +90,28 @@ def test_any_folder_of_text_will_do_and_it_is_read_as_it_comes(tmp_path: Path, d
     accents = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0}, shortest=30, characters="éà")
     assert "é" in accents.vocabulary()
     assert any("déjà" in text.text for part in accents._texts.values() for text in part)
-    first = next(
-        stream(str(tmp_path), "chunk", texts.__wrapped__.__globals__["Sizes"](1, 99, frozenset(map(chr, range(128)))))
-    )
-    assert first.place == "0.txt:1"
-    with pytest.raises(DataError, match="no folder and no file"):
+    first = next(iter_texts(str(tmp_path), "chunk", TextFilter(1, 99, frozenset(map(chr, range(128))))))
+    assert first.source == "0.txt:1"
+    with pytest.raises(DataError, match="not an existing file or folder"):
         Infill(files=str(tmp_path / "nowhere"), unit="chunk").task("train", 0)
-    with pytest.raises(DataError, match="give a folder"):
+    with pytest.raises(DataError, match="pass a folder"):
         Infill(files=str(tmp_path / "0.txt")).task("train", 0)
     (tmp_path / "few").mkdir()
     with pytest.raises(DataError, match="too few texts"):
         Infill(files=str(tmp_path / "few"), unit="chunk").task("train", 0)
 
 
-def test_what_is_left_out_is_said_by_its_reason(tmp_path: Path) -> None:
+def test_skipped_texts_are_reported_by_reason(tmp_path: Path) -> None:
     for number in range(60):
         rule = f"target{number}: source{number}\n\tcc -o target{number} source{number}\n"
         (tmp_path / f"{number}.mk").write_text(rule, encoding="utf-8")
     (tmp_path / "short.mk").write_text("all:\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"60 with '\\t', which is not among `characters`; 1 of less than 40"):
+    with pytest.raises(DataError, match=r"60 with '\\t', which is not in `characters`; 1 shorter than shortest=40"):
         Infill(files=str(tmp_path), unit="chunk").task("train", 0)
     assert Infill(files=str(tmp_path), unit="chunk", characters="\t").task("train", 0)
 
 
-def test_a_file_holds_many_documents(tmp_path: Path) -> None:
+def test_a_file_can_contain_many_documents(tmp_path: Path) -> None:
     lines = [f"a paragraph with the number {number} in it\nand a second line" for number in range(60)]
     prose, records, tokens = tmp_path / "prose.txt", tmp_path / "texts.jsonl", tmp_path / "tokens.jsonl"
     prose.write_text("\n\n".join(lines), encoding="utf-8")
@@ -115,53 +121,54 @@ def test_a_file_holds_many_documents(tmp_path: Path) -> None:
         own = Infill(files=str(path), unit="chunk")
         assert sum(len(part) for part in own._texts.values()) == 60
         task = own.task("held_out", 0)
-        verdict = own.program(task, task.spec["text"])
-        assert (verdict.reward, verdict.success) == (1.0, True), "the original is all that can be asked of prose"
+        verdict = own.scorer(task, task.spec["text"])
+        assert (verdict.reward, verdict.success) == (1.0, True), "only the original succeeds for prose"
     records.write_text('{"words": 1}\n', encoding="utf-8")
-    texts.cache_clear()
-    with pytest.raises(DataError, match=r"texts\.jsonl:1 is neither"):
+    load_texts.cache_clear()
+    with pytest.raises(DataError, match=r"texts\.jsonl:1 must be"):
         Infill(files=str(records), unit="chunk").task("train", 0)
     records.write_text('{"tokens": [1, 2]}\n', encoding="utf-8")
-    with pytest.raises(DataError, match="option tokenizer"):
+    with pytest.raises(DataError, match=r"set domain\.options\.tokenizer"):
         Infill(files=str(records), unit="chunk").task("train", 0)
 
 
-def test_a_text_under_another_name_is_the_same_text(tmp_path: Path) -> None:
+def test_functions_that_differ_only_in_name_are_deduplicated(tmp_path: Path) -> None:
     for number in range(40):
         body = f"def f{number}(self):\n    return self.something({number % 20}, 'a text')\n"
         (tmp_path / f"{number}.py").write_text(body + "\n" * (number % 3), encoding="utf-8")
     own = Infill(files=str(tmp_path))
     assert sum(len(part) for part in own._texts.values()) == 20
-    assert essence("async def a(b): c\n") == essence("async def other(b):\n    c\n") != essence("def a(b): c\n")
+    key = deduplication_key
+    assert key("async def a(b): c\n") == key("async def other(b):\n    c\n") != key("def a(b): c\n")
 
 
 # --- holes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pattern", ["random", "span", "sticky"])
-def test_the_share_of_holes_is_the_ratio(pattern: str) -> None:
-    how, rng = Masking(pattern, (0.3, 0.3), run=5.0, most=1000), np.random.default_rng(0)  # type: ignore[arg-type]
-    found = [how.places(200, rng) for _ in range(300)]
-    assert np.mean([len(places) / 200 for places in found]) == pytest.approx(0.3, abs=0.015)
-    assert all((np.diff(places) > 0).all() for places in found)
-    runs = [len(places) / (1 + int((np.diff(places) > 1).sum())) for places in found if len(places)]
+def test_the_share_of_holes_matches_the_ratio(pattern: str) -> None:
+    masking, rng = Masking(pattern, (0.3, 0.3), run=5.0, most=1000), np.random.default_rng(0)  # type: ignore[arg-type]
+    found = [masking.positions(200, rng) for _ in range(300)]
+    assert np.mean([len(positions) / 200 for positions in found]) == pytest.approx(0.3, abs=0.015)
+    assert all((np.diff(positions) > 0).all() for positions in found)
+    runs = [len(positions) / (1 + int((np.diff(positions) > 1).sum())) for positions in found if len(positions)]
     expected = {"random": 1 / 0.7, "span": 5.0, "sticky": 5.0}[pattern]
     assert np.mean(runs) == pytest.approx(expected, rel=0.25)
 
 
-def test_a_ratio_may_be_drawn_and_there_is_a_hole_and_a_limit() -> None:
+def test_ratios_are_drawn_and_the_number_of_holes_is_bounded() -> None:
     rng = np.random.default_rng(0)
-    shares = [len(Masking("random", (0.1, 0.5), most=99).places(100, rng)) / 100 for _ in range(300)]
+    shares = [len(Masking("random", (0.1, 0.5), most=99).positions(100, rng)) / 100 for _ in range(300)]
     assert 0.1 <= min(shares) < 0.15 < 0.45 < max(shares) <= 0.5
-    assert len(Masking("sticky", (0.001, 0.001), most=99).places(20, rng)) == 1
-    assert len(Masking("random", (0.5, 0.5), most=7).places(100, rng)) == 7
+    assert len(Masking("sticky", (0.001, 0.001), most=99).positions(20, rng)) == 1
+    assert len(Masking("random", (0.5, 0.5), most=7).positions(100, rng)) == 7
     assert with_holes("abcd", np.asarray([1, 3])) == f"a{HOLE}c{HOLE}"
 
 
 @pytest.mark.parametrize("pattern", ["random", "span", "sticky"])
-def test_the_limit_thins_holes_out_and_cuts_nothing_off(pattern: str) -> None:
-    how, rng = Masking(pattern, (0.5, 0.5), run=6.0, most=64), np.random.default_rng(0)  # type: ignore[arg-type]
-    found = [how.places(256, rng) for _ in range(400)]
+def test_the_limit_removes_holes_uniformly(pattern: str) -> None:
+    masking, rng = Masking(pattern, (0.5, 0.5), run=6.0, most=64), np.random.default_rng(0)  # type: ignore[arg-type]
+    found = [masking.positions(256, rng) for _ in range(400)]
     assert max(map(len, found)) <= 64
     quarter_4 = np.bincount(np.concatenate(found) // 64, minlength=4) / sum(map(len, found))
     assert quarter_4 == pytest.approx(0.25, abs=0.03)
@@ -172,7 +179,7 @@ def test_the_limit_thins_holes_out_and_cuts_nothing_off(pattern: str) -> None:
     [{"masking": "x"}, {"ratio": 0.0}, {"ratio": [0.5, 0.2]}, {"ratio": [0.1, 0.2, 0.3]}, {"run": 0.5}, {"unit": "x"},
      {"weights": {"x": 1.0}}, {"weights": {}}, {"shortest": 9, "longest": 8}, {"characters": HOLE}],
 )  # fmt: skip
-def test_options_that_cannot_work_are_refused(options: dict[str, object]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="infill"):
         make_domain("infill", **options)
 
@@ -180,7 +187,7 @@ def test_options_that_cannot_work_are_refused(options: dict[str, object]) -> Non
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_is_a_function_of_split_and_index(domain: Infill) -> None:
+def test_tasks_depend_only_on_split_and_index(domain: Infill) -> None:
     again = Infill()
     for split in ("train", "validation", "held_out"):
         assert [domain.task(split, index) for index in range(5)] == [again.task(split, index) for index in range(5)]
@@ -195,7 +202,7 @@ def test_a_task_is_a_function_of_split_and_index(domain: Infill) -> None:
     assert domain.size("held_out") == len(domain._texts["held_out"])
 
 
-def test_examples_are_training_texts_with_other_holes(domain: Infill) -> None:
+def test_examples_are_training_texts_with_their_own_holes(domain: Infill) -> None:
     found = list(itertools.islice(domain.examples(seed=0), 20))
     own = {text.text for text in domain._texts["train"]}
     for task, text in found:
@@ -206,7 +213,7 @@ def test_examples_are_training_texts_with_other_holes(domain: Infill) -> None:
     ]
 
 
-# --- what the program says -------------------------------------------------------------------------------------------
+# --- rewards ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -214,7 +221,7 @@ def test_examples_are_training_texts_with_other_holes(domain: Infill) -> None:
     [("def f(): pass\n", True, True), ("def f( pass\n", False, False), ("x y z\n", True, False), ("'a\n", False, False),
      ("a\0b", True, False), ("(" * 250, False, False), ('"\\d"\n', True, True)],
 )  # fmt: skip
-def test_what_tokenizes_and_what_parses(text: str, token: bool, parse: bool) -> None:
+def test_tokenizes_and_parses(text: str, token: bool, parse: bool) -> None:
     assert parses(text) is parse
     if "\0" not in text:
         assert tokenizes(text) is token
@@ -222,17 +229,17 @@ def test_what_tokenizes_and_what_parses(text: str, token: bool, parse: bool) -> 
 
 def test_the_reward_is_the_weighted_sum_of_its_parts() -> None:
     task = Task("t", f"x = {HOLE}{HOLE}\n", {"text": "x = 12\n"})
-    found = Program()(task, "x = 1+\n")
+    found = InfillScorer()(task, "x = 1+\n")
     assert found.parts == {"tokenizes": 1.0, "parses": 0.0, "recovered": 0.5, "exact": 0.0}
     assert (found.reward, found.success) == (0.25, False)
-    assert Program()(task, "x = 12\n").reward == 1.0
-    assert Program({"recovered": 2.0})(task, "x = 19\n").reward == 1.0
-    assert Program({"recovered": 2.0})(task, "x = 12\n").success
-    assert "parses" not in Program({"exact": 1.0})(task, "x = 19\n").parts
-    assert Program().verifier().version != Program({"exact": 1.0}).verifier().version
+    assert InfillScorer()(task, "x = 12\n").reward == 1.0
+    assert InfillScorer({"recovered": 2.0})(task, "x = 19\n").reward == 1.0
+    assert InfillScorer({"recovered": 2.0})(task, "x = 12\n").success
+    assert "parses" not in InfillScorer({"exact": 1.0})(task, "x = 19\n").parts
+    assert InfillScorer().verifier().version != InfillScorer({"exact": 1.0}).verifier().version
 
 
-def test_holes_for_longer_tokens_are_recovered_by_runs() -> None:
+def test_recovery_of_longer_fillings_is_counted_by_runs() -> None:
     masked = f"a{HOLE}{HOLE} c{HOLE}"
     assert fills(masked, "a whole c+1") == [" whole", "+1"]
     assert fills(masked, "b whole c+1") is None
@@ -242,19 +249,19 @@ def test_holes_for_longer_tokens_are_recovered_by_runs() -> None:
     assert recovered(masked, "a whole c+1", "something else") == 0.0
 
 
-def test_highlights_separate_what_was_given_from_what_was_filled() -> None:
-    assert spans(f"a{HOLE}{HOLE}d{HOLE}", "abcde", "abxde") == [
+def test_highlights_separate_given_and_filled_text() -> None:
+    assert text_spans(f"a{HOLE}{HOLE}d{HOLE}", "abcde", "abxde") == [
         ("a", "given"),
         ("b", "right"),
         ("x", "made"),
         ("d", "given"),
         ("e", "right"),
     ]
-    assert spans(f"a {HOLE} c{HOLE}", "a new cd", "a new c!") == [
+    assert text_spans(f"a {HOLE} c{HOLE}", "a new cd", "a new c!") == [
         ("a ", "given"),
         ("new", "right"),
         (" c", "given"),
         ("!", "made"),
     ]
-    assert spans(f"a {HOLE} c", "a b c", "a whole c") == [("a ", "given"), ("whole", "made"), (" c", "given")]
-    assert spans(f"a {HOLE} c", "a b c", "no") == [("no", "made")]
+    assert text_spans(f"a {HOLE} c", "a b c", "a whole c") == [("a ", "given"), ("whole", "made"), (" c", "given")]
+    assert text_spans(f"a {HOLE} c", "a b c", "no") == [("no", "made")]

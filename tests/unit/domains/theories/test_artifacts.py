@@ -128,7 +128,7 @@ def test_invalid_input() -> None:
             THEORIES.render([Artifact("Standard Model"), Artifact("Pati-Salam")], form)
     with pytest.raises(ConfigError, match="svg, html, tex, txt"):
         THEORIES.render([Artifact("Standard Model")], "png")
-    with pytest.raises(ConfigError, match=r"--method highs: theories .* leave it out"):
+    with pytest.raises(ConfigError, match=r"--method highs: theories .* omit --method"):
         Theories().with_method("highs")
 
 

@@ -1,4 +1,4 @@
-"""How a policy says a structure: from the first brick, by pivots and offsets, by coordinates, or in the text format."""
+"""Action spaces: a policy writes a structure in relative, two-step or absolute coordinates, or in the text format."""
 
 from steelyard.domains.bricks.actions.absolute import Absolute
 from steelyard.domains.bricks.actions.base import ActionSpace

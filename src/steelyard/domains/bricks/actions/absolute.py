@@ -1,4 +1,4 @@
-"""Absolute coordinates: ``x8 y8 z0 2x4`` is a 2x4 with its lowest corner at (8, 8, 0)."""
+"""Absolute coordinates: ``x8 y8 z0 2x4`` is a 2x4 brick with its lowest corner at (8, 8, 0)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.domains.bricks.actions.base import Bounds, Saying, WordAutomaton, along
-from steelyard.domains.bricks.actions.places import ALL
+from steelyard.domains.bricks.actions.base import BaseActionSpace, WordAutomaton, WordState, open_indices
+from steelyard.domains.bricks.actions.placements import ALL
 from steelyard.domains.bricks.actions.words import NUMBER, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
 
 FORM = "x8 y8 z0 2x4"
-PIECE = re.compile(rf"x{NUMBER} y{NUMBER} z{NUMBER} {NUMBER}x{NUMBER}", re.ASCII)
+BRICK = re.compile(rf"x{NUMBER} y{NUMBER} z{NUMBER} {NUMBER}x{NUMBER}", re.ASCII)
 WORDS = 4
 
 
 @dataclass(frozen=True)
-class Absolute(Bounds):
-    """Four words a brick: x, y, z and the part as it lies."""
+class Absolute(BaseActionSpace):
+    """Four words per brick: x, y, z and the oriented part."""
 
     @property
     def tokens_per_brick(self) -> int:
@@ -44,28 +44,30 @@ class Absolute(Bounds):
 
 
 class AbsoluteAutomaton(WordAutomaton):
-    """A word may come if at least one brick that begins with it can be placed."""
+    """Allows a word if at least one brick that starts with it can be placed."""
 
     stretch = WORDS - 1
 
-    def moves(self, state: Saying) -> Mapping[str, Saying]:
-        bricks, said = state
+    def moves(self, state: WordState) -> Mapping[str, WordState]:
+        bricks, prefix = state
         if len(bricks) == self.space.most:
             return {}
-        open_ = self.places.open(bricks, ALL, *said)
-        if len(said) == WORDS - 1:
+        open_ = self.placements.open(bricks, ALL, *prefix)
+        if len(prefix) == WORDS - 1:
             dimensions = self.space.world.library.dimensions
-            ways = (dimensions[way] for way in along(open_, 0))
-            return {f"{h}x{w}": Saying((*bricks, Brick(h, w, *said))) for h, w in ways}
-        return {f"{'xyz'[len(said)]}{number}": Saying(bricks, (*said, number)) for number in along(open_, 1)}
+            orientations = (dimensions[orientation] for orientation in open_indices(open_, 0))
+            return {f"{h}x{w}": WordState((*bricks, Brick(h, w, *prefix))) for h, w in orientations}
+        return {
+            f"{'xyz'[len(prefix)]}{number}": WordState(bricks, (*prefix, number)) for number in open_indices(open_, 1)
+        }
 
-    def shortest_end(self, state: Saying) -> int:
-        """Every brick that was begun can be finished."""
-        return 0 if self.may_end(state) else WORDS - len(state.said)
+    def shortest_end(self, state: WordState) -> int:
+        """Count the words that complete the current brick; a started brick can always be completed."""
+        return 0 if self.may_end(state) else WORDS - len(state.prefix)
 
 
-def _decode(words: str, _standing: Sequence[Brick]) -> Brick | None:
-    if not (match := PIECE.fullmatch(words)):
+def _decode(words: str, _placed: Sequence[Brick]) -> Brick | None:
+    if not (match := BRICK.fullmatch(words)):
         return None
     x, y, z, h, w = map(int, match.groups())
     return Brick(h, w, x, y, z)

@@ -1,4 +1,4 @@
-"""What an action space is: how a policy says bricks, one after another."""
+"""The interface of action spaces, and the shared parts of their automata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.constraints.automaton import Automaton
-from steelyard.domains.bricks.actions.places import Bricks, Places
+from steelyard.domains.bricks.actions.placements import PlacedBricks, Placements
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.domains.bricks.text import Reading
 from steelyard.errors import ConstraintError
@@ -18,10 +18,10 @@ from steelyard.types import Task
 
 
 class ActionSpace(Protocol):
-    """A way to say a structure as text, and the automaton that follows it.
+    """A way to write a structure as text, with an automaton that constrains it.
 
-    What the automaton lets through is a structure of 1 to ``most`` bricks without a flaw; with ``may_float`` bricks
-    may hang in the air, otherwise each is held when it comes (``in_building_order`` finds such an order).
+    The automaton accepts structures of 1 to ``most`` bricks without flaws. Unless ``may_float``, each brick must be
+    supported when it is placed; ``in_building_order`` finds such an order.
     """
 
     @property
@@ -29,7 +29,7 @@ class ActionSpace(Protocol):
 
     @property
     def most(self) -> int:
-        """The most bricks."""
+        """Maximum number of bricks."""
         ...
 
     @property
@@ -37,79 +37,78 @@ class ActionSpace(Protocol):
 
     @property
     def tokens_per_brick(self) -> int:
-        """The most words a brick takes, or characters in a text without a closed vocabulary, which are no fewer than
-        its tokens. ``most * tokens_per_brick + 1`` tokens are always enough, the end token among them.
+        """Maximum number of words per brick, or of characters if the vocabulary is open.
+
+        ``most * tokens_per_brick + 1`` tokens always suffice, including the end token.
         """
         ...
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """The words that say bricks, separated by spaces; a domain adds its own. ``None``: any tokenizer will do."""
+        """Return the words of bricks, which the text separates by spaces. ``None`` allows any tokenizer."""
         ...
 
     def automaton(self) -> Automaton[Any]:
-        """Over the words of the vocabulary, or over characters."""
+        """Return the automaton over the words of the vocabulary, or over characters."""
         ...
 
     def write(self, structure: Structure) -> str:
-        """The text of these bricks in the order given; a ``ConstraintError`` if one cannot be said."""
+        """Write the bricks in the given order; raise ``ConstraintError`` if one cannot be expressed."""
         ...
 
     def read(self, text: str) -> Reading:
-        """Take every brick that can be placed when its turn comes and pass over the others; raises nothing."""
+        """Place bricks in order and skip those that cannot be placed. Never raises."""
         ...
 
     def ends(self, text: str) -> tuple[int, ...]:
-        """Where each brick as it was given, counted as in ``Reading.lines``, ends in the text (for step rewards)."""
+        """Return the text offset at which each brick ends, numbered as in ``Reading.lines``, for step rewards."""
         ...
 
 
-class Saying(NamedTuple):
-    """Where a text of words is: the bricks that stand, and what was said of the next one."""
+class WordState(NamedTuple):
+    """State of a word automaton: the placed bricks, and the coordinates of the next brick written so far."""
 
-    bricks: Bricks
-    said: tuple[int, ...] = ()
+    bricks: PlacedBricks
+    prefix: tuple[int, ...] = ()
 
 
-class WordAutomaton(Automaton[Saying]):
-    """What automata over the words of a closed vocabulary share: they begin with nothing said, and may end between two
-    bricks.
-    """
+class WordAutomaton(Automaton[WordState]):
+    """Base of automata over a closed vocabulary: they start with an empty text and may end between two bricks."""
 
     def __init__(self, space: ActionSpace) -> None:
         self.space = space
-        self.places = Places(space.world, may_float=space.may_float)
+        self.placements = Placements(space.world, may_float=space.may_float)
 
     def alphabet(self) -> tuple[str, ...]:
         return self.space.vocabulary() or ()
 
-    def start(self, task: Task) -> Saying:
-        return Saying(())
+    def start(self, task: Task) -> WordState:
+        return WordState(())
 
-    def may_end(self, state: Saying) -> bool:
-        return bool(state.bricks) and not state.said
+    def may_end(self, state: WordState) -> bool:
+        return bool(state.bricks) and not state.prefix
 
 
-class Corners(Mapping[str, Saying]):
-    """Where words lead that each say a whole place. There may be hundreds, of which one is taken: only that one's state
-    is made.
+class PositionMoves(Mapping[str, WordState]):
+    """Transitions of words that each name a complete position. The state of a transition is only built when it is
+    taken, because there may be hundreds.
     """
 
-    def __init__(self, bricks: Bricks, pivot: int, corner_of: dict[str, list[int]]) -> None:
-        self.bricks, self.pivot, self.corner_of = bricks, pivot, corner_of
+    def __init__(self, bricks: PlacedBricks, pivot: int, corners: dict[str, list[int]]) -> None:
+        self.bricks, self.pivot, self.corners = bricks, pivot, corners
 
-    def __getitem__(self, word: str) -> Saying:
-        return Saying(self.bricks, (self.pivot, *self.corner_of[word]))
+    def __getitem__(self, word: str) -> WordState:
+        return WordState(self.bricks, (self.pivot, *self.corners[word]))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.corner_of)
+        return iter(self.corners)
 
     def __len__(self) -> int:
-        return len(self.corner_of)
+        return len(self.corners)
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What every action space is made for."""
+class BaseActionSpace:
+    """Parameters shared by all action spaces."""
 
     world: World
     most: int
@@ -117,10 +116,10 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if self.most < 1:
-            raise ConstraintError(f"most is {self.most}; a structure has at least 1 brick")
+            raise ConstraintError(f"most = {self.most} must be at least 1")
 
 
-def along(open_: NDArray[np.bool_], axis: int) -> list[int]:
-    """The indices along an axis at which anything is open."""
+def open_indices(open_: NDArray[np.bool_], axis: int) -> list[int]:
+    """Return the indices along an axis with at least one open entry."""
     others = tuple(other for other in range(open_.ndim) if other != axis)
     return np.flatnonzero(open_.any(axis=others)).tolist()

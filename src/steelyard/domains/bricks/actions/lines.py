@@ -1,5 +1,7 @@
-"""The text format itself, ``2x4 (8,8,0)`` a line, for language models: an automaton over characters that knows the
-world. Lifted through the token trie (``steelyard.constraints.trie``) it fits any tokenizer.
+"""The text format, one ``2x4 (8,8,0)`` per line, for language models.
+
+The automaton runs over characters and tracks the world. The token trie (``steelyard.constraints.trie``) lifts it to any
+tokenizer.
 """
 
 from __future__ import annotations
@@ -14,26 +16,26 @@ from numpy.typing import NDArray
 
 from steelyard.constraints.automaton import Automaton, Memo
 from steelyard.domains.bricks import text as texts
-from steelyard.domains.bricks.actions.base import Bounds, along
-from steelyard.domains.bricks.actions.places import Bricks, Places
+from steelyard.domains.bricks.actions.base import BaseActionSpace, open_indices
+from steelyard.domains.bricks.actions.placements import PlacedBricks, Placements
 from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.types import Task
 
-BEHIND = ("x", " (", ",", ",", ")\n")
-"""What comes behind each of the five numbers of a line."""
-REMEMBERED = 20_000
+SUFFIXES = ("x", " (", ",", ",", ")\n")
+"""Text after each of the five numbers of a line."""
+CACHE_SIZE = 20_000
 
 
 @dataclass(frozen=True)
-class Lines(Bounds):
-    """One line a brick, in numbers without leading zeros; every line ends, the last one too."""
+class Lines(BaseActionSpace):
+    """One line per brick, numbers without leading zeros, and a newline after every line including the last."""
 
     @property
     def tokens_per_brick(self) -> int:
         return int(line_lengths(self.world).max())
 
     def vocabulary(self) -> None:
-        """Any tokenizer with a token for each character that occurs."""
+        """Return ``None``: any tokenizer works that has a token for each character used."""
 
     def automaton(self) -> LinesAutomaton:
         return LinesAutomaton(self)
@@ -48,66 +50,66 @@ class Lines(Bounds):
         return tuple(accumulate((len(line) + 1 for line in text.split("\n")), initial=-1))[1:]
 
 
-class Line(NamedTuple):
-    """The bricks of the lines before, and of the line that was begun its finished numbers, the digits of the next one,
-    and the rest of what must come behind the last one.
+class LineState(NamedTuple):
+    """State of the automaton: the placed bricks, the complete numbers of the current line, the digits of the number
+    being written, and the text that must follow the last number.
     """
 
-    bricks: Bricks
+    bricks: PlacedBricks
     numbers: tuple[int, ...] = ()
     digits: str = ""
-    owed: str = ""
+    pending: str = ""
 
 
-class LinesAutomaton(Automaton[Line]):
-    """A character may come if at least one brick whose line goes on with it can be placed."""
+class LinesAutomaton(Automaton[LineState]):
+    """Allows a character if at least one brick whose line continues with it can be placed."""
 
     def __init__(self, space: Lines) -> None:
         self.space = space
-        self.places = Places(space.world, may_float=space.may_float)
+        self.placements = Placements(space.world, may_float=space.may_float)
         self.stretch = space.tokens_per_brick
         self._length_PXYZ = line_lengths(space.world)
-        self._numbers: Memo[tuple[Bricks, tuple[int, ...]], dict[int, int]] = Memo(REMEMBERED)
-        self._ways: Memo[Bricks, dict[int, int]] = Memo(REMEMBERED)
+        self._numbers: Memo[tuple[PlacedBricks, tuple[int, ...]], dict[int, int]] = Memo(CACHE_SIZE)
+        self._orientations: Memo[PlacedBricks, dict[int, int]] = Memo(CACHE_SIZE)
 
     def alphabet(self) -> list[str]:
         world = self.space.world
-        sides = [side for way in world.library.dimensions for side in way]
+        sides = [side for orientation in world.library.dimensions for side in orientation]
         numbers = [*sides, *range(max(world.size))]
-        return sorted(set("".join(BEHIND)).union(*map(str, numbers)))
+        return sorted(set("".join(SUFFIXES)).union(*map(str, numbers)))
 
-    def start(self, task: Task) -> Line:
-        return Line(())
+    def start(self, task: Task) -> LineState:
+        return LineState(())
 
-    def moves(self, state: Line) -> Mapping[str, Line]:
-        bricks, numbers, digits, owed = state
-        if owed:
-            return {owed[0]: Line(bricks, numbers, "", owed[1:])}
-        following: dict[str, Line] = {}
-        for number in self._lines_by_number(state):
+    def moves(self, state: LineState) -> Mapping[str, LineState]:
+        bricks, numbers, digits, pending = state
+        if pending:
+            return {pending[0]: LineState(bricks, numbers, "", pending[1:])}
+        following: dict[str, LineState] = {}
+        for number in self._shortest_lines(state):
             written = str(number)
             if written == digits:
-                behind = BEHIND[len(numbers)]
-                following[behind[0]] = _with_number(state, number, behind[1:])
+                suffix = SUFFIXES[len(numbers)]
+                following[suffix[0]] = _with_number(state, number, suffix[1:])
             else:
                 longer = written[: len(digits) + 1]
-                following[longer[-1]] = Line(bricks, numbers, longer)
+                following[longer[-1]] = LineState(bricks, numbers, longer)
         return following
 
-    def may_end(self, state: Line) -> bool:
-        return bool(state.bricks) and state == Line(state.bricks)
+    def may_end(self, state: LineState) -> bool:
+        return bool(state.bricks) and state == LineState(state.bricks)
 
-    def shortest_end(self, state: Line) -> int:
-        """The shortest line of a brick that can still come of this one, less what is written of it."""
+    def shortest_end(self, state: LineState) -> int:
+        """Count the characters that complete the shortest possible line of the current brick."""
         if self.may_end(state):
             return 0
-        if state.owed and not state.numbers:
-            return len(state.owed)  # a whole brick was said
-        written = sum(len(f"{number}{behind}") for number, behind in zip(state.numbers, BEHIND, strict=False))
-        return min(self._lines_by_number(state).values()) - written + len(state.owed) - len(state.digits)
+        if state.pending and not state.numbers:
+            return len(state.pending)  # the brick is complete
+        written = sum(len(f"{number}{suffix}") for number, suffix in zip(state.numbers, SUFFIXES, strict=False))
+        return min(self._shortest_lines(state).values()) - written + len(state.pending) - len(state.digits)
 
-    def _lines_by_number(self, state: Line) -> dict[int, int]:
-        """The numbers that can come of the digits, each with the length of the shortest line it can lead to."""
+    def _shortest_lines(self, state: LineState) -> dict[int, int]:
+        """Return the numbers that continue the digits, each with the length of the shortest line it leads to."""
         if not state.numbers and len(state.bricks) == self.space.most:
             return {}
         found = self._numbers.get(state[:2], self._next_numbers)
@@ -115,41 +117,42 @@ class LinesAutomaton(Automaton[Line]):
             return found
         return {number: length for number, length in found.items() if str(number).startswith(state.digits)}
 
-    def _next_numbers(self, key: tuple[Bricks, tuple[int, ...]]) -> dict[int, int]:
-        """All numbers that can come next: h, w, x, y or z."""
+    def _next_numbers(self, key: tuple[PlacedBricks, tuple[int, ...]]) -> dict[int, int]:
+        """Return all possible next numbers: h, w, x, y or z."""
         bricks, numbers = key
         if len(numbers) < 2:
             return self._next_sides(bricks, numbers)
-        way = self.space.world.library.dimensions.index(numbers[:2])
-        where = (way, *numbers[2:])
-        open_ = self.places.open(bricks, *where)
+        orientation = self.space.world.library.dimensions.index(numbers[:2])
+        where = (orientation, *numbers[2:])
+        open_ = self.placements.open(bricks, *where)
         shortest_N = _shortest(open_, self._length_PXYZ[where])
-        return {number: int(shortest_N[number]) for number in along(open_, 0)}
+        return {number: int(shortest_N[number]) for number in open_indices(open_, 0)}
 
-    def _next_sides(self, bricks: Bricks, numbers: tuple[int, ...]) -> dict[int, int]:
+    def _next_sides(self, bricks: PlacedBricks, numbers: tuple[int, ...]) -> dict[int, int]:
         found: dict[int, int] = {}
-        for way, length in self._ways.get(bricks, self._open_ways).items():
-            dimensions = self.space.world.library.dimensions[way]
+        for orientation, length in self._orientations.get(bricks, self._open_orientations).items():
+            dimensions = self.space.world.library.dimensions[orientation]
             if dimensions[: len(numbers)] == numbers:
                 side = dimensions[len(numbers)]
                 found[side] = min(length, found.get(side, length))
         return found
 
-    def _open_ways(self, bricks: Bricks) -> dict[int, int]:
-        """The ways to lie for which there is a place, each with its shortest line."""
-        open_ = self.places.open(bricks)
+    def _open_orientations(self, bricks: PlacedBricks) -> dict[int, int]:
+        """Return the orientations that can be placed, each with the length of its shortest line."""
+        open_ = self.placements.open(bricks)
         shortest_P = _shortest(open_, self._length_PXYZ)
-        return {way: int(shortest_P[way]) for way in along(open_, 0)}
+        return {orientation: int(shortest_P[orientation]) for orientation in open_indices(open_, 0)}
 
 
 def line_lengths(world: World) -> NDArray[np.int16]:
-    """The characters of the line of a brick, its end among them, for each way to lie and each place [P, X, Y, Z];
-    places are counted even if the brick would stick out.
+    """Return the length of a brick's line, including the newline, for each orientation and position [P, X, Y, Z].
+
+    Positions where the brick would extend beyond the world are included.
     """
     x_size, y_size, z_size = world.size
-    ways_P = np.array([len(f"{h}{w}") for h, w in world.library.dimensions], np.int16)
-    way, x, y, z = np.ix_(ways_P, _digits(x_size), _digits(y_size), _digits(z_size))
-    return way + x + y + z + np.int16(len("".join(BEHIND)))
+    sides_P = np.array([len(f"{h}{w}") for h, w in world.library.dimensions], np.int16)
+    sides, x, y, z = np.ix_(sides_P, _digits(x_size), _digits(y_size), _digits(z_size))
+    return sides + x + y + z + np.int16(len("".join(SUFFIXES)))
 
 
 def _digits(size: int) -> NDArray[np.int16]:
@@ -157,14 +160,14 @@ def _digits(size: int) -> NDArray[np.int16]:
 
 
 def _shortest(open_: NDArray[np.bool_], length: NDArray[np.int16]) -> NDArray[np.int16]:
-    """The least length at each index of the first axis, of what is open there."""
-    behind = tuple(range(1, open_.ndim))
-    return np.where(open_, length, np.iinfo(np.int16).max).min(axis=behind)
+    """Return the smallest length of the open entries at each index of the first axis."""
+    others = tuple(range(1, open_.ndim))
+    return np.where(open_, length, np.iinfo(np.int16).max).min(axis=others)
 
 
-def _with_number(state: Line, number: int, owed: str) -> Line:
-    """The last of five numbers makes a brick."""
+def _with_number(state: LineState, number: int, pending: str) -> LineState:
+    """Append a number; the fifth number completes a brick."""
     numbers = (*state.numbers, number)
-    if len(numbers) == len(BEHIND):
-        return Line((*state.bricks, Brick._make(numbers)), (), "", owed)
-    return Line(state.bricks, numbers, "", owed)
+    if len(numbers) == len(SUFFIXES):
+        return LineState((*state.bricks, Brick._make(numbers)), (), "", pending)
+    return LineState(state.bricks, numbers, "", pending)

@@ -1,7 +1,7 @@
-"""Coordinates from the first brick: ``z1 +4+0 2x4`` is a 2x4 in layer 1, 4 cells along x from the first brick's corner.
+"""Coordinates relative to the first brick: ``z1 +4+0 2x4`` is a 2x4 in layer 1, 4 cells along x from the first brick.
 
-The first brick says where in the world it lies (``z0 8,8 2x4``). So the same words say the same structure wherever it
-stands, and how high and how far it has come is to be read off the last words instead of counted.
+The first brick has absolute coordinates (``z0 8,8 2x4``). The same words therefore describe the same structure anywhere
+in the world. The last words show how high and how far a structure has grown, so a policy need not count.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.domains.bricks.actions.base import Bounds, Corners, Saying, WordAutomaton, along
-from steelyard.domains.bricks.actions.places import ALL, Bricks
+from steelyard.domains.bricks.actions.base import BaseActionSpace, PositionMoves, WordAutomaton, WordState, open_indices
+from steelyard.domains.bricks.actions.placements import ALL, PlacedBricks
 from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
@@ -28,8 +28,8 @@ WORDS = 3
 
 
 @dataclass(frozen=True)
-class Relative(Bounds):
-    """Three words a brick: layer, place along the ground seen from the first brick, part as it lies."""
+class Relative(BaseActionSpace):
+    """Three words per brick: layer, horizontal position relative to the first brick, and oriented part."""
 
     @property
     def tokens_per_brick(self) -> int:
@@ -49,7 +49,7 @@ class Relative(Bounds):
         return " ".join(_words(brick, structure.bricks[:place]) for place, brick in enumerate(structure.bricks))
 
     def read(self, text: str) -> Reading:
-        """The first brick is the first one that could be placed."""
+        """Read a text leniently; the first brick is the first that can be placed."""
         return read_words(text, _decode, self.world, FORM)
 
     def ends(self, text: str) -> tuple[int, ...]:
@@ -57,28 +57,28 @@ class Relative(Bounds):
 
 
 class RelativeAutomaton(WordAutomaton):
-    """A word may come if at least one brick that begins with it can be placed. ``said`` is as much of z, x, y as is."""
+    """Allows a word if at least one brick that starts with it can be placed. ``prefix`` holds z, then x and y."""
 
     stretch = WORDS - 1
 
-    def moves(self, state: Saying) -> Mapping[str, Saying]:
-        bricks, said = state
+    def moves(self, state: WordState) -> Mapping[str, WordState]:
+        bricks, prefix = state
         if len(bricks) == self.space.most:
             return {}
-        if not said:
-            return {f"z{z}": Saying(bricks, (z,)) for z in along(self.places.open(bricks), 3)}
-        if len(said) == 1:
-            return self._places(bricks, said[0])
-        return dict(self._parts(bricks, said))
+        if not prefix:
+            return {f"z{z}": WordState(bricks, (z,)) for z in open_indices(self.placements.open(bricks), 3)}
+        if len(prefix) == 1:
+            return self._places(bricks, prefix[0])
+        return dict(self._parts(bricks, prefix))
 
-    def shortest_end(self, state: Saying) -> int:
-        """Every brick that was begun can be finished."""
+    def shortest_end(self, state: WordState) -> int:
+        """Count the words that complete the current brick; a started brick can always be completed."""
         if self.may_end(state):
             return 0
-        return {0: 3, 1: 2, 3: 1}[len(state.said)]
+        return {0: 3, 1: 2, 3: 1}[len(state.prefix)]
 
-    def _places(self, bricks: Bricks, z: int) -> Corners:
-        open_XY = self.places.open(bricks, ALL, ALL, ALL, z).any(axis=0)
+    def _places(self, bricks: PlacedBricks, z: int) -> PositionMoves:
+        open_XY = self.placements.open(bricks, ALL, ALL, ALL, z).any(axis=0)
         if bricks:
             x_size, y_size, _ = self.space.world.size
             x, y = x_size - 1 - bricks[0].x, y_size - 1 - bricks[0].y
@@ -86,24 +86,24 @@ class RelativeAutomaton(WordAutomaton):
         else:
             words_XY = self._place_words
         corners = np.argwhere(open_XY).tolist()
-        return Corners(bricks, z, dict(zip(words_XY[open_XY].tolist(), corners, strict=True)))
+        return PositionMoves(bricks, z, dict(zip(words_XY[open_XY].tolist(), corners, strict=True)))
 
-    def _parts(self, bricks: Bricks, said: tuple[int, ...]) -> Iterator[tuple[str, Saying]]:
-        z, x, y = said
+    def _parts(self, bricks: PlacedBricks, prefix: tuple[int, ...]) -> Iterator[tuple[str, WordState]]:
+        z, x, y = prefix
         dimensions = self.space.world.library.dimensions
-        for way in along(self.places.open(bricks, ALL, x, y, z), 0):
-            h, w = dimensions[way]
-            yield f"{h}x{w}", Saying((*bricks, Brick(h, w, x, y, z)))
+        for orientation in open_indices(self.placements.open(bricks, ALL, x, y, z), 0):
+            h, w = dimensions[orientation]
+            yield f"{h}x{w}", WordState((*bricks, Brick(h, w, x, y, z)))
 
     @cached_property
     def _place_words(self) -> NDArray[np.object_]:
-        """What says each place to the first brick, ``[X, Y]``."""
+        """Words for the position of the first brick, ``[X, Y]``."""
         x_size, y_size, _ = self.space.world.size
         return np.array([[f"{x},{y}" for y in range(y_size)] for x in range(x_size)], np.object_)
 
     @cached_property
     def _offset_words(self) -> NDArray[np.object_]:
-        """What says each place to a later one, the smallest offsets first."""
+        """Words for the positions of later bricks, in ascending order of the offsets."""
         x_size, y_size, _ = self.space.world.size
         along_x, along_y = range(1 - x_size, x_size), range(1 - y_size, y_size)
         return np.array([[f"{x:+d}{y:+d}" for y in along_y] for x in along_x], np.object_)
@@ -115,9 +115,9 @@ def _words(brick: Brick, before: Sequence[Brick]) -> str:
     return f"z{z} {place} {h}x{w}"
 
 
-def _decode(words: str, standing: Sequence[Brick]) -> Brick | None:
-    if not (match := (LATER if standing else FIRST).fullmatch(words)):
+def _decode(words: str, placed: Sequence[Brick]) -> Brick | None:
+    if not (match := (LATER if placed else FIRST).fullmatch(words)):
         return None
     z, x, y, h, w = map(int, match.groups())
-    first_x, first_y = (standing[0].x, standing[0].y) if standing else (0, 0)
+    first_x, first_y = (placed[0].x, placed[0].y) if placed else (0, 0)
     return Brick(h, w, first_x + x, first_y + y, z)

@@ -1,8 +1,8 @@
-"""Two steps, a pivot and an offset from it, then a part: ``back1 x+0 y-1 z+1 2x4``.
+"""Two steps, a pivot and an offset from it, followed by a part: ``back1 x+0 y-1 z+1 2x4``.
 
-The pivot is the ground or a brick that stands already, counted backwards: ``back1`` is the last one. The new brick's
-lowest corner is at the pivot's lowest corner plus the offset; on the ground the place itself is said, and z is 0
-(``ground x8 y8 2x4``). So the same words say the same part of a structure wherever and whenever it is built.
+The pivot is the ground or an earlier brick, counted backwards: ``back1`` is the last brick. The lowest corner of the
+new brick is the pivot's lowest corner plus the offset. On the ground the position is absolute and z is 0 (``ground x8
+y8 2x4``). The same words therefore describe the same part of a structure wherever and whenever it is built.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from steelyard.domains.bricks.actions.base import Bounds
-from steelyard.domains.bricks.actions.two_step_automaton import GROUND, TwoStepAutomaton, Wording
+from steelyard.domains.bricks.actions.base import BaseActionSpace
+from steelyard.domains.bricks.actions.two_step_automaton import GROUND, PlaceNotation, TwoStepAutomaton
 from steelyard.domains.bricks.actions.words import NUMBER, SIGNED, part_words, read_words, word_ends
 from steelyard.domains.bricks.structure import Brick, Structure
 from steelyard.domains.bricks.text import Reading
@@ -24,44 +24,47 @@ BACK = r"back([1-9]\d{0,8})"
 
 
 @dataclass(frozen=True)
-class TwoStep(Bounds):
-    """Five words a brick (four on the ground), or three if ``joint``: pivot, whole offset, part."""
+class TwoStep(BaseActionSpace):
+    """Five words per brick (four on the ground), or three if ``joint``: pivot, offset, part."""
 
     reach: tuple[int, int, int] = (7, 7, 1)
-    """The largest offset along each axis. With the longest side less 1, and 1 along z, every brick that touches an
-    earlier one from above or below can be said."""
+    """Largest offset along each axis. With the longest side minus 1, and 1 along z, every brick that touches an earlier
+    one from above or below can be expressed.
+    """
     joint: bool = False
-    """One word for a whole offset or place: shorter texts, a larger vocabulary."""
+    """Use one word for an offset or position: shorter texts, but a larger vocabulary."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "reach", tuple(self.reach))
         if len(self.reach) != 3 or min(self.reach) < 0:
-            raise ConstraintError(f"reach is {self.reach}; give three offsets along x, y and z, none below 0")
+            raise ConstraintError(f"reach = {self.reach} must be three non-negative offsets along x, y and z")
 
     @property
     def tokens_per_brick(self) -> int:
         return 3 if self.joint else 5
 
     @cached_property
-    def wording(self) -> Wording:
-        return Wording(self.joint)
+    def notation(self) -> PlaceNotation:
+        return PlaceNotation(self.joint)
 
     def vocabulary(self) -> tuple[str, ...]:
         pivots = (f"back{back}" for back in range(1, self.most))
         return GROUND, *pivots, *self._place_words(), *part_words(self.world.library)
 
     def automaton(self) -> TwoStepAutomaton:
-        return TwoStepAutomaton(self, self.wording, self.reach)
+        return TwoStepAutomaton(self, self.notation, self.reach)
 
     def write(self, structure: Structure) -> str:
-        """On the ground from the last brick there, or from the ground itself if that is far. Higher up from the
-        last brick that it touches from above or below, or if there is none within reach, from the last one within it.
+        """Write each brick relative to a pivot within reach.
+
+        On the ground the pivot is the last brick there, or the ground if that brick is too far away. In higher layers
+        it is the last brick that touches the new one from above or below, or else the last brick within reach.
         """
         return " ".join(self._words(structure.bricks, place) for place in range(len(structure)))
 
     def read(self, text: str) -> Reading:
-        """A pivot counts among the bricks that could be placed."""
+        """Read a text leniently; pivots count only bricks that could be placed."""
         return read_words(text, self._decode, self.world, f"{self._form[0]} or {self._form[1]}")
 
     def ends(self, text: str) -> tuple[int, ...]:
@@ -71,8 +74,8 @@ class TwoStep(Bounds):
         x_size, y_size, _ = self.world.size
         offsets = [range(-reach, reach + 1) for reach in self.reach]
         if self.joint:
-            yield from (self.wording.ground(x, y) for x, y in product(range(x_size), range(y_size)))
-            yield from (self.wording.offset(*offset) for offset in product(*offsets))
+            yield from (self.notation.ground(x, y) for x, y in product(range(x_size), range(y_size)))
+            yield from (self.notation.offset(*offset) for offset in product(*offsets))
         else:
             yield from (f"x{x}" for x in range(x_size))
             yield from (f"y{y}" for y in range(y_size))
@@ -82,22 +85,22 @@ class TwoStep(Bounds):
         brick = bricks[place]
         back = self._neighbour(bricks[:place], brick) if brick.z == 0 else self._pivot(bricks[:place], brick)
         if back is None:
-            return f"{GROUND} {self.wording.ground(brick.x, brick.y)} {brick.h}x{brick.w}"
+            return f"{GROUND} {self.notation.ground(brick.x, brick.y)} {brick.h}x{brick.w}"
         x, y, z = (here - there for here, there in zip(brick[2:], bricks[place - back][2:], strict=True))
-        return f"back{back} {self.wording.offset(x, y, z)} {brick.h}x{brick.w}"
+        return f"back{back} {self.notation.offset(x, y, z)} {brick.h}x{brick.w}"
 
-    def _neighbour(self, standing: Sequence[Brick], brick: Brick) -> int | None:
-        """The last brick on the ground, if it is within reach."""
-        last = next((back for back, pivot in enumerate(reversed(standing), 1) if pivot.z == 0), None)
-        return last if last is not None and self._reaches(standing[-last], brick) else None
+    def _neighbour(self, placed: Sequence[Brick], brick: Brick) -> int | None:
+        """Return the last brick on the ground if it is within reach."""
+        last = next((back for back, pivot in enumerate(reversed(placed), 1) if pivot.z == 0), None)
+        return last if last is not None and self._reaches(placed[-last], brick) else None
 
-    def _pivot(self, standing: Sequence[Brick], brick: Brick) -> int:
-        near = [back for back, pivot in enumerate(reversed(standing), 1) if self._reaches(pivot, brick)]
-        touching = (back for back in near if _touch(standing[-back], brick))
+    def _pivot(self, placed: Sequence[Brick], brick: Brick) -> int:
+        near = [back for back, pivot in enumerate(reversed(placed), 1) if self._reaches(pivot, brick)]
+        touching = (back for back in near if _touch(placed[-back], brick))
         if not near:
             raise ConstraintError(
-                f"{brick} cannot be said: no earlier brick is within reach {self.reach}; order the bricks so that each "
-                "touches an earlier one (in_building_order), or raise reach"
+                f"{brick} cannot be expressed: no earlier brick is within reach = {self.reach}; order the bricks so "
+                "that each touches an earlier one (in_building_order), or raise reach"
             )
         return next(touching, near[0])
 
@@ -106,8 +109,8 @@ class TwoStep(Bounds):
 
     @property
     def _form(self) -> tuple[str, str]:
-        wording = self.wording
-        return f"{GROUND} {wording.ground(8, 8)} 2x4", f"back1 {wording.offset(0, -1, 1)} 2x4"
+        notation = self.notation
+        return f"{GROUND} {notation.ground(8, 8)} 2x4", f"back1 {notation.offset(0, -1, 1)} 2x4"
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -116,20 +119,20 @@ class TwoStep(Bounds):
         part = f"{NUMBER}x{NUMBER}"
         return re.compile(f"{GROUND} {ground} {part}", re.ASCII), re.compile(f"{BACK} {offset} {part}", re.ASCII)
 
-    def _decode(self, words: str, standing: Sequence[Brick]) -> Brick | None:
+    def _decode(self, words: str, placed: Sequence[Brick]) -> Brick | None:
         on_ground, from_brick = self._patterns
         if match := on_ground.fullmatch(words):
             x, y, h, w = map(int, match.groups())
             return Brick(h, w, x, y, 0)
-        if not (match := from_brick.fullmatch(words)) or int(match[1]) > len(standing):
+        if not (match := from_brick.fullmatch(words)) or int(match[1]) > len(placed):
             return None
-        pivot = standing[-int(match[1])]
+        pivot = placed[-int(match[1])]
         dx, dy, dz, h, w = map(int, match.groups()[1:])
         return Brick(h, w, pivot.x + dx, pivot.y + dy, pivot.z + dz)
 
 
 def _touch(one: Brick, other: Brick) -> bool:
-    """Whether one lies upon the other, at least in part."""
+    """Whether one brick rests at least partly on the other."""
     beside_x = one.x + one.h <= other.x or other.x + other.h <= one.x
     beside_y = one.y + one.w <= other.y or other.y + other.w <= one.y
     return abs(one.z - other.z) == 1 and not (beside_x or beside_y)

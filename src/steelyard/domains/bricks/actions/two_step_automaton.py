@@ -1,4 +1,4 @@
-"""The automaton of pivots and offsets. What was said of a brick is kept as its pivot and its own coordinates."""
+"""Automaton of the two-step action space. Its state keeps the pivot and the coordinates of the next brick."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steelyard.constraints.automaton import Memo
-from steelyard.domains.bricks.actions.base import ActionSpace, Corners, Saying, WordAutomaton, along
-from steelyard.domains.bricks.actions.places import ALL, Bricks
+from steelyard.domains.bricks.actions.base import ActionSpace, PositionMoves, WordAutomaton, WordState, open_indices
+from steelyard.domains.bricks.actions.placements import ALL, PlacedBricks
 from steelyard.domains.bricks.structure import Brick
 
 GROUND = "ground"
 ON_GROUND = -1
-"""The ground in place of a pivot's number."""
+"""Pivot index of the ground."""
 Window = tuple[slice, slice, slice]
 
 
 @dataclass(frozen=True)
-class Wording:
-    """How places on the ground and offsets are said: one word an axis, or one for all (``joint``)."""
+class PlaceNotation:
+    """How positions on the ground and offsets are written: one word per axis, or a single word if ``joint``."""
 
     joint: bool
 
@@ -34,62 +34,63 @@ class Wording:
 
 
 class TwoStepAutomaton(WordAutomaton):
-    """A word may come if at least one brick that begins with it can be placed.
+    """Allows a word if at least one brick that starts with it can be placed.
 
-    ``said`` is empty, or the pivot's number and as much of x, y, z as is known; on the ground z is, once y is.
+    ``prefix`` is empty, or the index of the pivot followed by x, y and z as far as they are known. On the ground, z is
+    known as soon as y is.
     """
 
-    def __init__(self, space: ActionSpace, wording: Wording, reach: tuple[int, int, int]) -> None:
+    def __init__(self, space: ActionSpace, notation: PlaceNotation, reach: tuple[int, int, int]) -> None:
         super().__init__(space)
-        self.wording, self.joint, self.reach = wording, wording.joint, reach
+        self.notation, self.joint, self.reach = notation, notation.joint, reach
         self._windows: Memo[Brick, Window] = Memo(20_000)
         self.stretch = space.tokens_per_brick - 1
 
-    def moves(self, state: Saying) -> Mapping[str, Saying]:
-        bricks, said = state
-        if not said:
+    def moves(self, state: WordState) -> Mapping[str, WordState]:
+        bricks, prefix = state
+        if not prefix:
             return {} if len(bricks) == self.space.most else dict(self._pivots(bricks))
-        if len(said) == 4:
-            return dict(self._parts(bricks, said[1:]))
-        return self._whole_places(bricks, said[0]) if self.joint else dict(self._axis(bricks, said))
+        if len(prefix) == 4:
+            return dict(self._parts(bricks, prefix[1:]))
+        return self._joint_places(bricks, prefix[0]) if self.joint else dict(self._axis(bricks, prefix))
 
-    def shortest_end(self, state: Saying) -> int:
-        """Every brick that was begun can be finished; the first one is begun from the ground."""
+    def shortest_end(self, state: WordState) -> int:
+        """Count the words that complete the current brick; the first brick starts from the ground."""
         if self.may_end(state):
             return 0
-        if not state.said:
+        if not state.prefix:
             return 3 if self.joint else 4
         if self.joint:
-            return 2 if len(state.said) == 1 else 1
-        z_is_free = state.said[0] == ON_GROUND and len(state.said) < 4
-        return 5 - len(state.said) - z_is_free
+            return 2 if len(state.prefix) == 1 else 1
+        z_is_free = state.prefix[0] == ON_GROUND and len(state.prefix) < 4
+        return 5 - len(state.prefix) - z_is_free
 
-    def _pivots(self, bricks: Bricks) -> Iterator[tuple[str, Saying]]:
-        open_XYZ = self.places.corners(bricks)
+    def _pivots(self, bricks: PlacedBricks) -> Iterator[tuple[str, WordState]]:
+        open_XYZ = self.placements.corners(bricks)
         if open_XYZ[:, :, 0].any():
-            yield GROUND, Saying(bricks, (ON_GROUND,))
+            yield GROUND, WordState(bricks, (ON_GROUND,))
         for back in range(1, len(bricks) + 1):
             number = len(bricks) - back
             if open_XYZ[self._window(bricks, number)].any():
-                yield f"back{back}", Saying(bricks, (number,))
+                yield f"back{back}", WordState(bricks, (number,))
 
-    def _axis(self, bricks: Bricks, said: tuple[int, ...]) -> Iterator[tuple[str, Saying]]:
-        """x, then y, then z."""
-        pivot, known = said[0], said[1:]
+    def _axis(self, bricks: PlacedBricks, prefix: tuple[int, ...]) -> Iterator[tuple[str, WordState]]:
+        """Yield the words of the next axis, in the order x, y, z."""
+        pivot, known = prefix[0], prefix[1:]
         axis, window = len(known), self._window(bricks, pivot)
         first = window[axis].start
-        for step in along(self.places.open(bricks, ALL, *known, *window[axis:]), 1):
+        for step in open_indices(self.placements.open(bricks, ALL, *known, *window[axis:]), 1):
             number = first + step
             if pivot == ON_GROUND:
-                layer = (0,) * axis  # y is the last to be said
-                yield f"{'xy'[axis]}{number}", Saying(bricks, (*said, number, *layer))
+                layer = (0,) * axis  # after y, z is known
+                yield f"{'xy'[axis]}{number}", WordState(bricks, (*prefix, number, *layer))
             else:
                 word = f"{'xyz'[axis]}{number - bricks[pivot][2 + axis]:+d}"
-                yield word, Saying(bricks, (*said, number))
+                yield word, WordState(bricks, (*prefix, number))
 
-    def _whole_places(self, bricks: Bricks, pivot: int) -> Corners:
+    def _joint_places(self, bricks: PlacedBricks, pivot: int) -> PositionMoves:
         window = self._window(bricks, pivot)
-        open_XYZ = self.places.corners(bricks, *window)
+        open_XYZ = self.placements.corners(bricks, *window)
         if pivot == ON_GROUND:
             words_XYZ = self._ground_words
         else:
@@ -97,30 +98,30 @@ class TwoStepAutomaton(WordAutomaton):
             x, y, z = (slice(side.start - at, side.stop - at) for side, at in zip(window, firsts, strict=True))
             words_XYZ = self._offset_words[x, y, z]
         corners = (np.argwhere(open_XYZ) + [side.start for side in window]).tolist()
-        return Corners(bricks, pivot, dict(zip(words_XYZ[open_XYZ].tolist(), corners, strict=True)))
+        return PositionMoves(bricks, pivot, dict(zip(words_XYZ[open_XYZ].tolist(), corners, strict=True)))
 
     @cached_property
     def _ground_words(self) -> NDArray[np.object_]:
-        """What says each place on the ground, ``[X, Y, 1]``."""
+        """Words for positions on the ground, ``[X, Y, 1]``."""
         x_size, y_size, _ = self.space.world.size
-        words = [[[self.wording.ground(x, y)] for y in range(y_size)] for x in range(x_size)]
+        words = [[[self.notation.ground(x, y)] for y in range(y_size)] for x in range(x_size)]
         return np.array(words, np.object_)
 
     @cached_property
     def _offset_words(self) -> NDArray[np.object_]:
-        """What says each offset, the smallest along all axes first."""
+        """Words for offsets, in ascending order along all axes."""
         along_x, along_y, along_z = (range(-reach, reach + 1) for reach in self.reach)
-        words = [[[self.wording.offset(x, y, z) for z in along_z] for y in along_y] for x in along_x]
+        words = [[[self.notation.offset(x, y, z) for z in along_z] for y in along_y] for x in along_x]
         return np.array(words, np.object_)
 
-    def _parts(self, bricks: Bricks, corner: tuple[int, ...]) -> Iterator[tuple[str, Saying]]:
+    def _parts(self, bricks: PlacedBricks, corner: tuple[int, ...]) -> Iterator[tuple[str, WordState]]:
         dimensions = self.space.world.library.dimensions
-        for way in along(self.places.open(bricks, ALL, *corner), 0):
-            h, w = dimensions[way]
-            yield f"{h}x{w}", Saying((*bricks, Brick(h, w, *corner)))
+        for orientation in open_indices(self.placements.open(bricks, ALL, *corner), 0):
+            h, w = dimensions[orientation]
+            yield f"{h}x{w}", WordState((*bricks, Brick(h, w, *corner)))
 
-    def _window(self, bricks: Bricks, pivot: int) -> Window:
-        """The cells within reach of the pivot."""
+    def _window(self, bricks: PlacedBricks, pivot: int) -> Window:
+        """Return the cells within reach of the pivot."""
         if pivot == ON_GROUND:
             x_size, y_size, _ = self.space.world.size
             return slice(0, x_size), slice(0, y_size), slice(0, 1)

@@ -1,4 +1,4 @@
-"""Texts of words that say bricks: the word of a part ends each of them."""
+"""Texts of words that describe bricks; each brick ends with the word of its part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from steelyard.domains.bricks.parts import Library
 from steelyard.domains.bricks.structure import World
-from steelyard.domains.bricks.text import Decode, Reading, placed, with_floating
+from steelyard.domains.bricks.text import Decode, Reading, place_segments, with_floating
 
 PART = re.compile(r"\d+x\d+", re.ASCII)
 WORD = re.compile(r"\S+")
@@ -16,8 +16,8 @@ NUMBER = r"(\d{1,9})"
 SIGNED = r"([+-]\d{1,9})"
 
 
-class Piece(NamedTuple):
-    """The words of one brick, and where the last of them ends in the text."""
+class BrickWords(NamedTuple):
+    """The words of one brick, and the offset in the text at which they end."""
 
     words: str
     end: int
@@ -27,24 +27,24 @@ def part_words(library: Library) -> tuple[str, ...]:
     return tuple(f"{h}x{w}" for h, w in library.dimensions)
 
 
-def pieces(text: str) -> Iterator[Piece]:
-    """The text cut behind each word that names a part; what comes behind the last one is a piece too."""
+def split_bricks(text: str) -> Iterator[BrickWords]:
+    """Split the text after each word that names a part; a remainder is the last segment."""
     words, end = list[str](), 0
     for match in WORD.finditer(text):
         words.append(match[0])
         end = match.end()
         if PART.fullmatch(match[0]):
-            yield Piece(" ".join(words), end)
+            yield BrickWords(" ".join(words), end)
             words = []
     if words:
-        yield Piece(" ".join(words), end)
+        yield BrickWords(" ".join(words), end)
 
 
 def read_words(text: str, decode: Decode, world: World, form: str) -> Reading:
-    """The tolerant reading of a text of words; ``lines`` counts its pieces."""
-    numbered = enumerate((piece.words for piece in pieces(text)), 1)
-    return with_floating(placed(numbered, decode, world, form))
+    """Read a text of words leniently; ``lines`` counts its bricks."""
+    numbered = enumerate((brick.words for brick in split_bricks(text)), 1)
+    return with_floating(place_segments(numbered, decode, world, form))
 
 
 def word_ends(text: str) -> tuple[int, ...]:
-    return tuple(piece.end for piece in pieces(text))
+    return tuple(brick.end for brick in split_bricks(text))

@@ -1,8 +1,11 @@
-"""Briefs: what a structure is for, with parameters, graded by a program. Stability alone ends in meaningless heaps."""
+"""Briefs: the purpose of a structure, with parameters, measured by a program.
+
+Rewarding stability alone leads to meaningless heaps.
+"""
 
 from steelyard.domains.bricks.briefs.base import Brief
 from steelyard.domains.bricks.briefs.captions import Caption, read_captions
-from steelyard.domains.bricks.briefs.catalogue import COUNTABLE, KINDS, brief_of, catalogue, in_turn, split_of
+from steelyard.domains.bricks.briefs.catalogue import GRID_KINDS, KINDS, brief_of, catalogue, interleaved, split_of
 from steelyard.domains.bricks.briefs.shapes import Shape
 from steelyard.domains.bricks.briefs.spans import Bridge, Cantilever
 from steelyard.domains.bricks.briefs.stairs import Stairs
@@ -10,7 +13,7 @@ from steelyard.domains.bricks.briefs.table import Table
 from steelyard.domains.bricks.briefs.upright import Tower, Wall
 
 __all__ = [
-    "COUNTABLE",
+    "GRID_KINDS",
     "KINDS",
     "Bridge",
     "Brief",
@@ -23,7 +26,7 @@ __all__ = [
     "Wall",
     "brief_of",
     "catalogue",
-    "in_turn",
+    "interleaved",
     "read_captions",
     "split_of",
 ]

@@ -1,4 +1,4 @@
-"""What a brief is: a purpose with parameters, which a program can check."""
+"""The base class of briefs: a purpose with parameters that a program can check."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
 
 EXACT = 1e-9
-BESIDE_FORM = ("load", "free")
-"""Parameters that do not change the form that is asked for."""
+NOT_FORM = ("load", "free")
+"""Parameters that do not affect the requested form."""
 
 
 @dataclass(frozen=True)
 class Brief(ABC):
-    """A structure may stand anywhere in the world: only its form counts, and what it carries."""
+    """A requested structure. Its position in the world does not matter, only its form and its loads."""
 
     kind: ClassVar[str]
     enough: ClassVar[float] = 1.0
-    """The fulfilment from which on a brief is fulfilled."""
+    """Minimum fulfilment at which the brief counts as fulfilled."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            require_whole(self.kind, field.name, getattr(self, field.name), least=0 if field.name == "load" else 1)
+            require_integer(self.kind, field.name, getattr(self, field.name), minimum=0 if field.name == "load" else 1)
 
     @property
     def values(self) -> tuple[int, ...]:
-        """All parameters as numbers, in order."""
+        """Return all parameters as numbers, in order."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Kind and parameters as plain data; :func:`brief_of` reads it back."""
+        """Return kind and parameters as plain data; :func:`brief_of` is the inverse."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         listed = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
         return {"kind": self.kind, **listed}
@@ -47,47 +47,47 @@ class Brief(ABC):
 
     @property
     def split_key(self) -> str:
-        """What decides in which split the brief is: the parameters of its form and nothing else. Those that only
-        differ in what they carry or leave free are in one split, since the same structures serve them.
+        """Return the key that determines the split: the parameters of the form only. Briefs that differ only in load or
+        free space share a split, because the same structures fulfil them.
         """
-        form = {name: value for name, value in self.spec.items() if name not in BESIDE_FORM}
+        form = {name: value for name, value in self.spec.items() if name not in NOT_FORM}
         return json.dumps(form, sort_keys=True)
 
     def words(self) -> tuple[str, ...]:
-        """The kind and every parameter with its name, for policies with a closed vocabulary. ``height=3`` is one word,
-        the same for all kinds, so what is learnt of it from one of them helps with the others.
+        """Return kind and named parameters as words of a closed vocabulary. ``height=3`` is one word and shared by all
+        kinds, so learning transfers between kinds.
         """
         return (self.kind, *(f"{field.name}={getattr(self, field.name)}" for field in fields(self)))
 
     @abstractmethod
     def sentence(self) -> str:
-        """The same for language models: a noun phrase."""
+        """Describe the brief to a language model as a noun phrase."""
 
     @abstractmethod
     def title(self) -> str:
-        """The same in a few words, to stand above or below a picture."""
+        """Describe the brief in a few words, for the title of a picture."""
 
     @property
     @abstractmethod
     def difficulty(self) -> float:
-        """About how many bricks it takes."""
+        """Approximate number of bricks needed."""
 
     @property
     @abstractmethod
     def extent(self) -> tuple[int, int, int]:
-        """How many cells a plain answer takes along x, y and z."""
+        """Size of a simple solution along x, y and z, in cells."""
 
     @classmethod
     @abstractmethod
     def grid(cls) -> Iterator[Self]:
-        """All parameters that are asked for."""
+        """Yield a brief for every combination of parameters."""
 
     def loads(self, structure: Structure) -> tuple[Load, ...]:
-        """What the structure has to carry, on the cells where it has to carry it."""
+        """Return the loads on the structure, at the cells where they act."""
         return self._loads(solid(structure)) if structure.bricks else ()
 
     def fulfilment(self, structure: Structure) -> float:
-        """How far the form is right, from 0 to 1; whether it stands under its loads is another question."""
+        """Measure how well the form matches the brief, from 0 to 1, regardless of stability."""
         return self._measure(structure, solid(structure)) if structure.bricks else 0.0
 
     def fulfilled(self, structure: Structure) -> bool:
@@ -103,22 +103,22 @@ class Brief(ABC):
         return ()
 
 
-def require_whole(kind: str, name: str, value: object, *, least: int = 1) -> None:
-    """Refuse a parameter that is no whole number, or too small."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"brief {kind}: {name} = {value!r}; it must be a whole number from {least} up")
+def require_integer(kind: str, name: str, value: object, *, minimum: int = 1) -> None:
+    """Raise ``ValueError`` unless the parameter is an integer of at least ``minimum``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"brief {kind}: {name} = {value!r} must be an integer of at least {minimum}")
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 stud``, ``2 studs``."""
+def with_unit(number: int, noun: str) -> str:
+    """Format a count with its unit: ``1 stud``, ``2 studs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def carrying(load: int) -> str:
-    """What follows in a title of a brief with a load."""
+    """Return the part of a title that states the load."""
     return f", carrying {load} g" if load else ""
 
 
-def grams(load: int) -> float:
-    """A load in kilograms."""
+def kilograms(load: int) -> float:
+    """Convert a load in grams to kilograms."""
     return load / 1000

@@ -1,7 +1,7 @@
-"""Caption briefs: a data set in the schema of StableText2Brick (Pun et al., 2025), for models that read text.
+"""Caption briefs from a data set in the schema of StableText2Brick (Pun et al., 2025), for language models.
 
-Columns: ``structure_id``, ``object_id``, ``captions`` (several for each structure) and ``bricks`` (the structure in the
-text format); others are passed over.
+Columns: ``structure_id``, ``object_id``, ``captions`` (several per structure) and ``bricks`` (the structure in the text
+format). Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from steelyard.domains.bricks.text import parse
 from steelyard.errors import DataError, MissingExtraError
 
 WORLD = World()
-"""The world of the data set."""
+"""World of the data set."""
 COLUMNS = ("structure_id", "object_id", "captions", "bricks")
 
 
 @dataclass(frozen=True)
 class Caption(Brief):
-    """A thing in words. The fulfilment is the voxel IoU with the structure that was captioned, and 0.8 is enough.
+    """An object described in words. The fulfilment is the voxel IoU with the captioned structure; 0.8 is enough.
 
-    All captions of one object are in one split.
+    All captions of one object are in the same split.
     """
 
     kind: ClassVar[str] = "caption"
@@ -39,11 +39,11 @@ class Caption(Brief):
     object_id: str
     structure_id: str
     number: int
-    """Which of the structure's captions."""
+    """Index of the caption among those of the structure."""
 
     def __post_init__(self) -> None:
         if not self.caption or not self.bricks:
-            raise ValueError(f"brief caption: structure {self.structure_id!r} has no caption or no bricks")
+            raise ValueError(f"brief caption: structure {self.structure_id!r} has an empty caption or no bricks")
 
     @property
     def id(self) -> str:
@@ -54,7 +54,7 @@ class Caption(Brief):
         return self.object_id
 
     def words(self) -> tuple[str, ...]:
-        raise ValueError("captions are free text: a policy with a closed vocabulary cannot read them")
+        raise ValueError("captions are free text, which a policy with a closed vocabulary cannot read")
 
     def sentence(self) -> str:
         return self.caption
@@ -72,7 +72,7 @@ class Caption(Brief):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        """Captions come from a file: :func:`read_captions`."""
+        """Yield nothing, because captions come from a file (:func:`read_captions`)."""
         return iter(())
 
     def _measure(self, structure: Structure, form: Solid) -> float:
@@ -80,24 +80,24 @@ class Caption(Brief):
 
 
 def read_captions(path: str | Path, *, limit: int | None = None) -> list[Caption]:
-    """The caption briefs of a ``.jsonl`` or ``.parquet`` file, of at most ``limit`` structures."""
+    """Read the caption briefs of at most ``limit`` structures from a ``.jsonl`` or ``.parquet`` file."""
     found: list[Caption] = []
-    for taken, (where, row) in enumerate(_rows(Path(path))):
-        if taken == limit:
+    for count, (where, row) in enumerate(_rows(Path(path))):
+        if count == limit:
             break
         found.extend(caption_briefs(row, where))
     if not found:
-        raise DataError(f"{path}: no captions in it")
+        raise DataError(f"{path}: the file contains no captions")
     return found
 
 
 def caption_briefs(row: Any, where: str) -> list[Caption]:
-    """One brief for each caption of a row; a :class:`DataError` that says where if the row cannot be used."""
+    """Build one brief per caption of a row; raise :class:`DataError` with the position of an invalid row."""
     if not isinstance(row, Mapping):
         raise DataError(f"{where}: expected an object, got {type(row).__name__}")
     missing = [name for name in COLUMNS if name not in row]
     if missing:
-        raise DataError(f"{where}: no column {missing[0]!r} among {sorted(map(str, row))}")
+        raise DataError(f"{where}: column {missing[0]!r} is missing; the row has {sorted(map(str, row))}")
     captions = [row["captions"]] if isinstance(row["captions"], str) else list(row["captions"])
     bricks, name = str(row["bricks"]), str(row["structure_id"])
     try:
@@ -113,9 +113,9 @@ def caption_briefs(row: Any, where: str) -> list[Caption]:
 def _rows(path: Path) -> Iterable[tuple[str, Any]]:
     readers = {".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
     if path.suffix not in readers:
-        raise DataError(f"{path}: captions are read from {' or '.join(readers)}, not {path.suffix!r}")
+        raise DataError(f"{path}: captions must be in a file of type {' or '.join(readers)}, not {path.suffix!r}")
     if not path.is_file():
-        raise DataError(f"{path}: no such file (looked in {Path.cwd()})")
+        raise DataError(f"{path}: no such file (current folder: {Path.cwd()})")
     return readers[path.suffix](path)
 
 
@@ -137,8 +137,8 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
         raise MissingExtraError(f"reading {path.name}", "data") from None
     try:
         file = parquet.ParquetFile(path)
-        there = [name for name in COLUMNS if name in file.schema_arrow.names]
-        batches = file.iter_batches(columns=there)
+        present = [name for name in COLUMNS if name in file.schema_arrow.names]
+        batches = file.iter_batches(columns=present)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not a parquet file: {error}") from None
     rows = (row for batch in batches for row in batch.to_pylist())

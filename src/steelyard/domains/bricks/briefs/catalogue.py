@@ -1,7 +1,7 @@
-"""All briefs of some kinds, split by what they ask for.
+"""The catalogue of briefs, divided into splits.
 
-A hash of a brief's parameters alone decides its split: whatever the seed, the world or the other kinds, parameters that
-are held out are never asked for in training.
+The split of a brief depends only on a hash of its parameters. Held-out parameters therefore never occur in training,
+whatever the seed, the world or the selected kinds.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from steelyard.suggest import nearest_or_all
 KINDS: dict[str, type[Brief]] = {
     kind.kind: kind for kind in (Tower, Wall, Stairs, Table, Bridge, Cantilever, Shape, Caption)
 }
-COUNTABLE = tuple(kind for kind in KINDS if kind != Caption.kind)
-"""The kinds whose parameters are numbers of a grid: all but captions, which come from a file."""
+GRID_KINDS = tuple(kind for kind in KINDS if kind != Caption.kind)
+"""Kinds whose parameters form a grid: all except captions, which come from a file."""
 
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""A tenth of the parameters each; the rest is for training."""
+"""One tenth of the parameters each; the rest is for training."""
 
 
 def brief_of(spec: Mapping[str, Any]) -> Brief:
-    """The brief of such a spec, which may have been to JSON and back."""
+    """Build a brief from its spec, which may have been loaded from JSON."""
     kind = spec.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise DataError(f"no brief is of the kind {kind!r}; {nearest_or_all(str(kind), KINDS)}")
+        raise DataError(f"brief: kind = {kind!r} does not exist; {nearest_or_all(str(kind), KINDS)}")
     given = {name: value for name, value in spec.items() if name != "kind"}
     names = [field.name for field in fields(KINDS[kind])]
     if set(given) != set(names):
-        raise DataError(f"brief {kind}: parameters {sorted(given)}; it has {names}")
+        raise DataError(f"brief {kind}: parameters {sorted(given)} must be exactly {names}")
     try:
         return KINDS[kind](**given)
     except (TypeError, ValueError) as error:
@@ -49,7 +49,7 @@ def brief_of(spec: Mapping[str, Any]) -> Brief:
 
 
 def split_of(brief: Brief) -> Split:
-    """The split that a brief belongs to, by what it asks for alone."""
+    """Return the split of a brief, which depends only on its ``split_key``."""
     digest = hashlib.blake2b(brief.split_key.encode(), digest_size=8).digest()
     return SPLIT_OF_TENTH.get(int.from_bytes(digest, "big") % 10, "train")
 
@@ -62,8 +62,9 @@ def catalogue(
     hardest: float = float("inf"),
     captions: Iterable[Caption] = (),
 ) -> dict[Split, dict[str, list[Brief]]]:
-    """The briefs of each split by kind that fit into the world and are between two difficulties; captions, which
-    somebody chose, may be of any. Kinds of which nothing is left are left out.
+    """Return the briefs of each split by kind, limited to those that fit into the world and the range of difficulty.
+
+    The range does not apply to captions. Kinds without a brief are omitted.
     """
     found: dict[Split, dict[str, list[Brief]]] = {"train": {}, "validation": {}, "held_out": {}}
     for kind in kinds:
@@ -74,7 +75,7 @@ def catalogue(
     return found
 
 
-def in_turn(by_kind: Mapping[str, Sequence[Brief]]) -> list[Brief]:
-    """All briefs, one of each kind in turn as long as there are any: the first n are balanced for every n."""
+def interleaved(by_kind: Mapping[str, Sequence[Brief]]) -> list[Brief]:
+    """Interleave the kinds, so that the first n briefs are balanced for every n."""
     longest = max((len(briefs) for briefs in by_kind.values()), default=0)
     return [briefs[place] for place in range(longest) for briefs in by_kind.values() if place < len(briefs)]

@@ -1,4 +1,4 @@
-"""Target shapes: blocks of several heights in a row."""
+"""Target shapes: a row of blocks with different heights."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, counted, require_whole
+from steelyard.domains.bricks.briefs.base import Brief, require_integer, with_unit
 from steelyard.domains.bricks.briefs.solid import Bools, Solid, iou
 from steelyard.domains.bricks.structure import Structure
-from steelyard.domains.bricks.tiling import fewest
+from steelyard.domains.bricks.tiling import estimated_parts
 
 BLOCK = 2
-"""How many cells along x each height stands for."""
+"""Width of a block along x, in cells."""
 
 
 @dataclass(frozen=True)
 class Shape(Brief):
-    """A silhouette, the same all along y. The fulfilment is the voxel IoU, and 0.8 is enough."""
+    """A silhouette in x and z, extruded along y. The fulfilment is the voxel IoU; 0.8 is enough."""
 
     kind: ClassVar[str] = "shape"
     enough: ClassVar[float] = 0.8
     depth: int
-    """Cells along y."""
+    """Size along y, in cells."""
     heights: tuple[int, ...]
-    """Layers of each block of two cells along x."""
+    """Height of each block, in layers."""
 
     def __post_init__(self) -> None:
         given: Any = self.heights
         object.__setattr__(self, "heights", tuple(given))
-        require_whole(self.kind, "depth", self.depth)
+        require_integer(self.kind, "depth", self.depth)
         for height in self.heights:
-            require_whole(self.kind, "heights", height)
+            require_integer(self.kind, "heights", height)
         if not self.heights:
-            raise ValueError("brief shape: heights is empty; give at least one")
+            raise ValueError("brief shape: heights is empty; pass at least one height")
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -54,11 +54,11 @@ class Shape(Brief):
         )
 
     def title(self) -> str:
-        return f"shape {counted(self.depth, 'stud')} deep, heights {', '.join(map(str, self.heights))}"
+        return f"shape {with_unit(self.depth, 'stud')} deep, heights {', '.join(map(str, self.heights))}"
 
     @property
     def difficulty(self) -> float:
-        return float(sum(fewest(BLOCK * blocks, self.depth) for _, _, blocks in self.runs()))
+        return float(sum(estimated_parts(BLOCK * blocks, self.depth) for _, _, blocks in self.runs()))
 
     @property
     def extent(self) -> tuple[int, int, int]:
@@ -71,13 +71,13 @@ class Shape(Brief):
                 yield cls(depth, heights)
 
     def target(self) -> Bools:
-        """The cells wanted."""
+        """Return the requested cells."""
         height_X = np.repeat(self.heights, BLOCK)
         filled_XZ = np.arange(max(self.heights)) < height_X[:, None]
         return np.repeat(filled_XZ[:, None, :], self.depth, axis=1)
 
     def runs(self) -> list[tuple[int, int, int]]:
-        """(layer, first block, blocks) of neighbouring blocks that reach a layer, from the bottom up."""
+        """Return (layer, first block, number of blocks) of each run of adjacent blocks, from the bottom up."""
         found: list[tuple[int, int, int]] = []
         for layer in range(max(self.heights)):
             reaches = [height > layer for height in self.heights]

@@ -1,4 +1,4 @@
-"""The cells that a structure fills, and measures of them that briefs are made of."""
+"""The cells filled by a structure, and the measurements that briefs use."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """What is filled in the smallest box around a structure that stands on the ground."""
+    """The filled cells of a structure within its bounding box, which starts at the ground."""
 
     filled_XYZ: Bools
     x: int
-    """Where in the world the box begins."""
+    """Position of the box in the world."""
     y: int
 
     @property
@@ -33,23 +33,23 @@ class Solid:
 
     @cached_property
     def top_XY(self) -> Ints:
-        """How high each column reaches, in layers; 0 for an empty one."""
+        """Height of each column in layers; 0 for an empty column."""
         from_above = np.argmax(self.filled_XYZ[:, :, ::-1], axis=2)
         return np.where(self.filled_XYZ.any(axis=2), self.shape[2] - from_above, 0)
 
     @cached_property
     def bottom_XY(self) -> Ints:
-        """The lowest layer filled in each column; for an empty one, the number of layers."""
+        """Lowest filled layer of each column; the number of layers for an empty column."""
         return np.where(self.filled_XYZ.any(axis=2), np.argmax(self.filled_XYZ, axis=2), self.shape[2])
 
     def loads_on(self, columns: Iterable[tuple[int, int]], kilograms: float) -> tuple[Load, ...]:
-        """A weight that rests in equal shares on top of these columns of the box, the empty ones left out."""
+        """Distribute a mass evenly over the tops of these columns of the box, skipping empty columns."""
         tops = [(x, y, int(self.top_XY[x, y])) for x, y in columns if self.top_XY[x, y] > 0]
         return tuple(Load(self.x + x, self.y + y, top - 1, kilograms / len(tops)) for x, y, top in tops)
 
 
 def solid(structure: Structure) -> Solid:
-    """The cells of a structure of at least one brick."""
+    """Compute the filled cells of a structure with at least one brick."""
     _, x, y, z = cells(structure)
     left, front = int(x.min()), int(y.min())
     filled = np.zeros((int(x.max()) - left + 1, int(y.max()) - front + 1, int(z.max()) + 1), np.bool_)
@@ -58,18 +58,19 @@ def solid(structure: Structure) -> Solid:
 
 
 def ratio(one: float, other: float) -> float:
-    """The smaller over the larger: 1 if they are equal, 0 if one of them is 0."""
+    """Return the smaller over the larger number: 1 if they are equal, 0 if one of them is 0."""
     return min(one, other) / max(one, other) if one and other else 0.0
 
 
 def middle(size: int) -> tuple[int, ...]:
-    """The place in the middle of ``size`` places, or the two."""
+    """Return the index in the middle of ``size`` positions, or both middle indices."""
     return tuple(range((size - 1) // 2, size // 2 + 1))
 
 
 def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
-    """Cells in common over cells in either (voxel IoU), where the two are shifted along the ground so that most are in
-    common. All shifts are tried at once: what is in common is a correlation, found by Fourier transform and rounded.
+    """Return the voxel IoU (intersection over union), maximised over horizontal shifts.
+
+    The intersection for all shifts is a cross-correlation, computed by Fourier transform and rounded.
     """
     layers = min(one_XYZ.shape[2], other_XYZ.shape[2])
     size = (one_XYZ.shape[0] + other_XYZ.shape[0] - 1, one_XYZ.shape[1] + other_XYZ.shape[1] - 1)
@@ -83,21 +84,21 @@ def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
 
 
 def height_iou(one_XY: Ints, other_XY: Ints) -> float:
-    """Σ min / Σ max of two maps of heights that begin at the same corner; beyond its edge a map is 0."""
+    """Return Σ min / Σ max of two height maps aligned at a corner; a map is 0 beyond its edge."""
     size = np.maximum(one_XY.shape, other_XY.shape)
     one, other = (np.pad(heights, [(0, n) for n in size - heights.shape]) for heights in (one_XY, other_XY))
     return float(np.minimum(one, other).sum() / np.maximum(one, other).sum())
 
 
-def largest_piece(structure: Structure) -> float:
-    """The share of cells in the largest piece that hangs together without the ground."""
+def largest_component(structure: Structure) -> float:
+    """Return the share of cells in the largest connected component, ignoring the ground."""
     touching, bricks = contacts(structure), len(structure)
     joined = touching.lower_C < bricks
     upper, lower = touching.upper_C[joined], touching.lower_C[joined]
-    piece_B, before_B = np.arange(bricks), np.full(bricks, -1)
-    while (piece_B != before_B).any():
-        before_B, least = piece_B.copy(), np.minimum(piece_B[upper], piece_B[lower])
-        np.minimum.at(piece_B, upper, least)
-        np.minimum.at(piece_B, lower, least)
+    component_B, before_B = np.arange(bricks), np.full(bricks, -1)
+    while (component_B != before_B).any():
+        before_B, least = component_B.copy(), np.minimum(component_B[upper], component_B[lower])
+        np.minimum.at(component_B, upper, least)
+        np.minimum.at(component_B, lower, least)
     cells_B = structure.array_B5[:, 0] * structure.array_B5[:, 1]
-    return float(np.bincount(piece_B, weights=cells_B).max() / cells_B.sum())
+    return float(np.bincount(component_B, weights=cells_B).max() / cells_B.sum())

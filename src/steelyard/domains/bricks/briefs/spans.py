@@ -1,4 +1,4 @@
-"""Bridges and cantilevers: what reaches over a free space and carries something there."""
+"""Bridges and cantilevers: structures that carry a load over free space."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, carrying, counted, grams
+from steelyard.domains.bricks.briefs.base import Brief, carrying, kilograms, with_unit
 from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
 from steelyard.domains.bricks.parts import STANDARD
 from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
-from steelyard.domains.bricks.tiling import fewest, lengths
+from steelyard.domains.bricks.tiling import estimated_parts, lengths
 
 PIER = 4
-"""How long the piers of a plain bridge are at most."""
+"""Maximum length of the piers of a simple bridge."""
 LONGEST_SINGLE = 6
-"""The gap that one part spans."""
+"""Largest gap that a single part spans."""
 
 
 class Span(NamedTuple):
-    """Neighbouring columns along x, from ``start`` up to ``stop``, in which nothing rests on the ground."""
+    """A range of columns along x, from ``start`` up to ``stop``, without contact to the ground."""
 
     start: int
     stop: int
     ends: int
-    """On how many sides, 0 to 2, the ground is reached again."""
+    """Number of sides, 0 to 2, on which the structure reaches the ground again."""
 
 
 @dataclass(frozen=True)
 class Bridge(Brief):
-    """A deck over a gap between two piers, along x, as wide as all of it, with a load at mid-span.
+    """A deck along x over a gap between two piers, with a load at mid-span.
 
-    The fulfilment of a span is the product of: gap, clearance and width found and wanted, each the smaller over the
-    larger; the share of the gap that is covered; and 1/2 if only one side has a pier. The best span counts.
+    The fulfilment of a span is a product: for gap, clearance and width, the ratio of the smaller to the larger of the
+    actual and requested value; the covered share of the gap; and 1/2 if only one side has a pier. The best span counts.
     """
 
     kind: ClassVar[str] = "bridge"
     gap: int
     clearance: int
-    """Layers below the lowest part of the deck."""
+    """Free layers below the deck."""
     width: int
     load: int
-    """Grams."""
+    """Load in grams."""
 
     def sentence(self) -> str:
         return (
@@ -55,7 +55,7 @@ class Bridge(Brief):
 
     def title(self) -> str:
         return (
-            f"bridge over {counted(self.gap, 'stud')}, {counted(self.clearance, 'layer')} clear, {self.width} wide"
+            f"bridge over {with_unit(self.gap, 'stud')}, {with_unit(self.clearance, 'layer')} clear, {self.width} wide"
             f"{carrying(self.load)}"
         )
 
@@ -74,43 +74,44 @@ class Bridge(Brief):
             yield cls(*numbers)
 
     def _measure(self, structure: Structure, form: Solid) -> float:
-        return max((self._worth(form, span) for span in spans(form)), default=0.0)
+        return max((self._span_fulfilment(form, span) for span in spans(form)), default=0.0)
 
     def _loads(self, form: Solid) -> tuple[Load, ...]:
         found = spans(form)
         if not found:
             return ()
-        best = max(found, key=lambda span: self._worth(form, span))
+        best = max(found, key=lambda span: self._span_fulfilment(form, span))
         columns = [best.start + place for place in middle(best.stop - best.start)]
-        return form.loads_on(itertools.product(columns, middle(form.shape[1])), grams(self.load))
+        return form.loads_on(itertools.product(columns, middle(form.shape[1])), kilograms(self.load))
 
-    def _worth(self, form: Solid, span: Span) -> float:
+    def _span_fulfilment(self, form: Solid, span: Span) -> float:
         below_XY = form.bottom_XY[span.start : span.stop]
-        form_is_right = (
+        match = (
             ratio(span.stop - span.start, self.gap)
             * ratio(int(below_XY.min()), self.clearance)
             * ratio(form.shape[1], self.width)
         )
         covered = float((below_XY < form.shape[2]).mean())
-        return form_is_right * covered * span.ends / 2
+        return match * covered * span.ends / 2
 
 
 @dataclass(frozen=True)
 class Cantilever(Brief):
-    """An arm that reaches out along x beyond a base, free below, with a load on its tip.
+    """An arm that extends along x beyond a base, with free space below and a load on its tip.
 
-    The fulfilment is the product of: reach and height found and wanted, the smaller over the larger; the base's length
-    wanted over that found, at most 1; and the share of the reach that has an arm.
+    The fulfilment is a product: for reach and height, the ratio of the smaller to the larger of the actual and
+    requested value; the requested over the actual length of the base, at most 1; and the share of the reach covered by
+    the arm.
     """
 
     kind: ClassVar[str] = "cantilever"
     reach: int
     height: int
-    """Layers below the lowest part of the arm."""
+    """Free layers below the arm."""
     base: int
-    """How long the base on the ground may be."""
+    """Maximum length of the base on the ground."""
     load: int
-    """Grams."""
+    """Load in grams."""
 
     def sentence(self) -> str:
         return (
@@ -121,13 +122,13 @@ class Cantilever(Brief):
 
     def title(self) -> str:
         return (
-            f"cantilever reaching {counted(self.reach, 'stud')}, {counted(self.height, 'layer')} up, base of "
-            f"{counted(self.base, 'stud')}{carrying(self.load)}"
+            f"cantilever reaching {with_unit(self.reach, 'stud')}, {with_unit(self.height, 'layer')} up, base of "
+            f"{with_unit(self.base, 'stud')}{carrying(self.load)}"
         )
 
     @property
     def difficulty(self) -> float:
-        return float(self.height * fewest(self.base, 2) + 2)
+        return float(self.height * estimated_parts(self.base, 2) + 2)
 
     @property
     def extent(self) -> tuple[int, int, int]:
@@ -135,7 +136,7 @@ class Cantilever(Brief):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        """Reaches for which an arm of one part has at least two cells on the base."""
+        """Yield briefs for which an arm of one part overlaps the base by at least two cells."""
         for reach, height, base, load in itertools.product(range(2, 7), range(1, 7), (2, 4, 6), (20, 50, 100)):
             if any(2 <= arm - reach <= base for arm in lengths(STANDARD, 1)):
                 yield cls(reach, height, base, load)
@@ -147,16 +148,16 @@ class Cantilever(Brief):
         arm_XY = form.bottom_XY[grounded[-1] + 1 :]
         base = int(grounded[-1] - grounded[0]) + 1
         reached = float((arm_XY < form.shape[2]).any(axis=1).mean())
-        form_is_right = ratio(len(arm_XY), self.reach) * ratio(int(arm_XY.min()), self.height)
-        return form_is_right * min(1.0, self.base / base) * reached
+        match = ratio(len(arm_XY), self.reach) * ratio(int(arm_XY.min()), self.height)
+        return match * min(1.0, self.base / base) * reached
 
     def _loads(self, form: Solid) -> tuple[Load, ...]:
         tip = form.shape[0] - 1
-        return form.loads_on([(tip, y) for y in range(form.shape[1])], grams(self.load))
+        return form.loads_on([(tip, y) for y in range(form.shape[1])], kilograms(self.load))
 
 
 def spans(form: Solid) -> list[Span]:
-    """All spans of a structure, from small x to large."""
+    """Return all spans of a structure in ascending order of x."""
     free_X = form.bottom_XY.min(axis=1) > 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], free_X, [False]]).astype(np.int8)))
     pairs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)

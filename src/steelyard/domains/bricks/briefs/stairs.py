@@ -1,4 +1,4 @@
-"""Stairs."""
+"""Stairs along x."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, counted
+from steelyard.domains.bricks.briefs.base import Brief, with_unit
 from steelyard.domains.bricks.briefs.solid import Ints, Solid, height_iou
 from steelyard.domains.bricks.structure import Structure
-from steelyard.domains.bricks.tiling import fewest
+from steelyard.domains.bricks.tiling import estimated_parts
 
 
 @dataclass(frozen=True)
 class Stairs(Brief):
-    """Steps that rise along x by a layer each. Only their surface counts: the fulfilment is Σ min / Σ max of the
-    heights wanted and found, so what is below may be filled or left free.
+    """Steps that rise along x by one layer each.
+
+    Only the surface counts: the fulfilment is Σ min / Σ max of the requested and actual heights. The space below may be
+    filled or free.
     """
 
     kind: ClassVar[str] = "stairs"
     steps: int
     tread: int
-    """How long each step is."""
+    """Length of each step."""
     width: int
 
     def sentence(self) -> str:
@@ -34,11 +36,13 @@ class Stairs(Brief):
         )
 
     def title(self) -> str:
-        return f"stairs of {counted(self.steps, 'step')}, each {counted(self.tread, 'stud')} long, {self.width} wide"
+        return (
+            f"stairs of {with_unit(self.steps, 'step')}, each {with_unit(self.tread, 'stud')} long, {self.width} wide"
+        )
 
     @property
     def difficulty(self) -> float:
-        return float(self.steps * fewest(2 * self.tread, self.width))
+        return float(self.steps * estimated_parts(2 * self.tread, self.width))
 
     @property
     def extent(self) -> tuple[int, int, int]:
@@ -50,7 +54,7 @@ class Stairs(Brief):
             yield cls(steps, tread, width)
 
     def surface(self) -> Ints:
-        """The height of each column."""
+        """Return the requested height of each column."""
         height_X = np.repeat(np.arange(1, self.steps + 1), self.tread)
         return np.repeat(height_X[:, None], self.width, axis=1)
 

@@ -1,4 +1,4 @@
-"""Tables."""
+"""Tables with free space below the top."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from steelyard.domains.bricks.briefs.base import Brief, carrying, counted, grams
+from steelyard.domains.bricks.briefs.base import Brief, carrying, kilograms, with_unit
 from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
 from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
-from steelyard.domains.bricks.tiling import fewest
+from steelyard.domains.bricks.tiling import estimated_parts
 
 
 @dataclass(frozen=True)
 class Table(Brief):
-    """A top without holes in the uppermost layer, nothing beyond its edges, room below, and a load on its middle.
+    """A solid top in the uppermost layer with free space below and a load on its centre.
 
-    The fulfilment is the product of: height found and wanted, the smaller over the larger; the IoU of top and wanted
-    rectangle; and the share of the space below that is free over that wanted, at most 1.
+    The fulfilment is a product: the ratio of the smaller to the larger of the actual and requested height; the IoU of
+    the top with the requested rectangle; and the free share of the space below over the requested share, at most 1.
     """
 
     kind: ClassVar[str] = "table"
     length: int
     width: int
     height: int
-    """In layers, the top among them."""
+    """Height in layers, including the top."""
     free: int
-    """Of the space below the top, at least so many percent are free."""
+    """Minimum percentage of the space below the top that is free."""
     load: int
-    """Grams."""
+    """Load in grams."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.free > 100:
-            raise ValueError(f"brief table: free = {self.free}; it is a percentage, at most 100")
+            raise ValueError(f"brief table: free = {self.free} must be a percentage of at most 100")
 
     def sentence(self) -> str:
         return (
@@ -46,13 +46,13 @@ class Table(Brief):
 
     def title(self) -> str:
         return (
-            f"table of {self.length}×{self.width} studs, {counted(self.height, 'layer')} tall, {self.free}% free "
+            f"table of {self.length}×{self.width} studs, {with_unit(self.height, 'layer')} tall, {self.free}% free "
             f"below{carrying(self.load)}"
         )
 
     @property
     def difficulty(self) -> float:
-        return float(fewest(self.length, self.width) + 2 * (self.height - 1))
+        return float(estimated_parts(self.length, self.width) + 2 * (self.height - 1))
 
     @property
     def extent(self) -> tuple[int, int, int]:
@@ -60,7 +60,7 @@ class Table(Brief):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        """Tops that parts can span from end to end, and room that supports at both ends leave."""
+        """Yield tables whose top single parts can span, and whose free space leaves room for supports at both ends."""
         numbers = itertools.product((4, 6, 8), range(1, 9), range(2, 9), (50, 60, 70), (50, 100, 200))
         for length, width, height, free, load in numbers:
             if 1 - 2 / length >= free / 100:
@@ -75,4 +75,4 @@ class Table(Brief):
 
     def _loads(self, form: Solid) -> tuple[Load, ...]:
         x, y, _ = form.shape
-        return form.loads_on(itertools.product(middle(x), middle(y)), grams(self.load))
+        return form.loads_on(itertools.product(middle(x), middle(y)), kilograms(self.load))

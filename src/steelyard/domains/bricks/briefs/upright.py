@@ -9,14 +9,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, counted
-from steelyard.domains.bricks.briefs.solid import Bools, Solid, iou, largest_piece
+from steelyard.domains.bricks.briefs.base import Brief, with_unit
+from steelyard.domains.bricks.briefs.solid import Bools, Solid, iou, largest_component
 from steelyard.domains.bricks.structure import Structure
-from steelyard.domains.bricks.tiling import fewest
+from steelyard.domains.bricks.tiling import estimated_parts
 
 
 class Upright(Brief):
-    """A block of layers."""
+    """Base class of briefs for a block of layers."""
 
     height: int
     length: int
@@ -24,7 +24,7 @@ class Upright(Brief):
 
     @property
     def difficulty(self) -> float:
-        return float(self.height * fewest(self.length, self.width))
+        return float(self.height * estimated_parts(self.length, self.width))
 
     @property
     def extent(self) -> tuple[int, int, int]:
@@ -33,8 +33,9 @@ class Upright(Brief):
 
 @dataclass(frozen=True)
 class Tower(Upright):
-    """So many layers, no more and no less, of which each spans the footprint: its outermost cells touch all four sides,
-    and nothing is outside. The fulfilment is the mean over layers of the IoU of the layer's rectangle with it.
+    """A tower with an exact number of layers, each of which spans the footprint: its outermost cells touch all four
+    sides and none lies outside. The fulfilment is the mean over layers of the IoU of the layer's bounding rectangle
+    with the footprint.
     """
 
     kind: ClassVar[str] = "tower"
@@ -49,7 +50,7 @@ class Tower(Upright):
         )
 
     def title(self) -> str:
-        return f"tower {counted(self.height, 'layer')} tall, {self.length}×{self.width} studs"
+        return f"tower {with_unit(self.height, 'layer')} tall, {self.length}×{self.width} studs"
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
@@ -67,8 +68,8 @@ class Tower(Upright):
 
 @dataclass(frozen=True)
 class Wall(Upright):
-    """A block without holes, in bond: it hangs together without the ground. The fulfilment is the voxel IoU with the
-    block times the share of cells in the largest piece.
+    """A solid block in masonry bond, connected without the ground. The fulfilment is the voxel IoU with the block times
+    the share of cells in the largest connected component.
     """
 
     kind: ClassVar[str] = "wall"
@@ -83,7 +84,7 @@ class Wall(Upright):
         )
 
     def title(self) -> str:
-        return f"wall {counted(self.length, 'stud')} long, {self.width} thick, {counted(self.height, 'layer')} tall"
+        return f"wall {with_unit(self.length, 'stud')} long, {self.width} thick, {with_unit(self.height, 'layer')} tall"
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
@@ -91,11 +92,11 @@ class Wall(Upright):
             yield cls(length, width, height)
 
     def _measure(self, structure: Structure, form: Solid) -> float:
-        return iou(form.filled_XYZ, np.ones(self.extent, np.bool_)) * largest_piece(structure)
+        return iou(form.filled_XYZ, np.ones(self.extent, np.bool_)) * largest_component(structure)
 
 
 def _span_iou(layer_XY: Bools, length: int, width: int) -> float:
-    """IoU of the rectangle around a layer's cells and the footprint at the corner of the box."""
+    """Return the IoU of a layer's bounding rectangle with the footprint, which starts at the corner of the box."""
     along_x, along_y = np.flatnonzero(layer_XY.any(axis=1)), np.flatnonzero(layer_XY.any(axis=0))
     if not len(along_x):
         return 0.0

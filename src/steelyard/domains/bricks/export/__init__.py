@@ -1,4 +1,4 @@
-"""Structures for other programs: LDraw for brick editors, glTF and OBJ for everything that shows meshes."""
+"""Exports: LDraw for brick editors, glTF and OBJ for mesh viewers."""
 
 from steelyard.domains.bricks.export.gltf import gltf
 from steelyard.domains.bricks.export.ldraw import ldraw

@@ -1,5 +1,6 @@
-"""glTF 2.0 in one file, which browsers, Blender and system viewers show. Metres, +Y up; one mesh for each way a part
-lies, and a node for each brick.
+"""Export to a self-contained glTF 2.0 file, which browsers, Blender and system viewers open.
+
+Units are metres and +Y is up. There is one mesh per oriented part and one node per brick.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ VERTICES, INDICES = 34962, 34963
 
 
 def gltf(structure: Structure) -> str:
-    """The text of the ``.gltf`` file, its data inside."""
-    ways = list(dict.fromkeys(brick[:2] for brick in structure.bricks))
-    if not ways:
-        raise ValueError("glTF has no empty scenes: there is no brick to export")
+    """Return the text of the ``.gltf`` file, with embedded data."""
+    footprints = list(dict.fromkeys(brick[:2] for brick in structure.bricks))
+    if not footprints:
+        raise ValueError("a glTF scene cannot be empty; the structure has no brick to export")
     data, views, accessors, meshes, materials = bytearray(), [], [], [], []
-    for number, way in enumerate(ways):
-        part = structure.world.library.by_dimensions[way]
+    for number, footprint in enumerate(footprints):
+        part = structure.world.library.by_dimensions[footprint]
         materials.append(_material(part.name, of_part(part)))
-        attributes, indices = _store(brick_mesh(*way), data, views, accessors)
+        attributes, indices = _store(brick_mesh(*footprint), data, views, accessors)
         primitive = {"attributes": attributes, "indices": indices, "material": number}
-        meshes.append({"name": f"{way[0]}x{way[1]}", "primitives": [primitive]})
-    nodes = [_node(number, brick, ways.index(brick[:2])) for number, brick in enumerate(structure.bricks, 1)]
+        meshes.append({"name": f"{footprint[0]}x{footprint[1]}", "primitives": [primitive]})
+    nodes = [_node(number, brick, footprints.index(brick[:2])) for number, brick in enumerate(structure.bricks, 1)]
     uri = "data:application/octet-stream;base64," + base64.b64encode(data).decode()
     document = {
         "asset": {"version": "2.0", "generator": "Steelyard"},
@@ -48,7 +49,7 @@ def gltf(structure: Structure) -> str:
 
 
 def _store(mesh: Mesh, data: bytearray, views: list[Any], accessors: list[Any]) -> tuple[dict[str, int], int]:
-    """Append the mesh, turned from z up to Y up: (x, y, z) → (x, z, −y)."""
+    """Append the mesh, rotated from z up to Y up: (x, y, z) → (x, z, −y)."""
     position, normal = (_y_up(values) for values in (mesh.position_V3, mesh.normal_V3))
     index = mesh.triangle_T3.ravel()
     numbers: list[int] = []
@@ -78,7 +79,7 @@ def _node(number: int, brick: Brick, mesh: int) -> dict[str, Any]:
 
 
 def _material(name: str, colour: Colour) -> dict[str, Any]:
-    """glTF's colours are linear, ours are sRGB."""
+    """Build a material; glTF colours are linear, the part colours are sRGB."""
     linear = [round(((part / 255 + 0.055) / 1.055) ** 2.4, 4) for part in colour]
     surface = {"baseColorFactor": [*linear, 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.4}
     return {"name": f"part {name}", "pbrMetallicRoughness": surface}

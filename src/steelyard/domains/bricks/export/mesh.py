@@ -1,4 +1,4 @@
-"""A brick as triangles: a box and its studs, in metres, z up, its lowest corner at the origin."""
+"""Triangle meshes of bricks: a box with studs, in metres, z up, with the lowest corner at the origin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 PITCH, LAYER = 0.008, 0.0096
 GAP = 0.0001
-"""Bricks are this much smaller than their cells on each side, so that neighbours can be told apart."""
+"""Gap on each side of a brick, so that neighbouring bricks can be distinguished."""
 STUD_RADIUS, STUD_HEIGHT = 0.0024, 0.0017
 SIDES = 16
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """Vertices with their normals, and triangles counted against the clock as seen from outside."""
+    """Vertices with normals, and triangles in counter-clockwise order as seen from outside."""
 
     position_V3: Floats
     normal_V3: Floats
@@ -26,7 +26,7 @@ class Mesh:
 
 
 def brick_mesh(h: int, w: int) -> Mesh:
-    """A brick ``h`` by ``w`` with all its studs."""
+    """Build the mesh of an ``h`` by ``w`` brick with all studs."""
     low = np.array([GAP, GAP, 0.0])
     high = np.array([h * PITCH - GAP, w * PITCH - GAP, LAYER])
     centres = [((i + 0.5) * PITCH, (j + 0.5) * PITCH) for i in range(h) for j in range(w)]
@@ -34,7 +34,7 @@ def brick_mesh(h: int, w: int) -> Mesh:
 
 
 def _box(low: NDArray[np.float64], high: NDArray[np.float64]) -> Mesh:
-    """Six faces of four vertices each: an axis, a side, and corners that turn so that the normal points outwards."""
+    """Build six faces of four vertices each, ordered so that the normals point outwards."""
     positions, normals = [], []
     for axis in range(3):
         one, other = (axis + 1) % 3, (axis + 2) % 3
@@ -50,7 +50,7 @@ def _box(low: NDArray[np.float64], high: NDArray[np.float64]) -> Mesh:
 
 
 def _stud(x: float, y: float) -> Mesh:
-    """Walls of four vertices each, and a lid as a fan."""
+    """Build the walls of a stud from quads and its lid from a triangle fan."""
     angle = 2 * np.pi * np.arange(SIDES + 1) / SIDES
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     edge = np.array([x, y]) + STUD_RADIUS * ring
@@ -68,7 +68,7 @@ def _stud(x: float, y: float) -> Mesh:
 
 
 def _quads(position: NDArray[np.float64], normal: NDArray[np.float64]) -> Mesh:
-    """Every four vertices are a face."""
+    """Build a mesh in which every four vertices form a face."""
     first = 4 * np.arange(len(position) // 4, dtype=np.uint32)[:, None]
     triangles = (first + np.array([0, 1, 2, 0, 2, 3], np.uint32)).reshape(-1, 3)
     return Mesh(position.astype(np.float32), normal.astype(np.float32), triangles)

@@ -1,4 +1,4 @@
-"""Wavefront OBJ with its materials, in metres, z up."""
+"""Export to Wavefront OBJ with a material file, in metres, z up."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from steelyard.domains.bricks.structure import Structure
 
 
 def obj(structure: Structure, *, materials: str = "structure.mtl") -> tuple[str, str]:
-    """The text of the ``.obj`` file, and of the ``.mtl`` file that it asks for by the name ``materials``."""
+    """Return the text of the ``.obj`` file and of the ``.mtl`` file, which the former references as ``materials``."""
     parts = structure.world.library.by_dimensions
-    meshes = {way: brick_mesh(*way) for way in {brick[:2] for brick in structure.bricks}}
+    meshes = {footprint: brick_mesh(*footprint) for footprint in {brick[:2] for brick in structure.bricks}}
     lines, first = [f"mtllib {materials}"], 1
     for number, brick in enumerate(structure.bricks, 1):
         mesh = meshes[brick[:2]]
@@ -22,6 +22,6 @@ def obj(structure: Structure, *, materials: str = "structure.mtl") -> tuple[str,
         lines += [f"vn {x:.4f} {y:.4f} {z:.4f}" for x, y, z in mesh.normal_V3.tolist()]
         lines += [f"f {a}//{a} {b}//{b} {c}//{c}" for a, b, c in (mesh.triangle_T3 + first).tolist()]
         first += len(position_V3)
-    used = {parts[way].name: of_part(parts[way]) for way in meshes}
+    used = {parts[footprint].name: of_part(parts[footprint]) for footprint in meshes}
     colours = {name: " ".join(f"{part / 255:.3f}" for part in colour) for name, colour in sorted(used.items())}
     return "\n".join(lines) + "\n", "".join(f"newmtl part-{name}\nKd {colour}\n\n" for name, colour in colours.items())

@@ -1,4 +1,4 @@
-"""The legend of a picture by stress: what its colours mean."""
+"""The legend of pictures coloured by stress."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.drawing.scene import INK, SMALL_PRINT, Label, Line, Scene, Shape, rectangle
 from steelyard.drawing.sheet import MARGIN, SMALL
 
-BAR, THICK = 150.0, 10.0
-"""Length and height of the colour bar."""
+BAR_WIDTH, BAR_HEIGHT = 150.0, 10.0
+"""Width and height of the colour bar."""
 SHADES = 50
 TICKS = ("0", "0.25", "0.5", "0.75", "1")
 LEGEND_WIDTH, LEGEND_HEIGHT = 290.0, 66.0
@@ -20,7 +20,7 @@ MEANING = f"stress = pull / capacity of a contact ({PUBLISHED.capacity:g} N)"
 
 
 def with_legend(scene: Scene, stability: Stability, *, margin: float = MARGIN) -> Scene:
-    """The scene over the legend of its stress."""
+    """Add the stress legend below the scene."""
     left, top, right, bottom = scene.frame
     shapes = legend(left + margin, bottom, solved=not math.isnan(stability.pull))
     frame = (left, top, max(right, left + LEGEND_WIDTH + 2 * margin), bottom + LEGEND_HEIGHT)
@@ -28,33 +28,31 @@ def with_legend(scene: Scene, stability: Stability, *, margin: float = MARGIN) -
 
 
 def legend(left: float, top: float, *, solved: bool = True) -> list[Shape]:
-    """What the colours of stress mean, in a box of ``LEGEND_WIDTH`` by ``LEGEND_HEIGHT``. If no solver was asked there
-    are two colours only.
-    """
+    """Draw the legend in a box of ``LEGEND_WIDTH`` by ``LEGEND_HEIGHT``, with two colours if no solver ran."""
     return list(_scale(left, top) if solved else _two_colours(left, top))
 
 
 def _scale(left: float, top: float) -> Iterator[Shape]:
-    bar, failing = top + 20, left + BAR + 16
+    bar, failing = top + 20, left + BAR_WIDTH + 16
     yield _small(left, top + 12, MEANING)
     for shade in range(SHADES):
         colour = colours.of_score((shade + 0.5) / SHADES)
-        yield rectangle(left + BAR * shade / SHADES, bar, BAR / SHADES + 0.3, THICK, colour)
+        yield rectangle(left + BAR_WIDTH * shade / SHADES, bar, BAR_WIDTH / SHADES + 0.3, BAR_HEIGHT, colour)
     for number, text in enumerate(TICKS):
-        x = left + BAR * number / (len(TICKS) - 1)
-        yield Line(((x, bar + THICK), (x, bar + THICK + 3)), SMALL_PRINT, 1.0)
+        x = left + BAR_WIDTH * number / (len(TICKS) - 1)
+        yield Line(((x, bar + BAR_HEIGHT), (x, bar + BAR_HEIGHT + 3)), SMALL_PRINT, 1.0)
         anchor = "start" if not number else "end" if number == len(TICKS) - 1 else "middle"
-        yield Label((x, bar + THICK + 14), text, SMALL, INK, anchor)
-    yield Label((left, bar + THICK + 27), "no pull", SMALL, SMALL_PRINT)
-    yield Label((left + BAR, bar + THICK + 27), "lets go", SMALL, SMALL_PRINT, "end")
-    yield rectangle(failing, bar, 18, THICK, colours.FAILING)
+        yield Label((x, bar + BAR_HEIGHT + 14), text, SMALL, INK, anchor)
+    yield Label((left, bar + BAR_HEIGHT + 27), "no pull", SMALL, SMALL_PRINT)
+    yield Label((left + BAR_WIDTH, bar + BAR_HEIGHT + 27), "lets go", SMALL, SMALL_PRINT, "end")
+    yield rectangle(failing, bar, 18, BAR_HEIGHT, colours.FAILING)
     yield _small(failing + 24, bar + 9, "fails or floats")
 
 
 def _two_colours(left: float, top: float) -> Iterator[Shape]:
     for number, (score, text) in enumerate(((0.0, "reaches the ground"), (1.0, "floats"))):
         y = top + 8 + 18 * number
-        yield rectangle(left, y, 18, THICK, colours.of_score(score))
+        yield rectangle(left, y, 18, BAR_HEIGHT, colours.of_score(score))
         yield _small(left + 24, y + 9, text)
     yield Label((left, top + 54), "forces were not computed", SMALL, SMALL_PRINT)
 

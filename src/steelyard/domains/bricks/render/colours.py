@@ -1,4 +1,4 @@
-"""Colours of bricks: one for each part, or from calm to alarming by stress."""
+"""Colours of bricks by part or by stress."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PARTS: Mapping[str, Colour] = {
     "2x6": (30, 90, 168),
 }
 OTHERS: tuple[Colour, ...] = ((160, 110, 80), (224, 130, 170), (120, 130, 140), (170, 190, 60))
-CALM: tuple[tuple[float, Colour], ...] = (
+STRESS_SCALE: tuple[tuple[float, Colour], ...] = (
     (0.0, (214, 224, 232)),
     (0.35, (150, 190, 200)),
     (0.7, (246, 206, 110)),
     (1.0, (236, 128, 48)),
 )
-"""Colours of bricks that hold, by score."""
+"""Colours of bricks below the capacity, by score."""
 FAILING: Colour = (206, 0, 40)
 FAILING_EDGE: Colour = (60, 0, 12)
 GROUND: Colour = (232, 234, 236)
@@ -33,22 +33,22 @@ GRID: Colour = (212, 215, 219)
 
 
 def of_part(part: Part) -> Colour:
-    """The part's own colour; parts of other libraries share a few."""
+    """Return the colour of a part; parts outside the standard library share a few colours."""
     return PARTS.get(part.name) or OTHERS[(part.h + 3 * part.w) % len(OTHERS)]
 
 
 def of_score(score: float) -> Colour:
-    """From pale through yellow to orange; red is for bricks that fail."""
+    """Interpolate from pale blue through yellow to orange; failing bricks are red."""
     if score >= 1.0:
         return FAILING
-    for (low, one), (high, other) in pairwise(CALM):
+    for (low, one), (high, other) in pairwise(STRESS_SCALE):
         if score <= high:
             return mix(one, other, (score - low) / (high - low))
-    return CALM[-1][1]
+    return STRESS_SCALE[-1][1]
 
 
 def mix(one: Colour, other: Colour, share: float) -> Colour:
-    """``share`` of the other colour in the one."""
+    """Mix ``share`` of the second colour into the first."""
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(one, other, strict=True))
     return red, green, blue
 

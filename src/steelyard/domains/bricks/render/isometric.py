@@ -1,4 +1,4 @@
-"""A structure as an isometric drawing, seen from large x, y and z."""
+"""Isometric drawing of a structure, seen from positive x, y and z."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from steelyard.drawing.scene import Colour, Ellipse, Point, Polygon, Scene, Shap
 from steelyard.drawing.sheet import with_title
 
 Ground = tuple[int, int, int, int]
-"""x, y, x end, y end."""
+"""Extent of the base plate: x start, y start, x end, y end."""
 
 UNIT = 22.0
-"""Length of a stud along x or y."""
+"""Length of a stud along x or y, in picture units."""
 COS, SIN = math.cos(math.pi / 6), 0.5
 LAYER = 1.2
 STUD_RADIUS, STUD_HEIGHT = 0.3, 0.2
@@ -34,8 +34,8 @@ def draw(
     ground: Ground | None = None,
     title: str = "",
 ) -> Scene:
-    """The picture under its title. By stress it needs the verdict, and has a legend below; ``ground`` fixes the plate,
-    else it follows the structure.
+    """Draw a structure with an optional title. ``by="stress"`` requires ``stability`` and adds a legend. ``ground``
+    sets the extent of the base plate, which otherwise fits the structure.
     """
     scene = picture(structure, by=by, stability=stability, ground=ground)
     if by == "stress" and stability is not None:
@@ -46,7 +46,7 @@ def draw(
 def picture(
     structure: Structure, *, by: ColourBy = "part", stability: Stability | None = None, ground: Ground | None = None
 ) -> Scene:
-    """The structure on its plate, with nothing written around it."""
+    """Draw the structure on its base plate, without title and legend."""
     if by == "stress" and stability is None:
         raise ValueError("colouring by stress needs stability=assess(structure)")
     scores = None if stability is None or by == "part" else stability.score_B.tolist()
@@ -60,7 +60,7 @@ def picture(
 
 
 def ground_of(bricks: Sequence[Brick]) -> Ground:
-    """The plate under these bricks, a stud wider on every side."""
+    """Return the base plate of the bricks, one stud wider on every side."""
     if not bricks:
         return 0, 0, 4, 4
     return (
@@ -72,8 +72,10 @@ def ground_of(bricks: Sequence[Brick]) -> Ground:
 
 
 def project(x: float, y: float, z: float) -> Point:
-    """Studs along x and y and layers along z to the plane, whose y points down. Large x is front left and large y front
-    right, as one sees axes that are right-handed; so they are in all exports.
+    """Project studs along x and y and layers along z to the picture plane, whose y axis points down.
+
+    Positive x points to the front left and positive y to the front right, so the axes are right-handed as in all
+    exports.
     """
     return UNIT * (y - x) * COS, UNIT * ((x + y) * SIN - z * LAYER)
 
@@ -85,7 +87,7 @@ def _colour(structure: Structure, brick: int, scores: Sequence[float] | None) ->
 
 
 def _body(item: Item, colour: Colour, failing: bool) -> Iterator[Shape]:
-    """Top, the side towards large x (left), and the one towards large y (right)."""
+    """Draw the top, the side that faces positive x (left) and the side that faces positive y (right)."""
     x, y, x_end, y_end, low, high = item.x, item.y, item.x_end, item.y_end, item.z, item.z + 1
     edge, width = _edge(colour, failing)
     top = ((x, y, high), (x_end, y, high), (x_end, y_end, high), (x, y_end, high))
@@ -101,7 +103,7 @@ def _body(item: Item, colour: Colour, failing: bool) -> Iterator[Shape]:
 
 
 def _outline(brick: Brick) -> Polygon:
-    """The silhouette of a failing brick, painted over whatever hides it."""
+    """Draw the silhouette of a failing brick on top of everything that hides it."""
     h, w, x, y, z = brick
     corners = (
         (x, y, z + 1),
@@ -115,13 +117,15 @@ def _outline(brick: Brick) -> Polygon:
 
 
 def _stud(item: Item, colour: Colour, failing: bool) -> Iterator[Shape]:
-    """A barrel and its lid. A level circle becomes an ellipse √2·cos 30° wide and √2·sin 30° high."""
+    """Draw a stud as a cylinder with a lid. A horizontal circle becomes an ellipse, √2·cos 30° wide and √2·sin 30°
+    high.
+    """
     a, b = UNIT * STUD_RADIUS * math.sqrt(2) * COS, UNIT * STUD_RADIUS * math.sqrt(2) * SIN
     x, y = project(item.x + 0.5, item.y + 0.5, item.z)
     lid = y - UNIT * STUD_HEIGHT
     edge, width = _edge(colour, failing)
-    barrel = ((x + a, lid), *((x + a * math.cos(t), y + b * math.sin(t)) for t in ARC), (x - a, lid))
-    yield Polygon(barrel, colours.darker(colour, 0.18), edge, width)
+    side = ((x + a, lid), *((x + a * math.cos(t), y + b * math.sin(t)) for t in ARC), (x - a, lid))
+    yield Polygon(side, colours.darker(colour, 0.18), edge, width)
     yield Ellipse((x, lid), (a, b), colours.lighter(colour, 0.2), edge, width)
 
 

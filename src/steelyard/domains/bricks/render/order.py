@@ -1,8 +1,8 @@
-"""Who hides whom: an order of painting that is right for every structure.
+"""Painting order (painter's algorithm) that is correct for every structure.
 
-Seen from above nothing in a lower layer hides anything in a higher one, so layers are painted from the bottom up. A
-stud reaches into the layer above and belongs there. Within a layer, things that share no ground are ordered by who is
-behind: seen along one direction, disjoint convex things never hide one another in a circle.
+Seen from above, nothing in a lower layer hides anything in a higher one, so layers are painted from the bottom up. A
+stud extends into the layer above and is painted with that layer. Within a layer, items are painted from back to front.
+This order exists because disjoint convex items, seen along one direction, never hide one another in a cycle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from steelyard.domains.bricks.structure import Structure
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A brick or one of its studs, with the ground that it takes in its layer."""
+    """A brick or one of its studs, with the area that it covers in its layer."""
 
     brick: int
     stud: bool
@@ -28,7 +28,7 @@ class Item:
 
 
 def painting_order(structure: Structure) -> Iterator[Item]:
-    """Bricks and the studs that nothing stands on, from back to front."""
+    """Yield bricks and uncovered studs from back to front."""
     covered = {cell for brick in structure.bricks for cell in _cells(*brick)}
     layers: dict[int, list[Item]] = {}
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
@@ -37,16 +37,16 @@ def painting_order(structure: Structure) -> Iterator[Item]:
             if (i, j, k) not in covered:
                 layers.setdefault(k, []).append(Item(number, True, i, j, i + 1, j + 1, k))
     for z in sorted(layers):
-        yield from _behind_first(layers[z])
+        yield from _back_to_front(layers[z])
 
 
 def hides(front: Item, back: Item) -> bool:
-    """Whether, within a layer, a thing may hide another from a viewer at large x and y."""
-    beside = front.x - front.y_end >= back.x_end - back.y or back.x - back.y_end >= front.x_end - front.y
-    return not beside and (front.x >= back.x_end or front.y >= back.y_end)
+    """Whether ``front`` may hide ``back``, in the same layer, from a viewer at positive x and y."""
+    apart = front.x - front.y_end >= back.x_end - back.y or back.x - back.y_end >= front.x_end - front.y
+    return not apart and (front.x >= back.x_end or front.y >= back.y_end)
 
 
-def _behind_first(items: Sequence[Item]) -> Iterator[Item]:
+def _back_to_front(items: Sequence[Item]) -> Iterator[Item]:
     ordered = sorted(items, key=lambda item: (item.x + item.y, item.x, item.stud))
     graph = {item: [other for other in ordered if other is not item and hides(item, other)] for item in ordered}
     yield from TopologicalSorter(graph).static_order()

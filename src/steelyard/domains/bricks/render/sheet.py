@@ -1,4 +1,4 @@
-"""A contact sheet of structures."""
+"""Contact sheets of structures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.drawing.scene import Scene
 
 @dataclass(frozen=True)
 class Card:
-    """One structure of a sheet. ``good`` paints a green or a red bar under it; ``None`` none."""
+    """One structure of a sheet. ``good`` selects a green or a red bar below it; ``None`` draws no bar."""
 
     structure: Structure
     caption: str = ""
@@ -26,10 +26,10 @@ class Card:
 
 
 def contact_sheet(cards: Sequence[Card], *, columns: int = 0, by: ColourBy = "part", title: str = "") -> Scene:
-    """All cards row by row; by stress with one legend for all."""
+    """Arrange the cards row by row. ``by="stress"`` adds one legend for the sheet."""
     pictures = [picture(card.structure, by=by, stability=card.stability) for card in cards]
     drawn = [sheet.Card(scene, card.caption, card.good) for scene, card in zip(pictures, cards, strict=True)]
     page = sheet.contact_sheet(drawn, columns=columns)
-    judged = [card.stability for card in cards if card.stability is not None]
-    page = with_legend(page, judged[0], margin=sheet.GAP) if by == "stress" and judged else page
+    assessed = [card.stability for card in cards if card.stability is not None]
+    page = with_legend(page, assessed[0], margin=sheet.GAP) if by == "stress" and assessed else page
     return sheet.with_title(page, title, margin=sheet.GAP) if title else page

@@ -1,4 +1,4 @@
-"""Does it stand? Forces at every contact that hold every brick still, with the largest pull as small as can be."""
+"""Stability analysis: an equilibrium of contact forces that minimises the largest pull."""
 
 from steelyard.domains.bricks.stability.assessment import Method, Stability, largest_pull
 from steelyard.domains.bricks.stability.forces import Forces

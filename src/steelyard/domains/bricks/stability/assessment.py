@@ -1,11 +1,11 @@
-"""The verdict on a structure: the largest pull t, a score for each brick, and the bricks that fail.
+"""Stability of a structure: the largest pull t, a score for each brick, and the failing bricks.
 
-A structure stands if every brick reaches the ground, an equilibrium exists, and t is below the capacity of a contact
-point. t is unique; how the pulls are shared among bricks is not, so compare classes and t, never single scores.
+A structure stands if every brick is connected to the ground, an equilibrium exists, and t is below the capacity of a
+contact point. t is unique, but its distribution over the bricks is not: compare verdicts and t, never single scores.
 
-With pulls of any size an equilibrium exists exactly if every brick reaches the ground: the three or four points of one
-contact already pass on any force and any tilt. So floating bricks are named by connectivity, which names all of them,
-and the residual program is asked only if the solver disagrees.
+If pulls may have any size, an equilibrium exists exactly if every brick is connected to the ground, because the three
+or four points of one contact transmit any force and any torque. Floating bricks are therefore found by connectivity,
+which finds all of them. The residual program runs only if the solver disagrees.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from steelyard.domains.bricks.structure import Structure
 from steelyard.errors import VerifierError
 
 Method = Literal["highs", "gurobi", "connectivity"]
-"""``connectivity``: no solver; a structure passes if every brick reaches the ground, and falls over unnoticed."""
-ROOM = 1e-6
-"""How far, relatively, bricks may go above the largest pull when pulls are shared out: more than the solver's noise."""
+"""``connectivity`` uses no solver: a structure passes if every brick reaches the ground, even if it would topple."""
+SLACK = 1e-6
+"""Relative margin above the largest pull when pulls are distributed over bricks; it exceeds the solver's noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """What became of a structure."""
+    """Result of the stability analysis."""
 
     stands: bool
     pull: float
-    """The largest pull t in newtons; infinite if nothing holds it or a brick floats, NaN if no solver was asked."""
+    """Largest pull t in newtons; infinite without an equilibrium or with a floating brick, NaN without a solver."""
     score_B: Floats
-    """Pull of each brick over the capacity, 1 for a brick that fails."""
+    """Pull of each brick over the capacity; 1 for a failing brick."""
     failing: tuple[int, ...]
-    """Places of the bricks that float, are not held, or pull too hard."""
+    """Indices of the bricks that float, have no equilibrium, or exceed the capacity."""
     forces: Forces | None = None
 
 
 def largest_pull(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
 ) -> float:
-    """t in newtons, infinite if nothing holds the structure: all that is needed for the class, in one program."""
+    """Return t in newtons, or infinity without an equilibrium. One program decides whether the structure stands."""
     touching = contacts(structure)
     if not grounded_bricks(touching, len(structure)).all():
         return math.inf
@@ -64,7 +64,7 @@ def largest_pull(
 def assess_as_given(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Method = "highs"
 ) -> Stability:
-    """Assess a structure in its own orientation only; ``symmetry.assess`` can also check its mirror images."""
+    """Analyse a structure in its own orientation only; ``symmetry.assess`` can also analyse its mirror images."""
     touching = contacts(structure)
     grounded_B = grounded_bricks(touching, len(structure))
     if method == "connectivity":
@@ -73,19 +73,19 @@ def assess_as_given(
         return _with_floating(structure, loads, grounded_B, physics, method)
     if not len(structure):
         return _verdict(0.0, np.zeros(0), None)
-    rest = statics(structure, touching, loads, physics)
-    find = solver(method)
-    best = find(pull_program(rest))
-    return _fallen(rest, find, physics) if best is None else _held(rest, best.cost, find, physics)
+    equations = statics(structure, touching, loads, physics)
+    solve = solver(method)
+    best = solve(pull_program(equations))
+    return _unbalanced(equations, solve, physics) if best is None else _balanced(equations, best.cost, solve, physics)
 
 
-def _held(rest: Statics, pull: float, find: Solver, physics: Physics) -> Stability:
-    """An equilibrium exists: share the pulls out among the bricks."""
-    shared = find(stress_program(rest, pull * (1 + ROOM) + ROOM * 1e-3))
-    if shared is None:
-        raise VerifierError(f"no equilibrium with the largest pull {pull} that was just found")
-    pull_B = shared.x[-rest.bricks :]
-    acting = forces(rest, shared.x[: len(rest.points)], pull_B, physics)
+def _balanced(equations: Statics, pull: float, solve: Solver, physics: Physics) -> Stability:
+    """Distribute the pulls over the bricks of a structure with an equilibrium."""
+    distributed = solve(stress_program(equations, pull * (1 + SLACK) + SLACK * 1e-3))
+    if distributed is None:
+        raise VerifierError(f"the solver found the largest pull {pull}, but no equilibrium with it")
+    pull_B = distributed.x[-equations.bricks :]
+    acting = forces(equations, distributed.x[: len(equations.points)], pull_B, physics)
     score_B = np.minimum(pull_B, 1.0)
     if pull >= 1.0:
         score_B[pull_B >= min(1.0, float(pull_B.max()))] = 1.0
@@ -94,9 +94,9 @@ def _held(rest: Statics, pull: float, find: Solver, physics: Physics) -> Stabili
     return _verdict(pull * physics.capacity, score_B, acting)
 
 
-def _fallen(rest: Statics, find: Solver, physics: Physics) -> Stability:
-    """No equilibrium was found: the bricks with a residual are not held."""
-    left = residuals(rest, find, physics)
+def _unbalanced(equations: Statics, solve: Solver, physics: Physics) -> Stability:
+    """Name the bricks with a residual force as failing, for a structure without an equilibrium."""
+    left = residuals(equations, solve, physics)
     unheld_B = left.size_B > min(TOLERANCE, float(left.size_B.max()) / 2)
     return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(left.pull_B, 1.0)), None)
 
@@ -104,12 +104,12 @@ def _fallen(rest: Statics, find: Solver, physics: Physics) -> Stability:
 def _with_floating(
     structure: Structure, loads: Sequence[Load], grounded_B: np.ndarray, physics: Physics, method: Backend
 ) -> Stability:
-    """Floating bricks fail; the others are judged as if those were not there."""
+    """Mark floating bricks as failing and analyse the other bricks without them."""
     score_B = np.ones(len(structure))
-    kept = tuple(structure.bricks[place] for place in np.flatnonzero(grounded_B))
+    kept = tuple(structure.bricks[index] for index in np.flatnonzero(grounded_B))
     kept_loads = [load for load in loads if grounded_B[brick_at(structure, load)]]
-    rest = assess_as_given(Structure(kept, structure.world), kept_loads, physics=physics, method=method)
-    score_B[grounded_B] = rest.score_B
+    grounded = assess_as_given(Structure(kept, structure.world), kept_loads, physics=physics, method=method)
+    score_B[grounded_B] = grounded.score_B
     return _verdict(math.inf, score_B, None)
 
 

@@ -1,4 +1,4 @@
-"""Forces of an equilibrium, for drawing."""
+"""Contact forces of one equilibrium."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from steelyard.domains.bricks.stability.statics import Floats, Index, Statics
 
 @dataclass(frozen=True, eq=False)
 class Forces:
-    """What acts at each contact point; one of many equilibria, so it explains, and is not to be compared."""
+    """The vertical force at each contact point. Equilibria are not unique, so do not compare forces across solvers."""
 
     upper_P: Index
     lower_P: Index
-    """The brick below; for the ground, the number of bricks."""
+    """Index of the brick below; the ground has the index ``len(structure)``."""
     x_P: Floats
-    """In studs; the middle of cell 0 is at 0."""
+    """Position in studs; the centre of cell 0 is at 0."""
     y_P: Floats
     newton_P: Floats
-    """On the upper brick: above 0 it is pushed up, below 0 it is pulled down."""
+    """Force on the upper brick: positive pushes it up, negative pulls it down."""
 
 
-def forces(rest: Statics, shifted_P: Floats, pull_B: Floats, physics: Physics) -> Forces:
-    """s_p = v_p − M_b back in newtons, M_b the pull of the brick above."""
-    newton_P = (shifted_P - pull_B[rest.upper_P]) * physics.capacity
-    return Forces(rest.upper_P, rest.lower_P, rest.x_P, rest.y_P, np.round(newton_P, 12))
+def forces(equations: Statics, shifted_P: Floats, pull_B: Floats, physics: Physics) -> Forces:
+    """Convert the shifted unknowns to newtons: s_p = v_p − M_b, with M_b the pull of the brick above."""
+    newton_P = (shifted_P - pull_B[equations.upper_P]) * physics.capacity
+    return Forces(equations.upper_P, equations.lower_P, equations.x_P, equations.y_P, np.round(newton_P, 12))

@@ -1,5 +1,6 @@
-"""Gurobi (extra ``gurobi``), for those who have a licence; the one inside the package allows 2000 columns and rows. The
-only file that imports ``gurobipy``.
+"""The Gurobi solver (extra ``gurobi``). The licence in the package is limited to 2000 columns and rows.
+
+Only this file imports ``gurobipy``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from steelyard.errors import MissingExtraError, VerifierError
 
 
 def solve(program: Program) -> Solution | None:
-    """The optimum, or ``None`` if nothing satisfies the program."""
+    """Return the optimum, or ``None`` if the program is infeasible."""
     try:
         import gurobipy
         from scipy.sparse import csc_array
@@ -32,13 +33,13 @@ def solve(program: Program) -> Solution | None:
                 return Solution(model.ObjVal, np.asarray(x.X))
             if model.Status == gurobipy.GRB.INFEASIBLE:
                 return None
-            raise VerifierError(f"Gurobi stopped without an answer: status {model.Status}")
+            raise VerifierError(f"Gurobi found no solution: status {model.Status}")
     except gurobipy.GurobiError as error:
-        raise VerifierError(f"Gurobi refused a program of {shape[1]} columns and {shape[0]} rows: {error}") from error
+        raise VerifierError(f"Gurobi rejected a program of {shape[1]} columns and {shape[0]} rows: {error}") from error
 
 
 def _add_rows(model: Any, matrix: Any, x: Any, program: Program) -> None:
-    """Equations, then the rows that are bounded on one side only."""
+    """Add the equations, then the rows with a bound on one side."""
     rows = matrix.tocsr()
     equal = program.row_lower == program.row_upper
     at_most = ~equal & np.isfinite(program.row_upper)

@@ -1,7 +1,7 @@
-"""HiGHS (extra ``bricks``): dual simplex, the quickest for these programs. The only file that imports ``highspy``.
+"""The HiGHS solver (extra ``bricks``) with dual simplex, the fastest method for these programs.
 
-Each thread keeps one solver and gives it program after program: making one anew costs a third of a small solve.
-Passing a program clears whatever the last one left, so the answer depends on the program alone.
+Each thread reuses one solver, because creating one costs a third of a small solve. Passing a program clears the
+previous one, so the result depends on the program alone. Only this file imports ``highspy``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _kept = threading.local()
 
 
 def solve(program: Program) -> Solution | None:
-    """The optimum, the same for the same program; ``None`` if nothing satisfies it."""
+    """Return the optimum, deterministic for a given program, or ``None`` if the program is infeasible."""
     return run(load(program))
 
 
 def load(program: Program) -> Highs:
-    """The thread's solver, holding the program and not begun."""
+    """Pass the program to this thread's solver without running it."""
     highs = _solver()
     status = highs.passModel(
         program.columns,
@@ -55,15 +55,15 @@ def load(program: Program) -> Highs:
         np.zeros(program.columns, np.int32),
     )
     if status.name == "kError":
-        raise VerifierError(f"HiGHS refused a program of {program.columns} columns and {program.rows} rows")
+        raise VerifierError(f"HiGHS rejected a program of {program.columns} columns and {program.rows} rows")
     return highs
 
 
 def run(highs: Highs) -> Solution | None:
-    """Solve what was loaded."""
+    """Solve the loaded program."""
     highs.run()
     if highs.getModelStatus().name == "kNotset":
-        # HiGHS has one set of threads a process, and somebody else here has already chosen how many: go along with it.
+        # HiGHS has one thread pool per process; other code has already set its size, so accept that size.
         highs.setOptionValue("threads", 0)
         highs.run()
     status = highs.getModelStatus()
@@ -71,11 +71,11 @@ def run(highs: Highs) -> Solution | None:
         return Solution(highs.getInfo().objective_function_value, np.asarray(highs.getSolution().col_value))
     if status.name in ("kInfeasible", "kUnboundedOrInfeasible"):
         return None
-    raise VerifierError(f"HiGHS stopped without an answer: {highs.modelStatusToString(status)}")
+    raise VerifierError(f"HiGHS found no solution: {highs.modelStatusToString(status)}")
 
 
 def require() -> None:
-    """Say at once if the solver is missing, and not from within a worker."""
+    """Raise :class:`MissingExtraError` before workers start if the solver is not installed."""
     if find_spec("highspy") is None:
         raise MissingExtraError("stability analysis", "bricks")
 

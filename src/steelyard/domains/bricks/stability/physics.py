@@ -1,4 +1,4 @@
-"""Constants of the stability analysis, and loads from outside."""
+"""Physical constants of the stability analysis, and external loads."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Physics:
-    """As measured and published for StableLego (Liu et al., IEEE RA-L 2024), in SI units."""
+    """Constants in SI units; the defaults are measurements published for StableLego (Liu et al., IEEE RA-L 2024)."""
 
     gravity: float = 9.8
     capacity: float = 0.98
-    """The pull, in newtons, at which a contact point lets go."""
+    """Pull in newtons at which a contact point fails."""
     layer: float = 0.0096
-    """How tall a brick is, in metres."""
+    """Height of a brick in metres."""
     pitch: float = 0.0078
-    """From stud to stud, in metres."""
+    """Distance between studs in metres."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if not (math.isfinite(value := getattr(self, name)) and value > 0):
-                raise ValueError(f"physics: {name} = {value}; it must be above 0")
+                raise ValueError(f"physics: {name} = {value} must be positive")
 
     @property
     def half_layer(self) -> float:
-        """In studs."""
+        """Half the height of a brick, in studs."""
         return self.layer / 2 / self.pitch
 
 
@@ -34,7 +34,7 @@ PUBLISHED = Physics()
 
 
 class Load(NamedTuple):
-    """Kilograms that rest on the middle of a cell of some brick."""
+    """A mass that rests on the centre of one cell of a brick."""
 
     x: int
     y: int
@@ -43,4 +43,4 @@ class Load(NamedTuple):
 
 
 TOLERANCE = 1e-6
-"""Residual forces (N) and torques (N·m) below this are the solver's noise."""
+"""Residual forces (N) and torques (N·m) below this value are solver noise."""

@@ -1,12 +1,13 @@
-r"""Linear programs of the stability analysis, as sparse matrices by columns.
+r"""Linear programs of the stability analysis, as sparse matrices in column format.
 
-The largest pull t is found by one program::
+One program finds the largest pull t::
 
     minimise t   such that every residual is 0 and every s_p ≥ −t
 
-With v_p = s_p + t ≥ 0 in place of s_p the bounds need no rows, and t becomes a column of its own, minus the sum of the
-columns of all contact points: 5 rows a brick and nothing else. Push and pull at a point are one signed number, since
-lowering both by the smaller of the two changes no force (the published product n·f = 0 holds by itself).
+Substituting v_p = s_p + t ≥ 0 turns the bounds on s_p into bounds on variables, and t into one column, the negative sum
+of the columns of all contact points. The program therefore has only 5 rows per brick. Push and pull at a point are one
+signed number, because reducing both by the smaller of the two changes no force. The published constraint n·f = 0 is
+thus always satisfied.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from steelyard.domains.bricks.stability.physics import Physics
 from steelyard.domains.bricks.stability.statics import Columns, Floats, Index, Statics
 
 RESIDUAL_PULL_WEIGHT = 1e-6
-"""What a newton of pull costs beside a newton of residual where no equilibrium exists."""
+"""Cost of a newton of pull relative to a newton of residual, if no equilibrium exists."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Minimise cost · x within ``lower ≤ x ≤ upper`` and ``row_lower ≤ A x ≤ row_upper``, A by columns."""
+    """Minimise cost · x subject to ``lower ≤ x ≤ upper`` and ``row_lower ≤ A x ≤ row_upper``, with A in CSC format."""
 
     cost: Floats
     lower: Floats
@@ -48,63 +49,64 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The smallest cost of a program and the point where it is reached."""
+    """Optimal cost and optimal point of a linear program."""
 
     cost: float
     x: Floats
 
 
-def pull_program(rest: Statics) -> Program:
-    """The smallest largest pull, in capacities: its objective, and the last unknown."""
-    points, bounds = _forces(rest)
-    total_R = _summed(rest.points.row_NK, rest.points.value_NK, rest.rows + 5)[: rest.rows]
+def pull_program(equations: Statics) -> Program:
+    """Minimise the largest pull over the capacity, which is the objective and the last unknown."""
+    points, bounds = _forces(equations)
+    total_R = _summed(equations.points.row_NK, equations.points.value_NK, equations.rows + 5)[: equations.rows]
     touched = np.flatnonzero(total_R).astype(np.int32)
     shift = Columns(touched[None, :], -total_R[None, touched])
     cost = np.zeros(len(bounds) + 1)
     cost[-1] = 1.0
     lower = np.append(bounds, 0.0)
     upper = np.full(len(cost), np.inf)
-    return assemble([*points, shift], cost, lower, upper, rest.weight_R, rest.weight_R)
+    return assemble([*points, shift], cost, lower, upper, equations.weight_R, equations.weight_R)
 
 
-def stress_program(rest: Statics, pull: float) -> Program:
-    """Pulls M_b of the bricks, none above ``pull``, with the smallest sum: the last B unknowns.
+def stress_program(equations: Statics, pull: float) -> Program:
+    """Minimise the sum of the bricks' pulls M_b, each at most ``pull``; they are the last B unknowns.
 
-    Same shift, brick by brick: v_p = s_p + M_b for the points below brick b.
+    The substitution is per brick: v_p = s_p + M_b for the points below brick b.
     """
-    points, bounds = _forces(rest)
-    cost = np.zeros(len(bounds) + rest.bricks)
-    cost[-rest.bricks :] = 1.0
-    lower = np.append(bounds, np.zeros(rest.bricks))
+    points, bounds = _forces(equations)
+    cost = np.zeros(len(bounds) + equations.bricks)
+    cost[-equations.bricks :] = 1.0
+    lower = np.append(bounds, np.zeros(equations.bricks))
     upper = np.full(len(cost), np.inf)
-    upper[-rest.bricks :] = pull
-    return assemble(points, cost, lower, upper, rest.weight_R, rest.weight_R, last=_shift_by_brick(rest))
+    upper[-equations.bricks :] = pull
+    return assemble(points, cost, lower, upper, equations.weight_R, equations.weight_R, last=_shift_by_brick(equations))
 
 
-def residual_program(rest: Statics, physics: Physics) -> Program:
-    """The smallest sum of residuals (N, N·m), with hardly any weight on pulls. After the forces come the B pulls M_b,
-    then the 5 B residuals as their positive and their negative parts.
+def residual_program(equations: Statics, physics: Physics) -> Program:
+    """Minimise the sum of residuals (N, N·m), with a tiny weight on pulls.
+
+    The unknowns are the forces, the B pulls M_b, then the positive and the negative parts of the 5 B residuals.
     """
-    points, bounds = _forces(rest)
-    unit_R = residual_units(rest.bricks, physics)
-    pulls = np.full(rest.bricks, RESIDUAL_PULL_WEIGHT * physics.capacity)
+    points, bounds = _forces(equations)
+    unit_R = residual_units(equations.bricks, physics)
+    pulls = np.full(equations.bricks, RESIDUAL_PULL_WEIGHT * physics.capacity)
     cost = np.concatenate([np.zeros(len(bounds)), pulls, unit_R, unit_R])
     lower = np.append(bounds, np.zeros(len(cost) - len(bounds)))
     upper = np.full(len(cost), np.inf)
-    rows = np.arange(rest.rows, dtype=np.int32)
-    signs = np.concatenate([-np.ones(rest.rows), np.ones(rest.rows)])
-    start, index, value = _shift_by_brick(rest)
-    residuals = np.arange(1, 2 * rest.rows + 1, dtype=np.int32)
+    rows = np.arange(equations.rows, dtype=np.int32)
+    signs = np.concatenate([-np.ones(equations.rows), np.ones(equations.rows)])
+    start, index, value = _shift_by_brick(equations)
+    residuals = np.arange(1, 2 * equations.rows + 1, dtype=np.int32)
     last = (
         np.append(start, start[-1] + residuals),
         np.concatenate([index, rows, rows]),
         np.concatenate([value, signs]),
     )
-    return assemble(points, cost, lower, upper, rest.weight_R, rest.weight_R, last=last)
+    return assemble(points, cost, lower, upper, equations.weight_R, equations.weight_R, last=last)
 
 
 def residual_units(bricks: int, physics: Physics) -> Floats:
-    """Newtons and newton metres that one of our units of each residual is."""
+    """Return the size of the unit of each residual in newtons or newton metres."""
     torque = physics.capacity * physics.pitch
     return np.tile([physics.capacity] * 3 + [torque] * 2, bricks)
 
@@ -139,26 +141,26 @@ def assemble(
     return Program(cost, lower, upper, row_lower, row_upper, start, index, value)
 
 
-def _forces(rest: Statics) -> tuple[list[Columns], Floats]:
-    """The blocks of all forces with their lower bounds: horizontal forces have either sign."""
-    bounds = np.zeros(len(rest.points) + len(rest.shears) + len(rest.presses))
-    bounds[len(rest.points) : len(rest.points) + len(rest.shears)] = -np.inf
-    return [rest.points, rest.shears, rest.presses], bounds
+def _forces(equations: Statics) -> tuple[list[Columns], Floats]:
+    """Return the column blocks of all forces and their lower bounds; horizontal forces may be negative."""
+    bounds = np.zeros(len(equations.points) + len(equations.shears) + len(equations.presses))
+    bounds[len(equations.points) : len(equations.points) + len(equations.shears)] = -np.inf
+    return [equations.points, equations.shears, equations.presses], bounds
 
 
-def _shift_by_brick(rest: Statics) -> tuple[Index, Index, Floats]:
-    """For each brick minus the sum of the columns of the points below it, as (start, row, value)."""
-    rows = rest.rows + 5
-    key = (rest.upper_P[:, None].astype(np.int64) * rows + rest.points.row_NK).ravel()
+def _shift_by_brick(equations: Statics) -> tuple[Index, Index, Floats]:
+    """Return, for each brick, the negative sum of the columns of the points below it, as (start, row, value)."""
+    rows = equations.rows + 5
+    key = (equations.upper_P[:, None].astype(np.int64) * rows + equations.points.row_NK).ravel()
     places, which = np.unique(key, return_inverse=True)
-    value = -_summed(which, rest.points.value_NK, len(places))
+    value = -_summed(which, equations.points.value_NK, len(places))
     brick, row = np.divmod(places, rows)
-    kept = row < rest.rows
-    start = np.zeros(rest.bricks + 1, np.int32)
-    np.cumsum(np.bincount(brick[kept], minlength=rest.bricks), out=start[1:])
+    kept = row < equations.rows
+    start = np.zeros(equations.bricks + 1, np.int32)
+    np.cumsum(np.bincount(brick[kept], minlength=equations.bricks), out=start[1:])
     return start, row[kept].astype(np.int32), value[kept]
 
 
-def _summed(place: NDArray[np.integer], value: Floats, length: int) -> Floats:
-    """The values that belong to each place, added up."""
-    return np.bincount(place.ravel(), value.ravel(), length).astype(np.float64, copy=False)
+def _summed(index: NDArray[np.integer], value: Floats, length: int) -> Floats:
+    """Sum the values that share an index."""
+    return np.bincount(index.ravel(), value.ravel(), length).astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""What is missing to an equilibrium where there is none: the residual program."""
+"""The residual program: the forces missing for an equilibrium where none exists."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from steelyard.errors import VerifierError
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """The smallest residuals in sum; which of several bricks bears one is the solver's choice."""
+    """Residuals with the smallest sum. Which of several bricks carries a residual is up to the solver."""
 
     size_B: Floats
-    """The largest of each brick's five, in newtons or newton metres; above 0: it is not held."""
+    """Largest of the five residuals of each brick, in newtons or newton metres; positive if it is not in equilibrium.
+    """
     total: float
-    """The sum over all bricks."""
+    """Sum of all residuals."""
     pull_B: Floats
-    """The pull of each brick in capacities."""
+    """Pull of each brick over the capacity."""
 
 
-def residuals(rest: Statics, find: Solver, physics: Physics) -> Residuals:
-    """Σ |residual| as small as forces of any size can make it."""
-    best = find(residual_program(rest, physics))
+def residuals(equations: Statics, solve: Solver, physics: Physics) -> Residuals:
+    """Minimise Σ |residual| over forces of any size."""
+    best = solve(residual_program(equations, physics))
     if best is None:
-        raise VerifierError("the residual program has no solution, though any forces satisfy it")
-    first = len(rest.points) + len(rest.shears) + len(rest.presses)
-    positive_R, negative_R = best.x[first + rest.bricks :].reshape(2, -1)
-    size_R = (positive_R + negative_R) * residual_units(rest.bricks, physics)
+        raise VerifierError("the residual program has no solution, although any set of forces is feasible")
+    first = len(equations.points) + len(equations.shears) + len(equations.presses)
+    positive_R, negative_R = best.x[first + equations.bricks :].reshape(2, -1)
+    size_R = (positive_R + negative_R) * residual_units(equations.bricks, physics)
     size_B = size_R.reshape(-1, 5).max(axis=1)
-    return Residuals(size_B, float(size_R.sum()), best.x[first : first + rest.bricks])
+    return Residuals(size_B, float(size_R.sum()), best.x[first : first + equations.bricks])

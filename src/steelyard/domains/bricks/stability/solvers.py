@@ -1,4 +1,4 @@
-"""The two solvers of linear programs, HiGHS and Gurobi, by name."""
+"""The interface of linear program solvers, and the choice of a backend."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from steelyard.domains.bricks.stability.program import Program, Solution
 Backend = Literal["highs", "gurobi"]
 
 Solver = Callable[[Program], Solution | None]
-"""``None``: nothing satisfies the program. Any other failure raises :class:`steelyard.errors.VerifierError`."""
+"""Returns ``None`` for an infeasible program; any other failure raises :class:`steelyard.errors.VerifierError`."""
 
 
 def solver(backend: Backend) -> Solver:
-    """HiGHS, or Gurobi for those who have it."""
+    """Return the solve function of a backend."""
     if backend == "highs":
         from steelyard.domains.bricks.stability.highs import solve
 
@@ -23,4 +23,4 @@ def solver(backend: Backend) -> Solver:
         from steelyard.domains.bricks.stability.gurobi import solve
 
         return solve
-    raise ValueError(f"no solver is called {backend!r}; there are 'highs' and 'gurobi'")
+    raise ValueError(f"backend = {backend!r} does not exist; choose 'highs' or 'gurobi'")

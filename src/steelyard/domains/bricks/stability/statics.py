@@ -1,16 +1,16 @@
-"""The equations of rest: what each unknown force does to each brick.
+"""Equations of static equilibrium: the effect of each unknown force on each brick.
 
-Five residuals a brick, the turn about the vertical left out, in units in which a contact point holds 1 and a stud is 1
-wide (so H is the layer's height in studs):
+There are five residuals per brick; the torque about the vertical axis is omitted. Units: the capacity of a contact
+point is 1 and the width of a stud is 1, so H is the height of a layer in studs.
 
 - F_x = Σ_bottom u_x − Σ_top u_x ± e_x, and F_y alike
 - F_z = Σ_bottom s − Σ_top s − weight
 - τ_1 = Σ_bottom [(y − c_y) s + H/2 u_y] − Σ_top [(y − c_y) s − H/2 u_y] ± H/2 e_y
 - τ_2 = −Σ_bottom [(x − c_x) s + H/2 u_x] + Σ_top [(x − c_x) s − H/2 u_x] ∓ H/2 e_x
 
-with s the force on the upper brick at a contact point (up: it is pushed, down: it is pulled), u the horizontal force on
-the upper brick of a contact, and e the press between neighbours. The ground pushes and pulls like a brick.
-Source: StableLego (Liu et al., IEEE RA-L 2024).
+Here s is the vertical force on the upper brick at a contact point (positive pushes, negative pulls), u the horizontal
+force on the upper brick of a contact, and e the pressing force between neighbours. The ground pushes and pulls like a
+brick. Source: StableLego (Liu et al., IEEE RA-L 2024).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.int32]
 
 NARROW = np.array([(0, -1 / 4), (-1 / 4, 0), (0, 1 / 4), (1 / 4, 0)])
-"""Where the stud touches an upper brick that is 1 wide, in studs from the middle of the cell."""
+"""Contact points of a stud under a brick of width 1, in studs from the centre of the cell."""
 WIDE = np.array([(1 / 8, -1 / 8), (-1 / 4, 0), (1 / 8, 1 / 8)])
-"""The same for wider ones. It is not symmetric in x, so mirrored structures may differ: see ``symmetry``."""
+"""Contact points under wider bricks. They are not symmetric in x, so mirror images may differ; see ``symmetry``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Unknowns of one kind: unknown ``n`` has the coefficients ``value_NK[n]`` in the rows ``row_NK[n]``. Row 5 b + r
-    is residual r of brick b; rows of the ground, which stays where it is, are left out in the end.
+    """Unknowns of one kind: unknown ``n`` has the coefficients ``value_NK[n]`` in the rows ``row_NK[n]``.
+
+    Row 5 b + r is residual r of brick b. The rows of the ground are dropped later, because the ground cannot move.
     """
 
     row_NK: Index
@@ -49,22 +50,22 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Statics:
-    """All unknowns, and what the residuals must balance."""
+    """All unknown forces, and the weights they must balance."""
 
     bricks: int
     upper_P: Index
     lower_P: Index
-    """The brick below each contact point; for the ground, the number of bricks."""
+    """Index of the brick below each contact point; the ground has the index ``bricks``."""
     x_P: Floats
     y_P: Floats
     points: Columns
-    """Vertical forces s, one a contact point."""
+    """Vertical forces s, one per contact point."""
     shears: Columns
-    """Horizontal forces u_x of all contacts, then u_y."""
+    """Horizontal forces: u_x of all contacts, then u_y."""
     presses: Columns
-    """Forces e between neighbours."""
+    """Pressing forces e between neighbours."""
     weight_R: Floats
-    """Coefficients · unknowns = weight."""
+    """Right-hand side: coefficients · unknowns = weight."""
 
     @property
     def rows(self) -> int:
@@ -72,7 +73,7 @@ class Statics:
 
 
 def statics(structure: Structure, touching: Contacts, loads: Sequence[Load], physics: Physics) -> Statics:
-    """The equations of a structure under its weight and the loads."""
+    """Set up the equations of a structure under its own weight and the loads."""
     h, w, x, y, _ = structure.array_B5.T
     bricks = len(structure)
     centre_x, centre_y = np.append(x + (h - 1) / 2, 0.0), np.append(y + (w - 1) / 2, 0.0)
@@ -92,7 +93,7 @@ def statics(structure: Structure, touching: Contacts, loads: Sequence[Load], phy
 
 
 def contact_points(touching: Contacts, narrow_B: NDArray[np.bool_]) -> tuple[Index, Floats, Floats]:
-    """Contact, x and y of every contact point: four a contact under a narrow brick, three under a wide one."""
+    """Return contact, x and y of every contact point: four per contact under a narrow brick, three under a wide one."""
     narrow_C = narrow_B[touching.upper_C]
     narrow, wide = np.flatnonzero(narrow_C).astype(np.int32), np.flatnonzero(~narrow_C).astype(np.int32)
     contact_P = np.concatenate([np.repeat(narrow, len(NARROW)), np.repeat(wide, len(WIDE))])
@@ -103,7 +104,7 @@ def contact_points(touching: Contacts, narrow_B: NDArray[np.bool_]) -> tuple[Ind
 
 
 def weights(structure: Structure, loads: Sequence[Load], physics: Physics) -> Floats:
-    """What the contacts must carry: F_z = m g, and for a load beside the centre the torques τ_1 and τ_2."""
+    """Return the right-hand side: F_z = m g, and the torques τ_1 and τ_2 of off-centre loads."""
     weight_R = np.zeros(5 * len(structure))
     weight_R[2::5] = structure.mass_B * physics.gravity / physics.capacity
     for load in loads:
@@ -117,29 +118,30 @@ def weights(structure: Structure, loads: Sequence[Load], physics: Physics) -> Fl
 
 
 def brick_at(structure: Structure, load: Load) -> int:
-    """The brick that a load rests on."""
+    """Return the index of the brick under a load."""
     if not (np.isfinite(load.kilograms) and load.kilograms >= 0):
-        raise ValueError(f"load of {load.kilograms} kg: it must be a number not below 0")
+        raise ValueError(f"load of {load.kilograms} kg must be a non-negative number")
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if z == load.z and x <= load.x < x + h and y <= load.y < y + w:
             return number
-    raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): no brick is there")
+    raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at this position")
 
 
-UPRIGHT = np.array([2, 3, 4], np.int32)
-"""Residuals that a vertical force enters: F_z, τ_1, τ_2."""
-LEVEL = np.array([(0, 4), (1, 3)], np.int32)
-"""Residuals that a horizontal force enters, along x: F_x and τ_2, along y: F_y and τ_1."""
+VERTICAL = np.array([2, 3, 4], np.int32)
+"""Residuals affected by a vertical force: F_z, τ_1, τ_2."""
+HORIZONTAL = np.array([(0, 4), (1, 3)], np.int32)
+"""Residuals affected by a horizontal force: F_x and τ_2 along x, F_y and τ_1 along y."""
 SHEAR = np.array([(1.0, -1.0, -1.0, -1.0), (1.0, 1.0, -1.0, 1.0)])
 PRESS = np.array([(1.0, -1.0, -1.0, 1.0), (1.0, 1.0, -1.0, -1.0)])
-"""Coefficients along x and along y, those of torques in half layers. A press acts at the bottom edge, so its signs are
-those of the bottom face: as published."""
+"""Coefficients along x and along y; torques are in half layers. As published, a press acts at the bottom edge, so it
+has the signs of the bottom face.
+"""
 
 
 def _points(upper: Index, lower: Index, x: Floats, y: Floats, centre_x: Floats, centre_y: Floats) -> Columns:
     row_P6 = np.empty((len(upper), 6), np.int32)
-    row_P6[:, :3] = (5 * upper)[:, None] + UPRIGHT
-    row_P6[:, 3:] = (5 * lower)[:, None] + UPRIGHT
+    row_P6[:, :3] = (5 * upper)[:, None] + VERTICAL
+    row_P6[:, 3:] = (5 * lower)[:, None] + VERTICAL
     value_P6 = np.empty((len(upper), 6))
     value_P6[:, 0], value_P6[:, 3] = 1.0, -1.0
     value_P6[:, 1], value_P6[:, 4] = y - centre_y[upper], centre_y[lower] - y
@@ -148,17 +150,19 @@ def _points(upper: Index, lower: Index, x: Floats, y: Floats, centre_x: Floats, 
 
 
 def _shears(upper: Index, lower: Index, half: float) -> Columns:
-    """Along x for all contacts, then along y: on the upper brick at its bottom, against it on the lower at its top."""
+    """Shear along x for all contacts, then along y: it acts on the upper brick's bottom and against the lower one's
+    top.
+    """
     row_2C4 = np.empty((2, len(upper), 4), np.int32)
-    row_2C4[:, :, :2] = (5 * upper)[:, None] + LEVEL[:, None]
-    row_2C4[:, :, 2:] = (5 * lower)[:, None] + LEVEL[:, None]
+    row_2C4[:, :, :2] = (5 * upper)[:, None] + HORIZONTAL[:, None]
+    row_2C4[:, :, 2:] = (5 * lower)[:, None] + HORIZONTAL[:, None]
     value_U4 = np.repeat(SHEAR * _arms(half), len(upper), axis=0)
     return Columns(row_2C4.reshape(-1, 4), value_U4)
 
 
 def _presses(touching: Contacts, half: float) -> Columns:
     row_E4 = np.empty((len(touching.axis_E), 4), np.int32)
-    along_E2 = LEVEL[touching.axis_E]
+    along_E2 = HORIZONTAL[touching.axis_E]
     row_E4[:, :2] = (5 * touching.after_E)[:, None] + along_E2
     row_E4[:, 2:] = (5 * touching.before_E)[:, None] + along_E2
     return Columns(row_E4, (PRESS * _arms(half))[touching.axis_E])

@@ -1,8 +1,8 @@
-"""The verdict that mirrors and turns cannot change: the worst of all images of a structure.
+"""A stability verdict that is invariant under rotations and reflections: the worst of all images of a structure.
 
 The published contact points under wide bricks (``statics.WIDE``) are not symmetric in x, so a structure and its mirror
-image may get different verdicts. They are symmetric in y, so of the eight images four need solving. Every image is put
-at the origin with its bricks in a fixed order: two images of one structure give the very same programs.
+image may get different verdicts. They are symmetric in y, so four of the eight images suffice. Every image is moved to
+the origin and its bricks are sorted, so that two images of one structure give identical programs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assess(
     method: Method = "highs",
     symmetric: bool = False,
 ) -> Stability:
-    """Find class, largest pull, scores, failing bricks and forces. ``symmetric``: of the worst mirror image or turn."""
+    """Analyse the stability of a structure. ``symmetric`` takes the worst of all rotations and reflections."""
     if symmetric and method != "connectivity":
         return assess_symmetric(structure, loads, physics=physics, method=method)
     return assess_as_given(structure, loads, physics=physics, method=method)
@@ -38,7 +38,7 @@ def assess(
 def largest_pull_symmetric(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
 ) -> float:
-    """The largest t of all turns and mirrors, in newtons."""
+    """Return the largest t of all rotations and reflections, in newtons."""
     pulls = [
         largest_pull(Structure(bricks, structure.world), image_loads, physics=physics, backend=backend)
         for bricks, image_loads in representatives(structure, loads)
@@ -49,7 +49,7 @@ def largest_pull_symmetric(
 def assess_symmetric(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Backend = "highs"
 ) -> Stability:
-    """The verdict on the image with the largest t. Its forces are left out: they act on that image."""
+    """Analyse the image with the largest t. The forces are omitted because they act on that image."""
     if not structure.bricks:
         return assess_as_given(structure, loads, physics=physics, method=method)
     found = representatives(structure, loads)
@@ -63,12 +63,12 @@ def assess_symmetric(
 
 
 def representatives(structure: Structure, loads: Sequence[Load]) -> list[Ordered]:
-    """One of each image and its mirror in y, all different, in a fixed order."""
+    """Return the distinct images up to reflection in y, in a fixed order."""
     return sorted({min(_ordered(*image), _ordered(*mirrored_in_y(*image))) for image in images(structure, loads)})
 
 
 def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
-    """y → Y − 1 − y: a mirror in x and half a turn."""
+    """Reflect along y, y → Y − 1 − y, as a reflection along x and half a turn."""
     return turned(*turned(*mirrored(structure, loads)))
 
 
@@ -78,10 +78,10 @@ def _ordered(structure: Structure, loads: Sequence[Load]) -> Ordered:
 
 
 def _scores_back(structure: Structure, loads: Sequence[Load], image: Ordered, score_B: Floats) -> Floats:
-    """Scores in the order of the structure's own bricks: images keep the order, sorting does not."""
+    """Map scores of a sorted image back to the order of the structure's bricks."""
     for candidate in images(structure, loads):
         if _ordered(*candidate) == image:
             placed = at_origin(*candidate)[0].bricks
             place_of = {brick: place for place, brick in enumerate(image[0])}
             return score_B[[place_of[brick] for brick in placed]]
-    raise AssertionError("a representative is one of the images")
+    raise AssertionError("every representative is one of the images")

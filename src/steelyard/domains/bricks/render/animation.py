@@ -1,4 +1,4 @@
-"""A structure that grows brick by brick, as a GIF."""
+"""GIF animation of a structure that grows brick by brick."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from steelyard.domains.bricks.stability import Stability
 from steelyard.domains.bricks.structure import Structure
 from steelyard.drawing import Scene, gif
 
-MOST_FRAMES = 120
+MAX_FRAMES = 120
 
 
-def film(
+def animate(
     structure: Structure,
     *,
     by: ColourBy = "part",
@@ -20,17 +20,17 @@ def film(
     milliseconds: int = 180,
     last: int = 2000,
 ) -> bytes:
-    """In the order of the bricks, all frames cut alike; a large structure grows several bricks a frame. By stress, only
-    the last frame is coloured by it: that of parts of a structure was not asked for.
+    """Draw the bricks in their order, with the same frame for all images. Large structures grow by several bricks per
+    frame. With ``by="stress"`` only the last frame shows stress, because partial structures are not analysed.
     """
     if not structure.bricks:
-        raise ValueError("a film needs at least one brick")
+        raise ValueError("an animation needs at least one brick")
     ground = ground_of(structure.bricks)
-    whole = draw(structure, by=by, stability=stability, ground=ground)
-    step = max(1, -(-len(structure) // MOST_FRAMES))
+    complete = draw(structure, by=by, stability=stability, ground=ground)
+    step = max(1, -(-len(structure) // MAX_FRAMES))
     scenes: list[Scene] = []
     for count in range(step, len(structure), step):
         part = Structure(structure.bricks[:count], structure.world)
-        scenes.append(Scene(draw(part, ground=ground).shapes, whole.frame))
-    scenes.append(whole)
+        scenes.append(Scene(draw(part, ground=ground).shapes, complete.frame))
+    scenes.append(complete)
     return gif(scenes, scale=scale, milliseconds=[milliseconds] * (len(scenes) - 1) + [last])
