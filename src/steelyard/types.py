@@ -240,6 +240,8 @@ class Verdict:
     success: bool = False
     steps: tuple[tuple[int, float], ...] = ()
     """Optional step rewards as (end offset in the sample's text, reward), in increasing order of offset."""
+    turn_rewards: tuple[float, ...] = ()
+    """Optional rewards of an episode's turns, one for each turn that the policy wrote."""
     reason: str = ""
     """Why the sample was rejected or not scored, in a line or two, with the end of the verifier's output."""
     cause: str = ""
@@ -279,7 +281,8 @@ class Verdict:
 
     def with_floor(self, floor: float | None) -> Verdict:
         """Copy with the floor as its reward; ``None``: 0 until ``settle_floors`` decides."""
-        return replace(self, reward=0.0 if floor is None else floor, steps=(), open_floor=floor is None)
+        reward = 0.0 if floor is None else floor
+        return replace(self, reward=reward, steps=(), turn_rewards=(), open_floor=floor is None)
 
     @property
     def counts(self) -> bool:
@@ -298,6 +301,8 @@ class Verdict:
             data["parts"] = dict(self.parts)
         if self.steps:
             data["steps"] = [list(step) for step in self.steps]
+        if self.turn_rewards:
+            data["turn_rewards"] = list(self.turn_rewards)
         data |= {name: text for name in ("reason", "cause", "detail") if (text := getattr(self, name))}
         if self.tries != 1:
             data["tries"] = self.tries
@@ -315,6 +320,8 @@ class Verdict:
             raise ValueError(f"verdict status {fields['status']!r} must be one of {', '.join(get_args(VerdictStatus))}")
         if "steps" in fields:
             fields["steps"] = tuple((int(end), float(reward)) for end, reward in fields["steps"])
+        if "turn_rewards" in fields:
+            fields["turn_rewards"] = tuple(float(reward) for reward in fields["turn_rewards"])
         if "reply" in fields:
             fields["reply"] = Reply(**{**fields["reply"], "messages": tuple(fields["reply"]["messages"])})
         return Verdict(**fields)

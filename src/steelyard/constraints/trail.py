@@ -6,6 +6,7 @@ of what is missing from it (2 bytes a token up to 65,536 tokens, else 4). Equal 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -34,6 +35,18 @@ class TrailWriter:
         start = np.concatenate([[0], np.cumsum([len(data) for _, data in parts])]).astype(np.int64)
         data = np.concatenate([data for _, data in parts]) if parts else np.zeros(0, np.uint8)
         return SupportTable(self.vocabulary, np.asarray([form for form, _ in parts], np.uint8), start, data)
+
+
+def join_tables(tables: Sequence[SupportTable]) -> SupportTable:
+    """Return one table with the sets of several, in order."""
+    shifts = np.cumsum([0, *(len(table.data) for table in tables)])
+    start = [table.start[:-1] + shift for table, shift in zip(tables, shifts[:-1], strict=True)]
+    return SupportTable(
+        tables[0].vocabulary,
+        np.concatenate([table.form for table in tables]),
+        np.concatenate([*start, shifts[-1:]]).astype(np.int64),
+        np.concatenate([table.data for table in tables]),
+    )
 
 
 def bits_of(table: SupportTable, index: int) -> Bits:

@@ -77,11 +77,14 @@ class Session(ABC):
     def reply(self, text: str) -> Answer:
         """Answer what the policy wrote."""
 
-    def cut_off(self, limit: FinishReason) -> Answer:
-        """Return the verdict of an episode that reached a limit; by default it is rejected."""
+    def cut_off(self, text: str, limit: FinishReason) -> Answer:
+        """Return the verdict of an episode that reached a limit; by default it is rejected.
+
+        ``text`` is what the policy wrote since the last reply; empty if the session has answered everything.
+        """
         return Verdict.rejected(LIMITS[limit])
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most sessions hold nothing
         """Release what the session holds."""
 
 

@@ -71,26 +71,26 @@ class EnvironmentVerifier(Verifier):
                 answer = self.environment.cut_off(task, turns, sample.finish)
         except NotReproducibleError as error:
             return Verdict.unscored(Cause.NOT_REPRODUCIBLE, str(error))
-        if is_reply(answer):
-            return Verdict.continues(as_reply(answer))
-        return verdict_of(answer, sample.text, floor=self.floor, success_at=self.environment.success_at)
+        if not is_reply(answer):
+            return verdict_of(answer, sample.text, floor=self.floor, success_at=self.environment.success_at)
+        if sample.finish != "stop":
+            raise BadReturn(f"{self.name}: cut_off returned a reply; it must return a verdict, a number or a bool")
+        return Verdict.continues(as_reply(answer))
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def _session_answer(self, environment: SessionEnvironment, item: Item, turns: Turns) -> Answer:
-        key, sample = item.sample.key, item.sample
+        key, finish = item.sample.key, item.sample.finish
+        answered = turns if turns[-1]["role"] != "assistant" else turns[:-1]
         opened = self._sessions.pop(key, None)
-        if opened is not None and opened.turns != turns[:-1]:
+        if opened is not None and opened.turns != answered:
             _close(opened.session)
             opened = None
         if opened is None:
-            opened = self._replayed(environment, item.task, key, turns[:-1])
+            opened = self._replayed(environment, item.task, key, answered)
+        text = "" if answered is turns else turns[-1]["content"]
         try:
-            answer = (
-                opened.session.reply(turns[-1]["content"])
-                if sample.finish == "stop"
-                else opened.session.cut_off(sample.finish)
-            )
+            answer = opened.session.reply(text) if finish == "stop" else opened.session.cut_off(text, finish)
         except BaseException:
             _close(opened.session)
             raise
@@ -141,7 +141,9 @@ def is_reply(answer: object) -> bool:
 
 def as_reply(answer: object) -> Reply:
     """Return a text, messages or a reply as a reply of plain data; raise :class:`BadReturn` if it is not one."""
-    reply = answer if isinstance(answer, Reply) else Reply(cast("Any", answer))
+    if isinstance(answer, str):
+        answer = Reply.text(answer)
+    reply = answer if isinstance(answer, Reply) else Reply(tuple(cast("Sequence[Message]", answer)))
     reward = None if reply.reward is None else as_number(reply.reward)
     if reply.reward is not None and (reward is None or reward != reward or abs(reward) == float("inf")):
         raise BadReturn(f"the reply's reward is {reply.reward!r}; it must be a finite number")
@@ -155,7 +157,9 @@ def _message(raw: object) -> Message:
     message = cast("Mapping[str, Any]", raw)
     role, content = str(message["role"]), str(message["content"])
     if role not in REPLY_ROLES:
-        raise BadReturn(f"role {role!r} of a reply must be one of {', '.join(REPLY_ROLES)}; the policy writes the others")
+        raise BadReturn(
+            f"role {role!r} of a reply must be one of {', '.join(REPLY_ROLES)}; only the policy is assistant"
+        )
     if len(content) > LONGEST_REPLY:
         raise BadReturn(f"a reply of {len(content)} characters; at most {LONGEST_REPLY} are accepted")
     return {"role": role, "content": content.encode("utf-8", "replace").decode("utf-8")}

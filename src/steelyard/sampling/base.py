@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from steelyard import defaults
-from steelyard.types import CutRule, Sample, Task
+from steelyard.types import CutRule, IntArray, Sample, SampleKey, Task
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextTurn:
+    """Where a later turn of an episode starts."""
+
+    sample: int
+    """Index of the sample in its group."""
+    token_ids: IntArray
+    """All tokens before the turn: prompt, earlier turns and replies."""
+    drawn: int
+    """Tokens written in earlier turns; the turn's random numbers continue from there."""
+    max_new_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +33,14 @@ class SampleRequest:
     slot: int
     count: int
     attempt: int = 0
+    next_turn: NextTurn | None = None
+    """Continue one sample with another turn, instead of starting ``count`` samples."""
+
+    @property
+    def keys(self) -> list[SampleKey]:
+        """Keys of the requested samples."""
+        samples = range(self.count) if self.next_turn is None else (self.next_turn.sample,)
+        return [SampleKey(self.step, self.slot, self.attempt, sample) for sample in samples]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +52,31 @@ class Decoding:
     supports: Literal["stored", "replayed"] = defaults.SUPPORTS
 
 
+class TurnQueue:
+    """Later turns that arrive while a sampler works; an episode stays open until it is ended here."""
+
+    def __init__(self) -> None:
+        self._requests: deque[SampleRequest] = deque()
+        self._ended: set[SampleKey] = set()
+
+    def add(self, request: SampleRequest) -> None:
+        """Continue an episode whose last turn was yielded."""
+        self._requests.append(request)
+
+    def end(self, key: SampleKey) -> None:
+        """Declare an episode over; the sampler may drop its cache."""
+        self._ended.add(key)
+
+    def take(self) -> list[SampleRequest]:
+        """Return the turns that arrived since the last call."""
+        taken = list(self._requests)
+        self._requests.clear()
+        return taken
+
+    def is_over(self, key: SampleKey) -> bool:
+        return key in self._ended
+
+
 class Sampler(Protocol):
     """Turns tasks into a stream of samples with exact log-probs and supports."""
 
@@ -39,6 +86,20 @@ class Sampler(Protocol):
 
     def publish(self, version: int) -> None:
         """Switch to the policy's newest weights and label samples with ``version``."""
+        ...
+
+
+@runtime_checkable
+class EpisodeSampler(Sampler, Protocol):
+    """A sampler of episodes: an episode that waits for a reply keeps its place and its cache."""
+
+    def sample_turns(
+        self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
+    ) -> Iterator[Sample | None]:
+        """Yield turns of episodes as they finish, until ``turns`` has ended all of them.
+
+        Later turns are taken from ``turns``. Yield None while every open episode waits for its next turn.
+        """
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -21,10 +21,12 @@ class Columns:
     dtype: torch.dtype
     place_BT: Tensor | None = None
     """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
+    rows: slice = field(default_factory=lambda: slice(None))
+    """Rows of the pass; the others keep what they hold."""
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values ``[B, heads, capacity, D]``, allocated once; the first ``columns.filled`` columns are in use."""
+    """Keys and values ``[R, heads, capacity, D]``, allocated once; the first ``columns.filled`` columns are in use."""
 
     keys: Tensor
     values: Tensor
@@ -44,20 +46,20 @@ class PreallocatedLayer(DynamicLayer):
         return room
 
     def _expose(self, end: int) -> None:
-        self.keys = self._keys[:, :, :end]
-        self.values = self._values[:, :, :end]
+        self.keys = self._keys[self.columns.rows, :, :end]
+        self.values = self._values[self.columns.rows, :, :end]
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        start, end, place_BT = self.columns.filled, self.columns.end, self.columns.place_BT
+        start, end, place_BT, rows = self.columns.filled, self.columns.end, self.columns.place_BT, self.columns.rows
         if place_BT is None:
-            self._keys[:, :, start:end] = key_states
-            self._values[:, :, start:end] = value_states
+            self._keys[rows, :, start:end] = key_states
+            self._values[rows, :, start:end] = value_states
         else:
             for storage in (self._keys, self._values):
                 storage[:, :, start:end] = 0  # unwritten cells are masked, but 0 times NaN is NaN
             row_B1 = torch.arange(len(place_BT), device=place_BT.device)[:, None]
-            self._keys[row_B1, :, place_BT] = key_states.transpose(1, 2)
-            self._values[row_B1, :, place_BT] = value_states.transpose(1, 2)
+            self._keys[rows][row_B1, :, place_BT] = key_states.transpose(1, 2)
+            self._values[rows][row_B1, :, place_BT] = value_states.transpose(1, 2)
         self._expose(end)
         return self.keys, self.values
 
@@ -69,6 +71,21 @@ class PreallocatedLayer(DynamicLayer):
             storage[: len(indices), :, :end] = storage[indices, :, :end]
             setattr(self, name, storage[: len(indices)])
         self._expose(end)
+
+    def swap(self, a: int, b: int) -> None:
+        """Exchange two rows."""
+        for storage in (self._keys, self._values):
+            storage[[a, b]] = storage[[b, a]]
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more columns."""
+        for name in ("_keys", "_values"):
+            storage: Tensor = getattr(self, name)
+            rows, heads, columns, width = storage.shape
+            room = storage.new_empty(rows, heads, capacity, width)
+            room[:, :, :columns] = storage
+            setattr(self, name, room)
+        self._expose(self.keys.shape[-2])
 
 
 def spread_prompts(prompts: Cache, row_B: Tensor, capacity: int) -> tuple[Cache, Columns | None]:

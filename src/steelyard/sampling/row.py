@@ -14,7 +14,7 @@ from steelyard.types import Decisions, FinishReason, Replay, Sample, SampleKey
 
 
 class Row:
-    """One sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
+    """One turn of a sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
 
     def __init__(
         self,
@@ -27,6 +27,8 @@ class Row:
         vocabulary: int,
     ) -> None:
         self.key, self.prompt_ids, self.decoding, self.end_ids = key, prompt_ids, decoding, end_ids
+        self.drawn = 0 if request.next_turn is None else request.next_turn.drawn
+        """Tokens written in earlier turns."""
         self.tokens: list[int] = []
         self.pending: list[int] = []
         """Tokens that the model has not processed yet."""

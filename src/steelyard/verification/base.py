@@ -36,6 +36,8 @@ class Cause(StrEnum):
     OUTPUT_OVERFLOW = "output overflow"
     LOST_WORKER = "lost worker"
     """The process or machine that ran it, or the connection to it, went away."""
+    NOT_REPRODUCIBLE = "not reproducible"
+    """A session that was opened again on another worker replied differently."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,6 +31,12 @@ EXTRA_CHARACTERS = 1 << 20
 
 def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
     """Encode chat messages as ``tokenizer.apply_chat_template`` does; ``answer_next`` opens the assistant's turn."""
+    text = render_chat(tokenizer, messages, answer_next=answer_next)
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> str:
+    """Return chat messages as the template writes them; ``answer_next`` opens the assistant's turn."""
     owner = tokenizer.name_or_path or "this model"
     plain = [dict(message) for message in messages]
     arguments = {
@@ -52,7 +58,7 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answe
             f"the chat template of {owner} failed: {answer['error']}; "
             "change the messages accordingly, or correct chat_template in the tokenizer's files"
         )
-    return tokenizer(answer["text"], add_special_tokens=False)["input_ids"]
+    return answer["text"]
 
 
 class Renderer:

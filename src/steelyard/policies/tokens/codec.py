@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.errors import PolicyError
-from steelyard.policies.tokens.chat_template import template_ids
+from steelyard.policies.tokens.chat_template import render_chat, template_ids
 from steelyard.special_tokens import UNKNOWN
 from steelyard.text import shown
 from steelyard.types import Message, Prompt
@@ -70,6 +70,14 @@ class Codec:
                 raise PolicyError("the prompt is empty, and the tokenizer has no bos_token to start from; set one")
             ids = [first]
         return np.asarray(ids, np.int32)
+
+    def render(self, messages: Sequence[Message], *, answer_next: bool) -> str:
+        """Return chat messages as the model's template writes them; ``answer_next`` opens the assistant's turn."""
+        return render_chat(self.tokenizer, messages, answer_next=answer_next)
+
+    def token_ids(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of a text within a sequence, without tokens for its start or end."""
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a completion with all sampled tokens, special ones included (tool calls, reasoning

@@ -1,0 +1,288 @@
+"""Play episodes: sample a turn, let the environment reply, sample the next turn, until the environment ends it.
+
+Sampled tokens are never tokenised again. The tokens of a reply are appended to them; where the chat template rewrites
+the conversation, the next turn starts a new row (``policies/tokens/conversation.py``). An episode that reaches a limit
+is ended by the environment's ``cut_off``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from steelyard.constraints.trail import join_tables
+from steelyard.policies.tokens.conversation import Continuation, Conversation, Conversations
+from steelyard.sampling.base import Decoding, EpisodeSampler, NextTurn, SampleRequest, TurnQueue
+from steelyard.types import (
+    NO_DECISIONS,
+    Decisions,
+    FinishReason,
+    GroupKey,
+    Reply,
+    Sample,
+    SampleKey,
+    Turn,
+    Verdict,
+)
+from steelyard.verification import Cause, Item, Pool
+
+WAIT_SECONDS = 0.05
+"""How long to wait for a reply before the sampler is asked again."""
+
+Result = tuple[Sample, Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLimits:
+    """What ends an episode, besides its environment."""
+
+    max_turns: int
+    """Turns of the policy."""
+    max_tokens: int
+    """Tokens after the prompt, those of replies included."""
+    max_row: int | None = None
+    """Positions of the model."""
+
+
+@dataclass(slots=True)
+class Episodes:
+    """How episodes are played: the model's conversations, their limits, and whether the environment starts them."""
+
+    conversations: Conversations
+    limits: EpisodeLimits
+    starts: bool = False
+    """Whether the environment gives the initial observation; else it is the task's prompt."""
+
+    def play(
+        self, sampler: EpisodeSampler, pool: Pool, requests: Sequence[SampleRequest], decoding: Decoding
+    ) -> Iterator[Sample | Result]:
+        """Yield each turn's sample when it ends, and each episode with its verdict when it is over."""
+        started, failed = _start(pool, requests) if self.starts else (list(requests), [])
+        yield from failed
+        yield from _Play(self, sampler, pool, started, decoding).run()
+
+
+class _Play:
+    """Episodes under way, between one sampler and one pool."""
+
+    def __init__(
+        self,
+        settings: Episodes,
+        sampler: EpisodeSampler,
+        pool: Pool,
+        requests: Sequence[SampleRequest],
+        decoding: Decoding,
+    ) -> None:
+        self.limits, self.pool, self.decoding = settings.limits, pool, decoding
+        self.turns = TurnQueue()
+        self.stream = sampler.sample_turns(requests, decoding, self.turns)
+        self.episodes = {
+            key: _Episode(request, settings.conversations.open(request.task.prompt), self.limits, decoding)
+            for request in requests
+            for key in request.keys
+        }
+
+    def run(self) -> Iterator[Sample | Result]:
+        for sample in self.stream:
+            if sample is not None:
+                episode = self.episodes[sample.key]
+                episode.add_turn(sample)
+                self._submit(episode)
+                yield sample
+            for key, verdict in _arrived(self.pool, wait=sample is None):
+                if (finished := self._answered(self.episodes[key], key, verdict)) is not None:
+                    self.turns.end(key)
+                    del self.episodes[key]
+                    yield finished
+
+    def _submit(self, episode: _Episode) -> None:
+        self.pool.submit([Item(episode.request.task, episode.sample(), episode.request.count)])
+
+    def _answered(self, episode: _Episode, key: SampleKey, verdict: Verdict) -> Result | None:
+        """Continue the episode after a reply, or return it with its verdict."""
+        if verdict.reply is None:
+            return episode.sample(), episode.verdict(verdict)
+        request = episode.continue_with(verdict.reply, key)
+        if request is None:
+            self._submit(episode)
+        else:
+            self.turns.add(request)
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class _Episode:
+    """One episode under way."""
+
+    request: SampleRequest
+    conversation: Conversation
+    limits: EpisodeLimits
+    decoding: Decoding
+    rows: list[list[Sample]] = field(default_factory=lambda: [[]])
+    """The policy's turns as the sampler returned them, by row."""
+    turns: list[Turn] = field(default_factory=list[Turn])
+    starts: list[int] = field(default_factory=list[int])
+    """Offset in the episode's text at which each turn of the policy starts."""
+    rewards: list[float] = field(default_factory=list[float])
+    """Rewards that came with replies, one for each turn of the policy."""
+    text: str = ""
+    finish: FinishReason = "stop"
+
+    @property
+    def last(self) -> Sample:
+        return self.rows[-1][-1]
+
+    @property
+    def written(self) -> int:
+        """Number of turns of the policy."""
+        return sum(len(row) for row in self.rows)
+
+    def add_turn(self, sample: Sample) -> None:
+        """Add what the policy wrote."""
+        self.rows[-1].append(sample)
+        self.starts.append(len(self.text))
+        self.text += sample.text
+        end, row = len(sample.token_ids), len(self.rows) - 1
+        self.turns.append(Turn("assistant", sample.text, sample.prompt_length, end, row))
+        self.finish = sample.finish
+        if sample.finish == "length" and len(sample.completion_ids) < self.decoding.max_new_tokens:
+            self.finish = "episode_length"
+
+    def continue_with(self, reply: Reply, key: SampleKey) -> SampleRequest | None:
+        """Add a reply and return the request for the next turn; None if the episode has reached a limit."""
+        self.rewards.append(reply.reward or 0.0)
+        last = self.last
+        end_ids = last.token_ids[-1:] if last.finish == "stop" else last.token_ids[:0]
+        end = self.conversation.conversations.codec.tokenizer.decode(end_ids.tolist())
+        continuation = self.conversation.reply(last.text, end, reply.messages)
+        token_ids = self._add_reply(reply, continuation)
+        budget = self._budget(token_ids)
+        if self.written >= self.limits.max_turns:
+            self.finish = "turns"
+        elif budget < 1:
+            self.finish = "episode_length"
+        else:
+            task = self.request.task
+            task = replace(task, spec={**task.spec, **reply.spec})
+            drawn = sum(len(sample.completion_ids) for row in self.rows for sample in row)
+            turn = NextTurn(key.sample, token_ids, drawn, budget)
+            return replace(self.request, task=task, count=1, next_turn=turn)
+        return None
+
+    def _add_reply(self, reply: Reply, continuation: Continuation) -> np.ndarray:
+        """Record the reply's turns; return the tokens that the next turn continues."""
+        ids = np.asarray(continuation.ids, np.int32)
+        if continuation.forks:
+            self.rows.append([])
+        before = ids[:0] if continuation.forks else self.last_tokens()
+        start, end = len(before), len(before) + len(ids)
+        for message in reply.messages:
+            self.text += message["content"]
+            self.turns.append(Turn(message["role"], message["content"], start, end, len(self.rows) - 1))
+            start = end
+        return np.concatenate([before, ids])
+
+    def last_tokens(self) -> np.ndarray:
+        return next(row[-1].token_ids for row in reversed(self.rows) if row)
+
+    def _budget(self, token_ids: np.ndarray) -> int:
+        """Return how many tokens the next turn may have."""
+        replies = sum(turn.end - turn.start for turn in self.turns if turn.role != "assistant")
+        sampled = sum(len(sample.completion_ids) for row in self.rows for sample in row)
+        left = self.limits.max_tokens - sampled - replies
+        room = math.inf if self.limits.max_row is None else self.limits.max_row - len(token_ids)
+        return int(min(self.decoding.max_new_tokens, left, room))
+
+    def sample(self) -> Sample:
+        """Return the episode so far as one sample."""
+        places = iter(self.starts)
+        rows = [_row(row, [next(places) for _ in row]) for row in self.rows if row]
+        last = rows[-1]
+        return replace(last, text=self.text, finish=self.finish, turns=tuple(self.turns), earlier_rows=tuple(rows[:-1]))
+
+    def verdict(self, verdict: Verdict) -> Verdict:
+        """Return the final verdict; rewards of replies and the verdict's own are the rewards of the turns."""
+        if verdict.status != "scored" or not any(self.rewards) or verdict.turn_rewards or verdict.steps:
+            return verdict
+        rewards = [*self.rewards, 0.0][: self.written]
+        rewards[-1] += verdict.reward
+        return replace(verdict, reward=math.fsum(rewards), turn_rewards=tuple(rewards))
+
+
+def _row(turns: Sequence[Sample], starts: Sequence[int]) -> Sample:
+    """Join the turns of one row: the tokens of the last one hold all others."""
+    first, last = turns[0], turns[-1]
+    decisions = [turn.decisions for turn in turns]
+    position_N = np.concatenate([each.position_N for each in decisions])
+    joined = Decisions(
+        position_N=position_N,
+        forward_N=position_N - first.prompt_length,
+        logp_N=np.concatenate([each.logp_N for each in decisions]),
+        rule=last.decisions.rule,
+        **_supports(decisions),
+        start_N=_start_offsets(decisions, starts),
+    )
+    return replace(last, prompt_length=first.prompt_length, decisions=joined, policy_version=first.policy_version)
+
+
+def _supports(decisions: Sequence[Decisions]) -> dict[Literal["support_N", "supports"], object]:
+    tables = [each.supports for each in decisions if each.supports is not None]
+    if not tables:
+        return {}
+    shifts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
+    indices = [each.support_N for each in decisions if each.support_N is not None]
+    shifted = [np.where(index_N < 0, index_N, index_N + shift) for index_N, shift in zip(indices, shifts, strict=True)]
+    return {"support_N": np.concatenate(shifted).astype(np.int32), "supports": join_tables(tables)}
+
+
+def _start_offsets(decisions: Sequence[Decisions], starts: Sequence[int]) -> np.ndarray | None:
+    offsets = [each.start_N + start for each, start in zip(decisions, starts, strict=True) if each.start_N is not None]
+    return np.concatenate(offsets).astype(np.int32) if len(offsets) == len(decisions) else None
+
+
+def _start(pool: Pool, requests: Sequence[SampleRequest]) -> tuple[list[SampleRequest], list[Result]]:
+    """Ask the environment for the initial observation of each task; samples of tasks that fail are unscored."""
+    pool.submit([Item(request.task, _empty(request.keys[0]), request.count) for request in requests])
+    answers: Mapping[GroupKey, Verdict] = {key[:3]: verdict for key, verdict in pool.completed(wait=True)}
+    started: list[SampleRequest] = []
+    failed: list[Result] = []
+    for request in requests:
+        answer = answers[request.keys[0][:3]]
+        if answer.reply is not None:
+            prompt = answer.reply.messages
+            plain = isinstance(request.task.prompt, str) and len(prompt) == 1 and prompt[0]["role"] == "user"
+            task = replace(
+                request.task,
+                prompt=prompt[0]["content"] if plain else prompt,
+                spec={**request.task.spec, **answer.reply.spec},
+            )
+            started.append(replace(request, task=task))
+        else:
+            failed += [(_empty(key), _unstarted(answer)) for key in request.keys]
+    return started, failed
+
+
+def _unstarted(answer: Verdict) -> Verdict:
+    if answer.status == "unscored":
+        return answer
+    reason = f"the environment returned a verdict instead of an initial observation: {answer.reason}"
+    return Verdict.unscored(answer.cause or Cause.BAD_RETURN, reason)
+
+
+def _empty(key: SampleKey) -> Sample:
+    """Return a sample without tokens: an episode that has not started."""
+    return Sample(key, np.zeros(0, np.int32), 0, "", "stop", NO_DECISIONS)
+
+
+def _arrived(pool: Pool, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+    """Yield the answers that are there; with ``wait``, wait a moment for the first one."""
+    if wait:
+        first = next(iter(pool.completed(wait=WAIT_SECONDS)), None)
+        if first is None:
+            return
+        yield first
+    yield from pool.completed(wait=False)
