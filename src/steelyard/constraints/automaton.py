@@ -230,7 +230,7 @@ class AutomatonConstraint(ABC, Generic[State]):
         if needed > tokens:
             raise ConstraintError(
                 f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens with its end token, more "
-                f"than sampling.max_new_tokens = {tokens}; raise it to {needed} or more"
+                f"than the limit of {tokens}; raise sampling.max_new_tokens to {needed} or more"
             )
 
     def moves(self, state: State) -> Mapping[str, State]:

@@ -203,7 +203,7 @@ def test_the_budget_error_has_both_numbers_and_a_solution() -> None:
     constraint = WordConstraint(Counter(), WORDS, END)
     task = Task("far", "", {"start": 995})
     constraint.check_budget(task, 6)
-    with pytest.raises(ConstraintError, match=r"'far' takes 6 tokens.*sampling.max_new_tokens = 5; raise it to 6"):
+    with pytest.raises(ConstraintError, match=r"'far' takes 6 tokens.*limit of 5; raise sampling.max_new_tokens to 6"):
         constraint.check_budget(task, 5)
 
 

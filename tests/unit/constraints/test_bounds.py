@@ -106,7 +106,7 @@ def test_a_schema_that_only_contains_itself_has_no_instance() -> None:
         ({"type": "number"}, "use an integer"),
         ({"type": "object", "properties": {"a": TEXT}}, '"additionalProperties": false'),
         ({"type": "array"}, "sets no limit"),
-        ({"type": "string", "format": "email"}, "'email' has no longest text"),
+        ({"type": "string", "format": "email"}, "'email' has no maximum length"),
         ({"type": "string", "pattern": r"^\p{L}+$"}, "cannot be analysed"),
         ({"anyOf": [TEXT, WHOLE], "maxLength": 3}, "with other keywords"),
         ({"minimum": 3}, "without a type"),
@@ -246,8 +246,8 @@ def test_huge_shortest_instances_are_not_constructed(
     schema: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert json_schema.shortest(schema) is not None
-    monkeypatch.setattr(regex, "MOST_CHARACTERS", 100)
-    monkeypatch.setattr(json_schema, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(regex, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(json_schema, "MAX_CHARACTERS", 100)
     assert json_schema.shortest(schema) is None
     either = {"anyOf": [{"type": "null"}, schema]} if "$defs" not in schema else {"type": "null"}
     assert json_schema.shortest(either) == "null", "a short alternative is chosen"
@@ -256,7 +256,7 @@ def test_huge_shortest_instances_are_not_constructed(
 @pytest.mark.parametrize("pattern", ["a{101}", "((a{5}){5}){5}", "a{60}b{60}", "(a{101}|b{102})"])
 def test_huge_shortest_texts_are_not_constructed(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert regex.shortest(pattern)
-    monkeypatch.setattr(regex, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(regex, "MAX_CHARACTERS", 100)
     with pytest.raises(TooLong, match="lower its minimum counts"):
         regex.shortest(pattern)
     assert regex.shortest(f"{pattern}|b") == "b"
@@ -267,7 +267,7 @@ def test_huge_shortest_texts_are_not_constructed(pattern: str, monkeypatch: pyte
 )
 def test_huge_shortest_sentences_are_not_constructed(grammar: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lark.shortest(grammar)
-    monkeypatch.setattr(lark, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(lark, "MAX_CHARACTERS", 100)
     assert lark.shortest(grammar) is None
 
 

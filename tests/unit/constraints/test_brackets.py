@@ -26,7 +26,7 @@ def test_the_samples_are_exactly_the_balanced_ones(depth: int, least: int, budge
     brackets = Brackets(depth, least=least)
     expected = {text for text in sentences(budget - 1) if balanced(text, depth, least=least)}
     if least + least % 2 + 1 > budget:
-        with pytest.raises(ConstraintError, match=f"max_new_tokens = {budget}"):
+        with pytest.raises(ConstraintError, match=f"limit of {budget}"):
             WordConstraint(brackets, WORDS, 0).check_budget(TASK, budget)
         return
     over_words = WordConstraint(brackets, WORDS, 0)

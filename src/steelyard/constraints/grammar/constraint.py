@@ -148,7 +148,7 @@ class GrammarConstraint:
         if needed > tokens:
             raise ConstraintError(
                 f"task {task.id}: the shortest sentence of the grammar, {excerpt(sentence)}, takes {needed} tokens "
-                f"with the end token, more than sampling.max_new_tokens = {tokens}; raise it"
+                f"with the end token, more than the limit of {tokens}; raise sampling.max_new_tokens"
             )
 
     def _of(self, task: Task) -> Compiled:
