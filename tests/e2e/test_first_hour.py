@@ -120,7 +120,7 @@ def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:
 
     trained = call("train", "steelyard.toml", *TINY, "--verify.verifier", "broken:score", "--evaluate.every", "0")
     assert trained.code == 2
-    assert "could not be judged" in trained.err
+    assert "verification failed for" in trained.err
     assert "steelyard train --resume runs/numbers" in trained.err
     assert trained.err.count("Traceback") == 1, "the checker's, not ours"
 

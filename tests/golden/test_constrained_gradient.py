@@ -17,7 +17,7 @@ def test_the_expected_update_is_the_gradient_of_the_expected_reward(case: Case) 
     assert float(found["relative deviation"]) < 1e-6
 
 
-def test_the_update_is_wrong_without_the_supports(case: Case) -> None:
+def test_it_is_not_when_the_learner_forgets_the_supports(case: Case) -> None:
     found = deviation(case, "rloo", None, 2, true_gradient(case), forget=True)
     assert float(found["relative deviation"]) > 0.05
 

@@ -20,14 +20,14 @@ from tests.small_infill import TABLES, config_of
     ("tables", "error", "message"),
     [
         ({"judge": {"folder": "nowhere"}}, ConfigError, "steelyard judge train"),
-        ({"domain": {"name": "infill", "options": {"longest": 200}}}, PolicyError, "passes the model's 64 positions"),
+        ({"domain": {"name": "infill", "options": {"longest": 200}}}, PolicyError, "the model has 64 positions"),
         (
             {
                 "domain": {"name": "infill", "options": {"longest": 60, "ratio": 0.4}},
                 "sampling": {"max_new_tokens": 20},
             },
             PolicyError,
-            r"holes, more than sampling\.max_new_tokens \(20\)",
+            r"holes, more than sampling\.max_new_tokens = 20",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""Constraints: which tokens may come, in sampling and in training alike."""
+"""Constraints: which tokens are allowed, both in sampling and in training."""

@@ -1,8 +1,8 @@
-"""Automata: a constraint written as states and moves, followed over a vocabulary of words.
+"""Automata: constraints written as states and moves, over a vocabulary of words.
 
-A domain says where a sample begins, which symbols lead where, and where it may end; the rest is done here: sets of
-tokens, the way to an end kept open under any budget, memory. docs/constraint-tutorial.md writes one from scratch.
-The same automaton over single characters fits any tokenizer: ``steelyard.constraints.trie``.
+A domain defines the start state, the moves and the states that may end. This module computes the sets of tokens, keeps
+an end within reach under any budget, and caches results. docs/constraint-tutorial.md writes an automaton from scratch.
+An automaton over single characters works with any tokenizer: see ``steelyard.constraints.trie``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 NO_END = 2**40
-"""``shortest_end`` of a state from which no end can be reached: more than any budget."""
+"""``shortest_end`` of a state without a reachable end: more than any budget."""
 
 
 class Memo(Generic[Key, Value]):
-    """A bounded memory of results, the least recently used forgotten first. Not shared between threads."""
+    """A bounded LRU cache. It is not thread-safe."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -41,7 +41,7 @@ class Memo(Generic[Key, Value]):
         return len(self._kept)
 
     def __reduce__(self) -> tuple[type[Memo[Key, Value]], tuple[int]]:
-        return type(self), (self.size,)  # another process begins with an empty one
+        return type(self), (self.size,)  # another process starts with an empty cache
 
     def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
         value = self._kept.get(key)
@@ -59,25 +59,25 @@ class Memo(Generic[Key, Value]):
 
 
 class Automaton(ABC, Generic[State]):
-    """What samples of a domain look like, as a pure function of the state.
+    """Defines the samples of a domain as a pure function of a state.
 
-    A state is hashable plain data (not None) that holds all that matters of the sample so far and the task. A symbol is
-    a word of a closed vocabulary or a single character. Neither the end nor the budget is the automaton's business:
-    a move that leads nowhere, or nowhere in time, is left out by the constraint.
+    A state is hashable plain data (not None) with everything relevant about the task and the sample so far. A symbol is
+    a word of a closed vocabulary or a single character. The automaton does not need to consider the budget: the
+    constraint omits moves from which no end can be reached in time.
     """
 
     stretch: int | None = None
-    """The most by which one move lengthens the shortest end, if every move leaves an end reachable.
+    """The largest increase of the shortest end by one move, if every move keeps an end reachable.
 
-    Told so, a constraint does not look at the ends of all successors while the budget is far. None: it always looks.
+    With it, a constraint computes the shortest ends of successors only near the end of the budget. None: always.
     """
 
     search_limit: int = 20_000
-    """How many states the search of ``shortest_end`` may visit."""
+    """Maximum number of states that the search of ``shortest_end`` visits."""
 
     def alphabet(self) -> Iterable[str]:
-        """All symbols there are, if they can be listed: the vocabulary is checked for them when a run begins, and
-        for any others when they are met.
+        """Return all symbols, if they can be listed. Listed symbols are checked against the vocabulary when a run
+        starts; others are checked when they occur.
         """
         return ()
 
@@ -86,22 +86,23 @@ class Automaton(ABC, Generic[State]):
 
     @abstractmethod
     def moves(self, state: State) -> Mapping[str, State]:
-        """Where each symbol that may come leads."""
+        """Return the successor state of each allowed symbol."""
 
     @abstractmethod
     def may_end(self, state: State) -> bool: ...
 
     def view(self, state: State) -> Hashable:
-        """The part of the state that decides which symbols may come, how far each leaves the end, and whether it may
-        end here; by default all of it. Where states are many and views few, a constraint over words keeps its sets of
-        tokens by view and asks for ``moves`` each time: make that a mapping that makes states only when asked for.
+        """Return the part of the state that determines the allowed symbols, their distances to an end, and whether the
+        sample may end; by default the complete state. With many states but few views, a constraint over words caches
+        token sets by view and calls ``moves`` each time, so return a mapping that creates states lazily.
         """
         return state
 
     def shortest_end(self, state: State) -> int:
-        """The fewest symbols that lead to a state that may end: 0 for such a state, ``NO_END`` if there is no way.
+        """Return the minimum number of symbols to a state that may end: 0 for such a state, ``NO_END`` if there is
+        none.
 
-        Found by searching breadth first, which serves small automata; write a formula for large ones.
+        The default is a breadth-first search, which suits small automata; override it with a formula for large ones.
         """
         return self._ends.get(state, self._search)
 
@@ -115,7 +116,7 @@ class Automaton(ABC, Generic[State]):
         while level:
             for reached in level:
                 if self.may_end(reached):
-                    return self._remember_way(reached, came_from)
+                    return self._store_distances(reached, came_from)
             following: list[State] = []
             for reached in level:
                 for successor in self.moves(reached).values():
@@ -132,8 +133,8 @@ class Automaton(ABC, Generic[State]):
             self._ends.put(dead, NO_END)
         return NO_END
 
-    def _remember_way(self, end: State, came_from: Mapping[State, State | None]) -> int:
-        """Note the distance of every state on a shortest way; gives that of its first."""
+    def _store_distances(self, end: State, came_from: Mapping[State, State | None]) -> int:
+        """Store the distance of every state on a shortest path and return that of its first state."""
         distance, back = 0, came_from[end]
         self._ends.put(end, 0)
         while back is not None:
@@ -145,17 +146,17 @@ class Automaton(ABC, Generic[State]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What may come in one state, by what it costs: the tokens that are needed after it, the end token among them."""
+    """The allowed tokens of a state, sorted by cost: the tokens needed afterwards, including the end token."""
 
     token_N: NDArray[np.int32]
-    """The tokens, the cheapest first."""
+    """The tokens, cheapest first."""
     costs: list[int]
-    """The different costs, rising."""
+    """The distinct costs, ascending."""
     counts: list[int]
-    """``counts[i]``: how many tokens the ``i`` lowest costs have together."""
+    """``counts[i]``: number of tokens with one of the ``i`` lowest costs."""
     vocabulary: int
     sets: dict[int, Bits] = field(default_factory=dict[int, Bits])
-    """Those of the ``i`` lowest costs as a set, once it was asked for."""
+    """Cached sets of the tokens with one of the ``i`` lowest costs."""
 
     @staticmethod
     def of(token_N: NDArray[np.int64], cost_N: NDArray[np.int64], vocabulary: int) -> Choices:
@@ -174,13 +175,13 @@ class Choices:
         return bits
 
     def forced(self, left: int) -> int | None:
-        """The token that comes if no other can."""
+        """Return the only affordable token, or None if there is a choice."""
         alone = self.counts[bisect_right(self.costs, left - 1)] == 1
         return int(self.token_N[0]) if alone else None
 
 
 class AutomatonConstraint(ABC, Generic[State]):
-    """An automaton over the tokens of a vocabulary; how a token is made of symbols is said by its two children."""
+    """Applies an automaton to the tokens of a vocabulary; subclasses define how tokens consist of symbols."""
 
     canonical_runs = False
 
@@ -188,7 +189,7 @@ class AutomatonConstraint(ABC, Generic[State]):
         self, automaton: Automaton[State], *, end_id: int, vocabulary: int, longest: int, remembered: int
     ) -> None:
         if not 0 <= end_id < vocabulary:
-            raise ConstraintError(f"the end token {end_id} is not in the vocabulary of {vocabulary} tokens")
+            raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
         self.automaton = automaton
         self.end_id = end_id
         self.vocabulary = vocabulary
@@ -202,26 +203,25 @@ class AutomatonConstraint(ABC, Generic[State]):
 
     @abstractmethod
     def step(self, state: State, token: int) -> State | None:
-        """Where a token leads, None where it may not come."""
+        """Return the state after a token, or None if the token is not allowed."""
 
     @abstractmethod
     def describe(self, token: int) -> str:
-        """A token for an error message."""
+        """Describe a token in an error message."""
 
     @abstractmethod
     def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
-        """The tokens that may come, for each the number of the state it leads to, and these states."""
+        """Return the allowed tokens, for each the index of its successor state, and these states."""
 
     def _tokens(self, state: State) -> NDArray[np.int64]:
-        """The tokens that may come."""
+        """Return the allowed tokens."""
         return self._reach(state)[0]
 
     def begin(self, task: Task) -> AutomatonWalk[State]:
         state = self.automaton.start(task)
         if self.automaton.shortest_end(state) >= NO_END:
             raise ConstraintError(
-                f"{self.name}: no sample for task {task.id!r} can ever end; "
-                "leave the task out, or let its automaton end somewhere"
+                f"{self.name}: no sample for task {task.id!r} can ever end; remove the task, or change may_end"
             )
         return AutomatonWalk(self, state)
 
@@ -229,26 +229,26 @@ class AutomatonConstraint(ABC, Generic[State]):
         needed = self.begin(task).shortest_end()
         if needed > tokens:
             raise ConstraintError(
-                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens with its end, but there "
-                f"is room for {tokens}; raise sampling.max_new_tokens to {needed} or more"
+                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens with its end token, more "
+                f"than the limit of {tokens}; raise sampling.max_new_tokens to {needed} or more"
             )
 
     def moves(self, state: State) -> Mapping[str, State]:
         return self._moves.get(state, self.automaton.moves)
 
     def choices(self, state: State, left: int) -> Choices:
-        """What may come, right for this budget (and for all others unless the budget is far)."""
+        """Return the allowed tokens for this budget; far from its limit, costs are not computed."""
         stretch, view = self.automaton.stretch, self.view(state)
         if stretch is not None and self.automaton.shortest_end(state) + stretch * self._longest + 2 <= left:
             return self._far.get(view, lambda _: self._choices_without_costs(state))
         return self._exact.get(view, lambda _: self._choices(state))
 
     def view(self, state: State) -> Hashable:
-        """What ``choices`` of a state depend on: all of it, where a token may be several symbols."""
+        """Return the part of a state that ``choices`` depends on: all of it if a token may be several symbols."""
         return state
 
-    def leads_on(self, state: State) -> bool:
-        """Whether an end can be reached."""
+    def can_reach_end(self, state: State) -> bool:
+        """Return whether an end can be reached."""
         return self.automaton.stretch is not None or self.automaton.shortest_end(state) < NO_END
 
     def _choices(self, state: State) -> Choices:
@@ -270,13 +270,13 @@ class AutomatonConstraint(ABC, Generic[State]):
 
 @dataclass(slots=True)
 class AutomatonWalk(Generic[State]):
-    """An automaton followed along one sample: a state, and whether the end token has come."""
+    """The state of an automaton along one sample, and whether the sample has ended."""
 
     constraint: AutomatonConstraint[State]
     state: State
     ended: bool = False
     _found: tuple[int, Choices] | None = None
-    """What was found for this state and how many tokens were left then."""
+    """Cached choices of this state and the number of tokens left."""
 
     def allowed(self, left: int) -> Bits:
         return self.constraint.empty if self.ended else self._choices(left).within(left)
@@ -298,17 +298,17 @@ class AutomatonWalk(Generic[State]):
     def advance(self, token: int) -> None:
         constraint = self.constraint
         if self.ended:
-            raise ConstraintError(f"{constraint.name}: {constraint.describe(token)} comes after the end token")
+            raise ConstraintError(f"{constraint.name}: {constraint.describe(token)} is not allowed after the end token")
         if token == constraint.end_id:
             if not constraint.automaton.may_end(self.state):
                 raise ConstraintError(f"{constraint.name}: the sample may not end yet, in state {self.state!r}")
             self.ended = True
             return
         state = constraint.step(self.state, token)
-        if state is None or not constraint.leads_on(state):
+        if state is None or not constraint.can_reach_end(state):
             raise ConstraintError(
                 f"{constraint.name}: {constraint.describe(token)} is not allowed in state {self.state!r}; "
-                "take one of allowed(left)"
+                "choose one of allowed(left)"
             )
         self.state, self._found = state, None
 
@@ -321,7 +321,7 @@ class AutomatonWalk(Generic[State]):
         return not self.ended and self.constraint.automaton.may_end(self.state)
 
     def shortest_end(self) -> int:
-        """0 once the end token has come."""
+        """Return 0 after the end token."""
         return 0 if self.ended else self.constraint.automaton.shortest_end(self.state) + 1
 
     def copy(self) -> AutomatonWalk[State]:
@@ -329,7 +329,7 @@ class AutomatonWalk(Generic[State]):
 
 
 class WordConstraint(AutomatonConstraint[State]):
-    """An automaton over a closed vocabulary: each symbol is a word, each word is one token."""
+    """Applies an automaton to a closed vocabulary: each symbol is a word, and each word is one token."""
 
     def __init__(
         self,
@@ -340,13 +340,13 @@ class WordConstraint(AutomatonConstraint[State]):
         vocabulary: int | None = None,
         remembered: int = 16_384,
     ) -> None:
-        """``words``: the words in the order of their tokens, or the token of each word."""
+        """``words`` lists the words in the order of their tokens, or maps each word to its token."""
         pairs = list(words.items() if isinstance(words, Mapping) else zip(words, range(len(words)), strict=True))
         self._token_of = dict(pairs)
         self._word_of = {token: word for word, token in pairs}
         self._symbols = {word: token for word, token in pairs if token != end_id}
         if not len(pairs) == len(self._token_of) == len(self._word_of):
-            raise ConstraintError("words has duplicates; give each word once, with a token of its own")
+            raise ConstraintError("words has duplicates; give every word once, with its own token")
         size = 1 + max([end_id, *self._word_of]) if vocabulary is None else vocabulary
         outside = [word for word, token in pairs if not 0 <= token < size]
         if outside:
@@ -377,19 +377,19 @@ class WordConstraint(AutomatonConstraint[State]):
         try:
             return np.fromiter(map(self._symbols.__getitem__, moves), np.int64, len(moves))
         except KeyError as unknown:
-            self._token(str(unknown.args[0]))  # raises what there is to say
+            self._token(str(unknown.args[0]))  # raises an error that names the symbol
             raise
 
     def _token(self, symbol: str) -> int:
         token = self._token_of.get(symbol)
         if token is None:
             raise ConstraintError(
-                f"{self.name} uses the symbol {symbol!r}, which is no word of the vocabulary; "
-                "add it to the vocabulary, or leave it out of moves"
+                f"{self.name} uses the symbol {symbol!r}, which is not in the vocabulary; "
+                "add it to the vocabulary, or remove it from moves"
             )
         if token == self.end_id:
             raise ConstraintError(
                 f"{self.name} uses the symbol {symbol!r}, which is the end token; "
-                "leave it out of moves and say in may_end where a sample may end"
+                "remove it from moves, and define in may_end where a sample may end"
             )
         return token

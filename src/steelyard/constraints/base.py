@@ -1,10 +1,10 @@
-"""What a constraint is: a small state machine that is followed along each sample.
+"""The interface of constraints: state machines that follow each sample.
 
-A constraint is part of the policy. At every step it says which tokens may come; the sampler draws from the model's
-distribution renormalised on them, and the learner scores on the same set. It may depend on anything that can be known
-of the partial sample (what stands already, what was used up), so it is more than a context-free grammar.
+A constraint is part of the policy. At every step it defines the allowed tokens; the sampler draws from the model's
+distribution renormalised on them, and the learner scores on the same set. It may depend on everything in the partial
+sample, such as occupied space or remaining supplies, so it is more general than a context-free grammar.
 
-Nothing here imports torch: a constraint can be followed in a worker process or on a machine without it.
+Nothing here imports torch, so constraints also work in processes and on machines without it.
 """
 
 from __future__ import annotations
@@ -18,92 +18,92 @@ from numpy.typing import NDArray
 from steelyard.types import Task
 
 Bits = NDArray[np.uint8]
-"""A set of tokens, packed: token ``t`` is in it if bit ``t % 8`` (the lowest first) of byte ``t // 8`` is set."""
+"""A set of tokens in packed bits: token ``t`` is a member if bit ``t % 8`` (lowest first) of byte ``t // 8`` is set."""
 
 
 @runtime_checkable
 class Walk(Protocol):
-    """A constraint followed along one sample: plain data inside, cheap to copy.
+    """The state of a constraint along one sample: plain data, cheap to copy.
 
-    ``left`` is how many tokens still fit into the sample, the end token among them. A walk that is told so keeps a
-    way to an end open: no token is allowed after which the shortest end would not fit.
+    ``left`` is the number of tokens that still fit into the sample, including the end token. A walk always keeps an end
+    within reach: a token is not allowed if the shortest end would not fit after it.
     """
 
     def allowed(self, left: int) -> Bits:
-        """The tokens that may come now, the end token among them where the sample may end. Not to be written to.
+        """Return the allowed tokens, including the end token if the sample may end. The array is read-only.
 
-        The empty set means a dead end, which only a constraint without ``shortest_end`` can run into.
+        An empty set is a dead end, which only a constraint without ``shortest_end`` can reach.
         """
         ...
 
     def forced(self, left: int) -> Sequence[int]:
-        """The tokens that come next without a choice, one or several; empty where something is to be decided."""
+        """Return the next tokens that are forced, one or several; empty if there is a choice."""
         ...
 
     def advance(self, token: int) -> None:
-        """Take a token; a ``ConstraintError`` if it was not allowed. After the end token nothing more may come."""
+        """Advance by a token; raise ``ConstraintError`` if it is not allowed. Nothing is allowed after the end."""
         ...
 
     def may_end(self) -> bool:
-        """Whether the end token may come now."""
+        """Return whether the end token is allowed now."""
         ...
 
     def shortest_end(self) -> int | None:
-        """The fewest tokens that lead to an end, the end token among them (1 where the sample may end now).
+        """Return the minimum number of tokens to an end, including the end token (1 if the sample may end now).
 
-        An automaton over characters counts a token for each character. None: not known (a text grammar).
+        An automaton over characters counts one token per character. None: unknown (text grammars).
         """
         ...
 
     def copy(self) -> Walk:
-        """A walk at the same place that goes on by itself."""
+        """Return an independent walk in the same state."""
         ...
 
 
 @runtime_checkable
 class Constraint(Protocol):
-    """What samples must look like; one object serves all samples of a run."""
+    """Restricts samples; one object serves all samples of a run."""
 
     @property
     def vocabulary(self) -> int:
-        """Size of the vocabulary that the sets of tokens are over."""
+        """Size of the vocabulary."""
         ...
 
     @property
     def canonical_runs(self) -> bool:
-        """Whether a run of characters that must come is written with the tokenizer's own tokens for it.
+        """Whether a forced run of characters uses the tokenizer's own tokens for it.
 
-        Masking step by step allows every way of cutting the run into tokens, which is another policy. So this belongs
-        to the constraint and is the same wherever it is followed.
+        Masking token by token allows every tokenization of the run, which is a different policy. The setting therefore
+        belongs to the constraint, so that sampler and learner agree on it.
         """
         ...
 
     def begin(self, task: Task) -> Walk:
-        """A walk at the beginning of a sample for this task."""
+        """Return a walk at the start of a sample for this task."""
         ...
 
     def check_budget(self, task: Task, tokens: int) -> None:
-        """Raise a ``ConstraintError`` with the way out if no sample of that many tokens (end included) can exist."""
+        """Raise a ``ConstraintError`` with a solution if no sample fits into ``tokens`` tokens, end included."""
         ...
 
 
 def pack(tokens: Sequence[int] | NDArray[np.integer], vocabulary: int) -> Bits:
-    """Packed set of some tokens."""
+    """Return the packed set of the given tokens."""
     member_V = np.zeros(vocabulary, np.bool_)
     member_V[np.asarray(tokens, np.int64)] = True
     return np.packbits(member_V, bitorder="little")
 
 
 def unpack(bits: Bits, vocabulary: int) -> NDArray[np.bool_]:
-    """Membership of each token, ``[V]`` (or ``[..., V]`` for several sets stacked)."""
+    """Return a mask ``[V]`` of the members (``[..., V]`` for stacked sets)."""
     return np.unpackbits(bits, axis=-1, count=vocabulary, bitorder="little").view(np.bool_)
 
 
 def members(bits: Bits) -> NDArray[np.int32]:
-    """The tokens of a set, in rising order."""
+    """Return the tokens of a set in ascending order."""
     return np.flatnonzero(np.unpackbits(bits, bitorder="little")).astype(np.int32)
 
 
 def count(bits: Bits) -> int:
-    """How many tokens a set has."""
+    """Return the number of tokens in a set."""
     return int(np.bitwise_count(bits).sum())

@@ -1,7 +1,7 @@
-"""The support trail: what could have been drawn at each decision, packed.
+"""Stores the supports of a sample compactly.
 
-A set of tokens is stored in the smallest of three forms: packed bits (V/8 bytes), the list of its members, or the list
-of what is missing from it (2 bytes a token up to 65,536 tokens, else 4). Equal sets of a sample are stored once.
+A set of tokens is stored in the smallest of three forms: packed bits (V/8 bytes), a list of its members, or a list of
+the tokens that are not members (2 bytes per token for vocabularies up to 65,536, else 4). Equal sets are stored once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ BITS, MEMBERS, MISSING = range(3)
 
 
 class TrailWriter:
-    """Gathers the supports of one sample."""
+    """Collects the supports of one sample."""
 
     def __init__(self, vocabulary: int) -> None:
         self.vocabulary = vocabulary
         self._index: dict[bytes, int] = {}
 
     def add(self, bits: Bits) -> int:
-        """Number of the set, which is new only if no equal one was added before."""
+        """Add a set and return its index; equal sets share one index."""
         return self._index.setdefault(bits.tobytes(), len(self._index))
 
     def table(self) -> SupportTable:
@@ -50,7 +50,7 @@ def join_tables(tables: Sequence[SupportTable]) -> SupportTable:
 
 
 def bits_of(table: SupportTable, index: int) -> Bits:
-    """One set of a table."""
+    """Return one set of a table in packed bits."""
     data, form = table.data[table.start[index] : table.start[index + 1]], table.form[index]
     if form == BITS:
         return data
@@ -59,22 +59,22 @@ def bits_of(table: SupportTable, index: int) -> Bits:
 
 
 def members_of(table: SupportTable, index: int) -> NDArray[np.int32]:
-    """The tokens of one set, in rising order."""
+    """Return the tokens of one set in ascending order."""
     return members(bits_of(table, index))
 
 
 def everything(vocabulary: int) -> Bits:
-    """The set of all tokens."""
+    """Return the set of all tokens."""
     return np.packbits(np.ones(vocabulary, np.bool_), bitorder="little")
 
 
 def size_of(table: SupportTable) -> int:
-    """Bytes it takes to store or send a table."""
+    """Return the size of a table in bytes."""
     return table.form.nbytes + table.start.nbytes + table.data.nbytes
 
 
 def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bits]:
-    """The sets at the sample's decisions, found by following the constraint along its tokens again."""
+    """Recompute the allowed sets at the sample's decisions by following the constraint along its tokens."""
     decided = set((sample.decisions.position_N - sample.prompt_length).tolist())
     walk, tokens, found = constraint.begin(replay.task), sample.completion_ids.tolist(), list[Bits]()
     place = 0
@@ -82,8 +82,8 @@ def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bit
         run = walk.forced(replay.budget - place)
         if list(run) != tokens[place : place + len(run)]:
             raise ConstraintError(
-                f"sample {tuple(sample.key)} does not follow its constraint at token {place}: {list(run)} must come "
-                f"there, but it has {tokens[place : place + len(run)]}; was it made under another constraint?"
+                f"sample {tuple(sample.key)} does not follow its constraint at token {place}: expected {list(run)}, "
+                f"found {tokens[place : place + len(run)]}; use the constraint that it was sampled with"
             )
         if not run:
             if place in decided:
@@ -93,13 +93,13 @@ def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bit
             walk.advance(token)
         place += len(run)
     if len(found) != len(decided):
-        raise ConstraintError(f"sample {tuple(sample.key)} has decisions where its constraint leaves no choice")
+        raise ConstraintError(f"sample {tuple(sample.key)} has decisions at tokens that its constraint forces")
     return found
 
 
 @lru_cache(maxsize=4096)
 def _stored(packed: bytes, vocabulary: int) -> tuple[int, NDArray[np.uint8]]:
-    """The smallest form of a set. The same sets come again in many samples."""
+    """Return the smallest form of a set; cached, because many samples share sets."""
     bits = np.frombuffer(packed, np.uint8)
     present = unpack(bits, vocabulary)
     chosen, integers = int(present.sum()), _integers(vocabulary)

@@ -1,4 +1,4 @@
-"""Character automata over any tokenizer: a token may come if its characters can be walked one after the other."""
+"""Applies character automata to any tokenizer: a token is allowed if the automaton accepts its characters in turn."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from steelyard.errors import ConstraintError
 
 
 class TokenTrie:
-    """The tokens of a vocabulary as a tree of characters, in plain arrays; built once, read only.
+    """The tokens of a vocabulary as a tree of characters, in plain arrays; read-only after construction.
 
-    Tokens that are no text by themselves (special, unused, empty, or part of a character's UTF-8) are not in it.
+    It omits tokens that are not text (special, unused, empty, or part of a UTF-8 character).
     """
 
     def __init__(self, tokens: Sequence[bytes | None]) -> None:
         self.text: list[str] = [_text(token) for token in tokens]
-        """Text of each token, empty for those that are left out."""
+        """Text of each token; empty for omitted tokens."""
         self.single: dict[str, int] = {}
-        """The characters that are a token of their own, with their numbers in the tree."""
+        """Characters that are a token, with their codes in the tree."""
         codes: dict[str, int] = {}
         parents, characters = [-1], [-1]
         children: dict[tuple[int, int], int] = {}
@@ -57,9 +57,8 @@ class TokenTrie:
     def reach(
         self, start: State, moves: Callable[[State], Mapping[str, State]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[State]]:
-        """The tokens that can be walked from a state, for each the number of the state it ends in, and these states.
-
-        One level of the tree at a time: all its nodes that are still alive take their character together.
+        """Return the tokens that the automaton accepts from a state, for each the index of its final state, and these
+        states. The tree is processed level by level, all live nodes together.
         """
         table = _Transitions(self, moves, [start], {start: 0})
         state_of_node = np.full(len(self._code_of_node), -1)
@@ -75,7 +74,7 @@ class TokenTrie:
             alive_C = state_C >= 0
             node_K, state_K = child_C[alive_C], state_C[alive_C]
             state_of_node[node_K] = state_K
-        state_of_token_V = state_of_node[self._node_of_token_V]  # tokens left out are at the root, which has none
+        state_of_token_V = state_of_node[self._node_of_token_V]  # omitted tokens are at the root, which has no state
         token_N = np.flatnonzero(state_of_token_V >= 0)
         used, which_N = _renumber(state_of_token_V[token_N])
         return token_N, which_N, [table.states[number] for number in used]
@@ -83,7 +82,7 @@ class TokenTrie:
 
 @dataclass(slots=True)
 class _Transitions(Generic[State]):
-    """The moves that one walk through the tree has met, with numbered states and characters."""
+    """The moves found during one traversal of the tree, with numbered states and characters."""
 
     trie: TokenTrie
     moves: Callable[[State], Mapping[str, State]]
@@ -94,11 +93,11 @@ class _Transitions(Generic[State]):
     )
 
     def follow(self, state_C: NDArray[np.int64], code_C: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The state after each character, -1 where it may not come."""
+        """Return the state after each character, -1 if it is not allowed."""
         present, row_C = _renumber(state_C)
         rows = [self._row(number) for number in present]
         codes = np.unique(np.concatenate([codes for codes, _ in rows]))
-        column_of_code = np.full(self.trie.characters, len(codes))  # the last column is for all other characters
+        column_of_code = np.full(self.trie.characters, len(codes))  # the last column is for other characters
         column_of_code[codes] = np.arange(len(codes))
         next_SA = np.full((len(rows), len(codes) + 1), -1)
         for index, (row_codes, row_next) in enumerate(rows):
@@ -124,10 +123,10 @@ class _Transitions(Generic[State]):
 
 
 class CharacterConstraint(AutomatonConstraint[State]):
-    """An automaton over characters, for any tokenizer: all ways of cutting a text into tokens are allowed.
+    """Applies an automaton over characters to any tokenizer; every tokenization of a text is allowed.
 
-    Every character that may come must be a token of its own, so that one token a character is always a way out; the
-    budget is counted so. Several constraints may share one :class:`TokenTrie`.
+    Every character of the automaton must also be a token, so that a text can always be completed with one token per
+    character; budgets are counted this way. Several constraints may share one :class:`TokenTrie`.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class CharacterConstraint(AutomatonConstraint[State]):
         *,
         remembered: int = 512,
     ) -> None:
-        """``tokens``: what each token writes, None for special tokens and unused numbers (see :func:`token_bytes`)."""
+        """``tokens`` lists the bytes of each token, None for special and unused ids (see :func:`token_bytes`)."""
         self.trie = tokens if isinstance(tokens, TokenTrie) else TokenTrie(tokens)
         longest = self.trie.longest
         super().__init__(automaton, end_id=end_id, vocabulary=len(self.trie), longest=longest, remembered=remembered)
@@ -161,20 +160,20 @@ class CharacterConstraint(AutomatonConstraint[State]):
 
     def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
         token_N, which_N, states = self.trie.reach(state, self.moves)
-        other_N = token_N != self.end_id  # the end token ends the sample, even if the tokenizer can write it
+        other_N = token_N != self.end_id  # the end token ends the sample, even if it has text
         return token_N[other_N], which_N[other_N], states
 
 
 def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
-    """What each of a model's ``vocabulary`` tokens writes, for a fast tokenizer of Hugging Face.
+    """Return the bytes of each of a model's ``vocabulary`` tokens, for a fast Hugging Face tokenizer.
 
-    Byte-level vocabularies (GPT-2's alphabet), sentencepiece's (``▁``, ``<0xNN>``) and those whose tokens are plainly
-    put together. None for special tokens, the one for unknown text, and numbers without a token. Sentencepiece's
-    decoders take a space off the very beginning of a text, so samples had better not begin with one.
+    Supported are byte-level vocabularies (GPT-2's alphabet), sentencepiece (``▁``, ``<0xNN>``), and vocabularies whose
+    tokens are simply concatenated. Special tokens, the unknown token and unused ids are None. Sentencepiece decoders
+    remove a space at the start of a text, so samples should not start with one.
     """
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if not hasattr(backend, "to_str"):
-        raise ConstraintError(f"{type(tokenizer).__name__} is no fast tokenizer, which alone says what a token writes")
+        raise ConstraintError(f"{type(tokenizer).__name__} is not a fast Hugging Face tokenizer; use one of those")
     content: dict[str, Any] = json.loads(backend.to_str())
     model: dict[str, Any] = content["model"]
     write = _writer(model, content.get("decoder"))
@@ -194,14 +193,14 @@ def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
 
 
 def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:
-    """How a piece of the vocabulary is written, read off the tokenizer's decoder."""
+    """Return a function from a vocabulary entry to its bytes, according to the tokenizer's decoder."""
     stages: list[Mapping[str, Any]] = [] if decoder is None else decoder.get("decoders", [decoder])
     kinds = [stage["type"] for stage in stages]
     affixes = model.get("end_of_word_suffix") or model.get("continuing_subword_prefix")
     if not kinds or affixes or not set(kinds) <= {"ByteLevel", "Replace", "Metaspace", "ByteFallback", "Fuse", "Strip"}:
         raise ConstraintError(
-            f"a tokenizer with {model['type']} pieces and {' + '.join(kinds) or 'no'} decoder puts text between its "
-            "tokens, so they cannot be walked by characters; use WordConstraint, with a token for each word"
+            f"a tokenizer with {model['type']} pieces and {' + '.join(kinds) or 'no'} decoder inserts text between "
+            "tokens, so they are not sequences of characters; use WordConstraint, with one token per word"
         )
     if "ByteLevel" in kinds:
         return _from_byte_alphabet
@@ -212,14 +211,14 @@ def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Call
         elif stage["type"] == "Replace":
             if "String" not in stage["pattern"]:
                 raise ConstraintError(
-                    f"the tokenizer's decoder replaces {stage['pattern']}, which cannot be followed token by token; "
-                    "write down what its tokens write yourself, as CharacterConstraint(tokens=...)"
+                    f"the tokenizer's decoder replaces {stage['pattern']}, which cannot be done token by token; "
+                    "pass the bytes of its tokens to CharacterConstraint(tokens=...)"
                 )
             replacements.append((stage["pattern"]["String"], stage["content"]))
-    falls_back = "ByteFallback" in kinds
+    byte_fallback = "ByteFallback" in kinds
 
     def write(piece: str) -> bytes:
-        if falls_back and (byte := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", piece)):
+        if byte_fallback and (byte := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", piece)):
             return bytes([int(byte[1], 16)])
         for old, new in replacements:
             piece = piece.replace(old, new)
@@ -229,7 +228,7 @@ def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Call
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's letters for bytes: printable ones stand for themselves, the others for U+0100 and on."""
+    """Return GPT-2's characters for bytes: printable bytes map to themselves, others to U+0100 onwards."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}
@@ -242,7 +241,7 @@ def _from_byte_alphabet(piece: str) -> bytes:
     try:
         return bytes([_BYTE_OF[letter] for letter in piece])
     except KeyError:
-        return piece.encode()  # as the tokenizer does with a piece outside of the alphabet
+        return piece.encode()  # the tokenizer treats pieces outside the alphabet this way
 
 
 def _text(token: bytes | None) -> str:
@@ -253,7 +252,7 @@ def _text(token: bytes | None) -> str:
 
 
 def _renumber(number_N: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """The different numbers, rising, and the place of each number among them."""
+    """Return the distinct numbers in ascending order, and the index of each number among them."""
     used = np.bincount(number_N) > 0
     return np.flatnonzero(used).tolist(), (np.cumsum(used) - 1)[number_N]
 
@@ -262,9 +261,9 @@ def _code(trie: TokenTrie, character: str) -> int:
     code = trie.single.get(character)
     if code is None:
         if len(character) != 1:
-            raise ConstraintError(f"{character!r} is not one character; an automaton over characters moves by one")
+            raise ConstraintError(f"{character!r} is not a single character; use one character per move")
         raise ConstraintError(
-            f"the character {character!r} is no token of its own, so it could not be written where it must come; "
-            "leave it out of moves, or take another tokenizer"
+            f"the character {character!r} is not a token, so it could not be written if it is forced; "
+            "remove it from moves, or use another tokenizer"
         )
     return code

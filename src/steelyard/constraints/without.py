@@ -1,4 +1,4 @@
-"""A constraint of any kind, minus the tokens that the policy never samples."""
+"""Removes the tokens that the policy never samples from any constraint."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from steelyard.types import Task
 
 
 class WithoutTokens:
-    """What ``inner`` allows, except ``excluded``. A token that is left alone by that is forced.
+    """Allows what ``inner`` allows, except ``excluded``. A token is forced if it is the only one left.
 
-    Automata leave such tokens out of their vocabulary instead, so that their way to an end does not count on them.
+    Automata omit such tokens from their vocabulary instead, so that their shortest end does not depend on them.
     """
 
     def __init__(self, inner: Constraint, excluded: Sequence[int]) -> None:
@@ -37,7 +37,7 @@ class WithoutTokens:
 
 @dataclass(slots=True, eq=False)
 class WalkWithoutTokens:
-    """The walk of another constraint on the tokens that are sampled."""
+    """The walk of another constraint, restricted to tokens that are sampled."""
 
     inner: Walk
     sampled: Bits
@@ -70,6 +70,6 @@ class WalkWithoutTokens:
     def _require_sampled(self, token: int) -> None:
         if not self.sampled[token // 8] >> token % 8 & 1:
             raise ConstraintError(
-                f"the constraint requires token {token}, which is never sampled; let it allow another token, or set "
-                "model.excluded_tokens without this one"
+                f"the constraint requires token {token}, which is never sampled; allow another token, or remove "
+                "this one from model.excluded_tokens"
             )

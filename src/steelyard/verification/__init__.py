@@ -1,4 +1,4 @@
-"""Verifiers and the pools that run them. Nothing here imports torch, so workers start fast and small."""
+"""Verifiers and the pools that run them. This package does not import torch, so workers start fast and stay small."""
 
 from steelyard.verification.base import Batch, Cause, Item, Mode, One, Pool, Verifier, WholeGroup
 from steelyard.verification.blame import Blame
@@ -8,10 +8,10 @@ from steelyard.verification.calling import UserFunction
 from steelyard.verification.check import CheckReport, summarise_check
 from steelyard.verification.functions import FunctionVerifier, as_verifier, for_run, load_verifier, mode_of, verifier
 from steelyard.verification.inline import InlinePool
-from steelyard.verification.judging import judge
 from steelyard.verification.loading import import_path_of, load_function
 from steelyard.verification.pipeline import Pipeline, RejectTruncated, Stage
 from steelyard.verification.processes import Limits, ProcessPool, Recycling
+from steelyard.verification.safe_verify import judge
 from steelyard.verification.sandbox import Ran, RunLimits, describe_level, level_in_force, run_code, run_command
 from steelyard.verification.trl import TRLVerifier
 from steelyard.verification.weighted import AnyVerifier, Part, WeightedPool, WeightedVerifier, pool_for

@@ -1,4 +1,4 @@
-"""What pools with workers share: a thread that runs the workers, and what it and the caller hand to each other."""
+"""Base class of pools with workers: a thread that runs the workers, and its shared queue and results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from steelyard.verification.transport import PackedVerifier
 
 
 class BackgroundPool(Pool, ABC):
-    """A pool whose thread works on the queue while the caller samples or learns.
+    """A pool with a thread that processes the queue while the caller samples or trains.
 
-    The queue, the verdicts and the counts are shared under one lock; everything else belongs to the thread. Verdicts
-    are fetched with :meth:`completed`, or go to a ``listener`` as they come, in the pool's own thread.
+    One lock protects the queue, the verdicts and the counters. Only the thread uses everything else. The caller fetches
+    verdicts with :meth:`completed`, or passes a ``listener``, which the thread calls with each batch of verdicts.
     """
 
     def __init__(self, verifier: PackedVerifier, listener: Callable[[Settled], None] | None = None) -> None:
@@ -35,7 +35,7 @@ class BackgroundPool(Pool, ABC):
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="verification", daemon=True)
 
-    # --- for the caller ----------------------------------------------------------------------------------------------
+    # --- called by others --------------------------------------------------------------------------------------------
 
     def submit(self, items: Sequence[Item]) -> None:
         with self._lock:
@@ -43,7 +43,7 @@ class BackgroundPool(Pool, ABC):
             self._enqueue(self._batcher.add(items))
 
     def submit_calls(self, calls: Sequence[Call]) -> None:
-        """Hand over calls that somebody else has formed."""
+        """Submit calls that were already formed."""
         with self._lock:
             self._outstanding += sum(len(call.items) for call in calls)
             self._enqueue(calls)
@@ -54,21 +54,21 @@ class BackgroundPool(Pool, ABC):
                 self._enqueue(self._batcher.flush())
         while True:
             with self._lock:
-                self._wait_for_news(wait)
+                self._wait_for_verdict(wait)
                 self._raise_if_broken()
-                there = deque(self._ready)
+                available = deque(self._ready)
                 self._ready.clear()
-            if not there:
+            if not available:
                 return
             try:
-                while there:
-                    yield there.popleft()
-            finally:  # a consumer that stops in between finds the rest when it comes back
+                while available:
+                    yield available.popleft()
+            finally:  # if the consumer stops early, the rest stays available
                 with self._lock:
-                    self._ready.extendleft(reversed(there))
+                    self._ready.extendleft(reversed(available))
 
-    def _wait_for_news(self, wait: bool | float) -> None:
-        """Until a verdict is there or none is missing, but no longer than a number of seconds says."""
+    def _wait_for_verdict(self, wait: bool | float) -> None:
+        """Wait until a verdict is available or none is outstanding; a number is a timeout in seconds."""
         until = None if isinstance(wait, bool) else time.monotonic() + wait
         while wait and self._outstanding and not self._ready and self._broken is None:
             left = None if until is None else until - time.monotonic()
@@ -77,13 +77,13 @@ class BackgroundPool(Pool, ABC):
             self._lock.wait(left)
 
     def metrics(self) -> dict[str, float]:
-        """Lost workers and calls that were made again, if there were any since this was last asked."""
+        """Return the numbers of lost workers and retried calls since the last call."""
         with self._lock:
             counts, self._counts = self._counts, {}
         return counts
 
     def require_working(self) -> None:
-        """Raises what broke the pool, if anything did."""
+        """Raise the error that ended the thread, if any."""
         with self._lock:
             self._raise_if_broken()
 
@@ -102,11 +102,11 @@ class BackgroundPool(Pool, ABC):
 
     def _raise_if_broken(self) -> None:
         if self._closing:
-            raise VerifierError("the pool is closed, as it is when its run has ended; build another trainer to go on")
+            raise VerifierError("the verification pool of an ended run is closed: build a new trainer to continue")
         if self._broken is not None:
             raise VerifierError(str(self._broken)) from self._broken
 
-    # --- the thread --------------------------------------------------------------------------------------------------
+    # --- in the thread------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _work(self) -> None:
@@ -114,27 +114,27 @@ class BackgroundPool(Pool, ABC):
 
     @abstractmethod
     def _wake(self) -> None:
-        """There is something new in the queue, or the pool is closing."""
+        """Notify the thread that the queue has changed or the pool is closing."""
 
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 - the caller learns of it instead of waiting for ever
+        except BaseException as error:  # noqa: BLE001 - raised in the caller, which would wait forever otherwise
             with self._lock:
                 self._broken = error
                 self._lock.notify_all()
 
     def _take(self, worker: object = None) -> Call | None:
-        """The first call in the queue that did not fail on this worker before."""
+        """Remove and return the first call in the queue that did not already fail on this worker."""
         with self._lock:
             for number, call in enumerate(self._queue):
-                if worker is None or call.avoid is not worker:
+                if worker is None or call.avoid_worker is not worker:
                     del self._queue[number]
                     return call
         return None
 
     def _put_back(self, calls: Sequence[Call]) -> None:
-        """At the front, in this order."""
+        """Put calls back at the front of the queue, in this order."""
         with self._lock:
             self._queue.extendleft(reversed(calls))
 

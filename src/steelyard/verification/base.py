@@ -1,9 +1,9 @@
-"""What a verifier is, and what carries items to it and verdicts back.
+"""The interfaces of verifiers and pools.
 
-A *verifier* judges items. It declares how many it wants at a time (its *mode*): one, a batch of any items, or a whole
-group of one task. A *pool* takes items as the sampler finishes them, hands them to the verifier as its mode asks and
-gives the verdicts back as they come, in any order. Inline, in processes and on a cluster the two protocols are the
-same.
+A *verifier* scores items. Its *mode* declares how many items it takes per call: one, a batch of any items, or all
+samples of one task. A *pool* accepts items as the sampler finishes them, calls the verifier according to its mode and
+returns the verdicts in the order in which they finish. Pools that run inline, in processes and on a cluster share one
+interface.
 """
 
 from __future__ import annotations
@@ -19,108 +19,112 @@ from steelyard.types import Sample, SampleKey, Task, Verdict
 
 
 class Cause(StrEnum):
-    """What can go wrong with a checker; none of these is a judgement of the sample."""
+    """Why a verifier failed. A cause describes the failure and does not judge the sample."""
 
     EXCEPTION = "exception"
     BAD_RETURN = "bad return"
-    """Not a number, no verdict, or not one an item."""
+    """It returned something other than one number or verdict per item."""
     NO_SCORE = "no score"
-    """It returned None: it declines to judge."""
+    """It returned None and so declined to score the sample."""
     TIMEOUT = "timeout"
     CPU_LIMIT = "cpu limit"
     EXITED = "exited"
-    """``Verdict.detail`` has the code."""
+    """Its process exited; ``Verdict.detail`` holds the exit code."""
     SIGNAL = "killed by signal"
-    """``Verdict.detail`` has its name."""
+    """A signal killed its process; ``Verdict.detail`` holds the name of the signal."""
     OUT_OF_MEMORY = "out of memory"
     OUTPUT_OVERFLOW = "output overflow"
     LOST_WORKER = "lost worker"
-    """The process or machine that ran it, or the connection to it, went away."""
+    """The process, the machine or the connection was lost."""
     NOT_REPRODUCIBLE = "not reproducible"
     """A session that was opened again on another worker replied differently."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One thing to judge: a sample and the task it was made for."""
+    """A sample to verify, with its task."""
 
     task: Task
     sample: Sample
     group_size: int
-    """How many samples the task gets; a verifier that compares them waits for all."""
+    """Number of samples of the task. A verifier that compares samples waits for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """The verifier takes one item at a time."""
+    """The verifier takes one item per call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The verifier takes up to ``size`` items at a time, of any tasks; an item's verdict depends on itself alone."""
+    """The verifier takes up to ``size`` items of any tasks per call. Verdicts must not depend on other items."""
 
     size: int
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ValueError(f"batch size {self.size}: a batch holds at least one item")
+            raise ValueError(f"batch size = {self.size} must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
 class WholeGroup:
-    """The verifier takes all samples of one task together, since it compares them."""
+    """The verifier takes all samples of one task per call, because it compares them."""
 
 
 Mode = One | Batch | WholeGroup
 
 
 Outcome = Literal["rejected", "unscored"]
-"""What a sample becomes when verifying it keeps failing: its own fault, or the verifier's."""
+"""Result for a sample whose verification keeps failing: ``rejected`` blames the sample, ``unscored`` the verifier."""
 
 
 class Verifier(ABC):
-    """Verifies items. Build one from a function with :func:`steelyard.verification.as_verifier`, or derive a class of
-    your own: it has a ``name`` and ``verify``, and declares whatever differs from the defaults below.
+    """Base class of verifiers.
+
+    Build a verifier from a function with :func:`steelyard.verification.as_verifier`, or derive a class with a ``name``
+    and a ``verify`` method. The other attributes have defaults.
     """
 
     name: str
     mode: Mode = One()
     floor: float | None = None
-    """The reward of a rejected sample; ``None``: 0, or that of the worst scored sample of its group if lower."""
+    """Reward of a rejected sample; ``None`` for 0, or the lowest scored reward of its group if that is lower."""
     version: str | None = None
-    """Changes whenever a verdict could change. ``None``: not declared, so verdicts are never reused."""
+    """Version of the verifier; change it whenever a verdict could change. ``None``: verdicts are never cached."""
     deterministic: bool = False
-    """Whether the same item always gets the same verdict."""
+    """Whether equal items always get equal verdicts."""
     isolate: bool = True
-    """Whether it runs in a process of its own; ``False``: it is fast and can neither crash nor hang."""
+    """Whether the verifier runs in a separate process. Use ``False`` only if it is fast and cannot crash or hang."""
     blame: Mapping[str, Outcome] = MappingProxyType({})
-    """What a failure that stays means, by its cause: ``{"timeout": "rejected"}``."""
+    """Result of a persistent failure, by its cause: ``{"timeout": "rejected"}``."""
 
     @abstractmethod
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        """One verdict per item, in order. May raise; :func:`steelyard.verification.judge` turns that into verdicts."""
+        """Return one verdict per item, in order. Pools turn exceptions into verdicts."""
 
 
 class Pool(Protocol):
-    """Carries items to a verifier and verdicts back. Every item submitted comes back exactly once."""
+    """Runs a verifier on submitted items. Every submitted item gets exactly one verdict."""
 
     @abstractmethod
     def submit(self, items: Sequence[Item]) -> None:
-        """Hand over one sample, several, or a whole group. The pool forms the calls that the verifier's mode asks."""
+        """Submit any number of items. The pool groups them into calls according to the mode of the verifier."""
         ...
 
     @abstractmethod
     def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
-        """Verdicts that are there. ``wait=True`` starts what was held back for a fuller batch or group, and goes on
-        until everything submitted is done; a number does the same, but returns once nothing came for so many seconds.
+        """Yield the verdicts that are available.
+
+        With ``wait=True``, start incomplete batches and groups too, and continue until every submitted item is done.
+        With a number, do the same but return after that many seconds without a verdict.
         """
         ...
 
     def metrics(self) -> dict[str, float]:
-        """What happened since this was last asked, for the metrics of a step: accidents, retries, cache hits."""
+        """Return counters since the last call, such as lost workers, retries and cache hits."""
         return {}
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of workers; what was not completed is dropped."""
+        """Release the workers and discard unfinished items."""
         ...

@@ -1,4 +1,4 @@
-"""Whose fault an accident is: how often it is tried again, and what it means when it stays."""
+"""Retries and failure attribution: how often a failed verification is retried, and what a persistent failure means."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from steelyard.errors import VerifierError
 from steelyard.types import Verdict
 from steelyard.verification.base import Cause, Outcome
 
-Accidents = tuple[Verdict, ...]
+Failures = tuple[Verdict, ...]
+"""The failed verdicts of an item, one per try."""
 
-WORTH_ANOTHER_TRY = frozenset(Cause) - {Cause.NO_SCORE}
-"""A verifier that declines to judge, or gives a cause of its own, has said its word."""
-POINT_AT_THE_SAMPLE = WORTH_ANOTHER_TRY - {Cause.LOST_WORKER}
-"""Causes for which the sample answers if they come again."""
+RETRYABLE = frozenset(Cause) - {Cause.NO_SCORE}
+"""Causes that are retried. A verifier that declines to score, or names a cause of its own, is not retried."""
+ATTRIBUTABLE_TO_SAMPLE = RETRYABLE - {Cause.LOST_WORKER}
+"""Causes that are attributed to the sample if they recur."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """How often an accident is tried again, and whose fault it is when it stays.
+    """Decides whether a failed verification is retried, and whether a persistent failure rejects the sample.
 
-    By default an accident is tried once more, on another worker where there is one. The same accident in every try
-    (the same cause, signal and exit code) is put down to the sample, which is rejected: otherwise a policy could drift
-    to outputs that crash its checker. Different accidents, and those that say nothing of the sample, leave it unscored.
+    By default a failure is retried once, on another worker if there is one. If every try fails in the same way (same
+    cause, signal and exit code), the failure is attributed to the sample, which is rejected. Otherwise the policy could
+    drift towards outputs that crash the verifier. Different failures, and failures unrelated to the sample such as a
+    lost worker, leave the sample unscored.
     """
 
     tries: int = TRIES
+    """Number of tries before a failure is final."""
     outcome: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
-    """What a cause means in the end, instead of the rule above."""
+    """Result of a persistent failure by cause; overrides the rule above."""
 
     def with_outcomes(self, declared: Mapping[str, Outcome]) -> Blame:
-        """The same, except for the outcomes that a verifier declares itself."""
+        """Return a copy with the outcomes that a verifier declares; they take precedence."""
         return replace(self, outcome={**self.outcome, **declared})
 
-    def again(self, accidents: Accidents) -> bool:
-        return len(accidents) < self.tries and accidents[-1].cause in WORTH_ANOTHER_TRY
+    def retries(self, failures: Failures) -> bool:
+        """Return whether to retry after these failures."""
+        return len(failures) < self.tries and failures[-1].cause in RETRYABLE
 
-    def final(self, accidents: Accidents, floor: float | None) -> Verdict:
-        """The verdict when it is not tried again."""
-        last = replace(accidents[-1], tries=len(accidents))
-        return replace(last, status="rejected").with_floor(floor) if self._rejects(accidents) else last
+    def final(self, failures: Failures, floor: float | None) -> Verdict:
+        """Return the verdict of a sample that is not retried."""
+        last = replace(failures[-1], tries=len(failures))
+        return replace(last, status="rejected").with_floor(floor) if self._rejects(failures) else last
 
-    def _rejects(self, accidents: Accidents) -> bool:
-        last = accidents[-1]
+    def _rejects(self, failures: Failures) -> bool:
+        last = failures[-1]
         if last.cause in self.outcome:
             return self.outcome[last.cause] == "rejected"
-        same = len({(accident.cause, accident.detail) for accident in accidents}) == 1
-        return same and len(accidents) > 1 and last.cause in POINT_AT_THE_SAMPLE
+        same = len({(failure.cause, failure.detail) for failure in failures}) == 1
+        return same and len(failures) > 1 and last.cause in ATTRIBUTABLE_TO_SAMPLE
 
 
 def require_causes(name: str, outcome: Mapping[str, str]) -> None:
-    """Refuse what no accident is called, and outcomes that there are not."""
+    """Raise an error for unknown causes and outcomes."""
     unknown = [cause for cause in outcome if cause not in set(Cause)]
     if unknown:
-        raise VerifierError(f"{name}: blame names {unknown[0]!r}; the causes are {', '.join(Cause)}")
+        raise VerifierError(f"{name}: blame has an unknown cause {unknown[0]!r}; valid causes are {', '.join(Cause)}")
     wrong = [(cause, value) for cause, value in outcome.items() if value not in ("rejected", "unscored")]
     if wrong:
-        raise VerifierError(f"{name}: blame says {wrong[0][1]!r} for {wrong[0][0]}; it is rejected or unscored")
+        raise VerifierError(f"{name}: blame[{wrong[0][0]!r}] = {wrong[0][1]!r} must be 'rejected' or 'unscored'")

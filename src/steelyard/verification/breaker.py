@@ -1,4 +1,4 @@
-"""The circuit breaker: when too much cannot be judged, pause, say why, and stop or go on as configured."""
+"""The circuit breaker: if too many verifications fail, stop the run, or pause and continue."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from steelyard.verification.pipeline import Stage
 
 log = logging.getLogger("steelyard.verification")
 EXAMPLES = 3
-FIRST = 8
-"""When this many verdicts at the start are all the same failure, the rest of the step would show nothing new."""
+"""Number of failures shown in the message."""
+FIRST_VERDICTS = 8
+"""If this many verdicts at the start are all the same failure, the breaker trips without waiting for a full window."""
 
 
 class Breaker(Stage):
-    """Watches the last ``window`` verdicts; more than ``share`` of them accidents means that the checker is broken. So
-    does the same failure in each of the first :data:`FIRST`, before the first step is over.
+    """Trips if more than ``share`` of the last ``window`` verdicts are failures of the verifier.
 
-    Accidents count also where they ended as rejections: a checker that fails on everything must not pass for a policy
-    that makes nothing right.
+    It also trips if the first :data:`FIRST_VERDICTS` verdicts are all the same failure. Failures count even if they
+    ended as rejections: a verifier that fails on every sample must not look like a policy that gets nothing right.
     """
 
     def __init__(
@@ -38,45 +38,45 @@ class Breaker(Stage):
     ) -> None:
         self.share, self.then, self.pause_seconds, self._sleep = share, then, pause_seconds, sleep
         self._last: deque[Verdict] = deque(maxlen=window)
-        self._accidents = 0
-        self._same, self._failure = True, None
+        self._failures = 0
+        self._all_same, self._last_failure = True, None
 
     def observe(self, key: SampleKey, verdict: Verdict) -> None:
-        """Raises :class:`VerifierError` if this one is too many and the run is to stop."""
+        """Count the verdict. Raises :class:`VerifierError` if the breaker trips and the run is to stop."""
         if len(self._last) == self._last.maxlen:
-            self._accidents -= self._last[0].accident
+            self._failures -= self._last[0].accident
         self._last.append(verdict)
-        self._accidents += verdict.accident
+        self._failures += verdict.accident
         full = len(self._last) == self._last.maxlen
-        if (full or self._same_from_the_start(verdict)) and self._accidents > self.share * len(self._last):
+        if (full or self._same_failure_from_start(verdict)) and self._failures > self.share * len(self._last):
             self._trip()
 
-    def _same_from_the_start(self, verdict: Verdict) -> bool:
-        """Whether this is the last of the first few verdicts, and each of them was the same failure."""
+    def _same_failure_from_start(self, verdict: Verdict) -> bool:
+        """Return whether this completes the first few verdicts and all of them were the same failure."""
         failure = _failure(verdict) if verdict.accident else None
-        self._same = self._same and failure is not None and self._failure in (None, failure)
-        self._failure = failure
-        return self._same and len(self._last) == FIRST
+        self._all_same = self._all_same and failure is not None and self._last_failure in (None, failure)
+        self._last_failure = failure
+        return self._all_same and len(self._last) == FIRST_VERDICTS
 
     def _trip(self) -> None:
-        self._same = False
+        self._all_same = False
         message = self._message()
         self._last.clear()
-        self._accidents = 0
+        self._failures = 0
         if self.then == "stop":
-            raise VerifierError(message + "\nMend the verifier and try it with `steelyard check`, then resume.")
-        log.error("%s\nGoing on in %g s, as verify.when_unscored says.", message, self.pause_seconds)
+            raise VerifierError(message + "\nFix the verifier, test it with `steelyard check`, then resume the run.")
+        log.error("%s\nContinuing in %g s (verify.when_unscored = %r).", message, self.pause_seconds, self.then)
         self._sleep(self.pause_seconds)
 
     def _message(self) -> str:
-        accidents = [verdict for verdict in self._last if verdict.accident]
-        causes = Counter(_kind(verdict) for verdict in accidents)
+        failures = [verdict for verdict in self._last if verdict.accident]
+        causes = Counter(_kind(verdict) for verdict in failures)
         counted = ", ".join(f"{count} × {cause}" for cause, count in causes.most_common())
-        examples = list({_kind(verdict) + verdict.reason: verdict for verdict in accidents}.values())[-EXAMPLES:]
+        examples = list({_kind(verdict) + verdict.reason: verdict for verdict in failures}.values())[-EXAMPLES:]
         shown = "\n".join(f"  {_kind(verdict)}: {_indented(verdict.reason)}" for verdict in examples)
         return (
-            f"{len(accidents)} of the last {len(self._last)} samples could not be judged: {counted} "
-            f"(verify.max_unscored is {self.share}).\n{shown}"
+            f"verification failed for {len(failures)} of the last {len(self._last)} samples: {counted} "
+            f"(verify.max_unscored = {self.share}).\n{shown}"
         )
 
 
@@ -85,7 +85,7 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _failure(verdict: Verdict) -> str:
-    """What tells one failure from another: the kind, and the last line of what was raised."""
+    """Return what distinguishes failures: the cause and the last line of the reason."""
     return f"{_kind(verdict)}: {verdict.reason.strip().rpartition(chr(10))[2]}"
 
 

@@ -1,8 +1,8 @@
-"""Verdicts kept on disk, so that the same thing is never judged twice by the same version of a deterministic verifier.
+"""A cache of verdicts on disk, so that a deterministic verifier never verifies the same sample twice.
 
-A verdict is found again by its content: domain, verifier and its version, the task, and what was made. The weights of
-several verifiers are no part of that, since each verifier's own verdict is kept and not their sum. What the checker did
-not manage to judge is never kept.
+The cache key covers the domain, the verifier and its version, the task and the sample. Weights of a weighted verifier
+are not part of the key, because the cache holds the verdict of each part rather than their sum. Failures are never
+cached.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from steelyard.verification.trl import TRLVerifier
 log = logging.getLogger("steelyard.verification")
 
 BUSY_SECONDS = 60.0
-"""How long to wait for another process that has locked the file. After one such wait, nothing waits for it again."""
+"""Timeout if another process has locked the file. After one timeout, the cache no longer waits for locks."""
 
 
 class VerdictCache:
-    """A table of verdicts in one SQLite file, which any number of runs on one machine may read and write at once.
+    """A table of verdicts in a SQLite file that any number of runs on one machine can share.
 
-    Every verdict is written in a transaction of its own to a write-ahead log, so a run that is killed leaves the file
-    whole. (The log needs shared memory: keep the file on a local disk, not on a network drive.) A file that another
-    process keeps locked costs one timeout; from then on only what is available immediately is read and written.
+    Every verdict is written in its own transaction to a write-ahead log, so killing a run does not damage the file. The
+    log needs shared memory: keep the file on a local disk, not on a network drive. If another process holds a lock, the
+    cache waits for one timeout only; after that it skips every access that would have to wait.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._complained: set[str] = set()
+        self._logged: set[str] = set()
         self._prepared = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,28 +50,26 @@ class VerdictCache:
         except (OSError, sqlite3.Error) as error:
             if not _is_locked(error):
                 raise VerifierError(
-                    f"verdict cache {path}: {error}; remove the file or choose another verify.cache"
+                    f"verdict cache {path}: {error}; delete the file or set another verify.cache"
                 ) from None
-            self._complain("opened", error)
+            self._log_once("opened", error)
 
     def get(self, key: bytes, text: str) -> Verdict | None:
-        """The verdict of a sample with this text; ``None`` if it is not there or cannot be read, which is logged
-        once.
-        """
+        """Return the cached verdict of a sample with this text, or ``None``. A read error is logged once."""
         try:
             row = self._execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
             return None if row is None else read_verdict(json.loads(row[0]), text)
         except (sqlite3.Error, TypeError, ValueError, RecursionError, BadReturn) as error:
-            self._complain("read", error)
+            self._log_once("read", error)
             return None
 
     def put(self, key: bytes, verdict: Verdict) -> None:
-        """What cannot be written is not kept, which is said once; the run goes on."""
+        """Store a verdict. A write error is logged once and does not stop the run."""
         text = json.dumps(verdict.to_json())
         try:
             self._execute("INSERT OR IGNORE INTO verdicts VALUES (?, ?)", (key, text))
         except sqlite3.Error as error:
-            self._complain("written", error)
+            self._log_once("written", error)
 
     def _execute(self, statement: str, values: Sequence[bytes | str] = ()) -> sqlite3.Cursor:
         try:
@@ -88,10 +86,10 @@ class VerdictCache:
                 self._connection.execute("PRAGMA busy_timeout=0")
             raise
 
-    def _complain(self, what: str, error: Exception) -> None:
-        if what not in self._complained:
-            self._complained.add(what)
-            log.warning("verdict cache %s could not be %s (%s); the run continues without", self.path, what, error)
+    def _log_once(self, what: str, error: Exception) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
+            log.warning("verdict cache %s could not be %s (%s); the run continues without it", self.path, what, error)
 
     def __len__(self) -> int:
         return self._connection.execute("SELECT COUNT(*) FROM verdicts").fetchone()[0]
@@ -106,30 +104,30 @@ def _is_locked(error: Exception) -> bool:
 
 
 class CacheStage(Stage):
-    """Answers what the cache knows, and keeps what the verifier says of the rest."""
+    """Answers samples from the cache and stores the verdicts of all others."""
 
     def __init__(self, verifier: Verifier, cache: VerdictCache, domain: str = "") -> None:
         reason = why_not_cached(verifier)
         if reason:
             raise VerifierError(f"{verifier.name} cannot be cached: {reason}")
         self.verifier, self.cache = verifier, cache
-        self._verifier_key = verifier_key(verifier, domain)  # as it is now: a verifier may count its calls
-        self._asked: dict[SampleKey, bytes | None] = {}
+        self._verifier_key = verifier_key(verifier, domain)  # computed once: calls may change the verifier's state
+        self._missed: dict[SampleKey, bytes | None] = {}
         self._hits = self._misses = 0
 
     def answer(self, item: Item) -> Verdict | None:
         key = content_key(self._verifier_key, self.verifier, item)
-        known = None if key is None else self.cache.get(key, item.sample.text)
-        if known is None:
-            self._asked[item.sample.key] = key
-        self._hits += known is not None
-        self._misses += known is None
-        return known
+        cached = None if key is None else self.cache.get(key, item.sample.text)
+        if cached is None:
+            self._missed[item.sample.key] = key
+        self._hits += cached is not None
+        self._misses += cached is None
+        return cached
 
     def observe(self, key: SampleKey, verdict: Verdict) -> None:
-        asked = self._asked.pop(key)
-        if asked is not None and not verdict.accident:
-            self.cache.put(asked, verdict)
+        content = self._missed.pop(key)
+        if content is not None and not verdict.accident:
+            self.cache.put(content, verdict)
 
     def metrics(self) -> dict[str, float]:
         counts = {"cache/hits": float(self._hits), "cache/misses": float(self._misses)}
@@ -137,48 +135,49 @@ class CacheStage(Stage):
         return counts
 
     def close(self) -> None:
-        self._asked.clear()
+        self._missed.clear()
         self.cache.close()
 
 
 def why_not_cached(verifier: Verifier) -> str:
-    """Why its verdicts must not be reused; empty if they may."""
+    """Return why the verdicts of a verifier cannot be cached, or an empty string if they can."""
     if isinstance(verifier.mode, WholeGroup):
-        return "it compares the samples of a group, so a verdict is not of one sample alone"
+        return "it compares the samples of a group, so a verdict does not depend on one sample alone"
     if not verifier.deterministic:
         return "it does not declare itself deterministic"
     if verifier.version is None:
         return "it does not declare a version"
     if isinstance(verifier, TRLVerifier) and "trainer_state" in (parameters_of(verifier.function) or {}):
-        return "it looks at the progress of training (trainer_state)"
+        return "it depends on the progress of training (trainer_state)"
     try:
         verifier_key(verifier, "")
     except NoFingerprintError as error:
-        return f"it cannot be told from other verifiers: {error}"
+        return f"it cannot be distinguished from other verifiers: {error}"
     return ""
 
 
 def verifier_key(verifier: Verifier, domain: str) -> bytes:
-    """A digest of everything about the verifier that a verdict may depend on: where it can be imported from, and the
-    state of a callable object or the arguments of a partial. Raises ``NoFingerprintError`` for what has no import path.
+    """Return a digest of everything about the verifier that a verdict may depend on.
+
+    The digest covers the import path and the state of a callable object or the arguments of a partial. Raises
+    ``NoFingerprintError`` for a function without an import path.
     """
-    asked, success_at = verifier, None
+    called, success_at = verifier, None
     if isinstance(verifier, UserFunction):
-        asked, success_at = verifier.function, verifier.success_at
-    return fingerprint([domain, asked, verifier.name, verifier.version, [verifier.floor, success_at]])
+        called, success_at = verifier.function, verifier.success_at
+    return fingerprint([domain, called, verifier.name, verifier.version, [verifier.floor, success_at]])
 
 
-def content_key(asked: bytes, verifier: Verifier, item: Item) -> bytes | None:
-    """A digest of everything a verdict may depend on: the verifier's own key, the task, and the sample. ``None`` if the
-    task holds something that has no digest.
+def content_key(verifier_digest: bytes, verifier: Verifier, item: Item) -> bytes | None:
+    """Return a digest of everything a verdict may depend on, or ``None`` if the task contains a value without a digest.
 
-    A plain function is shown the task and the text; every other verifier may look at the sample's tokens and end too.
+    A plain function receives the task and the text. Any other verifier may also use the tokens and the finish reason.
     """
     task, sample = item.task, item.sample
-    made: list[object] = [sample.text]
+    content: list[object] = [sample.text]
     if not isinstance(verifier, FunctionVerifier):
-        made += [sample.completion_ids, sample.finish]
+        content += [sample.completion_ids, sample.finish]
     try:
-        return fingerprint([asked, task.id, task.prompt, task.spec, task.difficulty, made])
+        return fingerprint([verifier_digest, task.id, task.prompt, task.spec, task.difficulty, content])
     except NoFingerprintError:
         return None

@@ -1,4 +1,4 @@
-"""Calling users' functions: what they declare as verifiers, names, signatures, and coroutines."""
+"""Call users' functions: their declarations, names, signatures and coroutines."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ AnyFunction = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class UserFunction(Verifier):
-    """A user's function and what it declares as a verifier. It stays callable as the function it wraps."""
+    """A verifier that wraps a user's function. It can still be called like the function."""
 
     function: AnyFunction
     name: str = ""
     mode: Mode = field(default_factory=One)
     floor: float | None = None
-    """Reward of a sample for which the function raises ``Invalid``; ``None``: 0, or that of the worst scored sample of
-    its group if lower."""
+    """Reward of a sample for which the function raises ``Invalid``; ``None`` for 0, or the lowest scored reward of its
+    group if that is lower."""
     success_at: float | None = SUCCESS_AT
-    """A number r is a success when r >= this; ``None``: numbers are never one."""
+    """A reward of at least this is a success; with ``None``, a number is never a success."""
     version: str | None = None
     deterministic: bool = False
     isolate: bool = True
@@ -44,14 +44,14 @@ class UserFunction(Verifier):
 
 
 def name_of(function: AnyFunction) -> str:
-    """What a function is called, also for partials and callable objects."""
+    """Return the name of a function, partial or callable object."""
     if isinstance(function, partial):
         return name_of(cast("partial[Any]", function).func)
     return getattr(function, "__name__", None) or type(function).__name__
 
 
 def parameters_of(function: AnyFunction) -> dict[str, inspect.Parameter] | None:
-    """The parameters, or ``None`` for callables that do not tell (some built-ins)."""
+    """Return the parameters, or ``None`` for callables without a signature (some built-ins)."""
     try:
         return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -59,7 +59,7 @@ def parameters_of(function: AnyFunction) -> dict[str, inspect.Parameter] | None:
 
 
 def require_two_arguments(function: AnyFunction, form: str) -> None:
-    """Refuse, before any sample is made, a function that cannot be called as ``form`` says."""
+    """Raise an error if the function cannot be called with two arguments, as ``form`` shows."""
     if parameters_of(function) is None:
         return
     signature = inspect.signature(function)
@@ -67,13 +67,13 @@ def require_two_arguments(function: AnyFunction, form: str) -> None:
         signature.bind(None, None)
     except TypeError as error:
         raise VerifierError(
-            f"verifier {name_of(function)}{signature} cannot be called as {form}: {error}. "
-            f"Give it two arguments, or name one `completions` to be called as TRL calls reward functions"
+            f"verifier {name_of(function)}{signature} cannot be called as {form}: {error}. Give it two parameters, or "
+            "name one of them `completions` to have it called like a TRL reward function"
         ) from None
 
 
 def call(function: AnyFunction, *args: object, **kwargs: object) -> object:
-    """Call, and wait for the result if it is a coroutine."""
+    """Call the function and wait for the result if it is awaitable."""
     result = function(*args, **kwargs)
     return _awaited(cast("Awaitable[object]", result)) if inspect.isawaitable(result) else result
 
@@ -83,7 +83,7 @@ async def _wait(result: Awaitable[object]) -> object:
 
 
 def _awaited(result: Awaitable[object]) -> object:
-    """Wait on an event loop in a thread of its own, so that it works under a notebook's running loop too."""
+    """Wait for the result on an event loop in another thread, which also works inside a notebook's running loop."""
     future = asyncio.run_coroutine_threadsafe(_wait(result), _event_loop())
     try:
         return future.result()

@@ -1,6 +1,6 @@
-"""Items gathered into calls, and what becomes of a call's verdicts: settled, or asked again.
+"""Group items into calls, and decide which verdicts are final and which calls to retry.
 
-Every pool works with these, so a verifier's accidents mean the same wherever it runs.
+All pools use this module, so failures of a verifier have the same consequences in every pool.
 """
 
 from __future__ import annotations
@@ -10,77 +10,79 @@ from dataclasses import dataclass, replace
 
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Batch, Cause, Item, Mode, One, WholeGroup
-from steelyard.verification.blame import WORTH_ANOTHER_TRY, Accidents, Blame
+from steelyard.verification.blame import RETRYABLE, Blame, Failures
 
 Settled = list[tuple[SampleKey, Verdict]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """What the verifier is asked at once: items, and for each of them the accidents it had before."""
+    """The items of one call to the verifier, with the earlier failures of each item."""
 
     items: tuple[Item, ...]
-    before: tuple[Accidents, ...]
-    avoid: object = None
-    """The worker on which the call failed before; another one takes it, if there is one."""
+    before: tuple[Failures, ...]
+    avoid_worker: object = None
+    """The worker on which the call failed before. Another worker takes the retry if there is one."""
 
     @staticmethod
     def of(items: Sequence[Item]) -> Call:
+        """Create a call without earlier failures."""
         ordered = sorted(items, key=lambda item: item.sample.key)
         return Call(tuple(ordered), ((),) * len(ordered))
 
     def one_by_one(self) -> list[Call]:
+        """Split the call into one call per item."""
         return [Call((item,), (before,)) for item, before in zip(self.items, self.before, strict=True)]
 
 
 def settle(
     call: Call, verdicts: Sequence[Verdict], mode: Mode, blame: Blame, floor: float | None
 ) -> tuple[Settled, list[Call]]:
-    """What is settled by a call's verdicts, and the calls that are to be made again.
+    """Return the final verdicts of a call and the calls to retry.
 
-    A batch that failed as one is asked again item by item, which counts as no try, since any of them may be the guilty
-    one. An item with an accident of its own is asked again by itself, a group only as a whole. When all of a group fail
-    in the same way, none of its samples can be singled out, and all stay unscored.
+    A batch that failed as a whole is retried item by item. This does not count as a try, because any item may have
+    caused the failure. An item that failed alone is retried alone, and a group is retried as a whole. If all samples of
+    a group fail in the same way, the failure cannot be attributed to one of them, so all are unscored.
     """
-    if isinstance(mode, Batch) and len(call.items) > 1 and _failed_as_one(verdicts):
+    if isinstance(mode, Batch) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
         return [], call.one_by_one()
     histories = [
         (*before, verdict) if not verdict.counts else () for before, verdict in zip(call.before, verdicts, strict=True)
     ]
     if isinstance(mode, WholeGroup):
-        if any(accidents and blame.again(accidents) for accidents in histories):
-            kept = tuple(accidents or before for accidents, before in zip(histories, call.before, strict=True))
-            return [], [Call(call.items, kept)]
+        if any(failures and blame.retries(failures) for failures in histories):
+            merged = tuple(failures or before for failures, before in zip(histories, call.before, strict=True))
+            return [], [Call(call.items, merged)]
         if len(call.items) > 1 and all(histories) and len({verdict.cause for verdict in verdicts}) == 1:
             blame = Blame(blame.tries, dict.fromkeys(Cause, "unscored"))
     settled: Settled = []
-    again: list[Call] = []
-    for item, before, verdict, accidents in zip(call.items, call.before, verdicts, histories, strict=True):
-        if not accidents:
-            tried = replace(verdict, tries=len(before) + 1) if before else verdict
-            settled.append((item.sample.key, tried))
-        elif blame.again(accidents):
-            again.append(Call((item,), (accidents,)))
+    retries: list[Call] = []
+    for item, before, verdict, failures in zip(call.items, call.before, verdicts, histories, strict=True):
+        if not failures:
+            counted = replace(verdict, tries=len(before) + 1) if before else verdict
+            settled.append((item.sample.key, counted))
+        elif blame.retries(failures):
+            retries.append(Call((item,), (failures,)))
         else:
-            settled.append((item.sample.key, blame.final(accidents, floor)))
-    return settled, again
+            settled.append((item.sample.key, blame.final(failures, floor)))
+    return settled, retries
 
 
-def _failed_as_one(verdicts: Sequence[Verdict]) -> bool:
-    """Whether it is the call that failed, and not one item or the other."""
+def _failed_as_a_whole(verdicts: Sequence[Verdict]) -> bool:
+    """Return whether the call itself failed, rather than single items."""
     first = verdicts[0]
-    return first.cause in WORTH_ANOTHER_TRY and not first.counts and all(verdict == first for verdict in verdicts)
+    return first.cause in RETRYABLE and not first.counts and all(verdict == first for verdict in verdicts)
 
 
 class Batcher:
-    """Gathers items into calls: single items at once, batches when full, groups when all of their samples are there."""
+    """Collects items into calls: single items immediately, batches when full and groups when complete."""
 
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
         self._held: dict[tuple[int, ...], list[Item]] = {}
 
     def add(self, items: Sequence[Item]) -> Iterator[Call]:
-        """The calls that these items complete."""
+        """Add items and yield the calls that are now complete."""
         for item in items:
             if isinstance(self.mode, One):
                 yield Call.of([item])
@@ -92,7 +94,7 @@ class Batcher:
                 yield Call.of(self._held.pop(key))
 
     def flush(self) -> Iterator[Call]:
-        """What was held back for a fuller batch or group, as it is."""
+        """Yield the incomplete batches and groups as calls."""
         while self._held:
             yield Call.of(self._held.pop(next(iter(self._held))))
 

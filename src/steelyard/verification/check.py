@@ -1,4 +1,4 @@
-"""What a few judged samples tell of a verifier before anyone trains on it."""
+"""Assess a verifier on a few samples before training."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from steelyard.types import Group, Verdict, settle_floors
 
-MUCH_UNSCORED = 0.05
-MANY_DEAD = 0.8
+MAX_UNSCORED_SHARE = 0.05
+MAX_DEAD_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Time, reward spread, dead groups, determinism and failures of a verifier on some samples."""
+    """Speed, reward spread, dead groups, determinism and failures of a verifier on some samples."""
 
     groups: int
     items: int
@@ -24,51 +24,52 @@ class CheckReport:
     rejected: int
     unscored: int
     reward_mean: float | None
-    """Over scored and rejected samples; ``None`` if there are none."""
+    """Mean over scored and rejected samples; ``None`` if there are none."""
     reward_std: float | None
-    """Over all of them, with n in the denominator."""
+    """Standard deviation over the same samples, with n in the denominator."""
     reward_min: float | None
     reward_max: float | None
     success_share: float
-    """Of the samples that were judged."""
+    """Share of successes among scored and rejected samples."""
     dead_share: float
-    """Share of groups in which no advantage differs from zero: nothing is learnt from those."""
+    """Share of groups in which all advantages are zero, so that they contribute nothing to training."""
     determinism: float | None
-    """Share of items with the same verdict when verified twice; ``None`` if they were verified once."""
+    """Share of items with equal verdicts when verified twice; ``None`` if they were verified once."""
     causes: Mapping[str, int]
-    """How often each cause of an unscored verdict came up, and ``rejected: <reason>`` for rejections."""
+    """Number of unscored verdicts by cause, and of rejections as ``rejected: <reason>``."""
     examples: Mapping[str, str]
-    """For each cause the reason of its first case."""
+    """Reason of the first case of each cause."""
 
     def concerns(self) -> tuple[str, ...]:
-        """What to look at before training, the gravest first; empty if nothing stands out."""
-        found: list[str] = []
-        if self.unscored > MUCH_UNSCORED * self.items:
+        """Return the problems to look at before training, the most serious first."""
+        concerns: list[str] = []
+        if self.unscored > MAX_UNSCORED_SHARE * self.items:
             worst = max((cause for cause in self.causes if cause in self.examples), key=lambda c: self.causes[c])
-            found.append(f"{self.unscored} of {self.items} samples could not be scored, mostly by {worst!r}")
+            concerns.append(f"{self.unscored} of {self.items} samples could not be scored, mostly because of {worst!r}")
         if self.reward_min is not None and self.reward_min == self.reward_max:
-            found.append(f"every reward is {self.reward_min:g}: there is nothing to learn from; grade the reward")
-        elif self.dead_share > MANY_DEAD:
-            found.append(
-                f"{self.dead_share:.0%} of the groups give no sample an advantage: learning will be slow; "
-                f"grade the reward, choose tasks of middling difficulty, or enlarge the group"
+            concerns.append(f"every reward is {self.reward_min:g}, so nothing can be learnt: use a graded reward")
+        elif self.dead_share > MAX_DEAD_SHARE:
+            concerns.append(
+                f"{self.dead_share:.0%} of the groups have no advantages, so learning will be slow: use a graded "
+                "reward, choose tasks of medium difficulty, or enlarge the group"
             )
         if self.determinism is not None and self.determinism < 1:
-            found.append(f"only {self.determinism:.0%} of the verdicts were the same twice: the reward is noisy")
-        return tuple(found)
+            concerns.append(f"only {self.determinism:.0%} of the verdicts were the same twice: the reward is noisy")
+        return tuple(concerns)
 
 
 def summarise_check(
     groups: Sequence[Group], second_verdicts: Sequence[Sequence[Verdict]], seconds: float, *, dead: int
 ) -> CheckReport:
-    """A report on ``groups``, judged within ``seconds``, of which ``dead`` give no advantage; ``second_verdicts`` (may
-    be empty) are those of a second verification of the same samples, group by group.
+    """Summarise a check of ``groups``, which took ``seconds`` to verify; ``dead`` of them have no advantages.
+
+    ``second_verdicts`` are the verdicts of a second verification of the same samples, group by group; may be empty.
     """
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     if not verdicts:
-        raise ValueError("nothing was judged: a check needs at least one sample")
-    judged = [verdict for verdict in verdicts if verdict.counts]
-    rewards = [verdict.reward for verdict in judged]
+        raise ValueError("no verdicts: a check needs at least one sample")
+    counted = [verdict for verdict in verdicts if verdict.counts]
+    rewards = [verdict.reward for verdict in counted]
     status = Counter(verdict.status for verdict in verdicts)
     causes, examples = _failures(verdicts)
     return CheckReport(
@@ -82,7 +83,7 @@ def summarise_check(
         reward_std=statistics.pstdev(rewards) if rewards else None,
         reward_min=min(rewards, default=None),
         reward_max=max(rewards, default=None),
-        success_share=sum(verdict.success for verdict in judged) / len(judged) if judged else 0.0,
+        success_share=sum(verdict.success for verdict in counted) / len(counted) if counted else 0.0,
         dead_share=dead / len(groups),
         determinism=_agreement(groups, second_verdicts) if second_verdicts else None,
         causes=causes,
@@ -112,5 +113,5 @@ def _agreement(groups: Sequence[Group], second: Sequence[Sequence[Verdict]]) -> 
 
 
 def _content(verdict: Verdict) -> tuple[object, ...]:
-    """What of a verdict is learnt from; the wording of reasons and the number of tries are not."""
+    """Return the parts of a verdict that affect training; reasons and the number of tries do not."""
     return verdict.status, verdict.reward, verdict.success, dict(verdict.parts), verdict.steps, verdict.cause

@@ -1,8 +1,8 @@
-"""A digest of a value: the same in every process for equal values of the same types, different for all others.
+"""Digests of values: equal in every process for equal values of the same types, and different otherwise.
 
-Plain data, arrays and objects count with their types and contents. Functions, classes and modules count by the name
-under which they can be imported; the code behind a name is not read. What has no such name, or cannot say what it
-holds, has no fingerprint.
+The digest of data, arrays and objects covers their types and contents. The digest of functions, classes and modules
+covers their import path, not their code. Objects that cannot be imported or do not expose their state have no
+fingerprint.
 """
 
 from __future__ import annotations
@@ -20,25 +20,23 @@ from steelyard.verification.transport import importable
 
 
 class NoFingerprintError(Exception):
-    """Says why the value has none."""
+    """The value has no fingerprint; the message says why."""
 
 
 def fingerprint(value: object) -> bytes:
-    """32 bytes; raises :class:`NoFingerprintError`."""
+    """Return a digest of 32 bytes. Raises :class:`NoFingerprintError`."""
     try:
         return hashlib.sha256(_encoded(value)).digest()
     except NoFingerprintError:
         raise
     except RecursionError:
         raise NoFingerprintError(f"{type(value).__name__}: nested too deeply, or contains itself") from None
-    except Exception as error:  # a user's object may do anything when asked for its state
+    except Exception as error:  # a user's object may raise anything when it is reduced
         raise NoFingerprintError(f"{type(error).__name__}: {error}") from error
 
 
 def _encoded(value: Any) -> bytes:
-    """Bytes that no other value has. Only the built-in types themselves are written as data, since a subclass may hold
-    more than its base shows.
-    """
+    """Encode a value as unique bytes. Subclasses of built-in types are encoded as objects: they may hold more state."""
     kind = cast("type[Any]", type(value))
     if value is None or kind in (bool, int):
         return _joined(kind.__name__, [str(value).encode()])
@@ -62,7 +60,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _joined(kind: str, parts: Iterable[bytes]) -> bytes:
-    """The parts with their lengths, so that none can pass for two."""
+    """Join the parts with their lengths, so that the encoding is unambiguous."""
     return b"".join([kind.encode(), b":", *(struct.pack("<Q", len(part)) + part for part in parts), b";"])
 
 
@@ -70,12 +68,12 @@ def _name(value: Any) -> str:
     if isinstance(value, ModuleType):
         return value.__name__
     if not importable(value):
-        raise NoFingerprintError(f"{value.__qualname__} cannot be imported by name; define it at the top of a module")
+        raise NoFingerprintError(f"{value.__qualname__} cannot be imported: define it at the top level of a module")
     return f"{value.__module__}:{value.__qualname__}"
 
 
 def _reduced(value: Any) -> tuple[object, ...]:
-    """What it takes to build the object again, as pickle would: its class, its arguments and its state."""
+    """Return what pickle would need to rebuild the object: its class, its arguments and its state."""
     reduce = copyreg.dispatch_table.get(cast("type[Any]", type(value)))
     reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
     if isinstance(reduced, str):

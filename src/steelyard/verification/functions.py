@@ -1,4 +1,4 @@
-"""Users' functions as verifiers: ``f(task, text)``, batches, groups, TRL style, several with weights, import paths.
+"""Build verifiers from functions, batch and group functions, TRL-style functions, import paths and weighted lists.
 
 ::
 
@@ -29,7 +29,7 @@ ModeName = Literal["one", "batch", "group"]
 
 
 class Settings(TypedDict, total=False):
-    """What may be declared of a function; see :class:`UserFunction`."""
+    """Settings of a verifier function; see :class:`UserFunction`."""
 
     name: str
     mode: ModeName
@@ -44,8 +44,10 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class FunctionVerifier(UserFunction):
-    """A function as a verifier. Called as ``f(task, text)``, in a batch ``f(tasks, texts)``, for a group
-    ``f(task, texts)``; the last two return a list.
+    """A verifier that calls a function.
+
+    It calls ``f(task, text)`` for one item, ``f(tasks, texts)`` for a batch and ``f(task, texts)`` for a group. For
+    batches and groups the function returns a list.
     """
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ def verifier(function: AnyFunction, /) -> FunctionVerifier | TRLVerifier: ...
 @overload
 def verifier(**settings: Unpack[Settings]) -> Callable[[AnyFunction], FunctionVerifier | TRLVerifier]: ...
 def verifier(function: AnyFunction | None = None, /, **settings: Unpack[Settings]) -> Any:
-    """Declare what a function is as a verifier: ``@verifier`` or ``@verifier(mode="batch", size=32, floor=-1.0)``."""
+    """Turn a function into a verifier: ``@verifier`` or ``@verifier(mode="batch", size=32, floor=-1.0)``."""
     if function is not None:
         return from_function(function)
 
@@ -84,7 +86,7 @@ def verifier(function: AnyFunction | None = None, /, **settings: Unpack[Settings
 
 
 def from_function(function: AnyFunction, **settings: Unpack[Settings]) -> FunctionVerifier | TRLVerifier:
-    """A verifier from a function; a parameter named ``completions`` makes it a TRL-style one."""
+    """Build a verifier from a function. A parameter named ``completions`` marks a TRL-style reward function."""
     kind = TRLVerifier if is_trl_style(function) else FunctionVerifier
     return kind(function, **_constructor_arguments(settings))
 
@@ -96,10 +98,10 @@ def as_verifier(thing: list[Any] | Mapping[str, Any], **settings: Unpack[Setting
 @overload
 def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier: ...
 def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier:
-    """A verifier from whatever a user has: a function, a verifier, an import path, or several of these.
+    """Build a verifier from a function, a verifier, an import path, or several of these.
 
-    Several: a list of them, or of ``(it, weight)``, or a mapping from names to either. Settings override what the
-    thing itself declares.
+    Several verifiers are given as a list, or as a mapping from names; each entry may be ``(verifier, weight)``. The
+    settings override those of the function.
     """
     if isinstance(thing, str):
         return load_verifier(thing, **settings)
@@ -112,42 +114,42 @@ def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier:
         return replace(thing, **_constructor_arguments(settings)) if settings else thing
     if isinstance(thing, AnyVerifier):
         if settings:
-            raise VerifierError(f"{thing.name}: {', '.join(settings)} cannot be set from outside; it declares them")
+            raise VerifierError(f"{thing.name}: cannot override {', '.join(settings)}: set it in the verifier's class")
         return thing
     if "verify" in _own_names(type(thing)):
         raise VerifierError(
-            f"{type(thing).__name__} has verify(items) but does not declare itself a verifier; derive the class from "
-            "steelyard.verification.Verifier, which has a default for everything but name and verify"
+            f"{type(thing).__name__} has verify(items) but is not a Verifier: derive the class from "
+            "steelyard.verification.Verifier, which has defaults for everything except name and verify"
         )
     if callable(thing):
         return from_function(thing, **settings)
-    raise VerifierError(f"{thing!r} is no verifier: give a function f(task, text), or its import path 'module:f'")
+    raise VerifierError(f"{thing!r} is not a verifier: pass a function f(task, text), or its import path 'module:f'")
 
 
 def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> AnyVerifier:
-    """The verifier that ``"module:name"`` names; a class is built with ``arguments`` first."""
+    """Load the verifier ``"module:name"``. A class is instantiated with ``arguments``."""
     found = load_function(path)
     if isinstance(found, type):
         kind = cast("type[Any]", found)
         if not _own_names(kind) & {"verify", "__call__"}:
             raise VerifierError(
-                f"{path!r} is a class without verify(items) and without __call__(task, text), so its instances are no "
-                "verifiers; name a function f(task, text)"
+                f"{path!r} is a class without verify(items) or __call__(task, text), so its instances are not "
+                "verifiers: name a function f(task, text)"
             )
         built: object = kind(**(arguments or {}))
         return as_verifier(built, **settings)
     if arguments:
-        raise VerifierError(f"{path!r} is no class, so it takes no arguments ({', '.join(arguments)})")
+        raise VerifierError(f"{path!r} is not a class and takes no arguments: remove {', '.join(arguments)}")
     return as_verifier(found, **settings)
 
 
 def _own_names(kind: type[Any]) -> set[str]:
-    """What a class and its bases define; ``hasattr`` would find the ``__call__`` of every class."""
+    """Return the names that a class and its bases define. ``hasattr`` would find ``__call__`` on every class."""
     return {name for owner in kind.__mro__ for name in vars(owner)}
 
 
 def for_run(verifier: AnyVerifier, steps: int) -> AnyVerifier:
-    """The verifier for a run of so many steps, which TRL-style functions read as ``trainer_state.max_steps``."""
+    """Set the number of training steps, which TRL-style functions read as ``trainer_state.max_steps``."""
     if isinstance(verifier, TRLVerifier):
         return replace(verifier, max_steps=steps)
     if isinstance(verifier, WeightedVerifier):
@@ -159,14 +161,14 @@ def for_run(verifier: AnyVerifier, steps: int) -> AnyVerifier:
 def _part(thing: object, name: str | None) -> Part:
     pair = cast("tuple[object, ...]", thing) if isinstance(thing, tuple) else (thing, 1.0)
     if len(pair) != 2 or not isinstance(pair[1], int | float):
-        raise VerifierError(f"a weighted part is a verifier or (verifier, weight), not {thing!r}")
+        raise VerifierError(f"a part must be a verifier or (verifier, weight), not {thing!r}")
     return Part(as_verifier(pair[0]), float(pair[1]), name=name or "")
 
 
 def _weighted(parts: list[Part], settings: Settings) -> WeightedVerifier:
     unknown = set(settings) - {"name", "floor", "success_at"}
     if unknown:
-        raise VerifierError(f"{', '.join(sorted(unknown))}: declare this on the parts, not on their weighted sum")
+        raise VerifierError(f"{', '.join(sorted(unknown))} cannot be set on a weighted verifier: set it on its parts")
     return WeightedVerifier(tuple(parts), **cast("dict[str, Any]", settings))
 
 
@@ -178,15 +180,15 @@ def _constructor_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def mode_of(name: str, size: int | None = None) -> Mode:
-    """The mode by name: "one", "batch" (with its size) or "group"."""
+    """Return the mode called "one", "batch" (with its size) or "group"."""
     if name == "batch":
         if size is None:
-            raise VerifierError('mode="batch" needs a size: how many items the function takes at a time')
+            raise VerifierError('mode="batch" needs a size: the number of items per call, for example size=32')
         return Batch(size)
     if size is not None:
-        raise VerifierError(f'size={size} belongs to mode="batch", not to mode="{name}"')
+        raise VerifierError(f'size={size} is valid only with mode="batch", not with mode="{name}"')
     if name == "one":
         return One()
     if name == "group":
         return WholeGroup()
-    raise VerifierError(f'mode="{name}" is none of "one", "batch", "group"')
+    raise VerifierError(f'mode="{name}" is unknown: choose "one", "batch" or "group"')

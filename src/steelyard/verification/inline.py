@@ -1,4 +1,4 @@
-"""The pool without workers: the verifier runs in this process, in this thread."""
+"""A pool without workers: the verifier runs in this process and thread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool, Verifier
 from steelyard.verification.blame import Blame
 from steelyard.verification.calls import Batcher, Call, settle
-from steelyard.verification.judging import judge
+from steelyard.verification.safe_verify import judge
 
 
 class InlinePool(Pool):
-    """Verifies while ``submit`` runs: single items immediately, batches when full, groups when complete.
+    """Verifies in ``submit``: single items immediately, batches when full and groups when complete.
 
-    For verifiers that are fast and cannot hang: nothing here can stop one that does.
+    Use it for fast verifiers only. It cannot stop a verifier that hangs.
     """
 
     def __init__(self, verifier: Verifier, blame: Blame | None = None) -> None:
@@ -47,6 +47,6 @@ class InlinePool(Pool):
         while calls:
             call = calls.popleft()
             verdicts = judge(self.verifier, call.items)
-            settled, again = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
+            settled, retries = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
             self._ready.extend(settled)
-            calls.extend(again)
+            calls.extend(retries)

@@ -1,4 +1,4 @@
-"""Finding a user's function by its import path, with errors that say what is wrong with the path."""
+"""Load a user's function by its import path."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from steelyard.verification.calling import UserFunction
 
 
 def load_function(path: str) -> Callable[..., Any]:
-    """What ``"module:name"`` names (``"package.module:Class.method"`` too); the working folder is importable."""
+    """Load ``"module:name"`` or ``"package.module:Class.method"``. The working directory is importable."""
     found = load_own(path, raises=VerifierError)
     if not callable(found):
-        raise VerifierError(f"{path!r} is a {type(found).__name__} and cannot be called; name a function")
+        raise VerifierError(f"{path!r} is a {type(found).__name__}, which cannot be called: name a function")
     return found
 
 
 def import_path_of(thing: object) -> str | None:
-    """The path under which :func:`load_function` finds this function, class or verifier in another process. None for a
-    lambda, a closure, an instance, and what a notebook defines. What the started script defines is found in the module
-    of its file, if that is in the working folder.
+    """Return the path with which :func:`load_function` loads this function, class or verifier in another process.
+
+    Returns None for lambdas, closures, instances and objects defined in a notebook. An object defined in the main
+    script is loaded from the script's file if that file is in the working directory.
     """
     function = thing.function if isinstance(thing, UserFunction) else thing
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<nameless>")
@@ -44,7 +45,7 @@ def import_path_of(thing: object) -> str | None:
 
 
 def _script_module(main: ModuleType) -> str | None:
-    """The module that a script would be if it were imported."""
+    """Return the name under which the main script can be imported."""
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:  # python -m package.module
         return spec.name

@@ -1,12 +1,12 @@
-"""The way of a sample to its verifier and back: stages in a row, and the pool that runs the verifier at the end.
+"""The stages between the samples and the pool that runs the verifier.
 
 ::
 
     samples  ──> breaker ──> truncated? ──> cache ──> pool
     verdicts <── breaker <───────────────── cache <── pool
 
-Each stage may answer a sample itself; then those behind it never see the sample. Every stage in front of the one that
-answered sees the verdict on its way back. Retries belong to the pool, which knows the workers that a call failed on.
+A stage may answer a sample itself; later stages and the pool then never see that sample. All earlier stages observe
+the verdict on its way back. The pool handles retries, because it knows on which worker a call failed.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ from steelyard.verification.base import Item, Pool
 
 
 class Stage:
-    """One responsibility between the samples and their verifier. By default it does nothing."""
+    """Base class of stages. By default a stage does nothing."""
 
     def answer(self, item: Item) -> Verdict | None:
-        """The verdict, if this stage has one; ``None`` sends the item on."""
+        """Return a verdict, or ``None`` to pass the item on."""
 
     def observe(self, key: SampleKey, verdict: Verdict) -> None:
-        """A verdict from behind this stage. May raise to end the run."""
+        """Observe a verdict of a later stage or of the pool. May raise an error to end the run."""
 
     def metrics(self) -> dict[str, float]:
-        """What happened since this was last called."""
+        """Return counters since the last call."""
         return {}
 
     def close(self) -> None:
-        """Release what the stage holds."""
+        """Release resources."""
 
 
 class RejectTruncated(Stage):
-    """Rejects what reached the token limit before its constraint let it end, without asking the verifier."""
+    """Rejects samples that reached the token limit before their constraint allowed an end, without verifying them."""
 
     def __init__(self, floor: float | None) -> None:
-        self.verdict = Verdict.rejected("cut off at the token limit before its constraint let it end", floor=floor)
+        self.verdict = Verdict.rejected(
+            "truncated at the token limit before the constraint allowed an end", floor=floor
+        )
 
     def answer(self, item: Item) -> Verdict | None:
         return self.verdict if item.sample.truncated else None
 
 
 class Pipeline(Pool):
-    """Stages in front of a pool, the outermost first; itself a pool."""
+    """A pool with stages in front of another pool, the outermost stage first."""
 
     def __init__(self, stages: Sequence[Stage], pool: Pool) -> None:
         self.stages, self.pool = tuple(stages), pool
         self._answered: deque[tuple[int, SampleKey, Verdict]] = deque()
-        """With the number of the stage that answered."""
+        """Answers with the number of the stage that gave them."""
 
     def submit(self, items: Sequence[Item]) -> None:
         unanswered = [item for item in items if not self._answer(item)]
@@ -66,10 +68,10 @@ class Pipeline(Pool):
             yield self._returned(len(self.stages), key, verdict)
 
     def metrics(self) -> dict[str, float]:
-        figures = self.pool.metrics()
+        metrics = self.pool.metrics()
         for stage in self.stages:
-            figures |= stage.metrics()
-        return figures
+            metrics |= stage.metrics()
+        return metrics
 
     def close(self) -> None:
         self._answered.clear()
@@ -86,7 +88,7 @@ class Pipeline(Pool):
         return False
 
     def _returned(self, number: int, key: SampleKey, verdict: Verdict) -> tuple[SampleKey, Verdict]:
-        """The verdict of stage ``number``, seen by all stages in front of it, the nearest first."""
+        """Show the verdict of stage ``number`` to all earlier stages, the nearest first."""
         for stage in reversed(self.stages[:number]):
             stage.observe(key, verdict)
         return key, verdict

@@ -1,4 +1,4 @@
-"""From what a user's function returned to a verdict; a return that makes no sense is never a silent 0."""
+"""Convert return values of users' functions into verdicts. An invalid return value never becomes a reward of 0."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from steelyard.types import Verdict
 from steelyard.verification.base import Cause
 
 NO_CAUSE = "no cause given"
-"""Of an unscored verdict of the verifier's own that does not say why, so that it is counted like the others."""
+"""Cause of an unscored verdict for which the verifier names no cause, so that it is counted like any other."""
 
-
-LONGEST_NAME = 100
-"""Characters of a cause, a detail and a part's name that are kept; they become names of metrics."""
+MAX_NAME_CHARACTERS = 100
+"""Maximum length of causes, details and names of reward parts. They become names of metrics."""
 
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
-    """A verifier returned something that is not one score an item."""
+    """A verifier did not return one score per item."""
 
 
 def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float | None) -> Verdict:
-    """The verdict that one returned value stands for.
+    """Convert one return value into a verdict.
 
-    bool: reward 1 or 0 and success itself. A number r: reward r, success = r >= ``success_at``. None: unscored, "no
-    score". An ``Invalid`` put into a list of scores: rejected with the floor. A Verdict: itself, if it is sound; with
-    the floor if it is rejected and has none of its own.
+    - A bool gives reward 1 or 0 and is the success.
+    - A number r gives reward r, with success if r >= ``success_at``.
+    - None is unscored with the cause "no score".
+    - An ``Invalid`` in a list of scores is rejected with the floor.
+    - A Verdict is checked. If it is rejected without a floor, it gets ``floor``.
     """
     if raw is None:
-        return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (a return statement forgotten?)")
+        return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (missing return statement?)")
     if isinstance(raw, Invalid):
         return Verdict.rejected(bounded(str(raw)), floor=floor)
     if isinstance(raw, Verdict):
-        return sound(raw, text, floor)
+        return checked_verdict(raw, text, floor)
     value = as_number(raw)
     if isinstance(value, bool):
         return Verdict.scored(float(value), success=value)
@@ -50,8 +51,8 @@ def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float
     return Verdict.scored(value, success=success_at is not None and value >= success_at)
 
 
-def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
-    """The verdict itself, all of it plain data, or an unscored one that says what is wrong with it."""
+def checked_verdict(verdict: Verdict, text: str, floor: float | None) -> Verdict:
+    """Convert the fields of a verdict to plain data, or return an unscored verdict that names the invalid field."""
     words = {"reason": bounded(str(verdict.reason)), "cause": name(verdict.cause), "detail": name(verdict.detail)}
     if verdict.status == "unscored":
         cause = words["cause"] or NO_CAUSE
@@ -65,21 +66,19 @@ def sound(verdict: Verdict, text: str, floor: float | None) -> Verdict:
             success=bool(verdict.success),
             reward=_finite(verdict.reward, "reward"),
             parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
-            steps=_rising(verdict.steps, len(text)),
+            steps=_checked_steps(verdict.steps, len(text)),
         )
     except BadReturn as fault:
         return Verdict.unscored(Cause.BAD_RETURN, str(fault))
 
 
 def read_verdict(data: object, text: str) -> Verdict:
-    """The verdict that JSON from a worker or a file stands for; raises :class:`BadReturn` unless every value of it is
-    one that :func:`sound` lets through.
-    """
+    """Read a verdict from JSON. Raises :class:`BadReturn` unless every field is valid as in :func:`checked_verdict`."""
     try:
         verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
         types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
         if types != {str} or {type(verdict.success), type(verdict.open_floor)} != {bool}:
-            raise TypeError("a text or a truth value is something else")
+            raise TypeError("a string or boolean field has another type")
         if type(verdict.tries) is not int or verdict.tries < 1:
             raise ValueError(f"tries = {_shown(verdict.tries)}")
         return replace(
@@ -89,19 +88,19 @@ def read_verdict(data: object, text: str) -> Verdict:
             detail=name(verdict.detail),
             reward=_finite(verdict.reward, "reward"),
             parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
-            steps=_rising(verdict.steps, len(text)),
+            steps=_checked_steps(verdict.steps, len(text)),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise BadReturn(f"this is not a verdict ({type(error).__name__}: {error})") from None
+        raise BadReturn(f"invalid verdict ({type(error).__name__}: {error})") from None
 
 
 def name(raw: object) -> str:
-    """A short printable name, whatever the verifier gave."""
-    return one_line(bounded(str(raw), LONGEST_NAME))
+    """Convert any value to a short printable name."""
+    return one_line(bounded(str(raw), MAX_NAME_CHARACTERS))
 
 
 def as_number(raw: object) -> float | bool | None:
-    """A bool or float for Python, numpy and tensor scalars; ``None`` for anything else."""
+    """Convert a Python, numpy or tensor scalar to a bool or float; return ``None`` for anything else."""
     if not isinstance(raw, bool | int | float) and getattr(raw, "ndim", None) == 0 and hasattr(raw, "item"):
         raw = cast("Any", raw).item()
     if isinstance(raw, bool):
@@ -112,32 +111,32 @@ def as_number(raw: object) -> float | bool | None:
 
 
 def as_scores(raw: object, count: int) -> list[object]:
-    """The returned values, one an item; raises :class:`BadReturn` where there is no such reading."""
+    """Return the values as a list with one entry per item. Raises :class:`BadReturn` if that is impossible."""
     unordered = isinstance(raw, Mapping | AbstractSet)
     iterable = isinstance(raw, Iterable) and not unordered and not isinstance(raw, str | bytes)
     if not iterable or getattr(cast("object", raw), "ndim", 1) != 1:
         raise BadReturn(f"expected a list of {count} scores, got {_shown(cast('object', raw))}")
     scores = list(itertools.islice(cast("Iterable[object]", raw), count + 1))  # a generator may never end
     if len(scores) != count:
-        raise BadReturn(f"expected {count} scores, one an item, got {len(scores) if len(scores) < count else 'more'}")
+        raise BadReturn(f"expected {count} scores, one per item, got {len(scores) if len(scores) < count else 'more'}")
     return scores
 
 
 def _finite(raw: object, what: str) -> float:
     value = as_number(raw)
     if value is None or not math.isfinite(value):
-        raise BadReturn(f"the verdict's {what} is {_shown(raw)}")
+        raise BadReturn(f"the {what} of the verdict is {_shown(raw)}")
     return float(value)
 
 
-def _rising(steps: Sequence[tuple[int, float]], length: int) -> tuple[tuple[int, float], ...]:
+def _checked_steps(steps: Sequence[tuple[int, float]], length: int) -> tuple[tuple[int, float], ...]:
     try:
         plain = tuple((operator.index(end), _finite(reward, f"step reward at {end}")) for end, reward in steps)
     except (TypeError, ValueError) as error:
-        raise BadReturn(f"steps are pairs (end offset, reward), got {_shown(steps)}: {error}") from None
+        raise BadReturn(f"steps must be pairs (end offset, reward), got {_shown(steps)}: {error}") from None
     ends = [-1, *(end for end, _ in plain)]
     if ends[-1] > length or any(after <= before for before, after in itertools.pairwise(ends)):
-        raise BadReturn(f"step offsets must rise and lie within the text's {length} characters, got {ends[1:]}")
+        raise BadReturn(f"step offsets must increase and be at most the text length ({length}), got {ends[1:]}")
     return plain
 
 

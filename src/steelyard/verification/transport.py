@@ -1,8 +1,8 @@
-"""How a verifier and its items get to a worker: the verifier by the names under which its parts can be imported, or,
-said aloud, by value; items without what only the learner reads.
+"""Send verifiers and items to workers.
 
-What is defined in a module travels as ``module`` and name, and the worker imports it. A lambda, a closure and anything
-defined in a notebook or in the script that was started have no such name: their code is sent (cloudpickle).
+Functions and classes defined in a module are sent by name, and the worker imports them. Lambdas, closures and
+definitions from a notebook or the main script have no importable name, so their code is sent with cloudpickle, and a
+warning says so. Items are sent without the data that only the learner needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("steelyard.verification")
 
 
 def pack(verifier: Verifier) -> bytes:
-    """The verifier as bytes for :func:`unpack`; says aloud what is sent by value."""
+    """Serialise a verifier for :func:`unpack`. Logs a warning if code is sent by value."""
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
     try:
@@ -36,14 +36,14 @@ def pack(verifier: Verifier) -> bytes:
     except Exception as error:
         raise VerifierError(
             f"verifier {verifier.name} cannot be sent to another process ({type(error).__name__}: {error}). Define it "
-            "in a module of its own, build what it needs inside it, or run it in this process with "
+            "in a module, create the objects it needs inside it, or run it in this process with "
             'verify.pool = "inline".'
         ) from error
     if pickler.by_value:
         log.warning(
-            "%s: not importable by name (defined in a notebook, script or function), so a copy of its code is sent to "
-            "the worker processes; global variables that it changes there do not change here. Define it in a module to "
-            "have it imported instead.",
+            "%s: not importable by name (defined in a notebook, script or function), so the worker processes receive a "
+            "copy of its code. Changes to global variables in a worker do not affect this process. Define it in a "
+            "module to have it imported instead.",
             ", ".join(sorted(pickler.by_value)),
         )
     return buffer.getvalue()
@@ -51,7 +51,7 @@ def pack(verifier: Verifier) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PackedVerifier:
-    """What a pool needs of a verifier that only its workers load."""
+    """A serialised verifier, which only the workers load, with the attributes that the pool needs."""
 
     payload: bytes
     name: str
@@ -65,20 +65,27 @@ class PackedVerifier:
 
 
 def unpack(payload: bytes) -> Verifier:
+    """Load a verifier serialised by :func:`pack`."""
     return pickle.loads(payload)  # noqa: S301 - from the run that started this worker
 
 
 def light(item: Item) -> Item:
-    """The item without what only the learner reads."""
-    of = item.sample
+    """Return the item without the decisions, which only the learner needs."""
+    full = item.sample
     sample = Sample(
-        of.key, of.token_ids, of.prompt_length, of.text, of.finish, NO_DECISIONS, policy_version=of.policy_version
+        full.key,
+        full.token_ids,
+        full.prompt_length,
+        full.text,
+        full.finish,
+        NO_DECISIONS,
+        policy_version=full.policy_version,
     )
     return Item(item.task, sample, item.group_size)
 
 
 class _Pickler(pickle.Pickler):
-    """Functions by import path where they have one; ``by_value`` names the others."""
+    """Pickles functions and classes by name if possible; ``by_value`` holds the names of all others."""
 
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer, protocol=5)
@@ -89,7 +96,7 @@ class _Pickler(pickle.Pickler):
             found = _named(obj)
             if found is obj:
                 return NotImplemented
-            if _decorates(found, obj):  # decorated with @verifier: the name is the verifier's
+            if _decorates(found, obj):  # decorated with @verifier, so the name refers to the verifier
                 return _function_of, (obj.__module__, obj.__qualname__)
             self.by_value.add(name_of(obj))
         elif not isinstance(obj, type) or _named(obj) is obj:
@@ -100,7 +107,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _named(obj: Any) -> Any:
-    """What can be imported under the object's own name; the started script itself cannot."""
+    """Return the object that can be imported under this object's name, or None; the main script cannot be imported."""
     if obj.__module__ in (None, "__main__") or "<" in obj.__qualname__:
         return None
     try:
@@ -110,7 +117,7 @@ def _named(obj: Any) -> Any:
 
 
 def importable(obj: Any) -> bool:
-    """Whether the function or class can be imported under its own name, or is what ``@verifier`` decorated there."""
+    """Return whether a function or class can be imported by name, directly or as decorated by ``@verifier``."""
     found = _named(obj)
     return found is obj or _decorates(found, obj)
 

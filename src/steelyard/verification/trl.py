@@ -1,8 +1,8 @@
-"""TRL-style reward functions, unchanged.
+"""Use TRL-style reward functions without changes.
 
-Such a function is called with keywords: ``prompts``, ``completions`` (strings, or lists of one assistant message when
-the prompt is chat messages), ``completion_ids``, every column of the data set as a list, ``trainer_state``,
-``log_extra`` and ``log_metric``. It returns one number or None a completion. It may be a coroutine.
+The function is called with the keywords ``prompts``, ``completions`` (strings, or lists of one assistant message if the
+prompt consists of chat messages), ``completion_ids``, ``trainer_state``, ``log_extra`` and ``log_metric``, and with
+every column of the data set as a list. It returns a number or None per completion and may be a coroutine.
 See https://huggingface.co/docs/trl/grpo_trainer#using-a-custom-reward-function.
 """
 
@@ -22,12 +22,12 @@ from steelyard.verification.returns import as_number, as_scores, verdict_of
 NOT_COLUMNS = frozenset(
     ("prompt", "completion", "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 )
-"""Names in a task's spec that are not passed as columns, since the call itself uses them."""
+"""Names in the spec of a task that are not passed as columns, because the call uses them itself."""
 
 
 @dataclass(frozen=True)
 class TrainerState:
-    """What reward functions read to change with training progress."""
+    """The training progress, for reward functions that depend on it."""
 
     global_step: int
     max_steps: int = 0
@@ -37,8 +37,8 @@ class TrainerState:
 
 
 @dataclass(frozen=True)
-class Notes:
-    """What a function logged in one call; numbers become parts of the verdicts, so they reach the metrics."""
+class CallLog:
+    """The values that a function logged in one call. Numbers become reward parts, so they appear in the metrics."""
 
     columns: dict[str, list[object]] = field(default_factory=dict[str, list[object]])
     metrics: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
@@ -50,25 +50,25 @@ class Notes:
         self.metrics.setdefault(name, []).append(float(value))
 
     def parts(self, index: int, count: int) -> dict[str, float]:
-        """The numbers noted for item ``index``; a metric of the call is the same for all its items."""
-        noted = {name: sum(values) / len(values) for name, values in self.metrics.items()}
+        """Return the numbers logged for item ``index``. A metric of the call applies to all its items."""
+        parts = {name: sum(values) / len(values) for name, values in self.metrics.items()}
         for column, values in self.columns.items():
             value = as_number(values[index]) if len(values) == count else None
             if value is not None:
-                noted[column] = float(value)
-        return noted
+                parts[column] = float(value)
+        return parts
 
 
 @dataclass(frozen=True, eq=False)
 class TRLVerifier(UserFunction):
-    """A TRL-style reward function as a verifier; by default it sees a whole group, as it may compare completions."""
+    """A verifier that calls a TRL-style reward function, by default with a whole group of completions."""
 
     mode: Mode = field(default_factory=WholeGroup)
     max_steps: int = 0
-    """Shown to the function as ``trainer_state.max_steps``."""
+    """Passed to the function as ``trainer_state.max_steps``."""
 
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
-        notes = Notes()
+        notes = CallLog()
         raw = call(self.function, **self._arguments(items, notes))
         verdicts: list[Verdict] = []
         for index, (score, item) in enumerate(zip(as_scores(raw, len(items)), items, strict=True)):
@@ -77,7 +77,7 @@ class TRLVerifier(UserFunction):
             verdicts.append(replace(verdict, parts=parts) if verdict.counts else verdict)
         return verdicts
 
-    def _arguments(self, items: Sequence[Item], notes: Notes) -> dict[str, object]:
+    def _arguments(self, items: Sequence[Item], notes: CallLog) -> dict[str, object]:
         offered: dict[str, object] = {
             "prompts": [_prompt(item.task) for item in items],
             "completions": [_completion(item) for item in items],
@@ -97,12 +97,12 @@ class TRLVerifier(UserFunction):
 
 
 def is_trl_style(function: AnyFunction) -> bool:
-    """Whether a function asks to be called as TRL does: it has a parameter named ``completions``."""
+    """Return whether a function is a TRL-style reward function: it has a parameter named ``completions``."""
     return "completions" in (parameters_of(function) or {})
 
 
 def columns(items: Sequence[Item]) -> dict[str, list[object]]:
-    """Every key of the tasks' specs as a list over the items; None where a task lacks it, as in a data set."""
+    """Return each key of the task specs as a list over the items, with None for tasks that lack it."""
     names = dict.fromkeys(name for item in items for name in item.task.spec if name not in NOT_COLUMNS)
     return {name: [item.task.spec.get(name) for item in items] for name in names}
 
@@ -122,5 +122,5 @@ def _require(parameters: Mapping[str, inspect.Parameter], offered: Mapping[str, 
         needed = parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
         if needed and parameter.name not in offered:
             raise VerifierError(
-                f"{name} needs {parameter.name!r}, which is no column of the tasks; they have {sorted(offered)}"
+                f"{name} needs {parameter.name!r}, which is not a column of the tasks: available are {sorted(offered)}"
             )

@@ -1,4 +1,4 @@
-"""Several verifiers at once: a weighted sum with named parts, each of which runs in a pool of its own."""
+"""Weighted sums of verifiers, each of which runs in its own pool."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from steelyard.verification.base import Cause, Item, Pool, Verifier
 
 @dataclass(frozen=True)
 class Part:
-    """One verifier of several. ``decides``: the whole is a success only if this part is one."""
+    """One verifier of a weighted sum. With ``decides``, the sum is a success only if this part is a success."""
 
     verifier: AnyVerifier
     weight: float = 1.0
     decides: bool = True
     name: str = ""
-    """Labels the part in verdicts and metrics; empty: the verifier's own name."""
+    """Name of the part in verdicts and metrics; the name of the verifier by default."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.verifier.name)
@@ -27,13 +27,14 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class WeightedVerifier:
-    """reward = sum of weight times reward over the parts that gave one; ``parts`` holds the raw rewards by name.
+    """Adds up the weighted rewards of several verifiers. The parts of its verdicts are the unweighted rewards.
 
-    A part that returns None is left out; the sample is unscored ("no score") only if all are. A part that *fails*
-    makes the sample unscored, since a sum that lacks it would mean something else. A part that rejects rejects, with
-    the floor of the whole: unless another is given, the weighted sum of the parts' floors if that is a lower bound,
-    so if every part declares one and no weight is negative, else none.
-    Success: every deciding part that gave a score succeeded, or, with ``success_at``, reward >= ``success_at``.
+    - A part that returns None is left out. If all parts return None, the sample is unscored ("no score").
+    - If a part fails, the sample is unscored, because a sum without that part would have another meaning.
+    - If a part rejects the sample, the sample is rejected with ``floor``. By default this is the weighted sum of the
+      floors of the parts, provided that every part declares a floor and no weight is negative.
+    - The sample is a success if every deciding part with a score succeeded, or, with ``success_at``, if the reward is
+      at least ``success_at``.
     """
 
     parts: tuple[Part, ...]
@@ -46,15 +47,15 @@ class WeightedVerifier:
             object.__setattr__(self, "floor", _sum_of_floors(self.parts))
         names = [part.name for part in self.parts]
         if not names:
-            raise VerifierError("a weighted verifier needs at least one part")
+            raise VerifierError("a weighted verifier needs at least one part: pass a verifier")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise VerifierError(
-                f"two parts are named {twice[0]!r}: give each a name of its own, they label the metrics"
+                f"two parts are named {twice[0]!r}: give each part a unique name, which labels its metrics"
             )
 
     def combine(self, verdicts: Sequence[Verdict], text_length: int) -> Verdict:
-        """One verdict from the parts' verdicts, given in the order of the parts."""
+        """Combine the verdicts of the parts, given in their order, into one verdict."""
         named = list(zip(self.parts, verdicts, strict=True))
         failed = [(part, v) for part, v in named if v.status == "unscored" and v.cause != Cause.NO_SCORE]
         if failed:
@@ -82,23 +83,23 @@ class WeightedVerifier:
 
 
 AnyVerifier = Verifier | WeightedVerifier
-"""What a run may check its samples with."""
+"""A verifier, or a weighted sum of verifiers."""
 
 
 def pool_for(verifier: AnyVerifier, build: Callable[[Verifier], Pool]) -> Pool:
-    """The pool that ``build`` makes for a verifier, or a :class:`WeightedPool` of those of its parts."""
+    """Build a pool for a verifier, or a :class:`WeightedPool` with one pool per part."""
     if isinstance(verifier, Verifier):
         return build(verifier)
-    with ExitStack() as opened:  # if one cannot be built, the others are closed
+    with ExitStack() as opened:  # if one pool cannot be built, close the others
         pools = [opened.enter_context(closing(pool_for(part.verifier, build))) for part in verifier.parts]
         opened.pop_all()
     return WeightedPool(verifier, pools)
 
 
 class WeightedPool(Pool):
-    """Asks every part in a pool of its own and combines their verdicts when all are there.
+    """Runs every part in its own pool and combines their verdicts.
 
-    So each part is called in its own mode, runs where it should, and is cached by itself.
+    Each part keeps its own mode, isolation and cache.
     """
 
     def __init__(self, verifier: WeightedVerifier, pools: Sequence[Pool]) -> None:
@@ -122,9 +123,9 @@ class WeightedPool(Pool):
                     yield key, self.verifier.combine(verdicts, self._lengths.pop(key))
 
     def metrics(self) -> dict[str, float]:
-        """The sum over the parts."""
+        """Return the sum of the metrics of all parts."""
         total: dict[str, float] = {}
-        for name, value in (figure for pool in self.pools for figure in pool.metrics().items()):
+        for name, value in (metric for pool in self.pools for metric in pool.metrics().items()):
             total[name] = total.get(name, 0.0) + value
         return total
 
@@ -142,7 +143,7 @@ def _sum_of_floors(parts: Sequence[Part]) -> float | None:
 
 
 def _raw_parts(given: Sequence[tuple[Part, Verdict]]) -> dict[str, float]:
-    """Rewards by name; a part that rejected without a floor of its own has none."""
+    """Return the rewards by part. A part that rejected the sample without a floor has no reward."""
     raw: dict[str, float] = {}
     for part, verdict in given:
         if not verdict.open_floor:
@@ -152,7 +153,7 @@ def _raw_parts(given: Sequence[tuple[Part, Verdict]]) -> dict[str, float]:
 
 
 def _weighted_steps(given: Sequence[tuple[Part, Verdict]], text_length: int) -> tuple[tuple[int, float], ...]:
-    """Step rewards summed by offset; a part without steps is paid at the end of the text. None if no part has steps."""
+    """Add up step rewards by offset. A part without steps counts at the end of the text."""
     if not any(verdict.steps for _, verdict in given):
         return ()
     by_end: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""Automata against plain definitions: budgets kept, languages met exactly, tokens as by brute force."""
+"""Automata compared with plain definitions: budgets, exact languages, and tokens by brute force."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ tables = st.builds(
     st.dictionaries(st.integers(0, 5), st.dictionaries(st.sampled_from(LETTERS), st.integers(0, 6)), max_size=6),
     st.sets(st.integers(0, 6), min_size=1),
 )
-"""Any automaton of at most seven states, traps and unreachable ends among them."""
+"""Any automaton with at most seven states, including traps and unreachable ends."""
 
 vocabularies = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=12).map(
     lambda texts: [None, *(text.encode() for text in [*LETTERS, *texts]), b"", b"\xc3", None]
 )
-"""Each letter alone, some longer tokens (twice the same perhaps), and some that are no text."""
+"""Each letter, some longer tokens (possibly duplicates), and some tokens without text."""
 
 
 def accepts(automaton: Automaton[int], symbols: str) -> bool:
@@ -53,7 +53,7 @@ def follows(constraint: WordConstraint[Any], task: Task, tokens: list[int]) -> b
 
 
 def ends_within(automaton: Automaton[int], state: int, symbols: int) -> bool:
-    """Whether an end is at most that many symbols away, by trying all ways."""
+    """Return by brute force whether an end is within that many symbols."""
     reached = {state}
     for _ in range(symbols):
         if any(automaton.may_end(one) for one in reached):
@@ -103,10 +103,10 @@ def test_over_characters_a_token_is_allowed_exactly_by_definition(
 
 
 @given(tables, vocabularies, st.integers(1, 7))
-def test_over_characters_every_cutting_of_every_sentence_can_come(
+def test_over_characters_every_tokenization_of_every_sentence_is_allowed(
     table: Table, tokens: list[bytes | None], budget: int
 ) -> None:
-    """A cutting can come if, at each of its tokens, one token a character would still reach an end in time."""
+    """A tokenization is allowed if at each token one token per character would still reach an end in time."""
     assume(ends_within(table, 0, budget - 1))
     texts = [(written or b"").decode(errors="ignore") for written in tokens]
     cuttings: list[tuple[tuple[int, ...], str, int]] = [((), "", 0)]
@@ -128,7 +128,7 @@ def test_over_characters_every_cutting_of_every_sentence_can_come(
 
 
 @given(tables, st.integers(0, 6))
-def test_the_search_is_right_in_whatever_order_it_is_asked(table: Table, first: int) -> None:
+def test_the_search_does_not_depend_on_the_order_of_calls(table: Table, first: int) -> None:
     for state in [first, *range(7)]:
         end = table.shortest_end(state)
         assert (end == NO_END) == (not ends_within(table, state, 7))
@@ -138,7 +138,7 @@ def test_the_search_is_right_in_whatever_order_it_is_asked(table: Table, first: 
 
 
 @given(st.data(), st.integers(1, 4), st.integers(0, 9), st.integers(0, 6), st.booleans())
-def test_rambles_in_brackets_end_in_time_and_balance(
+def test_random_walks_in_brackets_end_in_time_and_balance(
     data: st.DataObject, depth: int, least: int, spare: int, characters: bool
 ) -> None:
     brackets = Brackets(depth, least=least)
@@ -157,7 +157,7 @@ sizes = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), max_size=5)
 
 
 @given(st.data(), st.integers(1, 4), st.integers(1, 4), sizes, st.integers(0, 6))
-def test_rambles_among_boxes_end_in_time_and_pack(
+def test_random_walks_among_boxes_end_in_time_and_pack(
     data: st.DataObject, width: int, height: int, boxes: list[tuple[int, int]], spare: int
 ) -> None:
     words = ("<end>", *Boxes(width, height).alphabet())
@@ -196,7 +196,7 @@ class Words(Automaton[str]):
 
 
 @given(st.lists(st.text("aé漢🙂", max_size=5), min_size=1, max_size=6), st.data())
-def test_letters_of_several_bytes_are_walked_as_letters(sentences: list[str], data: st.DataObject) -> None:
+def test_letters_of_several_bytes_are_single_letters(sentences: list[str], data: st.DataObject) -> None:
     whole = [text.encode() for text in ["a", "é", "漢", "🙂", "éa", "漢🙂", "a🙂é"]]
     parts = [b"\xc3", b"\xa9", "漢".encode()[:2], b"a\xf0\x9f"]
     tokens: list[bytes | None] = [None, *whole, *parts]

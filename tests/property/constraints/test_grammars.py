@@ -1,4 +1,4 @@
-"""Generated grammars: their walks satisfy independent checkers, keep to the bounds, and replay to the same policy."""
+"""Generated grammars: walks satisfy independent checkers, obey the limits, and replay to the same policy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ PATTERNS = st.recursive(
 def test_instances_validate_fit_and_replay(schema: dict[str, Any], canonical: bool, seed: int) -> None:
     table = small_table()
     constraint = grammar(table, "json_schema", schema, canonical_runs=canonical, max_tokens=250)
-    if not constraint.bounded:  # rarely, nested arrays that must have items are too long even with the least in them
+    if not constraint.bounded:  # rarely, nested arrays with required items are too long even at their minimum
         assert "longest sentence has" in constraint.unbounded_because
         return
     shortest = json_schema.shortest(schema)
@@ -129,7 +129,7 @@ def test_texts_match_fit_and_replay(pattern: str, canonical: bool, seed: int) ->
 
 
 def refused_below(constraint: GrammarConstraint, shortest: str, size: int) -> None:
-    """One byte less than the shortest text and the engine itself finds no text at all."""
+    """With one byte less than the shortest text, the engine finds no text."""
     if size > 0:
         tight = grammar(constraint.table, "regex", constraint._source, max_tokens=size)
         assert "matches nothing" in tight.unbounded_because
@@ -139,7 +139,7 @@ def refused_below(constraint: GrammarConstraint, shortest: str, size: int) -> No
 @settings(max_examples=40)
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6), st.booleans(), st.integers(0, 99))
 @example(["\x7f\x00", "\u2028"], True, 0)
-def test_one_of_the_choices_comes_whole(choices: list[str], canonical: bool, seed: int) -> None:
+def test_samples_are_complete_choices(choices: list[str], canonical: bool, seed: int) -> None:
     constraint = grammar(small_table(), "choices", choices, canonical_runs=canonical, max_tokens=40)
     found = follow(constraint, seed, 40)
     assert found.ended

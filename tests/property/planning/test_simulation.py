@@ -1,4 +1,4 @@
-"""The simulation keeps what must hold of any pipeline."""
+"""Properties of the simulation that hold for any pipeline."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ few = settings(max_examples=40)
 
 @few
 @given(pipelines)
-def test_every_sample_is_drawn_judged_and_learnt_from_once(pipeline: Pipeline) -> None:
+def test_every_sample_is_drawn_verified_and_used_once(pipeline: Pipeline) -> None:
     outcome = simulate(pipeline, STEPS)
     assert outcome.drawn == outcome.judged == outcome.learnt == STEPS * pipeline.samples
     assert 0 <= outcome.timeouts <= outcome.judged
@@ -75,16 +75,16 @@ def test_more_cores_are_never_slower(pipeline: Pipeline, more: int) -> None:
 
 @few
 @given(pipelines)
-def test_more_staleness_is_no_slower(pipeline: Pipeline) -> None:
-    """With equal lengths and checks; a replica that is never short of work wastes none."""
+def test_more_staleness_is_not_slower(pipeline: Pipeline) -> None:
+    """Lengths and checks are equal, so that replicas are never idle."""
     plain = replace(pipeline, length=Spread(20), check=Spread(0.5), controller=0.0, prefill=0.0, staleness=0)
     assert simulate(replace(plain, staleness=2), 6).step <= simulate(plain, 6).step * 1.02
 
 
 @few
 @given(pipelines)
-def test_much_staleness_leaves_the_slowest_part(pipeline: Pipeline) -> None:
-    """Work of a step over what each part can do in a second; the largest of them is what a step takes."""
+def test_with_much_staleness_the_slowest_part_sets_the_pace(pipeline: Pipeline) -> None:
+    """A step takes the largest ratio of its work to the rate of a part."""
     pipeline = replace(pipeline, length=Spread(20), check=Spread(0.5), replicas=1, prefill=0.0, controller=0)
     pipeline = replace(pipeline, staleness=8)
     outcome = simulate(pipeline, 60)
@@ -101,11 +101,11 @@ def test_much_staleness_leaves_the_slowest_part(pipeline: Pipeline) -> None:
 
 
 def test_one_row_by_hand() -> None:
-    """2 samples of 10 tokens on one row: 0.5 prompt, 10 x 0.1 each; the second is checked for 2 more seconds."""
+    """2 samples of 10 tokens on one row: 0.5 s prompt, 10 x 0.1 s each; then 2 s of verification for each."""
     pipeline = Pipeline(1, 2, 1, 1, Spread(10), 0.5, 0.08, 0.02, 1, Spread(2), 0.2, learn=3, publish=1)
     outcome = simulate(pipeline, 3)
     assert outcome.phases["samplers"] == pytest.approx(0.5 + 2 * 10 * 0.1)
-    # the first is finished at 1.5 and checked from 1.6 to 3.6, the second from then to 5.6, its verdict is there at 5.7
+    # the first ends at 1.5 and is verified from 1.6 to 3.6, the second from 3.6 to 5.6; its verdict arrives at 5.7
     assert outcome.phases["verifiers"] == pytest.approx(5.7 - 2.5)
     assert outcome.step == pytest.approx(5.7 + 3 + 1)
     assert outcome.busy["learner"] == pytest.approx(3 * 3 / (3 * 9.7 - 1))
@@ -117,7 +117,7 @@ def test_rows_slow_each_other_down() -> None:
     assert simulate(replace(base, replicas=8)).step == pytest.approx(10 * (0.1 + 0.05))
 
 
-def test_the_tail_of_a_check_is_cut_at_its_limit() -> None:
+def test_the_tail_of_a_check_is_truncated_at_its_limit() -> None:
     drawn = Spread(1.0, 5.0, limit=4.0).draw((0,), 20_000)
     assert drawn.max() == 4.0
     free = Spread(1.0, 5.0).draw((0,), 200_000)
@@ -134,12 +134,12 @@ def test_a_tail_heavier_than_any_log_normal_keeps_mean_and_percentile() -> None:
 
 
 @pytest.mark.parametrize("p99", [0.05, 10.1])
-def test_a_percentile_that_no_spread_has_is_refused(p99: float) -> None:
+def test_an_impossible_percentile_is_rejected(p99: float) -> None:
     with pytest.raises(ConfigError, match="at least the mean and at most 100 times"):
         Spread(0.1, p99)
 
 
-def test_enough_cores_are_enough_and_few() -> None:
+def test_the_number_of_cores_is_sufficient_and_small() -> None:
     pipeline = Pipeline(8, 8, 4, 16, Spread(50, 100, 200), 0.1, 0.02, 0.001, 1, Spread(2, 8, 20), 0.0, 2, 0.5, 1)
     cores = cores_needed(pipeline)
     free = simulate(replace(pipeline, cores=1000), 4).step

@@ -1,4 +1,4 @@
-"""Automata over words: sets of tokens, budgets, forced runs, ends, errors, memory."""
+"""Automata over words: token sets, budgets, forced runs, ends, errors and caches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def allowed(walk: Walk, left: int) -> list[int]:
     return members(walk.allowed(left)).tolist()
 
 
-def test_it_is_a_constraint_with_a_walk() -> None:
+def test_it_implements_constraint_and_walk() -> None:
     constraint = fork()
     assert isinstance(constraint, Constraint)
     assert isinstance(constraint.begin(TASK), Walk)
@@ -47,7 +47,7 @@ def test_a_token_is_allowed_if_the_end_still_fits_after_it() -> None:
     assert [allowed(walk, left) for left in (1, 2, 3)] == [[], [C], [A, C]]
 
 
-def test_the_end_token_comes_where_a_sample_may_end_and_nothing_after_it() -> None:
+def test_the_end_token_is_allowed_where_a_sample_may_end_and_nothing_after_it() -> None:
     walk = fork().begin(TASK)
     walk.advance(D)
     assert walk.may_end()
@@ -56,21 +56,21 @@ def test_the_end_token_comes_where_a_sample_may_end_and_nothing_after_it() -> No
     walk.advance(END)
     assert (walk.may_end(), walk.shortest_end(), allowed(walk, 9), walk.forced(9)) == (False, 0, [], [])
     for token in (END, A):
-        with pytest.raises(ConstraintError, match="comes after the end token"):
+        with pytest.raises(ConstraintError, match="after the end token"):
             walk.advance(token)
 
 
 @pytest.mark.parametrize(
     ("token", "message"), [(END, "may not end yet"), (B, r"token 2 \('b'\) is not allowed"), (77, "77")]
 )
-def test_a_token_that_may_not_come_is_refused_and_changes_nothing(token: int, message: str) -> None:
+def test_a_disallowed_token_is_rejected_and_changes_nothing(token: int, message: str) -> None:
     walk = fork().begin(TASK)
     with pytest.raises(ConstraintError, match=message):
         walk.advance(token)
     assert (walk.state, walk.ended) == (0, False)
 
 
-def test_a_move_into_a_trap_is_refused() -> None:
+def test_a_move_into_a_trap_is_rejected() -> None:
     walk = fork().begin(TASK)
     walk.advance(A)
     with pytest.raises(ConstraintError, match=r"'d'.*state 1"):
@@ -96,15 +96,15 @@ def test_forced_follows_single_choices_to_the_end_token() -> None:
     assert walk.state == 1, "looking ahead does not move"
 
 
-def test_forced_gives_no_more_than_is_left() -> None:
+def test_forced_returns_at_most_the_remaining_tokens() -> None:
     line = Table({place: {"a": place + 1} for place in range(50)}, [0, 50])
     walk = WordConstraint(line, WORDS, END).begin(TASK)
-    assert walk.forced(4) == [END], "too far to the other end"
+    assert walk.forced(4) == [END], "the other end is too far"
     walk.advance(A)
     assert walk.forced(50) == [A] * 49 + [END]
 
 
-def test_copies_go_on_by_themselves() -> None:
+def test_copies_are_independent() -> None:
     walk = fork().begin(TASK)
     copy = walk.copy()
     copy.advance(A)
@@ -125,7 +125,7 @@ def test_sets_are_packed_and_cannot_be_written_to() -> None:
             reused[0] = 255
 
 
-def test_words_may_come_with_their_tokens() -> None:
+def test_words_can_be_mapped_to_tokens() -> None:
     constraint = WordConstraint(Table({0: {"a": 1}}, [1]), {"a": 6, "b": 2}, 3, vocabulary=8)
     assert set(samples(constraint, 9)) == {(6,)}
     assert WordConstraint(Table({}, [0]), {"a": 6, "b": 2}, 3).vocabulary == 7
@@ -146,7 +146,7 @@ def test_vocabularies_that_do_not_fit(words: object, end_id: int, vocabulary: in
         WordConstraint(Table({}, [0]), words, end_id, vocabulary=vocabulary)
 
 
-def test_an_unknown_symbol_is_named_when_it_is_met() -> None:
+def test_an_unknown_symbol_is_named_when_it_occurs() -> None:
     walk = WordConstraint(Table({0: {"zebra": 1, "<end>": 1}}, [1]), WORDS, END).begin(TASK)
     with pytest.raises(ConstraintError, match=r"Table uses the symbol 'zebra'.*add it to the vocabulary"):
         walk.allowed(5)
@@ -155,7 +155,7 @@ def test_an_unknown_symbol_is_named_when_it_is_met() -> None:
         walk.allowed(5)
 
 
-def test_a_listed_alphabet_is_checked_at_once() -> None:
+def test_a_listed_alphabet_is_checked_immediately() -> None:
     class Listed(Table):
         def alphabet(self) -> tuple[str, ...]:
             return "a", "zebra"
@@ -172,7 +172,7 @@ def test_the_search_finds_the_shortest_end_of_every_state() -> None:
 
 
 class Counter(Automaton[int]):
-    """Counts up for ever; an end at a multiple of a thousand."""
+    """Counts up forever; multiples of a thousand may end."""
 
     def start(self, task: Task) -> int:
         return task.spec.get("start", 1)
@@ -184,7 +184,7 @@ class Counter(Automaton[int]):
         return state % 1_000 == 0
 
 
-def test_a_search_that_finds_nothing_says_what_to_do() -> None:
+def test_a_failed_search_suggests_a_solution() -> None:
     counter = Counter()
     assert counter.shortest_end(1) == 999
     counter.search_limit = 500
@@ -192,22 +192,22 @@ def test_a_search_that_finds_nothing_says_what_to_do() -> None:
         counter.shortest_end(1_001)
 
 
-def test_one_search_serves_all_states_on_its_way() -> None:
+def test_one_search_stores_all_states_on_its_path() -> None:
     counter = Counter()
     counter.shortest_end(1)
     counter.search_limit = 0  # another search would fail
     assert [counter.shortest_end(state) for state in (1, 500, 999, 1_000)] == [999, 500, 1, 0]
 
 
-def test_the_budget_is_checked_with_both_numbers_and_the_way_out() -> None:
+def test_the_budget_error_has_both_numbers_and_a_solution() -> None:
     constraint = WordConstraint(Counter(), WORDS, END)
     task = Task("far", "", {"start": 995})
     constraint.check_budget(task, 6)
-    with pytest.raises(ConstraintError, match=r"'far' takes 6 tokens.*room for 5; raise sampling.max_new_tokens to 6"):
+    with pytest.raises(ConstraintError, match=r"'far' takes 6 tokens.*limit of 5; raise sampling.max_new_tokens to 6"):
         constraint.check_budget(task, 5)
 
 
-def test_a_task_without_an_end_is_refused() -> None:
+def test_a_task_without_an_end_is_rejected() -> None:
     trap = WordConstraint(Table({0: {"a": 0}}, []), WORDS, END)
     with pytest.raises(ConstraintError, match="no sample for task 't' can ever end"):
         trap.begin(TASK)
@@ -215,7 +215,7 @@ def test_a_task_without_an_end_is_refused() -> None:
         trap.check_budget(TASK, 99)
 
 
-def test_stretch_spares_the_successors_only_while_the_budget_is_far() -> None:
+def test_stretch_skips_successors_only_far_from_the_limit() -> None:
     asked: list[int] = []
 
     class Steps(Counter):
@@ -235,9 +235,9 @@ def test_stretch_spares_the_successors_only_while_the_budget_is_far() -> None:
 
 
 @pytest.mark.parametrize("stretch", [None, 2, 50])
-def test_stretch_changes_no_set(stretch: int | None) -> None:
+def test_stretch_does_not_change_sets(stretch: int | None) -> None:
     class Ladder(Automaton[int]):
-        """Each step up makes the end one or two steps farther."""
+        """Each step up moves the end one or two steps away."""
 
         def start(self, task: Task) -> int:
             return 1
@@ -261,7 +261,7 @@ def test_stretch_changes_no_set(stretch: int | None) -> None:
         assert allowed(walk, left) == (expected if state else [END] * (left > 0))
 
 
-def test_memory_is_bounded_and_what_was_forgotten_is_found_again() -> None:
+def test_the_cache_is_bounded_and_evicted_results_are_recomputed() -> None:
     constraint = WordConstraint(Counter(), WORDS, END, remembered=3)
     for _, start in itertools.product(range(2), range(990, 1_000)):
         walk = constraint.begin(Task("t", "", {"start": start}))
@@ -271,7 +271,7 @@ def test_memory_is_bounded_and_what_was_forgotten_is_found_again() -> None:
     assert max(len(constraint._exact), len(constraint._moves)) == 3
 
 
-def test_the_least_recently_used_is_forgotten_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     made: list[str] = []
 
     def make(key: str) -> str:
@@ -291,7 +291,7 @@ def test_a_constraint_survives_pickling() -> None:
 
 
 class Counted(Automaton[tuple[int, int]]):
-    """So many letters; how many moves were asked for, and a part of the state on which nothing depends."""
+    """A number of letters; counts calls of ``moves``, and has a part of the state that nothing depends on."""
 
     stretch = 0
 

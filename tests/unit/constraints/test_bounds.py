@@ -1,4 +1,4 @@
-"""Shortest and longest sentences by hand, and that a bounded grammar really has no longer one."""
+"""Shortest and longest sentences computed by hand, and checks that bounded grammars obey their limit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_patterns(pattern: str, shortest: str, longest: int | None) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"\p{L}", "[a&&b]", "[[:alpha:]]", "(", "a(?=b)", r"(a)\1"])
-def test_patterns_of_another_syntax_are_not_guessed_at(pattern: str) -> None:
+def test_patterns_in_another_syntax_are_not_analysed(pattern: str) -> None:
     with pytest.raises(CannotTell, match="cannot be analysed"):
         regex.shortest(pattern)
 
@@ -103,17 +103,17 @@ def test_a_schema_that_only_contains_itself_has_no_instance() -> None:
     ("schema", "reason"),
     [
         (TREE, "'#/\\$defs/tree' contains itself"),
-        ({"type": "number"}, "ask for an integer"),
+        ({"type": "number"}, "use an integer"),
         ({"type": "object", "properties": {"a": TEXT}}, '"additionalProperties": false'),
         ({"type": "array"}, "sets no limit"),
-        ({"type": "string", "format": "email"}, "'email' has no longest text"),
+        ({"type": "string", "format": "email"}, "'email' has no maximum length"),
         ({"type": "string", "pattern": r"^\p{L}+$"}, "cannot be analysed"),
-        ({"anyOf": [TEXT, WHOLE], "maxLength": 3}, "other keywords beside it"),
+        ({"anyOf": [TEXT, WHOLE], "maxLength": 3}, "with other keywords"),
         ({"minimum": 3}, "without a type"),
         (closed(a={"const": "x" * 100}), "longest sentence has 108 bytes, .* but 60 fit"),
     ],
 )
-def test_what_cannot_be_bounded_says_why(schema: dict[str, Any], reason: str) -> None:
+def test_schemas_that_cannot_be_bounded_have_a_reason(schema: dict[str, Any], reason: str) -> None:
     with pytest.raises(CannotTell, match=reason):
         json_schema.bound(schema, 60)
     constraint = grammar(small_table(), "json_schema", schema, max_tokens=61)
@@ -121,7 +121,7 @@ def test_what_cannot_be_bounded_says_why(schema: dict[str, Any], reason: str) ->
     assert re.search(reason, constraint.unbounded_because)
 
 
-def test_bounds_are_as_wide_as_fits() -> None:
+def test_limits_are_as_wide_as_possible() -> None:
     assert json_schema.bound(TEXT, 42)["maxLength"] == 10
     assert json_schema.bound({"type": "string", "pattern": "^[a-z ]*$"}, 42)["maxLength"] == 40
     assert json_schema.bound({"type": "array", "items": {"const": 1}}, 42)["maxItems"] == 20
@@ -156,8 +156,8 @@ LONGEST = [
 
 
 @pytest.mark.parametrize(("kind", "source", "tokens"), LONGEST)
-def test_no_walk_outgrows_the_budget(kind: str, source: Any, tokens: int) -> None:
-    """The longest way there is, a token for each byte, still ends in time; and nearly all of the room is used."""
+def test_no_walk_exceeds_the_budget(kind: str, source: Any, tokens: int) -> None:
+    """The longest walk, with one token per byte, ends in time and uses nearly the complete budget."""
     table = small_table()
     constraint = grammar(table, kind, source, max_tokens=tokens, canonical_runs=False)
     assert constraint.bounded, constraint.unbounded_because
@@ -202,25 +202,25 @@ def test_shortest_sentences_of_lark_grammars(grammar_text: str, sentence: str) -
         ('start: A & B\nA: "a"\nB: "b"', "cannot be analysed"),
         ('start: ~"a"', "cannot be analysed"),
         ("start: missing", "'missing' is not defined"),
-        ("%import python.NAME\nstart: NAME", "is not known here"),
+        ("%import python.NAME\nstart: NAME", "cannot be analysed"),
         ('begin: "a"', "no rule 'start'"),
         ('start: ("a"', "not closed"),
         (r"start: /\p{L}/", "cannot be analysed"),
         ("start: 'a'", "cannot be analysed at"),
     ],
 )
-def test_other_lark_grammars_are_not_guessed_at(grammar_text: str, reason: str) -> None:
+def test_other_lark_grammars_are_not_analysed(grammar_text: str, reason: str) -> None:
     with pytest.raises(CannotTell, match=reason):
         lark.shortest(grammar_text)
 
 
-def test_endless_and_special() -> None:
+def test_infinite_grammars_and_special_tokens() -> None:
     assert lark.shortest('start: "a" start') is None
     assert lark.special_tokens('start: "<x>" <|im_start|> <[5]>') == ["<|im_start|>", "<[5]>"]
 
 
 def repeated_pairs(levels: int) -> dict[str, object]:
-    """Each definition holds the next one twice."""
+    """Each definition contains the next one twice."""
     definitions: dict[str, object] = {
         f"d{level}": {
             "type": "array",
@@ -242,24 +242,22 @@ def repeated_pairs(levels: int) -> dict[str, object]:
         repeated_pairs(6),
     ],
 )
-def test_no_shortest_instance_is_written_out_that_no_sample_could_hold(
+def test_huge_shortest_instances_are_not_constructed(
     schema: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert json_schema.shortest(schema) is not None
-    monkeypatch.setattr(regex, "MOST_CHARACTERS", 100)
-    monkeypatch.setattr(json_schema, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(regex, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(json_schema, "MAX_CHARACTERS", 100)
     assert json_schema.shortest(schema) is None
     either = {"anyOf": [{"type": "null"}, schema]} if "$defs" not in schema else {"type": "null"}
-    assert json_schema.shortest(either) == "null", "where another is short enough that one is taken"
+    assert json_schema.shortest(either) == "null", "a short alternative is chosen"
 
 
 @pytest.mark.parametrize("pattern", ["a{101}", "((a{5}){5}){5}", "a{60}b{60}", "(a{101}|b{102})"])
-def test_no_shortest_text_is_written_out_that_no_sample_could_hold(
-    pattern: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_huge_shortest_texts_are_not_constructed(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert regex.shortest(pattern)
-    monkeypatch.setattr(regex, "MOST_CHARACTERS", 100)
-    with pytest.raises(TooLong, match="lower the least counts"):
+    monkeypatch.setattr(regex, "MAX_CHARACTERS", 100)
+    with pytest.raises(TooLong, match="lower its minimum counts"):
         regex.shortest(pattern)
     assert regex.shortest(f"{pattern}|b") == "b"
 
@@ -267,19 +265,17 @@ def test_no_shortest_text_is_written_out_that_no_sample_could_hold(
 @pytest.mark.parametrize(
     "grammar", ['start: "a"{101}', 'start: "ab"~51..60', "start: a a\na: b b\nb: " + '"' + "x" * 26 + '"']
 )
-def test_no_shortest_sentence_is_written_out_that_no_sample_could_hold(
-    grammar: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_huge_shortest_sentences_are_not_constructed(grammar: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lark.shortest(grammar)
-    monkeypatch.setattr(lark, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(lark, "MAX_CHARACTERS", 100)
     assert lark.shortest(grammar) is None
 
 
 def test_definitions_are_measured_once() -> None:
-    """Doubled forty times over; the longest instance is not written, only counted."""
+    """The size doubles forty times; the longest instance is measured without being constructed."""
     assert json_schema.longest(repeated_pairs(40)) == 2**40 * 5 + 3 * (2**40 - 1)
 
 
-def test_a_schema_may_allow_a_great_many_items() -> None:
+def test_a_schema_may_allow_very_many_items() -> None:
     schema = {"type": "array", "items": {"const": 1}, "maxItems": 10**15}
     assert json_schema.longest(schema) == 2 * 10**15 + 1

@@ -1,4 +1,4 @@
-"""Boxes in a bin: every packing can be said, and no other."""
+"""Boxes in a bin: the samples are exactly the packings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_samples_are_exactly_the_packings(width: int, height: int, boxes: li
     assert {tuple(words[token] for token in tokens) for tokens in found} == expected
 
 
-def test_only_free_places_may_be_said() -> None:
+def test_only_free_places_are_allowed() -> None:
     constraint, words = constraint_for(3, 2)
 
     def allowed() -> list[str]:
@@ -64,7 +64,7 @@ def test_only_free_places_may_be_said() -> None:
     assert [words[token] for token in walk.forced(20)] == ["skip", "<end>"], "the bin is full"
 
 
-def test_the_formula_is_what_a_search_finds() -> None:
+def test_the_formula_agrees_with_a_search() -> None:
     boxes = Boxes(3, 2)
     states = [boxes.start(Task("t", "", {"boxes": [[2, 1], [1, 2], [1, 1]]}))]
     for state in states:
@@ -76,7 +76,7 @@ def test_the_formula_is_what_a_search_finds() -> None:
 
 
 @pytest.mark.parametrize("boxes", [None, 3, [3], [[1]], [[0, 1]], [[1.5, 1]], [["1", "1"]]])
-def test_a_task_without_proper_boxes_is_refused(boxes: object) -> None:
+def test_a_task_without_valid_boxes_is_rejected(boxes: object) -> None:
     constraint, _ = constraint_for(2, 2)
     with pytest.raises(ConstraintError, match=r"spec\['boxes'\] of task 'odd'"):
         constraint.begin(Task("odd", "", {"boxes": boxes}))

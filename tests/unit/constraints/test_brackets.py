@@ -1,4 +1,4 @@
-"""Balanced brackets: every one of them, no other, over words and over characters."""
+"""Balanced brackets: exactly the balanced samples, over words and characters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_samples_are_exactly_the_balanced_ones(depth: int, least: int, budge
     brackets = Brackets(depth, least=least)
     expected = {text for text in sentences(budget - 1) if balanced(text, depth, least=least)}
     if least + least % 2 + 1 > budget:
-        with pytest.raises(ConstraintError, match=f"room for {budget}"):
+        with pytest.raises(ConstraintError, match=f"limit of {budget}"):
             WordConstraint(brackets, WORDS, 0).check_budget(TASK, budget)
         return
     over_words = WordConstraint(brackets, WORDS, 0)
@@ -36,7 +36,7 @@ def test_the_samples_are_exactly_the_balanced_ones(depth: int, least: int, budge
 
 
 @pytest.mark.parametrize(("depth", "least"), [(1, 0), (3, 0), (3, 7)])
-def test_the_formula_is_what_a_search_finds(depth: int, least: int) -> None:
+def test_the_formula_agrees_with_a_search(depth: int, least: int) -> None:
     brackets = Brackets(depth, least=least)
     states = [brackets.start(TASK)]
     for state in states:
@@ -49,21 +49,21 @@ def test_the_formula_is_what_a_search_finds(depth: int, least: int) -> None:
     assert len(states) > 2
 
 
-def test_the_last_bracket_must_be_closed_first_and_runs_are_forced_when_room_is_short() -> None:
+def test_the_last_bracket_closes_first_and_runs_are_forced_near_the_limit() -> None:
     walk = WordConstraint(Brackets(3), WORDS, 0).begin(TASK)
     for word in "([(":
         walk.advance(WORDS.index(word))
-    assert members(walk.allowed(99)).tolist() == [WORDS.index(")")], "as deep as it may be"
+    assert members(walk.allowed(99)).tolist() == [WORDS.index(")")], "maximum depth"
     assert [WORDS[token] for token in walk.forced(4)] == [")", "]", ")", "<end>"]
 
 
 @pytest.mark.parametrize(("depth", "kinds"), [(0, "()"), (2, ""), (2, "()["), (2, "(("), (2, "()()")])
-def test_settings_that_mean_nothing_are_refused(depth: int, kinds: str) -> None:
+def test_invalid_settings_are_rejected(depth: int, kinds: str) -> None:
     with pytest.raises(ConstraintError, match=r"Brackets: (depth|kinds)"):
         Brackets(depth, kinds)
 
 
-def test_a_bracket_that_the_vocabulary_lacks_is_named_at_once() -> None:
+def test_a_bracket_missing_from_the_vocabulary_is_named_immediately() -> None:
     with pytest.raises(ConstraintError, match=r"'\{'"):
         WordConstraint(Brackets(2, "(){}"), WORDS, 0)
     with pytest.raises(ConstraintError, match=r"'\{'"):

@@ -1,4 +1,4 @@
-"""Text grammars: what the walks write is what independent checkers accept, and replay gives the same policy."""
+"""Text grammars: independent checkers accept the walks, and replay gives the same policy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def small() -> TokenTable:
 
 
 def accepts(kind: str, text: str) -> bool:
-    """An independent checker's word on a text."""
+    """Return whether an independent checker accepts a text."""
     if kind == "json_schema":
         try:
             jsonschema.validate(json.loads(text), PERSON)
@@ -77,7 +77,7 @@ def accepts(kind: str, text: str) -> bool:
 
 @pytest.mark.parametrize("canonical", [True, False])
 @pytest.mark.parametrize("kind", list(SOURCES))
-def test_what_is_sampled_is_accepted_by_an_independent_checker(table: TokenTable, kind: str, canonical: bool) -> None:
+def test_samples_are_accepted_by_an_independent_checker(table: TokenTable, kind: str, canonical: bool) -> None:
     constraint = grammar(table, kind, SOURCES[kind], canonical_runs=canonical, max_tokens=80)
     texts = set()
     for seed in range(25):
@@ -92,7 +92,7 @@ def test_what_is_sampled_is_accepted_by_an_independent_checker(table: TokenTable
 
 
 @pytest.mark.parametrize("kind", list(SOURCES))
-def test_what_is_mutated_is_rejected_by_the_checker_and_by_the_walk(small: TokenTable, kind: str) -> None:
+def test_mutated_samples_are_rejected_by_checker_and_walk(small: TokenTable, kind: str) -> None:
     constraint = grammar(small, kind, SOURCES[kind], max_tokens=60, canonical_runs=False)
     text = next(found.text(small) for found in (follow(constraint, seed, 60) for seed in range(9)) if found.ended)
     assert accepts(kind, text)
@@ -111,7 +111,7 @@ def take(constraint: GrammarConstraint, text: str) -> None:
 
 @pytest.mark.parametrize("canonical", [True, False])
 @pytest.mark.parametrize("kind", list(SOURCES))
-def test_replay_decides_at_the_same_places_from_the_same_sets(table: TokenTable, kind: str, canonical: bool) -> None:
+def test_replay_has_the_same_decisions_and_sets(table: TokenTable, kind: str, canonical: bool) -> None:
     constraint = grammar(table, kind, SOURCES[kind], canonical_runs=canonical, max_tokens=60)
     for seed in range(6):
         found = follow(constraint, seed, 40)
@@ -121,7 +121,7 @@ def test_replay_decides_at_the_same_places_from_the_same_sets(table: TokenTable,
 
 
 @pytest.mark.parametrize("kind", list(SOURCES))
-def test_a_walk_that_only_advances_stands_at_the_same_place(table: TokenTable, kind: str) -> None:
+def test_a_walk_that_only_advances_is_in_the_same_state(table: TokenTable, kind: str) -> None:
     constraint = grammar(table, kind, SOURCES[kind])
     for seed in range(3):
         tokens = follow(constraint, seed, 25).tokens[:-1]
@@ -137,8 +137,8 @@ def test_a_walk_that_only_advances_stands_at_the_same_place(table: TokenTable, k
 
 
 @pytest.mark.parametrize("kind", list(SOURCES))
-def test_the_mask_is_what_single_tokens_can_do(small: TokenTable, kind: str) -> None:
-    """Every text token is tried by itself on a copy of the walk; the mask says the same."""
+def test_the_mask_agrees_with_trying_single_tokens(small: TokenTable, kind: str) -> None:
+    """Every text token is tried on a copy of the walk; the mask must agree."""
     constraint = grammar(small, kind, SOURCES[kind], canonical_runs=False)
     walk = constraint.begin(TASK)
     for token in follow(constraint, 3, 12).tokens:
@@ -153,7 +153,7 @@ def test_the_mask_is_what_single_tokens_can_do(small: TokenTable, kind: str) -> 
         walk.advance(token)
 
 
-def test_keys_that_must_come_are_one_run_in_the_tokenizers_own_tokens() -> None:
+def test_forced_keys_are_one_run_of_the_tokenizers_own_tokens() -> None:
     table = smollm_table()
     schema = {
         "type": "object",
@@ -173,7 +173,7 @@ def test_keys_that_must_come_are_one_run_in_the_tokenizers_own_tokens() -> None:
     assert not walk.may_end()
 
 
-def test_without_canonical_runs_every_cut_of_a_certain_text_is_allowed() -> None:
+def test_without_canonical_runs_every_tokenization_of_a_forced_text_is_allowed() -> None:
     table = smollm_table()
     first = {
         canonical: grammar(table, "regex", "abcdef", canonical_runs=canonical).begin(TASK)
@@ -187,7 +187,7 @@ def test_without_canonical_runs_every_cut_of_a_certain_text_is_allowed() -> None
         first[True].advance(table.encode("a")[0])
 
 
-def test_the_end_is_forced_when_nothing_else_may_come(table: TokenTable) -> None:
+def test_the_end_is_forced_if_nothing_else_is_allowed(table: TokenTable) -> None:
     walk = grammar(table, "choices", ["ab"]).begin(TASK)
     assert not walk.may_end()
     assert walk.shortest_end() is None
@@ -204,7 +204,7 @@ def test_the_end_is_forced_when_nothing_else_may_come(table: TokenTable) -> None
         walk.advance(table.end_id)
 
 
-def test_with_room_for_one_token_only_the_end_is_allowed_where_it_may_come(small: TokenTable) -> None:
+def test_with_one_token_left_only_the_end_is_allowed_if_possible(small: TokenTable) -> None:
     walk = grammar(small, "regex", "a+b?").begin(TASK)
     assert not unpack(walk.allowed(1), small.vocabulary)[small.end_id]
     walk.advance(small.encode("a")[0])
@@ -215,7 +215,7 @@ def test_with_room_for_one_token_only_the_end_is_allowed_where_it_may_come(small
     assert list(walk.forced(0)) == []
 
 
-def test_no_special_token_but_the_end_and_no_padding_is_ever_allowed(table: TokenTable) -> None:
+def test_no_special_token_except_the_end_is_ever_allowed(table: TokenTable) -> None:
     constraint = grammar(table, "regex", "(?s).*")
     walk = constraint.begin(TASK)
     bits = walk.allowed(9)
@@ -232,18 +232,18 @@ def test_no_special_token_but_the_end_and_no_padding_is_ever_allowed(table: Toke
     assert not set(members(inverse.allowed(9)).tolist()) & (specials - {table.end_id})
 
 
-def test_a_refused_token_leaves_the_walk_where_it_was(small: TokenTable) -> None:
+def test_a_rejected_token_does_not_change_the_walk(small: TokenTable) -> None:
     walk = grammar(small, "regex", "[ab]c").begin(TASK)
     before = walk.allowed(9)
     with pytest.raises(ConstraintError, match="not allowed by the grammar"):
         walk.advance(small.encode("x")[0])
-    with pytest.raises(ConstraintError, match="before the sentence is whole"):
+    with pytest.raises(ConstraintError, match="before the sentence is complete"):
         walk.advance(small.end_id)
     np.testing.assert_array_equal(walk.allowed(9), before)
     walk.advance(small.encode("a")[0])
 
 
-def test_copies_go_on_by_themselves(small: TokenTable) -> None:
+def test_copies_are_independent(small: TokenTable) -> None:
     constraint = grammar(small, "json_schema", PERSON)
     assert isinstance(constraint, Constraint)
     walk = constraint.begin(TASK)
@@ -268,7 +268,7 @@ def test_a_constraint_survives_copying_and_pickling(table: TokenTable, kind: str
         assert [follow(other, seed, 60) for seed in range(3)] == walks
 
 
-def test_what_a_constraint_is_built_from_survives_pickling(small: TokenTable) -> None:
+def test_the_parts_of_a_constraint_survive_pickling(small: TokenTable) -> None:
     task = Task("1", "", {"labels": ["yes"]})
     both = [grammar(small, "choices", source) for source in (PerTask("labels"), ["a"])]
     one, other = pickle.loads(pickle.dumps(both))
@@ -278,7 +278,7 @@ def test_what_a_constraint_is_built_from_survives_pickling(small: TokenTable) ->
     assert list(pickle.loads(pickle.dumps(closed)).begin(TASK).forced(9)) == [2, 1]
 
 
-def test_a_closed_vocabulary_of_characters_is_cut_greedily() -> None:
+def test_a_closed_vocabulary_of_characters_is_tokenized_greedily() -> None:
     tokens = [b"a", b"b", b"ab", b"1", None, None, b"-"]
     constraint = GrammarConstraint("regex", "abb-[1b]+", tokens, end_id=4, vocabulary=7)
     walk = constraint.begin(TASK)
@@ -292,16 +292,16 @@ def test_a_closed_vocabulary_of_characters_is_cut_greedily() -> None:
     assert members(free.allowed(9)).tolist() == [0, 2]
 
 
-def test_characters_that_the_vocabulary_lacks_are_a_dead_end() -> None:
+def test_characters_missing_from_the_vocabulary_are_a_dead_end() -> None:
     tokens = [b"a", b"b", None]
-    with pytest.raises(ConstraintError, match="can begin a sentence"):
+    with pytest.raises(ConstraintError, match="can start a sentence"):
         GrammarConstraint("regex", "x", tokens, end_id=2, vocabulary=3)
     walk = GrammarConstraint("regex", "[ab]x", tokens, end_id=2, vocabulary=3).begin(TASK)
     walk.advance(0)
     assert count(walk.allowed(9)) == 0
 
 
-def test_a_hugging_face_tokenizer_is_taken_as_it_is() -> None:
+def test_a_hugging_face_tokenizer_is_accepted() -> None:
     from transformers import PreTrainedTokenizerFast
 
     from tests.grammars import SMOLLM
@@ -316,23 +316,23 @@ def test_a_hugging_face_tokenizer_is_taken_as_it_is() -> None:
     assert list(walk.forced(9)) == [2]
 
 
-def test_a_task_can_bring_its_own_grammar(small: TokenTable) -> None:
+def test_a_task_can_have_its_own_grammar(small: TokenTable) -> None:
     constraint = grammar(small, "choices", PerTask("labels"), max_tokens=9)
     one, two = Task("1", "", {"labels": ["yes", "no"]}), Task("2", "", {"labels": ["a", "much longer choice"]})
     assert follow(constraint, 0, 9, task=one).text(small) in ("yes", "no")
     assert constraint.why_unbounded(one) == ""
-    assert "18 bytes, but 8 fit" in constraint.why_unbounded(two)
+    assert "18 bytes, more than 8" in constraint.why_unbounded(two)
     assert not constraint.bounded
     assert "each task" in constraint.unbounded_because
     assert grammar(small, "regex", lambda task: task.id + "+").begin(one).forced(9)
     with pytest.raises(ConstraintError, match="task 3: no grammar in column 'labels'; its spec has 'label'"):
         constraint.begin(Task("3", "", {"label": 1}))
-    with pytest.raises(ConstraintError, match="task 4: choices are a list"):
+    with pytest.raises(ConstraintError, match="task 4: choices must be a list"):
         constraint.begin(Task("4", "", {"labels": "yes"}))
 
 
-def test_compiled_grammars_are_kept_up_to_a_number(small: TokenTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.constraints.grammar.constraint.COMPILED_AT_ONCE", 2)
+def test_the_cache_of_compiled_grammars_is_bounded(small: TokenTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steelyard.constraints.grammar.constraint.MAX_CACHED_GRAMMARS", 2)
     constraint = grammar(small, "regex", PerTask("pattern"))
     tasks = [Task(str(number), "", {"pattern": "a" * (number + 1)}) for number in range(3)]
     first = constraint._of(tasks[0])
@@ -358,21 +358,21 @@ def test_json_is_compact_and_in_the_schemas_order(small: TokenTable) -> None:
         ({"type": "object", "properties": {"a": {"not": {"type": "string"}}}}, "#/properties/a: 'not' would not"),
         ({"type": "object", "dependentRequired": {"a": ["b"]}}, "dependentRequired"),
         ({"$defs": {"x": {"maxLenght": 3}}, "type": "string"}, "#/\\$defs/x: 'maxLenght'"),
-        ({"type": "object", "minProperties": 1}, "a key may come twice"),
+        ({"type": "object", "minProperties": 1}, "a key may be repeated"),
         ({"type": "string", "format": "no such"}, "Unknown format"),
         ({"type": "strin"}, "Invalid type: strin"),
-        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "else say anyOf"),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "otherwise use anyOf"),
         ({"$ref": "#/$defs/none"}, "does not exist"),
         ({"type": "string", "minLength": 3, "maxLength": 2}, "greater than maxLength"),
         ({"enum": ["ok", {"k": ["a\x01b"]}]}, "control character"),
-        ({"type": "array", "items": {"type": "string", "pattern": r"^(a|\x01b)$"}}, "#/items: it names a control"),
-        ({"type": "string", "pattern": '^[^"]*$'}, "lets through all the same"),
-        ({"type": "object", "patternProperties": {r"^[^\\\n]$": {}}}, "leave the control characters out"),
-        ("{", "no JSON"),
-        ([1], "a JSON schema is an object"),
+        ({"type": "array", "items": {"type": "string", "pattern": r"^(a|\x01b)$"}}, "#/items: it has a control"),
+        ({"type": "string", "pattern": '^[^"]*$'}, "would allow anyway"),
+        ({"type": "object", "patternProperties": {r"^[^\\\n]$": {}}}, "exclude control characters"),
+        ("{", "not valid JSON"),
+        ([1], "a JSON schema must be an object"),
     ],
 )
-def test_schemas_that_would_not_be_kept_are_refused(small: TokenTable, schema: Any, said: str) -> None:
+def test_schemas_that_would_not_be_enforced_are_rejected(small: TokenTable, schema: Any, said: str) -> None:
     with pytest.raises(ConstraintError, match=said):
         grammar(small, "json_schema", schema)
 
@@ -382,17 +382,17 @@ def test_schemas_that_would_not_be_kept_are_refused(small: TokenTable, schema: A
     [
         ("regex", "a(", "unclosed group"),
         ("regex", "a(?=b)", "look-around"),
-        ("regex", r"(a)\1", "Rust's: no look-around, no back-references"),
+        ("regex", r"(a)\1", "Rust's syntax: no look-around, no back-references"),
         ("regex", "a)|(b", "unopened group"),
-        ("regex", 3, "is a text, not 3"),
-        ("lark", "sum: 'a'", "cannot be sampled from"),
-        ("lark", "start: <|im_start|>", "special tokens in a grammar .* never sampled"),
+        ("regex", 3, "must be a text, not 3"),
+        ("lark", "sum: 'a'", "cannot be used"),
+        ("lark", "start: <|im_start|>", "special tokens, which are never sampled.*im_start"),
         ("choices", [], "at least one"),
         ("choices", "ab", "list of texts"),
-        ("ebnf", "a", "no kind of grammar; known: json_schema, regex, lark, choices"),
+        ("ebnf", "a", "kind = 'ebnf'.*json_schema, regex, lark, choices"),
     ],
 )
-def test_bad_sources_are_refused_with_the_reason(small: TokenTable, kind: str, source: Any, said: str) -> None:
+def test_invalid_sources_are_rejected_with_a_reason(small: TokenTable, kind: str, source: Any, said: str) -> None:
     with pytest.raises(ConstraintError, match=said):
         grammar(small, kind, source, max_tokens=20)
 
@@ -419,9 +419,9 @@ def test_other_keywords_agree_with_jsonschema(small: TokenTable, schema: dict[st
 
 
 def test_the_table_must_fit_the_model(small: TokenTable) -> None:
-    with pytest.raises(ConstraintError, match="the end token 9 is not in a vocabulary of 3"):
+    with pytest.raises(ConstraintError, match="end_id = 9 is not in the vocabulary of 3"):
         TokenTable([b"a", b"b", None], end_id=9, vocabulary=3)
-    with pytest.raises(ConstraintError, match="has 3 tokens, the model's vocabulary only 2"):
+    with pytest.raises(ConstraintError, match="has 3 tokens, but the model's vocabulary only 2"):
         TokenTable([b"a", None, b"b"], end_id=1, vocabulary=2)
     with pytest.raises(ConstraintError, match="fast Hugging Face tokenizer"):
         TokenTable(object(), end_id=1, vocabulary=2)
@@ -438,33 +438,33 @@ def test_the_table_must_fit_the_model(small: TokenTable) -> None:
         ("choices", ["internationalisation", "é😀漢"], None),
     ],
 )
-def test_a_budget_below_the_shortest_sentence_is_refused(
+def test_a_budget_below_the_shortest_sentence_is_rejected(
     table: TokenTable, kind: str, source: Any, sentence: str | None
 ) -> None:
     constraint = grammar(table, kind, source)
     shortest = sentence or min(source, key=lambda choice: len(table.encode(choice)))
     needed = len(table.encode(shortest)) + 1
     constraint.check_budget(TASK, needed)
-    said = f"{re.escape(repr(shortest))}, takes {needed} tokens .* a sample has {needed - 1}: raise sampling.max_new_"
+    said = f"{re.escape(repr(shortest))}, takes {needed} tokens .*limit of {needed - 1}; raise sampling.max_new_"
     with pytest.raises(ConstraintError, match=said):
         constraint.check_budget(TASK, needed - 1)
 
 
-def test_an_endless_grammar_is_refused(small: TokenTable) -> None:
+def test_an_infinite_grammar_is_rejected(small: TokenTable) -> None:
     with pytest.raises(ConstraintError, match="no finite sentence"):
         grammar(small, "lark", 'start: "a" start').check_budget(TASK, 99)
 
 
-def test_what_cannot_be_measured_is_said_once(small: TokenTable, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_length_is_reported_once(small: TokenTable, caplog: pytest.LogCaptureFixture) -> None:
     constraint = grammar(small, "regex", r"\p{Lu}+")
     with caplog.at_level(logging.WARNING):
         constraint.check_budget(TASK, 1)
         constraint.check_budget(TASK, 1)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["grammar"]
-    assert "whether a sentence fits into 1 tokens is not known" in caplog.text
+    assert "whether a sentence fits into 1 tokens" in caplog.text
 
 
-def test_a_text_of_many_bytes_in_few_tokens_is_not_bounded_away() -> None:
+def test_texts_with_many_bytes_in_few_tokens_are_still_allowed() -> None:
     table = smollm_table()
     constraint = grammar(table, "regex", "international( relations)*", max_tokens=6)
     assert "matches nothing of at most 5 bytes" in constraint.unbounded_because

@@ -1,4 +1,4 @@
-"""The support trail: small, without loss, and the same when it is found again."""
+"""Support tables: compact, lossless, and equal when recomputed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_set_survives_packing(case: tuple[int, set[int]]) -> None:
         lambda v: st.tuples(st.just(v), st.lists(st.sets(st.integers(0, v - 1)), min_size=1, max_size=8))
     )
 )
-def test_a_table_gives_back_what_was_written(case: tuple[int, list[set[int]]]) -> None:
+def test_a_table_returns_the_sets_that_were_added(case: tuple[int, list[set[int]]]) -> None:
     vocabulary, sets = case
     trail = TrailWriter(vocabulary)
     numbers = [trail.add(pack(sorted(one), vocabulary)) for one in sets]
@@ -56,7 +56,7 @@ def test_each_set_is_stored_in_the_smallest_form(tokens: range, form: int, size:
     assert size_of(table) == size + 1 + 16
 
 
-def test_large_vocabularies_have_wider_numbers() -> None:
+def test_large_vocabularies_use_wider_integers() -> None:
     trail = TrailWriter(70_000)
     trail.add(pack([65_999, 69_999], 70_000))
     table = trail.table()
@@ -68,7 +68,7 @@ def test_everything_has_no_stray_bits() -> None:
     assert members(everything(11)).tolist() == list(range(11))
 
 
-def test_an_empty_trail() -> None:
+def test_an_empty_table() -> None:
     table = TrailWriter(5).table()
     assert len(table) == 0
     assert len(table.data) == 0

@@ -1,4 +1,4 @@
-"""Character automata over tokenizers: the tree of tokens, what tokens write, tokenizers that do not say so."""
+"""Character automata over tokenizers: the token tree, the bytes of tokens, and unsupported tokenizers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMOLLM2 = MODELS["smollm2"].folder
 
 
 class Letters(Automaton[int]):
-    """Any letters, at most ``longest`` of them."""
+    """At most ``longest`` letters."""
 
     def __init__(self, longest: int, letters: str = string.ascii_letters) -> None:
         self.longest, self.letters = longest, letters
@@ -44,14 +44,14 @@ def allowed(walk: Walk, left: int) -> list[int]:
     return members(walk.allowed(left)).tolist()
 
 
-def test_it_is_a_constraint_with_a_walk() -> None:
+def test_it_implements_constraint_and_walk() -> None:
     constraint = CharacterConstraint(Letters(2, "ab"), [None, b"a", b"b"], 0)
     assert isinstance(constraint, Constraint)
     assert isinstance(constraint.begin(TASK), Walk)
     assert (constraint.vocabulary, constraint.canonical_runs) == (3, False)
 
 
-def test_a_token_is_allowed_if_all_its_characters_can_be_walked() -> None:
+def test_a_token_is_allowed_if_all_its_characters_are_accepted() -> None:
     tokens = [None, b"a", b"b", b"ab", b"abc", b"ba", b"c", b"", b"ab", b"\xff", b"aaa"]
     walk = CharacterConstraint(Letters(2, "ab"), tokens, 0).begin(TASK)
     assert allowed(walk, 9) == [0, 1, 2, 3, 5, 8]
@@ -62,19 +62,19 @@ def test_a_token_is_allowed_if_all_its_characters_can_be_walked() -> None:
             walk.advance(token)
 
 
-def test_the_budget_counts_a_token_for_each_character() -> None:
+def test_the_budget_counts_one_token_per_character() -> None:
     tokens = [None, b"(", b")", b"((", b"))", b"()"]
     walk = CharacterConstraint(Brackets(9, "()"), tokens, 0).begin(TASK)
     assert [allowed(walk, left) for left in (1, 2, 3, 4)] == [[0], [0, 5], [0, 1, 5], [0, 1, 3, 5]]
     walk.advance(3)
     assert walk.shortest_end() == 3
     assert allowed(walk, 3) == [2, 4]
-    assert walk.forced(3) == [], "one way of writing it, but two of cutting it into tokens"
+    assert walk.forced(3) == [], "one text, but two tokenizations"
     walk.advance(4)
     assert walk.forced(1) == [0]
 
 
-def test_the_end_token_ends_the_sample_even_if_it_could_be_written() -> None:
+def test_the_end_token_ends_the_sample_even_if_it_has_text() -> None:
     constraint = CharacterConstraint(Table({0: {"a": 1, "b": 1}}, [1]), [b"a", b"b", b"a"], 0)
     assert allowed(constraint.begin(TASK), 9) == [1, 2]
     assert set(samples(constraint, 9)) == {(1,), (2,)}
@@ -89,23 +89,23 @@ def test_a_tree_can_be_shared() -> None:
     assert allowed(other.begin(TASK), 9) == [0, 1]
 
 
-def test_an_empty_vocabulary_of_text_allows_the_end_alone() -> None:
+def test_a_vocabulary_without_text_allows_only_the_end() -> None:
     assert allowed(CharacterConstraint(Table({}, [0]), [None, None], 1).begin(TASK), 3) == [1]
 
 
-def test_a_character_without_a_token_of_its_own_is_named_when_it_is_met() -> None:
+def test_a_character_that_is_not_a_token_is_named_when_it_occurs() -> None:
     walk = CharacterConstraint(Letters(2, "ab"), [None, b"a", b"ab"], 0).begin(TASK)
-    with pytest.raises(ConstraintError, match=r"the character 'b' is no token of its own.*another tokenizer"):
+    with pytest.raises(ConstraintError, match=r"the character 'b' is not a token.*another tokenizer"):
         walk.allowed(9)
 
 
-def test_a_symbol_of_several_characters_is_refused() -> None:
+def test_a_symbol_of_several_characters_is_rejected() -> None:
     walk = CharacterConstraint(Table({0: {"ab": 1}}, [1]), [None, b"a", b"ab"], 0).begin(TASK)
-    with pytest.raises(ConstraintError, match="'ab' is not one character"):
+    with pytest.raises(ConstraintError, match="'ab' is not a single character"):
         walk.allowed(9)
 
 
-def test_a_state_is_walked_once_and_memory_is_bounded() -> None:
+def test_a_state_is_expanded_once_and_the_cache_is_bounded() -> None:
     asked: list[int] = []
 
     class Counted(Letters):
@@ -124,7 +124,7 @@ def test_a_state_is_walked_once_and_memory_is_bounded() -> None:
     assert len(constraint._exact) == len(constraint._moves) == 5
 
 
-# What tokens write.
+# The bytes of tokens.
 
 
 def fast(core: Tokenizer) -> Any:
@@ -164,7 +164,7 @@ def test_sentencepiece_pieces_of_a_unigram_model() -> None:
     core.decoder = decoders.Metaspace()
     core.add_special_tokens(["<s>"])
     literal = [*WRITTEN[:2], b"<0x0A>", b"<0xC3>", *WRITTEN[4:]]
-    assert token_bytes(fast(core), 10) == literal, "a decoder without byte fallback writes them as they stand"
+    assert token_bytes(fast(core), 10) == literal, "without byte fallback, byte tokens are literal text"
     assert core.decode([5, 4, 6, 2]) == b"".join(filter(None, map(literal.__getitem__, [5, 4, 6, 2]))).decode()
 
 
@@ -177,13 +177,13 @@ def test_a_closed_vocabulary_of_characters() -> None:
     assert set(samples(CharacterConstraint(Letters(2, "aé"), written, 0), 2)) == {(), (1,), (3,)}
 
 
-def test_numbers_beyond_the_model_are_left_out() -> None:
+def test_ids_beyond_the_model_are_omitted() -> None:
     core = Tokenizer(models.WordLevel({"a": 0, "b": 7}, unk_token="a"))
     core.decoder = decoders.Fuse()
     assert token_bytes(fast(core), 2) == [None, None]
 
 
-def test_words_joined_by_spaces_are_sent_to_the_word_constraint() -> None:
+def test_words_joined_by_spaces_need_a_word_constraint() -> None:
     with pytest.raises(ConstraintError, match=r"WordLevel.*WordPiece decoder.*use WordConstraint"):
         token_bytes(closed_vocabulary_tokenizer(["(", ")"]), 5)
     with pytest.raises(ConstraintError, match="no decoder"):
@@ -195,7 +195,7 @@ def test_words_joined_by_spaces_are_sent_to_the_word_constraint() -> None:
 
 
 def test_tokenizers_that_cannot_be_read() -> None:
-    with pytest.raises(ConstraintError, match="SimpleNamespace is no fast tokenizer"):
+    with pytest.raises(ConstraintError, match="SimpleNamespace is not a fast"):
         token_bytes(SimpleNamespace(), 5)
     core = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
     core.decoder = decoders.Replace(Regex("a+"), "b")
@@ -224,7 +224,7 @@ def test_smollm2_agrees_with_llguidance() -> None:
     assert written[len(tokenizer) :] == [None] * (49_160 - len(tokenizer))
 
 
-def test_smollm2_decodes_what_its_tokens_write() -> None:
+def test_smollm2_decodes_the_bytes_of_its_tokens() -> None:
     tokenizer, written = smollm2()
     text = "Naïve 漢字 🙂\n\tdef f(x): return x ** 2"
     ids = tokenizer.encode(text, add_special_tokens=False)

@@ -1,4 +1,4 @@
-"""The tutorial does what it says, in as many lines as it says."""
+"""The code of the tutorial runs and has the promised length."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_constraint_has_at_most_forty_lines() -> None:
     assert len(code.splitlines()) <= 40
 
 
-def test_the_sessions_of_the_page_come_out_as_printed() -> None:
+def test_the_sessions_of_the_page_print_what_they_show() -> None:
     sessions = blocks("pycon")
     assert len(sessions) == 4
     parsed = doctest.DocTestParser().get_doctest("".join(sessions), page_names(), "tutorial", str(PAGE), 0)
@@ -41,7 +41,7 @@ def test_the_sessions_of_the_page_come_out_as_printed() -> None:
     assert results.attempted == 15
 
 
-def test_every_way_to_pay_can_come_and_no_other() -> None:
+def test_the_samples_are_exactly_the_ways_to_pay() -> None:
     words = ["<eos>", "1", "2", "3", "5"]
     constraint = WordConstraint(page_names()["Change"](), words, 0)
     assert isinstance(constraint, Constraint)

@@ -1,4 +1,4 @@
-"""A constraint minus tokens that are never sampled."""
+"""Constraints without tokens that are never sampled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def without(*excluded: int) -> WithoutTokens:
     return WithoutTokens(WordConstraint(Table(STEPS, [3]), WORDS, 0, vocabulary=9), excluded)
 
 
-def test_what_is_left_of_a_set() -> None:
+def test_excluded_tokens_are_removed_from_sets() -> None:
     constraint = without(3, 7, 20)
     assert isinstance(constraint, Constraint)
     walk = constraint.begin(TASK)
@@ -30,14 +30,14 @@ def test_what_is_left_of_a_set() -> None:
         walk.advance(3)
 
 
-def test_a_token_that_is_left_alone_is_forced() -> None:
+def test_the_only_remaining_token_is_forced() -> None:
     walk = without(1).begin(TASK)
     walk.advance(2)
     other = walk.copy()
     assert list(walk.forced(9)) == [2]
     walk.advance(2)
     assert list(walk.forced(9)) == [2, 0]
-    assert list(other.forced(9)) == [2], "a copy has a place of its own"
+    assert list(other.forced(9)) == [2], "a copy is independent"
 
 
 def test_a_forced_token_that_is_never_sampled_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""Memory by hand."""
+"""Memory estimates computed by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_without_kl_there_is_no_reference() -> None:
     assert footprint(SHAPE, Training(4, reference=False)).peak == (4 + 8 + 4) * 1000
 
 
-def test_lora_pays_for_the_adapter_alone_and_quantises_the_inside() -> None:
+def test_lora_trains_only_the_adapter_and_quantises_the_linear_layers() -> None:
     half, eight_bit, four_bit = needs(SHAPE, rank=2)[3:]
     adapter = 2 * 10
     assert half.update == 2 * 1000 + (4 + 4 + 8) * adapter
@@ -51,7 +51,7 @@ def test_a_fifth_is_left_for_activations(memory: int, verdict: str) -> None:
     assert need.fits(memory) == verdict
 
 
-def test_ranks_share_what_stays_and_gather_two_layers() -> None:
+def test_ranks_shard_persistent_memory_and_gather_two_layers() -> None:
     whole, part = footprint(DECODER, Training(2)), footprint(DECODER, Training(2), ranks=4)
     assert part.optimiser == whole.optimiser / 4
     assert part.gradients == whole.gradients / 4
@@ -59,7 +59,7 @@ def test_ranks_share_what_stays_and_gather_two_layers() -> None:
     assert part.weights == whole.weights / 4 + 2 * 2 * DECODER.linear / 3
 
 
-def test_a_layer_keeps_what_its_backward_pass_needs() -> None:
+def test_a_layer_stores_what_its_backward_pass_needs() -> None:
     norms, attention, feed_forward = 2 * 8 * 4, 4 * 8 * 4, 3 * 20 * 4
     inputs = (4 * 8 + 20) * 4
     assert layer_activations(DECODER, Training(4), 5) == norms + attention + feed_forward + inputs
@@ -69,7 +69,7 @@ def test_a_layer_keeps_what_its_backward_pass_needs() -> None:
     assert activation_bytes(DECODER, Training(2, checkpointing=True), 5) == 3 * 2 * 8 + 2 * kept
 
 
-def test_an_adapter_keeps_inputs_in_float32() -> None:
+def test_an_adapter_stores_inputs_in_float32() -> None:
     norms, attention, feed_forward = 2 * 8 * 4, 4 * 8 * 2, 3 * 20 * 2
     inputs, outputs = 5 * 8 + 8 + 20, 8 + 2 * 4 + 2 * 8 + 2 * 20
     expected = norms + attention + feed_forward + 4 * (inputs + 7 * 4 + 2 * outputs)
@@ -78,7 +78,7 @@ def test_an_adapter_keeps_inputs_in_float32() -> None:
     assert once == norms + 2 * (attention + feed_forward) + 4 * (2 * 8 + 20 + 7 * 4 + 2 * outputs)
 
 
-def test_what_both_phases_need_is_added_up() -> None:
+def test_the_peak_is_the_sum_of_both_phases() -> None:
     found = footprint(DECODER, Training(4), Batch(rows=100, length=8, microbatch=16, chunk=4))
     assert found.cache == 100 * 8 * 4 * DECODER.cached
     assert found.rollout == found.persistent + found.cache

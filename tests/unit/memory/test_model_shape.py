@@ -1,4 +1,4 @@
-"""Shapes of models: by formula, by the table, and read from a configuration without weights."""
+"""Model shapes: from the formula, from the table, and from a configuration without weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def save(folder: Path, kind: Any, name: str, *, tied: bool) -> Any:
         (Qwen2Config, "Qwen2ForCausalLM", False, True),
     ],
 )
-def test_the_formula_says_what_the_model_has(tmp_path: Path, kind: Any, name: str, tied: bool, bias: bool) -> None:
+def test_the_formula_agrees_with_the_model(tmp_path: Path, kind: Any, name: str, tied: bool, bias: bool) -> None:
     config = save(tmp_path, kind, name, tied=tied)
     shape = decoder(layers=2, width=32, feed_forward=48, heads=4, kv_heads=2, vocabulary=50, tied=tied, bias=bias)
     assert read_shape(str(tmp_path)) == shape
@@ -60,7 +60,7 @@ def test_a_known_model_is_found_without_a_hub() -> None:
     assert find_shape("Qwen/Qwen2.5-14B-Instruct") is KNOWN["qwen2.5-14b"]
 
 
-def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"nothing.*qwen2\.5-14b"):
         find_shape(str(tmp_path / "nothing"))
 
@@ -74,11 +74,11 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
     ids=lambda config: config.model_type,
 )
-def test_a_mixture_of_experts_is_not_counted_as_its_attention_alone(tmp_path: Path, config: Any) -> None:
+def test_a_mixture_of_experts_is_rejected(tmp_path: Path, config: Any) -> None:
     config.save_pretrained(tmp_path)
     with pytest.raises(PolicyError, match="mixture of 4 experts"):
         read_shape(str(tmp_path))
 
 
-def test_a_closed_vocabulary_has_so_many_tokens_more() -> None:
+def test_the_number_of_special_tokens() -> None:
     assert len(SPECIAL_TOKENS) == SPECIAL

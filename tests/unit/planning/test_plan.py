@@ -1,4 +1,4 @@
-"""A run and its machines joined: memory, traffic, publication, and what the benchmark predicts with."""
+"""Plans of a run on machines: memory, traffic, publication, and the predictions of the benchmark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NODE = Site(Machines(8, H100), tensor=2)
 CLUSTER = Site(Machines(64, H100), samplers=Machines(192, H100), staleness=1)
 
 
-def test_lora_stands_on_every_gpu_and_all_weights_are_shared_out() -> None:
+def test_lora_is_replicated_and_full_training_is_sharded() -> None:
     apart = replace(NODE, samplers=Machines(8, H100))
     assert not plan_memory(LORA, apart).sharded
     full = plan_memory(FULL, apart)
@@ -39,7 +39,7 @@ def test_lora_stands_on_every_gpu_and_all_weights_are_shared_out() -> None:
     assert full.learner.optimiser == 2 * 2 * FULL.shape.parameters / 8
 
 
-def test_samplers_beside_the_learner_have_less_cache() -> None:
+def test_samplers_on_the_learners_gpu_have_less_cache() -> None:
     with_it, apart = plan_memory(LORA, NODE), plan_memory(LORA, replace(NODE, samplers=Machines(8, H100)))
     assert with_it.wanted == with_it.learner.update + with_it.sampler_weights
     assert apart.wanted == apart.learner.update
@@ -48,7 +48,7 @@ def test_samplers_beside_the_learner_have_less_cache() -> None:
     assert apart.fits
 
 
-def test_learners_are_shared_out_as_the_run_will() -> None:
+def test_sharding_can_be_chosen() -> None:
     apart = replace(NODE, samplers=Machines(8, H100))
     assert plan_memory(LORA, replace(apart, sharded=True)).sharded
     assert not plan_memory(FULL, replace(apart, sharded=False)).sharded
@@ -56,7 +56,7 @@ def test_learners_are_shared_out_as_the_run_will() -> None:
 
 
 def test_a_sampling_engine_takes_its_share() -> None:
-    """0.4 of 80 GB, less 29.5 GB of weights, are cache for 512 / 64 + 800 tokens of 196,608 bytes a row."""
+    """0.4 of 80 GB minus 29.5 GB of weights is cache for rows of 512 / 64 + 800 tokens at 196,608 bytes each."""
     apart = replace(NODE, samplers=Machines(8, H100), tensor=1)
     few = plan_memory(LORA, replace(apart, share=0.4))
     row = 2 * 98304 * (512 / 64 + 800)
@@ -73,7 +73,7 @@ def test_a_model_that_is_too_large_does_not_fit() -> None:
     assert not plan_memory(large, NODE).fits
 
 
-def test_a_microbatch_has_whole_sequences() -> None:
+def test_a_microbatch_has_complete_sequences() -> None:
     assert microbatch(LORA, H100.memory) == LORA.sequence
     assert microbatch(replace(LORA, microbatch=5000), H100.memory) == 3 * LORA.sequence
 
@@ -97,7 +97,7 @@ def test_several_optimiser_steps_need_old_log_probs_and_move_more_state() -> Non
     assert learner_work(replace(LORA, updates=2, epochs=2), (0, 0))[1].flops == 2 * once[1].flops
 
 
-def test_weights_go_from_node_to_node() -> None:
+def test_weights_are_sent_from_node_to_node() -> None:
     size = published_bytes(FULL, NODE)
     assert size == published_bytes(FULL, CLUSTER) == 2 * FULL.shape.parameters
     assert published_bytes(LORA, CLUSTER) == size  # merged
@@ -107,7 +107,7 @@ def test_weights_go_from_node_to_node() -> None:
     assert publication(size, replace(CLUSTER, tree=False)) == (1 + 24) * size / CLUSTER.publish
 
 
-def test_machines_of_their_own_overlap() -> None:
+def test_separate_machines_overlap() -> None:
     run = replace(LORA, tasks=64)
     overlapped = predict(run, CLUSTER).outcome
     in_turn = predict(run, replace(CLUSTER, staleness=0)).outcome

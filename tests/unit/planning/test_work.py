@@ -1,4 +1,4 @@
-"""Operations and bytes by hand, and rates found again from what they make."""
+"""Operations and bytes computed by hand, and rates fitted to data they generated."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from steelyard.planning.work import CALLS, Work, decode, prefill, score, update
 SHAPE = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)
 FULL, LORA = Training(4), Training(4, 2)
 ATTENTION = 4 * 8 * 3
-"""Operations of a token in all layers for each token it looks at."""
+"""Operations of a token in all layers per token that it attends to."""
 
 
-def test_training_costs_six_operations_a_parameter_and_token() -> None:
-    """Kaplan et al.: 6 N D, here with the output layer once more (8) and attention on top."""
+def test_training_costs_six_operations_per_parameter_and_token() -> None:
+    """Kaplan et al.: 6 N D, plus a second pass of the output layer (8) and attention."""
     work = update(SHAPE, FULL, sequences=4, length=6, decisions=2, passes=1)
     assert work.flops == 24 * 3 * (2 * SHAPE.linear + ATTENTION * 3) + 8 * 8 * 10 * 8
     assert work.calls == 3 * 3 * CALLS
@@ -32,7 +32,7 @@ def test_lora_saves_the_gradient_of_the_weights() -> None:
     assert work.state == adapter * 2 * (4 + 4 + 8)
 
 
-def test_checkpointing_runs_the_body_once_more() -> None:
+def test_checkpointing_repeats_the_forward_pass() -> None:
     plain = update(SHAPE, FULL, 4, 6, 2, 1)
     again = update(SHAPE, Training(4, checkpointing=True), 4, 6, 2, 1)
     assert again.flops - plain.flops == 24 * (2 * SHAPE.linear + ATTENTION * 3)
@@ -56,7 +56,7 @@ def test_work_adds_up() -> None:
     assert Work(calls=1, flops=2) + Work(flops=3).times(2) == Work(calls=1, flops=8)
 
 
-def test_rates_are_found_again() -> None:
+def test_fitted_rates_equal_the_true_rates() -> None:
     rng = np.random.default_rng(0)
     true = Rates(calls=1e-5, flops=1e-11, cache=0.0, tokens=3e-4)
     works = [Work(*row) for row in rng.uniform(1, 2, (12, 8)) * [1e4, 1e10, 0, 1e9, 0, 0, 0, 1e3]]
@@ -78,7 +78,7 @@ def test_a_14b_model_on_two_h100_decodes_as_fast_as_its_weights_are_read() -> No
     assert seconds == pytest.approx(2 * shape.parameters / (2 * 3.35e12), rel=0.02)
 
 
-def test_more_learners_are_as_much_faster() -> None:
+def test_learning_is_proportionally_faster_with_more_learners() -> None:
     work = update(SHAPE, FULL, 4, 6, 2, 1)
     one, four = (learning_rates(ACCELERATORS["a100"], n, Efficiency()).seconds(work) for n in (1, 4))
     assert one == pytest.approx(4 * four)

@@ -151,10 +151,10 @@ def test_success_at_decides_success(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("folder", "kind", "settings", "asked", "message"),
     [
-        ("three", ClassifierJudge, {}, item("c"), "has 3 labels; choose one by label: bad, fair, good"),
-        ("three", ClassifierJudge, {"label": "best"}, item("c"), "no label 'best'; it has bad, fair, good"),
+        ("three", ClassifierJudge, {}, item("c"), "has 3 labels; set label to one of bad, fair, good"),
+        ("three", ClassifierJudge, {"label": "best"}, item("c"), "label = 'best' is unknown; it has bad, fair, good"),
         ("plain", LikelihoodJudge, {}, item("c", CHAT), "has no chat template"),
-        ("likelihood", LikelihoodJudge, {}, item("a " * 20), "reads at most 16 tokens; prompt and completion have 23"),
+        ("likelihood", LikelihoodJudge, {}, item("a " * 20), "reads at most 16"),
     ],
 )
 def test_unscored_samples_have_a_reason(

@@ -150,7 +150,7 @@ def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int
     assert not [thread for thread in threading.enumerate() if thread.name == "asynchronous rollouts"]
 
 
-def test_samples_keep_the_log_probs_of_the_weights_that_drew_them(tmp_path: Path) -> None:
+def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=6, learner={"lr": 0.05})
     seen: list[tuple[int, float]] = []
     update = trainer.learner.update

@@ -1,4 +1,4 @@
-"""Items to judge, made from a text."""
+"""Fixtures that create items to verify."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeItem = Callable[..., Item]
 
 @pytest.fixture
 def item() -> MakeItem:
-    """A factory: ``item("text")``, with the task's prompt and spec, the sample's key and its group's size."""
+    """A factory: ``item("text")`` returns an item with that text; further arguments set the task and the sample."""
 
     def make(
         text: str = "x",
@@ -37,7 +37,7 @@ def item() -> MakeItem:
 
 @pytest.fixture
 def group(item: MakeItem) -> Callable[..., list[Item]]:
-    """A factory: one item a text, all of the same group."""
+    """A factory that returns one item per text, all in the same group."""
 
     def make(*texts: str, slot: int = 0, of: int = 0, **settings: object) -> list[Item]:
         return [

@@ -1,4 +1,4 @@
-"""The circuit breaker: too many accidents never pass for zero reward."""
+"""The circuit breaker: too many failures stop the run instead of counting as zero reward."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def fed(breaker: Breaker, *verdicts: Verdict) -> None:
         breaker.observe(SampleKey(0, 0, 0, number), verdict)
 
 
-def test_it_stops_with_counts_and_examples() -> None:
+def test_the_breaker_stops_with_counts_and_examples() -> None:
     with pytest.raises(VerifierError) as stopped:
         fed(Breaker(0.5, 4), FINE, LATE, CRASHED, CRASHED)
     text = str(stopped.value)
-    assert "3 of the last 4 samples could not be judged: 2 × killed by signal (SIGSEGV), 1 × timeout" in text
+    assert "failed for 3 of the last 4 samples: 2 × killed by signal (SIGSEGV), 1 × timeout" in text
     assert "timeout: 3 s" in text
     assert "SIGSEGV\n    in solve()" in text
     assert "steelyard check" in text
 
 
 @pytest.mark.parametrize(("share", "stops"), [(0.4, True), (0.5, False), (1.0, False)])
-def test_the_share_has_a_limit(share: float, stops: bool) -> None:
+def test_the_share_must_exceed_the_limit(share: float, stops: bool) -> None:
     if stops:
         with pytest.raises(VerifierError, match="1 of the last 2"):
             fed(Breaker(share, 2), FINE, LATE)
@@ -37,7 +37,7 @@ def test_the_share_has_a_limit(share: float, stops: bool) -> None:
         fed(Breaker(share, 2), FINE, LATE)
 
 
-def test_a_few_at_the_start_are_no_reason_and_the_window_moves_on() -> None:
+def test_a_few_failures_at_the_start_do_not_trip_and_the_window_moves() -> None:
     fed(Breaker(0.5, 8), LATE, LATE, LATE)
     fed(Breaker(0.5, 4), LATE, LATE, FINE, FINE, FINE, FINE, LATE, LATE)
     with pytest.raises(VerifierError):
@@ -45,7 +45,7 @@ def test_a_few_at_the_start_are_no_reason_and_the_window_moves_on() -> None:
 
 
 def test_the_same_failure_from_the_start_stops_before_the_window_is_full() -> None:
-    with pytest.raises(VerifierError, match="8 of the last 8 samples could not be judged: 8 × timeout"):
+    with pytest.raises(VerifierError, match="failed for 8 of the last 8 samples: 8 × timeout"):
         fed(Breaker(0.5, 1000), *[LATE] * 8)
     fed(Breaker(0.5, 1000), *[LATE] * 7, FINE, *[LATE] * 8)
     fed(Breaker(0.5, 1000), *[LATE, CRASHED] * 8)
@@ -53,19 +53,19 @@ def test_the_same_failure_from_the_start_stops_before_the_window_is_full() -> No
     fed(Breaker(1.0, 1000), *[LATE] * 20)
 
 
-def test_plain_rejections_are_no_accidents() -> None:
+def test_ordinary_rejections_are_not_failures() -> None:
     fed(Breaker(0.0, 2), *[Verdict.rejected("no brick")] * 10)
 
 
-def test_it_can_pause_and_go_on(caplog) -> None:
+def test_the_breaker_can_pause_and_continue(caplog) -> None:
     slept: list[float] = []
     fed(Breaker(0.5, 2, "go on", 7.0, slept.append), LATE, LATE, FINE, LATE, LATE)
     assert slept == [7.0, 7.0]
     assert "2 of the last 2" in caplog.text
-    assert "Going on in 7 s" in caplog.text
+    assert "Continuing in 7 s" in caplog.text
 
 
-def test_it_sees_what_passes_through_a_pool(group) -> None:
+def test_the_breaker_observes_the_verdicts_of_a_pool(group) -> None:
     def broken(task, text):
         raise KeyError("key")
 
@@ -75,7 +75,7 @@ def test_it_sees_what_passes_through_a_pool(group) -> None:
         list(pool.completed(wait=True))
 
 
-def test_what_a_verifier_wrote_is_shown_and_not_obeyed() -> None:
+def test_control_characters_from_a_verifier_are_removed() -> None:
     hostile = Verdict.unscored("cause\x1b[2J", "\x1b]0;title\x07 text", detail="d\x1b[2J")
     with pytest.raises(VerifierError) as stopped:
         fed(Breaker(0.5, 2), hostile, hostile)

@@ -1,4 +1,4 @@
-"""The verdict cache: what is kept, under which key, and what never is."""
+"""The verdict cache: which verdicts it stores, and under which keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Counting:
 
 
 class Cached(Pipeline):
-    """A verifier inline behind a cache."""
+    """An inline pool behind a cache."""
 
     def __init__(self, path: Path, function: object, **settings: object) -> None:
         verifier = FunctionVerifier(function, name="f", **{"version": "1", "deterministic": True, **settings})
@@ -57,7 +57,7 @@ def key_of(verifier: FunctionVerifier, item: Item, domain: str = "") -> bytes | 
     return content_key(verifier_key(verifier, domain), verifier, item)
 
 
-def judged(pool: Cached, items: list) -> list[Verdict]:
+def verdicts_of(pool: Cached, items: list) -> list[Verdict]:
     pool.submit(items)
     found = dict(pool.completed(wait=True))
     return [found[item.sample.key] for item in items]
@@ -67,20 +67,20 @@ def test_a_second_run_verifies_nothing(tmp_path: Path, group) -> None:
     first, second = Counting(), Counting()
     items = group("a", "bb", "bad")
     pool = Cached(tmp_path / "cache.sqlite", first)
-    before = judged(pool, items)
+    before = verdicts_of(pool, items)
     assert pool.metrics() == {"cache/hits": 0.0, "cache/misses": 3.0}
     pool.close()
     again = Cached(tmp_path / "cache.sqlite", second)
-    assert judged(again, items) == before
+    assert verdicts_of(again, items) == before
     assert (first.calls, second.calls) == (3, 0)
     assert again.metrics() == {"cache/hits": 3.0, "cache/misses": 0.0}
-    assert again.metrics() == {"cache/hits": 0.0, "cache/misses": 0.0}, "counted since last asked"
+    assert again.metrics() == {"cache/hits": 0.0, "cache/misses": 0.0}, "counters restart with every call"
 
 
-def test_what_was_not_judged_is_not_kept(tmp_path: Path, group) -> None:
+def test_failures_are_not_cached(tmp_path: Path, group) -> None:
     function = Counting()
     pool = Cached(tmp_path / "cache.sqlite", function)
-    statuses = [verdict.status for verdict in judged(pool, group("boom", "none", "unscored"))]
+    statuses = [verdict.status for verdict in verdicts_of(pool, group("boom", "none", "unscored"))]
     assert statuses == ["rejected", "unscored", "unscored"]
     assert len(pool.cache) == 0
 
@@ -89,7 +89,9 @@ def test_the_key_is_the_content(item) -> None:
     verifier = FunctionVerifier(Counting(), name="f", version="1", deterministic=True)
     one = item("a", key=(0, 0, 0, 0), answer=1)
     key = key_of(verifier, one)
-    assert key_of(verifier, item("a", key=(5, 0, 2, 7), answer=1)) == key, "not where it was sampled"
+    assert key_of(verifier, item("a", key=(5, 0, 2, 7), answer=1)) == key, (
+        "the key does not depend on where it was sampled"
+    )
     others = [
         key_of(verifier, item("b", answer=1)),
         key_of(verifier, item("a", answer=2)),
@@ -121,7 +123,7 @@ class AtLeast:
 
 
 class Holding:
-    """A verifier of its own with an attribute named as that of a function's."""
+    """A verifier class with an attribute named ``function``, like a function verifier."""
 
     name, version, floor, deterministic, mode = "f", "1", 0.0, True, None
 
@@ -129,16 +131,18 @@ class Holding:
         self.function, self.limit = score, limit
 
 
-def test_functions_and_objects_are_told_apart_by_name_and_state(item) -> None:
+def test_functions_and_objects_are_distinguished_by_name_and_state(item) -> None:
     functions = [score, *(partial(score, limit=limit) for limit in (3, 5)), AtLeast(3), AtLeast(5), AtLeast(3).method]
     verifiers = [FunctionVerifier(function, name="f", version="1", deterministic=True) for function in functions]
     keys = [verifier_key(verifier, "") for verifier in (*verifiers, Holding(3), Holding(5))]
     assert len(set(keys)) == len(keys)
-    assert keys[3] == verifier_key(replace(verifiers[3], function=AtLeast(3)), ""), "by its state, not its address"
+    assert keys[3] == verifier_key(replace(verifiers[3], function=AtLeast(3)), ""), (
+        "the key depends on the state, not on the address"
+    )
 
 
-def test_what_has_no_import_path_is_not_cached(tmp_path: Path) -> None:
-    """Two closures of one function, or two lambdas, differ in what no name shows."""
+def test_verifiers_without_an_import_path_are_not_cached(tmp_path: Path) -> None:
+    """Two closures of one function, or two lambdas, differ although they have the same name."""
 
     def above(limit: int) -> object:
         return lambda task, text: len(text) > limit
@@ -150,7 +154,7 @@ def test_what_has_no_import_path_is_not_cached(tmp_path: Path) -> None:
     assert "lock" in why_not_cached(locked)
 
 
-def test_any_spec_has_a_key_of_its_own(item) -> None:
+def test_different_specs_have_different_keys(item) -> None:
     verifier = FunctionVerifier(score, version="1", deterministic=True)
     values = [
         {1: "a"}, {"1": "a"}, {(1, 2): "a", "b": 2}, {"b": 2, (1, 2): "b"}, [["b", 2]], {"b": 2},
@@ -165,17 +169,17 @@ def test_any_spec_has_a_key_of_its_own(item) -> None:
     assert len({key_of(verifier, replace(item(), task=Task("t", "p", spec))) for spec in same}) == 1
 
 
-def test_a_task_without_a_key_is_verified_and_not_kept(tmp_path: Path, item) -> None:
+def test_a_task_without_a_key_is_verified_but_not_cached(tmp_path: Path, item) -> None:
     pool = Cached(tmp_path / "cache.sqlite", score)
     entry = item("a", helper=lambda: 1)
-    assert [verdict.status for verdict in judged(pool, [entry]) + judged(pool, [entry])] == ["scored"] * 2
+    assert [verdict.status for verdict in verdicts_of(pool, [entry]) + verdicts_of(pool, [entry])] == ["scored"] * 2
     assert len(pool.cache) == 0
 
 
 def test_a_file_that_stays_locked_costs_one_timeout(
     tmp_path: Path, group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SQLite waits in its busy handler: asked with a timeout of nought, it does not."""
+    """After the first timeout, the busy timeout of SQLite is 0."""
     path = tmp_path / "cache.sqlite"
     monkeypatch.setattr(caching, "BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
@@ -183,13 +187,13 @@ def test_a_file_that_stays_locked_costs_one_timeout(
     other.execute("BEGIN EXCLUSIVE")
     pool = Cached(path, Counting())
     timeout = pool.cache._connection.execute("PRAGMA busy_timeout").fetchone()[0]
-    assert timeout == 0, "nobody waits again"
-    assert [verdict.reward for verdict in judged(pool, group("a", "bb"))] == [1.0, 2.0]
+    assert timeout == 0, "later accesses do not wait"
+    assert [verdict.reward for verdict in verdicts_of(pool, group("a", "bb"))] == [1.0, 2.0]
     assert caplog.text.count("(database is locked)") == 3, "once for each of opening, reading and writing"
     other.execute("COMMIT")
     other.close()
-    judged(pool, group("a", "bb"))
-    assert len(pool.cache) == 2, "used again when it is free"
+    verdicts_of(pool, group("a", "bb"))
+    assert len(pool.cache) == 2, "the cache is used again when it is free"
 
 
 @pytest.mark.parametrize(
@@ -201,24 +205,24 @@ def test_a_file_that_stays_locked_costs_one_timeout(
         '{"status": "scored", "reward": NaN}',
     ],
 )
-def test_a_stored_verdict_that_makes_no_sense_is_not_used(tmp_path: Path, group, stored: str) -> None:
+def test_an_invalid_stored_verdict_is_not_used(tmp_path: Path, group, stored: str) -> None:
     pool = Cached(tmp_path / "cache.sqlite", Counting())
-    judged(pool, group("a"))
+    verdicts_of(pool, group("a"))
     pool.cache._connection.execute("UPDATE verdicts SET verdict = ?", (stored,))
-    assert [verdict.reward for verdict in judged(pool, group("a"))] == [1.0]
+    assert [verdict.reward for verdict in verdicts_of(pool, group("a"))] == [1.0]
     assert pool.verifier.function.calls == 2
 
 
-def test_a_cache_that_fails_is_done_without(tmp_path: Path, group, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_run_continues_if_the_cache_fails(tmp_path: Path, group, caplog: pytest.LogCaptureFixture) -> None:
     function = Counting()
     pool = Cached(tmp_path / "cache.sqlite", function)
     pool.cache._connection.execute("DROP TABLE verdicts")
-    assert [verdict.reward for verdict in judged(pool, group("a", "bb"))] == [1.0, 2.0]
+    assert [verdict.reward for verdict in verdicts_of(pool, group("a", "bb"))] == [1.0, 2.0]
     assert caplog.text.count("could not be read") == 1
     assert caplog.text.count("could not be written") == 1
 
 
-def test_what_follows_the_progress_of_training_is_not_cached() -> None:
+def test_a_verifier_that_reads_the_trainer_state_is_not_cached() -> None:
     def reward(completions, trainer_state):
         return [trainer_state.global_step] * len(completions)
 
@@ -234,14 +238,14 @@ def test_what_follows_the_progress_of_training_is_not_cached() -> None:
         ({"mode": WholeGroup()}, "compares"),
     ],
 )
-def test_only_what_declares_itself_is_cached(tmp_path: Path, settings, reason) -> None:
+def test_only_verifiers_with_version_and_determinism_are_cached(tmp_path: Path, settings, reason) -> None:
     with pytest.raises(VerifierError, match=reason):
         Cached(tmp_path / "cache.sqlite", Counting(), **settings)
     assert not why_not_cached(FunctionVerifier(Counting(), version="1", deterministic=True))
 
 
-def test_a_file_that_is_no_cache_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_cache_is_rejected_with_a_suggestion(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     path.write_text("no database " * 100)
-    with pytest.raises(VerifierError, match=r"cache\.sqlite: .*remove the file"):
+    with pytest.raises(VerifierError, match=r"cache\.sqlite: .*delete the file"):
         VerdictCache(path)

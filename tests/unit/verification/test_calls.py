@@ -1,4 +1,4 @@
-"""What becomes of accidents: tried again, put down to the sample, or left unscored."""
+"""Failures are retried, attributed to the sample or left unscored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINE = Verdict.scored(1.0)
 
 
 @pytest.mark.parametrize(
-    ("accidents", "status"),
+    ("failures", "status"),
     [
         ((CRASH, CRASH), "rejected"),
         ((LATE, LATE), "rejected"),
@@ -29,12 +29,12 @@ FINE = Verdict.scored(1.0)
         ((CRASH,), "unscored"),
     ],
 )
-def test_only_the_same_accident_in_every_try_is_the_samples_fault(accidents, status) -> None:
-    final = Blame().final(accidents, floor=-2.0)
-    assert (final.status, final.tries) == (status, len(accidents))
+def test_only_the_same_failure_in_every_try_rejects_the_sample(failures, status) -> None:
+    final = Blame().final(failures, floor=-2.0)
+    assert (final.status, final.tries) == (status, len(failures))
     assert final.reward == (-2.0 if status == "rejected" else 0.0)
-    assert final.accident, "it stays an accident, whoever is blamed"
-    assert Blame().final(accidents, floor=None).open_floor == (status == "rejected")
+    assert final.accident, "it remains a failure in either case"
+    assert Blame().final(failures, floor=None).open_floor == (status == "rejected")
 
 
 def test_a_cause_can_be_mapped_to_either_outcome() -> None:
@@ -47,55 +47,57 @@ def test_a_verifier_declares_its_own_outcomes() -> None:
     own = as_verifier(lambda task, text: 1.0, blame={"timeout": "unscored"})
     default = Blame(3, {"exited": "rejected", "timeout": "rejected"})
     assert default.with_outcomes(own.blame) == Blame(3, {"exited": "rejected", "timeout": "unscored"})
-    with pytest.raises(VerifierError, match="blame names 'timeuot'; the causes are exception"):
+    with pytest.raises(VerifierError, match="unknown cause 'timeuot'; valid causes are exception"):
         as_verifier(lambda task, text: 1.0, blame={"timeuot": "unscored"})
-    with pytest.raises(VerifierError, match="it is rejected or unscored"):
+    with pytest.raises(VerifierError, match="must be 'rejected' or 'unscored'"):
         require_causes("f", {"timeout": "zero"})
 
 
-def test_accidents_are_asked_again_and_then_settled(item) -> None:
+def test_failures_are_retried_and_then_settled(item) -> None:
     call = Call.of([item("a"), item("b", key=(0, 1, 0, 0))])
     settled, (retry,) = settle(call, [FINE, CRASH], Batch(2), Blame(), 0.0)
     assert [verdict for _, verdict in settled] == [FINE]
     assert [entry.sample.text for entry in retry.items] == ["b"]
-    settled, again = settle(retry, [FINE], Batch(2), Blame(), 0.0)
-    assert (settled[0][1].status, settled[0][1].tries, again) == ("scored", 2, [])
-    settled, again = settle(retry, [CRASH], Batch(2), Blame(), 0.0)
-    assert (settled[0][1].status, again) == ("rejected", [])
+    settled, retries = settle(retry, [FINE], Batch(2), Blame(), 0.0)
+    assert (settled[0][1].status, settled[0][1].tries, retries) == ("scored", 2, [])
+    settled, retries = settle(retry, [CRASH], Batch(2), Blame(), 0.0)
+    assert (settled[0][1].status, retries) == ("rejected", [])
 
 
-def test_a_batch_that_fails_as_one_is_asked_item_by_item_and_nobody_has_used_a_try(item) -> None:
+def test_a_batch_that_fails_as_a_whole_is_split_without_using_a_try(item) -> None:
     call = Call.of([item("a"), item("b", key=(0, 1, 0, 0))])
-    settled, again = settle(call, [CRASH, CRASH], Batch(2), Blame(tries=1), 0.0)
+    settled, retries = settle(call, [CRASH, CRASH], Batch(2), Blame(tries=1), 0.0)
     assert not settled
-    assert [(len(one.items), one.before) for one in again] == [(1, ((),)), (1, ((),))]
-    settled, again = settle(again[0], [CRASH], Batch(2), Blame(tries=1), 0.0)
-    assert (len(settled), again) == (1, [])
+    assert [(len(call.items), call.before) for call in retries] == [(1, ((),)), (1, ((),))]
+    settled, retries = settle(retries[0], [CRASH], Batch(2), Blame(tries=1), 0.0)
+    assert (len(settled), retries) == (1, [])
 
 
-def test_who_declines_to_judge_is_not_asked_again(item) -> None:
+def test_a_verifier_that_declines_to_score_is_not_retried(item) -> None:
     own = Verdict.unscored("solver licence", "expired")
     for verdict in (SILENT, own):
-        settled, again = settle(Call.of([item()]), [verdict], One(), Blame(), 0.0)
-        assert (settled[0][1].status, again) == ("unscored", [])
+        settled, retries = settle(Call.of([item()]), [verdict], One(), Blame(), 0.0)
+        assert (settled[0][1].status, retries) == ("unscored", [])
 
 
-def test_a_group_is_asked_again_as_a_whole(group) -> None:
+def test_a_group_is_retried_as_a_whole(group) -> None:
     call = Call.of(group("a", "b"))
-    settled, (again,) = settle(call, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
+    settled, (retry,) = settle(call, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
     assert not settled
-    assert len(again.items) == 2
-    settled, _ = settle(again, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
-    assert [verdict.status for _, verdict in settled] == ["scored", "rejected"], "one of them can be singled out"
+    assert len(retry.items) == 2
+    settled, _ = settle(retry, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
+    assert [verdict.status for _, verdict in settled] == ["scored", "rejected"], (
+        "the failure is attributed to one sample"
+    )
 
 
-def test_a_group_that_fails_as_a_whole_blames_nobody(group) -> None:
-    _, (again,) = settle(Call.of(group("a", "b")), [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
-    settled, _ = settle(again, [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
+def test_a_group_that_fails_as_a_whole_is_unscored(group) -> None:
+    _, (retry,) = settle(Call.of(group("a", "b")), [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
+    settled, _ = settle(retry, [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
     assert [verdict.status for _, verdict in settled] == ["unscored", "unscored"]
 
 
-def test_calls_are_formed_as_the_mode_asks(group) -> None:
+def test_the_mode_determines_the_calls(group) -> None:
     items = [*group("a", "b", "c"), *group("d", "e", "f", slot=1)]
     mixed = [items[index] for index in (3, 0, 4, 1, 2, 5)]
 

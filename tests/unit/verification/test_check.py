@@ -1,4 +1,4 @@
-"""What a check reports, worked out by hand."""
+"""The report of a check, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ INVALID = Verdict.rejected("no roof", floor=-1.0)
 @pytest.fixture
 def groups(item):
     def make(*verdicts: tuple[Verdict, ...]) -> list[Group]:
-        made: Item = item()
-        return [Group(Task(str(n), "p"), (made.sample,) * len(given), given) for n, given in enumerate(verdicts)]
+        one: Item = item()
+        return [Group(Task(str(n), "p"), (one.sample,) * len(given), given) for n, given in enumerate(verdicts)]
 
     return make
 
 
-def test_every_figure(groups) -> None:
-    judged = groups((ONE, ZERO, HALF), (ONE, ONE, BROKEN), (INVALID, INVALID, BROKEN), (BROKEN, BROKEN, BROKEN))
-    report = summarise_check(judged, [], seconds=6.0, dead=3)
+def test_all_values(groups) -> None:
+    verified = groups((ONE, ZERO, HALF), (ONE, ONE, BROKEN), (INVALID, INVALID, BROKEN), (BROKEN, BROKEN, BROKEN))
+    report = summarise_check(verified, [], seconds=6.0, dead=3)
     rewards = [1.0, 0.0, 0.5, 1.0, 1.0, -1.0, -1.0]
     mean = sum(rewards) / 7
     assert report == CheckReport(
@@ -50,10 +50,13 @@ def test_every_figure(groups) -> None:
     )
 
 
-def test_determinism_is_the_share_of_verdicts_that_stay_the_same(groups) -> None:
+def test_determinism_is_the_share_of_equal_verdicts(groups) -> None:
     first = groups((ONE, HALF), (BROKEN, INVALID))
-    same_words_aside = (Verdict.unscored("exception", "ValueError: second", tries=2), Verdict.rejected("x", floor=-1.0))
-    assert summarise_check(first, [(ONE, HALF), same_words_aside], 1.0, dead=0).determinism == 1.0
+    same_except_reasons = (
+        Verdict.unscored("exception", "ValueError: second", tries=2),
+        Verdict.rejected("x", floor=-1.0),
+    )
+    assert summarise_check(first, [(ONE, HALF), same_except_reasons], 1.0, dead=0).determinism == 1.0
     for changed in (
         Verdict.scored(0.5, parts={"a": 0.25}),
         Verdict.scored(0.5, parts={"a": 0.5}, success=True),
@@ -61,7 +64,7 @@ def test_determinism_is_the_share_of_verdicts_that_stay_the_same(groups) -> None
         Verdict.scored(0.25, parts={"a": 0.5}),
         BROKEN,
     ):
-        assert summarise_check(first, [(ONE, changed), same_words_aside], 1.0, dead=0).determinism == 0.75
+        assert summarise_check(first, [(ONE, changed), same_except_reasons], 1.0, dead=0).determinism == 0.75
 
 
 def test_rejections_without_a_floor_are_the_same_twice(groups) -> None:
@@ -69,13 +72,13 @@ def test_rejections_without_a_floor_are_the_same_twice(groups) -> None:
     assert summarise_check(groups(twice), [twice], 1.0, dead=0).determinism == 1.0
 
 
-def test_nothing_scored_gives_no_reward_figures(groups) -> None:
+def test_without_scores_there_are_no_rewards(groups) -> None:
     report = summarise_check(groups((BROKEN, BROKEN)), [], 1.0, dead=1)
     assert (report.reward_mean, report.reward_std, report.reward_min, report.reward_max) == (None,) * 4
     assert (report.success_share, report.dead_share) == (0.0, 1.0)
 
 
-def test_nothing_judged_is_refused(groups) -> None:
+def test_a_check_without_samples_is_rejected(groups) -> None:
     with pytest.raises(ValueError, match="at least one sample"):
         summarise_check(groups(), [], 1.0, dead=0)
 
@@ -85,9 +88,13 @@ def test_nothing_judged_is_refused(groups) -> None:
     [
         ([(ONE, ZERO)], [(ONE, ZERO)], []),
         ([(ONE, ZERO)], [(ONE, ONE)], ["only 50% of the verdicts"]),
-        ([(ZERO, ZERO), (ZERO, ZERO)], [], ["every reward is 0: "]),
-        ([(ZERO, ZERO)] * 9 + [(ONE, ZERO)], [], ["90% of the groups give no sample an advantage"]),
-        ([(ONE, ZERO)] * 4 + [(BROKEN, BROKEN)], [], ["2 of 10 samples could not be scored, mostly by 'exception'"]),
+        ([(ZERO, ZERO), (ZERO, ZERO)], [], ["every reward is 0, "]),
+        ([(ZERO, ZERO)] * 9 + [(ONE, ZERO)], [], ["90% of the groups have no advantages"]),
+        (
+            [(ONE, ZERO)] * 4 + [(BROKEN, BROKEN)],
+            [],
+            ["2 of 10 samples could not be scored, mostly because of 'exception'"],
+        ),
         ([(ONE, ZERO)] * 20 + [(BROKEN, ZERO)], [], []),
     ],
 )

@@ -1,4 +1,4 @@
-"""Users' functions, however they come."""
+"""Verifiers built from functions, lists, mappings and classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from steelyard.verification import (
 )
 
 
-def right(task: Task, text: str) -> bool:
+def correct(task: Task, text: str) -> bool:
     return text == task.spec["answer"]
 
 
@@ -35,9 +35,9 @@ def length(task: Task, text: str) -> float:
 
 
 def test_a_plain_function_gets_task_and_text(item) -> None:
-    checked = as_verifier(right)
+    checked = as_verifier(correct)
     assert isinstance(checked, Verifier)
-    assert (checked.name, checked.mode, checked.floor) == ("right", One(), None)
+    assert (checked.name, checked.mode, checked.floor) == ("correct", One(), None)
     assert judge(checked, [item("4", answer="4"), item("5", answer="4")]) == [
         Verdict.scored(1.0, success=True),
         Verdict.scored(0.0),
@@ -109,14 +109,14 @@ def test_partials_objects_and_built_ins_have_names() -> None:
 
     assert as_verifier(partial(length)).name == "length"
     assert as_verifier(Scorer()).name == "Scorer"
-    assert as_verifier(max).name == "max", "a built-in without a signature is taken at its word"
+    assert as_verifier(max).name == "max", "a built-in without a signature is accepted"
 
 
 def test_several_come_as_lists_pairs_and_mappings() -> None:
-    listed = as_verifier([right, (length, 0.5)])
+    listed = as_verifier([correct, (length, 0.5)])
     assert isinstance(listed, WeightedVerifier)
-    assert [(part.name, part.weight) for part in listed.parts] == [("right", 1.0), ("length", 0.5)]
-    named = as_verifier({"correct": (right, 2), "short": length}, floor=-1.0)
+    assert [(part.name, part.weight) for part in listed.parts] == [("correct", 1.0), ("length", 0.5)]
+    named = as_verifier({"correct": (correct, 2), "short": length}, floor=-1.0)
     assert isinstance(named, WeightedVerifier)
     assert [(part.name, part.weight) for part in named.parts] == [("correct", 2.0), ("short", 1.0)]
     assert named.floor == -1.0
@@ -135,7 +135,7 @@ def test_a_completions_parameter_means_trl_style() -> None:
 
 
 @pytest.mark.parametrize("function", [lambda text: 1.0, lambda: 1.0, lambda a, b, c: 1.0])
-def test_a_function_that_cannot_take_task_and_text_is_refused_at_once(function: object) -> None:
+def test_a_function_that_cannot_take_task_and_text_is_rejected(function: object) -> None:
     with pytest.raises(VerifierError, match=r"cannot be called as f\(task, text\).*completions"):
         as_verifier(function)
 
@@ -144,29 +144,29 @@ def test_a_function_that_cannot_take_task_and_text_is_refused_at_once(function: 
     ("settings", "message"),
     [
         ({"mode": "batch"}, "needs a size"),
-        ({"mode": "one", "size": 3}, "belongs to mode"),
-        ({"mode": "many"}, "none of"),
+        ({"mode": "one", "size": 3}, "only with mode"),
+        ({"mode": "many"}, 'mode="many" is unknown'),
     ],
 )
-def test_impossible_modes_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_modes_are_rejected(settings: dict[str, object], message: str) -> None:
     with pytest.raises(VerifierError, match=message):
-        as_verifier(right, **settings)  # pyright: ignore[reportArgumentType]
+        as_verifier(correct, **settings)  # pyright: ignore[reportArgumentType]
 
 
 def test_size_alone_means_a_batch() -> None:
-    assert as_verifier(right, size=5).mode == Batch(5)
-    with pytest.raises(ValueError, match="at least one"):
+    assert as_verifier(correct, size=5).mode == Batch(5)
+    with pytest.raises(ValueError, match="batch size = 0"):
         Batch(0)
 
 
 @pytest.mark.parametrize("thing", [3, None, object()])
-def test_what_is_no_verifier_is_refused(thing: object) -> None:
-    with pytest.raises(VerifierError, match="is no verifier"):
+def test_an_object_that_is_not_a_verifier_is_rejected(thing: object) -> None:
+    with pytest.raises(VerifierError, match="is not a verifier"):
         as_verifier(thing)
 
 
 class Undeclared:
-    """Has ``verify``, but does not say how it wants to be called."""
+    """Has ``verify`` but is not derived from ``Verifier``."""
 
     name = "undeclared"
 
@@ -178,10 +178,10 @@ class Undeclared:
 
 
 class Declared(Undeclared, Verifier):
-    """The same, with the defaults of a verifier."""
+    """The same class, derived from ``Verifier``."""
 
 
-def test_a_class_with_verify_declares_itself(item) -> None:
+def test_a_class_with_verify_must_derive_from_verifier(item) -> None:
     with pytest.raises(VerifierError, match=r"Undeclared has verify\(items\).*derive.*\.Verifier"):
         as_verifier(Undeclared())
     declared = as_verifier(Declared())
@@ -191,17 +191,17 @@ def test_a_class_with_verify_declares_itself(item) -> None:
     assert [verdict.reward for _, verdict in pool.completed(wait=True)] == [1.0]
 
 
-@pytest.mark.parametrize("part", [(right, "much"), (right, 1.0, 2.0)])
-def test_malformed_parts_are_refused(part: object) -> None:
-    with pytest.raises(VerifierError, match="weighted part"):
+@pytest.mark.parametrize("part", [(correct, "much"), (correct, 1.0, 2.0)])
+def test_invalid_parts_are_rejected(part: object) -> None:
+    with pytest.raises(VerifierError, match="a part must be"):
         as_verifier([part])
 
 
-def test_settings_that_belong_elsewhere_are_refused() -> None:
-    with pytest.raises(VerifierError, match="declare this on the parts"):
-        as_verifier([right, length], version="1")
-    with pytest.raises(VerifierError, match="cannot be set from outside"):
-        as_verifier(WeightedVerifier(as_verifier([right]).parts), floor=1.0)  # pyright: ignore[reportAttributeAccessIssue]
+def test_settings_on_the_wrong_verifier_are_rejected() -> None:
+    with pytest.raises(VerifierError, match=r"version .*set it on its parts"):
+        as_verifier([correct, length], version="1")
+    with pytest.raises(VerifierError, match="cannot override floor"):
+        as_verifier(WeightedVerifier(as_verifier([correct]).parts), floor=1.0)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_itemgetter_has_a_name_too() -> None:

@@ -1,4 +1,4 @@
-"""Workers start fast and small: verifiers, domains and data import without torch and without the extras."""
+"""Verifiers, domains and data can be imported without torch and the extras, so workers start fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inline pool: when it verifies, what it gives back, and that nothing is lost or doubled."""
+"""The inline pool: when it verifies, and that every item gets exactly one verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steelyard.verification import Batch, FunctionVerifier, InlinePool, Mode, On
 
 
 class Spy:
-    """A function that remembers its calls."""
+    """A function that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
@@ -29,7 +29,7 @@ def spied(mode: Mode) -> tuple[Spy, InlinePool]:
     return spy, InlinePool(FunctionVerifier(spy, mode=mode))
 
 
-def test_single_items_are_verified_as_they_come(item) -> None:
+def test_single_items_are_verified_immediately(item) -> None:
     spy, pool = spied(One())
     pool.submit([item("1"), item("2", key=(0, 0, 0, 1))])
     assert spy.calls == [["1"], ["2"]]
@@ -37,7 +37,7 @@ def test_single_items_are_verified_as_they_come(item) -> None:
     assert list(pool.completed(wait=True)) == []
 
 
-def test_batches_are_collected_and_a_rest_waits(group) -> None:
+def test_batches_are_collected_and_an_incomplete_one_waits(group) -> None:
     spy, pool = spied(Batch(2))
     pool.submit(group("1", "2", "3"))
     assert spy.calls == [["1", "2"]]
@@ -55,9 +55,9 @@ def test_groups_are_verified_when_complete_and_in_order(group) -> None:
     pool.submit([first[1], second[0]])
     assert spy.calls == []
     pool.submit([first[0]])
-    assert spy.calls == [["1", "2"]], "samples of a group in the order of their index"
+    assert spy.calls == [["1", "2"]], "the samples of a group are in the order of their index"
     assert [verdict.reward for _, verdict in pool.completed(wait=True)] == [1.0, 2.0, 3.0]
-    assert spy.calls == [["1", "2"], ["3"]], "waiting verifies what there is of a group"
+    assert spy.calls == [["1", "2"], ["3"]], "waiting verifies an incomplete group"
 
 
 def test_a_refilled_slot_is_another_group(item) -> None:
@@ -68,7 +68,7 @@ def test_a_refilled_slot_is_another_group(item) -> None:
 
 
 @pytest.mark.parametrize("mode", [One(), Batch(3), WholeGroup()])
-def test_every_item_comes_back_exactly_once_whatever_happens(mode: Mode, group) -> None:
+def test_every_item_gets_exactly_one_verdict(mode: Mode, group) -> None:
     items = [entry for slot in range(20) for entry in group("1", "boom", "nan", "2", slot=slot)]
     random.Random(0).shuffle(items)
     _, pool = spied(mode)
@@ -91,7 +91,7 @@ def test_a_consumer_may_stop_and_come_back(group) -> None:
     assert [verdict.reward for _, verdict in pool.completed(wait=False)] == [2.0, 3.0]
 
 
-def test_closing_drops_what_was_held(group) -> None:
+def test_closing_discards_waiting_items(group) -> None:
     spy, pool = spied(Batch(5))
     pool.submit(group("1", "2"))
     pool.close()
@@ -107,7 +107,7 @@ def test_an_interrupt_passes_through(item) -> None:
         InlinePool(FunctionVerifier(stop)).submit([item()])
 
 
-def test_an_accident_is_tried_again_and_then_put_down_to_the_sample(item) -> None:
+def test_a_failure_is_retried_and_then_attributed_to_the_sample(item) -> None:
     calls: list[str] = []
 
     def shaky(task: Task, text: str) -> float:

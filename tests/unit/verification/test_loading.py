@@ -1,4 +1,4 @@
-"""Verifiers by import path, and what is said when the path is wrong."""
+"""Verifiers by import path, and the errors for wrong paths."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ limit = 3
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the module ``my_checks`` that is not otherwise importable."""
+    """A working directory with the module ``my_checks``, which cannot be imported from elsewhere."""
     (tmp_path / "my_checks.py").write_text(MODULE)
     (tmp_path / "needs_more.py").write_text("import not_there_at_all\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
@@ -63,7 +63,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("here")
-def test_functions_in_the_working_folder_are_found(item) -> None:
+def test_functions_in_the_working_directory_are_found(item) -> None:
     found = load_verifier("my_checks:score", floor=-1.0)
     assert judge(found, [item("abc")])[0].reward == 3.0
     assert found.floor == -1.0
@@ -74,17 +74,17 @@ def test_functions_in_the_working_folder_are_found(item) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_class_is_built_with_its_arguments(item) -> None:
+def test_a_class_is_instantiated_with_its_arguments(item) -> None:
     found = load_verifier("my_checks:Longer", {"than": 2}, name="longer")
     assert [verdict.reward for verdict in judge(found, [item("ab"), item("abc")])] == [0.0, 1.0]
     assert found.name == "longer"
     assert load_function("my_checks:Longer.fixed")(None, "") == 0.5
-    with pytest.raises(VerifierError, match="is no class"):
+    with pytest.raises(VerifierError, match=r"is not a class.*remove than"):
         load_verifier("my_checks:score", {"than": 2})
 
 
-def test_the_working_folder_is_searched_only_for_what_is_in_it(here: Path) -> None:
-    """Whatever is imported later would be found there first."""
+def test_the_working_directory_is_added_only_if_it_has_the_module(here: Path) -> None:
+    """Otherwise later imports would search the working directory first."""
     (here / "email").mkdir()
     load_function("email:message_from_string")
     load_function("json:loads")
@@ -96,7 +96,7 @@ def test_the_working_folder_is_searched_only_for_what_is_in_it(here: Path) -> No
 
 
 @pytest.mark.usefixtures("here")
-def test_a_class_that_is_no_verifier_is_not_built() -> None:
+def test_a_class_that_is_not_a_verifier_is_not_instantiated() -> None:
     with pytest.raises(VerifierError, match="'my_checks:Bystander' is a class without verify"):
         load_verifier("my_checks:Bystander")
 
@@ -120,9 +120,9 @@ def test_a_class_that_is_no_verifier_is_not_built() -> None:
         ("my_checks:scores", "no 'scores'; did you mean 'score'"),
         ("my_checks:zzz", "no 'zzz'; it has .*declared"),
         ("my_checks:Longer.fix", "did you mean 'fixed'"),
-        ("my_checks:limit", "is a int and cannot be called"),
+        ("my_checks:limit", "is a int, which cannot be called"),
     ],
 )
-def test_wrong_paths_say_what_is_wrong(path: str, message: str) -> None:
+def test_errors_for_wrong_paths(path: str, message: str) -> None:
     with pytest.raises(VerifierError, match=message):
         load_function(path)

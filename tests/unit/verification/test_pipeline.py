@@ -1,4 +1,4 @@
-"""Stages in front of a pool, and pools made of pools."""
+"""Stages in front of a pool, and pools of weighted verifiers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steelyard.verification import (
 )
 
 
-def test_weighted_parts_are_judged_apart_and_weighed(group) -> None:
+def test_weighted_parts_are_verified_separately_and_summed(group) -> None:
     def length(task, text):
         return len(text)
 
@@ -38,7 +38,7 @@ def test_weighted_parts_are_judged_apart_and_weighed(group) -> None:
     ]
 
 
-def test_sums_may_be_parts_of_sums(item) -> None:
+def test_weighted_verifiers_can_be_nested(item) -> None:
     inner = as_verifier({"a": lambda task, text: 1.0, "b": lambda task, text: 2.0}, name="inner")
     pool = pool_for(as_verifier([(inner, 0.5), (lambda task, text: 4.0, 1.0)]), InlinePool)
     pool.submit([item()])
@@ -67,7 +67,7 @@ def test_if_one_pool_cannot_be_built_the_others_are_closed() -> None:
     assert closed == ["good"]
 
 
-def test_an_accident_of_a_part_is_one_of_the_whole(item) -> None:
+def test_a_failure_of_a_part_is_a_failure_of_the_sum(item) -> None:
     def broken(task, text):
         raise OSError("gone")
 
@@ -78,23 +78,23 @@ def test_an_accident_of_a_part_is_one_of_the_whole(item) -> None:
     assert verdict.reason.startswith("bad: Traceback")
 
 
-def test_what_was_cut_off_is_rejected_without_asking(item) -> None:
-    asked: list[str] = []
+def test_a_truncated_sample_is_rejected_without_verifying(item) -> None:
+    verified: list[str] = []
 
     def spy(task, text):
-        asked.append(text)
+        verified.append(text)
         return 1.0
 
     pool = Pipeline([RejectTruncated(floor=-1.0)], InlinePool(FunctionVerifier(spy)))
-    pool.submit([item("whole"), item("cut", key=(0, 0, 0, 1), finish="length")])
+    pool.submit([item("complete"), item("cut", key=(0, 0, 0, 1), finish="length")])
     found = {key.sample: verdict for key, verdict in pool.completed(wait=True)}
-    assert asked == ["whole"]
+    assert verified == ["complete"]
     assert (found[0].status, found[1].status, found[1].reward) == ("scored", "rejected", -1.0)
-    assert "cut off" in found[1].reason
+    assert "truncated" in found[1].reason
 
 
-class Noting(Stage):
-    """Answers one text, and notes what it sees."""
+class RecordingStage(Stage):
+    """Answers one text and records what it sees."""
 
     def __init__(self, name: str, answers: str, seen: list[str]) -> None:
         self.name, self.answers, self.seen = name, answers, seen
@@ -121,12 +121,12 @@ class Noting(Stage):
         ("outer", ["outer<outer"]),
     ],
 )
-def test_a_verdict_is_seen_by_every_stage_in_front_of_the_one_that_gave_it(item, text, expected) -> None:
+def test_every_earlier_stage_observes_a_verdict(item, text, expected) -> None:
     seen: list[str] = []
-    stages = [Noting("outer", "outer", seen), Noting("inner", "inner", seen)]
+    stages = [RecordingStage("outer", "outer", seen), RecordingStage("inner", "inner", seen)]
     pool = Pipeline(stages, InlinePool(FunctionVerifier(lambda task, text: float(text)), Blame(tries=1)))
     pool.submit([item(text)])
-    assert seen == [step for step in expected if "<" in step], "verdicts pass when they are fetched"
+    assert seen == [step for step in expected if "<" in step], "stages observe verdicts when they are fetched"
     assert [verdict.reward for _, verdict in pool.completed(wait=False)] == [1.0 if text == "1" else 9.0]
     assert seen == expected
     assert list(pool.completed(wait=True)) == []
@@ -134,4 +134,4 @@ def test_a_verdict_is_seen_by_every_stage_in_front_of_the_one_that_gave_it(item,
     pool.submit([item("outer")])
     pool.close()
     assert seen[-2:] == ["outer closed", "inner closed"]
-    assert list(pool.completed(wait=True)) == [], "closing drops what was not fetched"
+    assert list(pool.completed(wait=True)) == [], "closing discards verdicts that were not fetched"

@@ -1,4 +1,4 @@
-"""What each kind of return value means as a verdict."""
+"""Conversion of return values into verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from steelyard.errors import Invalid
 from steelyard.types import Verdict
-from steelyard.verification.returns import BadReturn, as_scores, read_verdict, sound, verdict_of
+from steelyard.verification.returns import BadReturn, as_scores, checked_verdict, read_verdict, verdict_of
 
 
 def verdict(raw: object, text: str = "abcdef", success_at: float | None = 1.0) -> Verdict:
@@ -43,7 +43,7 @@ def test_success_needs_at_least_success_at() -> None:
     assert verdict(0.5, success_at=0.5).success
     assert not verdict(0.4999, success_at=0.5).success
     assert not verdict(9.0, success_at=None).success
-    assert verdict(True, success_at=None).success, "a bool says itself whether it is a success"
+    assert verdict(True, success_at=None).success, "a bool is itself the success"
 
 
 def test_none_is_no_score() -> None:
@@ -52,7 +52,7 @@ def test_none_is_no_score() -> None:
 
 
 @pytest.mark.parametrize("raw", [math.nan, math.inf, -math.inf, np.float64("nan"), "0.5", [0.5], {}, object(), 1j])
-def test_what_is_no_finite_number_is_a_bad_return(raw: object) -> None:
+def test_values_that_are_not_finite_numbers_are_bad_returns(raw: object) -> None:
     given = verdict(raw)
     assert (given.status, given.cause) == ("unscored", "bad return")
     assert given.reason
@@ -62,15 +62,17 @@ def test_an_invalid_in_a_list_of_scores_is_rejected_with_the_floor() -> None:
     assert verdict(Invalid("no roof")) == Verdict.rejected("no roof", floor=-3.0)
 
 
-def test_verdicts_pass_with_their_steps_and_parts() -> None:
+def test_verdicts_keep_their_steps_and_parts() -> None:
     given = Verdict.scored(1.5, success=True, parts={"a": 1.0, "b": 0.5}, steps=[(2, 1.0), (6, 0.5)])
     assert verdict(given) == given
     assert verdict(Verdict.rejected("why", floor=-1.0)) == Verdict.rejected("why", floor=-1.0)
-    assert verdict(Verdict.rejected("why")) == Verdict.rejected("why", floor=-3.0), "the verifier's own, as for Invalid"
+    assert verdict(Verdict.rejected("why")) == Verdict.rejected("why", floor=-3.0), (
+        "the floor of the verifier applies, as for Invalid"
+    )
 
 
 @pytest.mark.parametrize("raw", [Invalid("why"), Verdict.rejected("why")])
-def test_without_any_floor_it_stays_open_across_processes(raw: object) -> None:
+def test_an_open_floor_survives_serialisation(raw: object) -> None:
     found = verdict_of(raw, "", floor=None, success_at=None)
     assert (found.status, found.reward, found.open_floor) == ("rejected", 0.0, True)
     assert Verdict.from_json(json.loads(json.dumps(found.to_json()))) == found
@@ -78,7 +80,7 @@ def test_without_any_floor_it_stays_open_across_processes(raw: object) -> None:
     assert verdict(Verdict.unscored("timeout", "3 s")) == Verdict.unscored("timeout", "3 s")
 
 
-def test_an_unscored_verdict_without_a_cause_is_an_accident_with_one() -> None:
+def test_an_unscored_verdict_without_a_cause_gets_one() -> None:
     given = verdict(Verdict("unscored", reason="the server is down"))
     assert given == Verdict.unscored("no cause given", "the server is down")
     assert given.accident
@@ -89,7 +91,7 @@ def test_an_unscored_verdict_without_a_cause_is_an_accident_with_one() -> None:
 def test_numpy_values_in_a_verdict_become_plain_floats() -> None:
     numbers: Any = np.float32(0.5), np.float64(2), np.int64(1)
     half, two, one = numbers
-    given = sound(Verdict("scored", half, {"a": two}, steps=((one, half),)), "ab", 0.0)
+    given = checked_verdict(Verdict("scored", half, {"a": two}, steps=((one, half),)), "ab", 0.0)
     assert given == Verdict.scored(0.5, parts={"a": 2.0}, steps=[(1, 0.5)])
     assert [type(given.reward), type(given.parts["a"]), *map(type, given.steps[0])] == [float, float, int, float]
 
@@ -110,12 +112,12 @@ def test_numpy_values_in_a_verdict_become_plain_floats() -> None:
         Verdict("scored", 1.0, steps=((2.5, 1.0),)),  # pyright: ignore[reportArgumentType]
     ],
 )
-def test_an_unsound_verdict_is_a_bad_return(broken: Verdict) -> None:
+def test_an_invalid_verdict_is_a_bad_return(broken: Verdict) -> None:
     assert (verdict(broken).status, verdict(broken).cause) == ("unscored", "bad return")
 
 
 @pytest.mark.parametrize("raw", [[1.0, 2.0], (1.0, 2.0), np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])])
-def test_scores_come_from_any_sequence(raw: object) -> None:
+def test_scores_can_be_any_sequence(raw: object) -> None:
     assert [float(score) for score in as_scores(raw, 2)] == [1.0, 2.0]  # pyright: ignore[reportArgumentType]
 
 
@@ -125,7 +127,7 @@ WITHOUT_ORDER = [{1.0, 2.0}, frozenset((1.0, 2.0)), {"a": 1, "b": 2}.keys()]
 @pytest.mark.parametrize(
     "raw", [[1.0], [1.0] * 3, 1.0, None, "ab", {"a": 1, "b": 2}, np.ones((2, 1)), itertools.count(), *WITHOUT_ORDER]
 )
-def test_scores_of_the_wrong_number_or_kind_are_refused(raw: object) -> None:
+def test_scores_of_the_wrong_number_or_kind_are_rejected(raw: object) -> None:
     with pytest.raises(BadReturn, match="2 scores"):
         as_scores(raw, 2)
 
@@ -162,7 +164,7 @@ def test_a_verdict_is_read_back_from_json(given: Verdict) -> None:
         {"extra": 1},
     ],
 )
-def test_json_that_is_not_a_verdict_is_refused(wrong: dict[str, object]) -> None:
+def test_json_that_is_not_a_verdict_is_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(BadReturn):
         read_verdict({**Verdict.scored(0.5).to_json(), **wrong}, "ab")
     for data in (None, 3, [], "scored", {}):

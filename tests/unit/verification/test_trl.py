@@ -1,4 +1,4 @@
-"""TRL-style reward functions run unchanged: these are written as its documentation writes them."""
+"""TRL-style reward functions run unchanged. The functions here follow the TRL documentation."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_chat_prompts_give_message_lists(group) -> None:
     assert [verdict.reward for verdict in verdicts] == [1.0, 0.0]
 
 
-def test_everything_that_trl_passes_is_passed(group) -> None:
+def test_all_arguments_of_trl_are_passed(group) -> None:
     seen: dict[str, Any] = {}
 
     def spy(completions, **kwargs):
         seen.update(kwargs, completions=completions)
         return [0.0 for _ in completions]
 
-    judge(as_verifier(spy), group("a", "b", prompt=CHAT, answer=3, prompt_id="q", completion="taken out"))
+    judge(as_verifier(spy), group("a", "b", prompt=CHAT, answer=3, prompt_id="q", completion="not a column"))
     assert seen["prompts"] == [[dict(message) for message in CHAT]] * 2
     assert seen["completions"] == [[{"role": "assistant", "content": text}] for text in "ab"]
     assert seen["completion_ids"] == [[3, 4, 5]] * 2
@@ -72,7 +72,7 @@ def test_a_column_that_some_tasks_lack_is_none_there(item) -> None:
     assert [verdict.reward for verdict in verdicts] == [0.5, 2.0]
 
 
-def test_a_missing_column_says_so(group) -> None:
+def test_a_missing_column_is_named(group) -> None:
     (verdict,) = judge(as_verifier(answer_reward), group("a", answer="3"))
     assert verdict.cause == "exception"
     assert "answer_reward needs 'ground_truth'" in verdict.reason
@@ -80,14 +80,14 @@ def test_a_missing_column_says_so(group) -> None:
 
 
 def test_coroutine_functions(group) -> None:
-    async def judge_model(prompts, completions, **kwargs):
+    async def scored_by_a_model(prompts, completions, **kwargs):
         await asyncio.sleep(0)
         return [len(text) for text in completions]
 
-    assert [verdict.reward for verdict in judge(as_verifier(judge_model), group("a", "bcd"))] == [1.0, 3.0]
+    assert [verdict.reward for verdict in judge(as_verifier(scored_by_a_model), group("a", "bcd"))] == [1.0, 3.0]
 
 
-def test_none_is_no_score_and_leaves_the_others(group) -> None:
+def test_none_is_no_score_and_does_not_affect_the_others(group) -> None:
     def sometimes(completions, **kwargs):
         return [None if text == "skip" else 1.0 for text in completions]
 
@@ -96,23 +96,23 @@ def test_none_is_no_score_and_leaves_the_others(group) -> None:
     assert second.reward == 1.0
 
 
-def test_the_trainer_state_shows_progress(item) -> None:
+def test_the_trainer_state_has_the_progress(item) -> None:
     def shaped(completions, trainer_state, **kwargs):
         return [trainer_state.global_step / trainer_state.max_steps] * len(completions)
 
     assert TRLVerifier(shaped, max_steps=10).verify([item(key=(5, 0, 0, 0))])[0].reward == 0.5
 
 
-def test_a_run_tells_every_part_how_long_it_is(item) -> None:
+def test_every_part_learns_the_number_of_steps(item) -> None:
     def shaped(completions, trainer_state, **kwargs):
         return [trainer_state.global_step / trainer_state.max_steps] * len(completions)
 
-    whole = for_run(as_verifier({"shaped": shaped, "plain": lambda task, text: 1.0}), 20)
-    assert verdicts_of(whole, [item(key=(5, 0, 0, 0))])[0].parts == {"shaped": 0.25, "plain": 1.0}
+    weighted = for_run(as_verifier({"shaped": shaped, "plain": lambda task, text: 1.0}), 20)
+    assert verdicts_of(weighted, [item(key=(5, 0, 0, 0))])[0].parts == {"shaped": 0.25, "plain": 1.0}
     assert for_run(as_verifier(shaped), 50).verify([item(key=(5, 0, 0, 0))])[0].reward == 0.1
 
 
-def test_what_is_logged_becomes_parts(group) -> None:
+def test_logged_values_become_reward_parts(group) -> None:
     def logging(completions, log_extra, log_metric, **kwargs):
         log_extra("chars", [len(text) for text in completions])
         log_extra("text", list(completions))
@@ -133,7 +133,7 @@ def test_a_wrong_return_is_unscored_for_the_group(returned: object, group) -> No
     assert [verdict.cause for verdict in judge(as_verifier(wrong), group("a", "b"))] == ["bad return"] * 2
 
 
-def test_through_the_pool_a_function_sees_whole_groups(group) -> None:
+def test_in_a_pool_a_function_receives_whole_groups(group) -> None:
     sizes: list[int] = []
 
     def reward(completions, **kwargs):

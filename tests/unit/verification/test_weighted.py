@@ -1,4 +1,4 @@
-"""Several verifiers with weights: sums, names, missing parts, failures, successes and steps."""
+"""Weighted verifiers: sums, names, missing parts, failures, successes and steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.verifying import verdicts_of
 
 
 def named(name: str, *returned: object, mode: object = None) -> FunctionVerifier:
-    """A verifier whose items get the returned values in turn (exceptions are raised)."""
+    """Return a verifier that returns the given values in turn, and raises those that are exceptions."""
     values = iter(returned)
 
     def one(task: Task, text: str) -> object:
@@ -47,7 +47,7 @@ def test_none_drops_a_part_and_all_none_is_unscored(item) -> None:
     ]
 
 
-def test_a_part_that_fails_makes_the_sample_unscored_and_no_other(item) -> None:
+def test_a_part_that_fails_makes_only_that_sample_unscored(item) -> None:
     both = weighted((named("a", ValueError("odd"), 1.0), 1.0), (named("b", 0.5, 0.5), 1.0))
     failed, scored = verdicts_of(both, [item(), item()])
     assert (failed.status, failed.cause) == ("unscored", "exception")
@@ -55,7 +55,7 @@ def test_a_part_that_fails_makes_the_sample_unscored_and_no_other(item) -> None:
     assert scored.reward == 1.5
 
 
-def test_a_part_that_rejects_rejects_with_the_floor_of_the_whole(item) -> None:
+def test_a_rejection_by_a_part_uses_the_floor_of_the_sum(item) -> None:
     (verdict,) = verdicts_of(
         weighted((named("a", Invalid("no roof")), 1.0), (named("b", 0.5), 1.0), floor=-2.0), [item()]
     )
@@ -63,24 +63,24 @@ def test_a_part_that_rejects_rejects_with_the_floor_of_the_whole(item) -> None:
     assert verdict.parts["b"] == 0.5
 
 
-def test_the_floor_of_the_whole_is_the_weighted_sum_of_the_parts_floors(item) -> None:
-    """Else what is invalid could pay more than what is honest and bad."""
+def test_the_floor_of_the_sum_is_the_weighted_sum_of_floors(item) -> None:
+    """Otherwise an invalid sample could get a higher reward than a valid but bad one."""
     roof = replace(named("roof", Invalid("no roof"), Verdict.rejected("no roof"), -1.0), floor=-1.0)
-    whole = weighted((roof, 2.0), (replace(named("b", 0.5, 0.5, 0.5), floor=-0.5), 1.0))
-    assert whole.floor == -2.5
-    verdicts = verdicts_of(whole, [item(), item(), item()])
+    combined = weighted((roof, 2.0), (replace(named("b", 0.5, 0.5, 0.5), floor=-0.5), 1.0))
+    assert combined.floor == -2.5
+    verdicts = verdicts_of(combined, [item(), item(), item()])
     assert [verdict.reward for verdict in verdicts] == [-2.5, -2.5, -1.5]
     assert not any(verdict.open_floor for verdict in verdicts)
-    assert replace(whole, floor=0.0).floor == 0.0, "but what is asked for stands"
+    assert replace(combined, floor=0.0).floor == 0.0, "an explicit floor takes precedence"
 
 
 @pytest.mark.parametrize(("floors", "weights"), [((-1.0, None), (1.0, 1.0)), ((-1.0, -1.0), (1.0, -1.0))])
-def test_floors_that_bound_nothing_make_no_floor_of_the_whole(floors, weights, item) -> None:
-    """A part may pay less than 0, or a negative weight turn its best into the worst: the group settles it."""
+def test_floors_that_are_not_lower_bounds_give_no_floor(floors, weights, item) -> None:
+    """A part without a floor may return less than 0, and a negative weight reverses the order of rewards."""
     parts = [replace(named(name, Invalid("no"), 2.0), floor=floor) for name, floor in zip("ab", floors, strict=True)]
-    whole = weighted(*zip(parts, weights, strict=True))
-    assert whole.floor is None
-    verdict, scored = verdicts_of(whole, [item(), item()])
+    combined = weighted(*zip(parts, weights, strict=True))
+    assert combined.floor is None
+    verdict, scored = verdicts_of(combined, [item(), item()])
     assert (verdict.status, verdict.reward, verdict.open_floor) == ("rejected", 0.0, True)
     assert verdict.parts == {name: floor for name, floor in zip("ab", floors, strict=True) if floor is not None}
     assert (scored.status, scored.open_floor) == ("scored", False)
@@ -95,7 +95,7 @@ def test_success_needs_every_deciding_part_that_gave_a_score(item) -> None:
     assert not success(True, 0.5)
     assert success(True, 0.5, decides=False)
     assert success(True, None)
-    assert not success(None, 1.0, decides=False), "no part is left to decide"
+    assert not success(None, 1.0, decides=False), "no deciding part has a score"
 
 
 def test_success_by_the_sum(item) -> None:
@@ -108,7 +108,7 @@ def test_parts_of_parts_are_kept_under_their_name(item) -> None:
     assert verdicts_of(weighted((named("house", inner), 1.0)), [item()])[0].parts == {"house": 0.5, "house/roof": 1.0}
 
 
-def test_steps_are_summed_by_offset_and_a_part_without_is_paid_at_the_end(item) -> None:
+def test_steps_are_summed_by_offset_and_other_rewards_count_at_the_end(item) -> None:
     first = named("a", Verdict.scored(3.0, steps=[(1, 1.0), (3, 2.0)]))
     second = named("b", Verdict.scored(1.0, steps=[(3, 1.0)]))
     (verdict,) = verdicts_of(weighted((first, 1.0), (second, 2.0), (named("c", 0.5), 4.0)), [item("abcd")])
@@ -116,7 +116,7 @@ def test_steps_are_summed_by_offset_and_a_part_without_is_paid_at_the_end(item) 
     assert sum(reward for _, reward in verdict.steps) == verdict.reward == 7.0
 
 
-def test_each_part_is_called_as_it_declares(group) -> None:
+def test_each_part_is_called_in_its_own_mode(group) -> None:
     calls: dict[str, list[int]] = {"batch": [], "group": []}
 
     def spy(name: str, mode: object) -> FunctionVerifier:
@@ -130,7 +130,7 @@ def test_each_part_is_called_as_it_declares(group) -> None:
     assert calls == {"batch": [2, 1], "group": [3]}
 
 
-def test_two_parts_of_one_name_are_refused() -> None:
+def test_duplicate_names_and_empty_sums_are_rejected() -> None:
     with pytest.raises(VerifierError, match="two parts are named 'a'"):
         weighted((named("a"), 1.0), (named("a"), 1.0))
     with pytest.raises(VerifierError, match="at least one"):

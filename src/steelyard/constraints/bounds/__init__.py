@@ -1,7 +1,7 @@
-"""How short and how long a sentence of a text grammar can be, and the bounds that make every sentence fit.
+"""Computes the shortest and longest sentences of text grammars, and limits that make every sentence fit.
 
-A sentence of n bytes takes at most n tokens, since every byte is a token of its own in a byte-level vocabulary, so
-lengths are counted in bytes of UTF-8. Nothing here needs the engine that follows the grammar.
+A sentence of n bytes takes at most n tokens, because every byte is a token in a byte-level vocabulary. Lengths are
+therefore counted in UTF-8 bytes. Nothing here needs the grammar engine.
 """
 
 from __future__ import annotations

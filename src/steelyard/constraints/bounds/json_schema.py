@@ -1,7 +1,7 @@
-"""JSON schemas: the shortest instance, and bounds on what a schema leaves open so that the longest instance fits.
+"""JSON schemas: finds the shortest instance, and limits open-ended parts so that the longest instance fits.
 
-Instances are counted as they are sampled: compact (``{"a":1,"b":[2,3]}``), keys in the schema's order, and with the
-escapes of :data:`ESCAPES` only. A character of a string then takes four bytes at the most.
+Instances are measured as they are sampled: compact (``{"a":1,"b":[2,3]}``), with keys in the schema's order and only
+the escapes of :data:`ESCAPES`. A character of a string then takes at most four bytes.
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steelyard.constraints.bounds.regex import MOST_CHARACTERS, CannotTell, TooLong, repeated
+from steelyard.constraints.bounds.regex import MAX_CHARACTERS, CannotTell, TooLong, repeated
 from steelyard.constraints.bounds.schema_tree import (
     ENFORCED,
     Array,
     Choice,
     Fixed,
+    Integer,
     Node,
     Object,
     Reference,
     Schema,
     Text,
     Tree,
-    Whole,
     check,
     compact,
     read,
-    shortest_whole,
+    shortest_integer,
 )
 
 __all__ = ["ESCAPES", "bound", "check", "longest", "shortest"]
 
 ESCAPES = '"\\bfnrt'
-"""What may follow a backslash in a string. Other control characters (``\\u0001``) cannot be written."""
+"""Characters allowed after a backslash in a string. Other control characters (``\\u0001``) cannot be written."""
 EXACT_DIGITS = 15
-"""Integers of so many digits are exact in the floats that schemas' limits are kept in."""
+"""Integers with up to this many digits are exact as floats, in which schema limits are stored."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What is put where a schema sets no limit."""
+class LengthLimits:
+    """LengthLimits for the parts that a schema leaves open."""
 
     characters: int
     items: int
@@ -47,55 +47,55 @@ class Limits:
 
 
 def shortest(schema: Schema) -> str | None:
-    """The shortest instance as text, None if there is none that a sample could hold; :class:`CannotTell` if a part is
-    not understood.
+    """Return the shortest instance as text, or None if no instance fits into a sample. Raise :class:`CannotTell` if a
+    part cannot be analysed.
     """
     tree = read(schema)
     known: dict[str, str | None] = dict.fromkeys(tree.definitions)
-    for _ in range(len(known) + 1):  # an instance nests a definition in itself only to get longer
+    for _ in range(len(known) + 1):  # recursion only makes instances longer
         known = {target: _shortest(node, known) for target, node in tree.definitions.items()}
     return _shortest(tree.root, known)
 
 
-def bound(schema: Schema, most: int) -> Schema:
-    """The schema with limits where it sets none, as wide as they can be with no instance over ``most`` bytes.
+def bound(schema: Schema, max_bytes: int) -> Schema:
+    """Add the widest limits to the open parts of a schema such that no instance exceeds ``max_bytes`` bytes.
 
-    :class:`CannotTell` says why that cannot be done.
+    Raise :class:`CannotTell` with the reason if that is impossible.
     """
     tree = read(schema)
 
-    def fits(limits: Limits) -> bool:
-        return _longest(tree.root, limits, tree, (), {}) <= most
+    def fits(limits: LengthLimits) -> bool:
+        return _longest(tree.root, limits, tree, (), {}) <= max_bytes
 
-    least = _longest(tree.root, Limits(1, 1, 1), tree, (), {})
-    if least > most:
+    smallest = _longest(tree.root, LengthLimits(1, 1, 1), tree, (), {})
+    if smallest > max_bytes:
         raise CannotTell(
-            f"the longest sentence has {least} bytes, even with free strings, arrays and integers of one character, "
-            f"item and digit, but {most} fit"
+            f"the longest sentence has {smallest} bytes even if open strings, arrays and integers have one character, "
+            f"item and digit, more than {max_bytes}"
         )
-    even = _largest(lambda size: fits(_even(size)), most)
-    limits = _even(even)
+    even = _largest(lambda size: fits(_equal_limits(size)), max_bytes)
+    limits = _equal_limits(even)
     limits = replace(limits, digits=_largest(lambda size: fits(replace(limits, digits=size)), EXACT_DIGITS))
-    limits = replace(limits, characters=_largest(lambda size: fits(replace(limits, characters=size)), most))
-    limits = replace(limits, items=_largest(lambda size: fits(replace(limits, items=size)), most))
+    limits = replace(limits, characters=_largest(lambda size: fits(replace(limits, characters=size)), max_bytes))
+    limits = replace(limits, items=_largest(lambda size: fits(replace(limits, items=size)), max_bytes))
     return _limited(tree.root, limits, tree)
 
 
 def longest(schema: Schema) -> int:
-    """Bytes of the longest instance; :class:`CannotTell` if there is no longest."""
+    """Return the bytes of the longest instance, or raise :class:`CannotTell` if there is none."""
     tree = read(schema)
-    sizes = [_longest(tree.root, limits, tree, (), {}) for limits in (Limits(1, 1, 1), Limits(2, 2, 2))]
+    sizes = [_longest(tree.root, limits, tree, (), {}) for limits in (LengthLimits(1, 1, 1), LengthLimits(2, 2, 2))]
     if sizes[0] != sizes[1]:
         raise CannotTell("a string, an array or an integer has no upper limit")
     return sizes[0]
 
 
-def _even(size: int) -> Limits:
-    return Limits(size, size, min(size, EXACT_DIGITS))
+def _equal_limits(size: int) -> LengthLimits:
+    return LengthLimits(size, size, min(size, EXACT_DIGITS))
 
 
 def _largest(fits: Callable[[int], bool], high: int) -> int:
-    """The largest number from 1 that fits, given that 1 does and that larger ones fit no better."""
+    """Return the largest number that fits by bisection; 1 must fit, and ``fits`` must be monotonic."""
     low = 1
     high = max(high, low)
     while low < high:
@@ -108,10 +108,10 @@ def _shortest(node: Node, known: Mapping[str, str | None]) -> str | None:
     if isinstance(node, Fixed):
         return min(node.texts, key=_size, default=None)
     if isinstance(node, Text):
-        text = node.example if len(node.example) >= node.least else _repeated("a", node.least)
+        text = node.example if len(node.example) >= node.minimum else _repeated("a", node.minimum)
         return None if text is None else compact(text)
-    if isinstance(node, Whole):
-        return shortest_whole(node)
+    if isinstance(node, Integer):
+        return shortest_integer(node)
     if isinstance(node, Choice):
         return min(_present(_shortest(option, known) for option in node.options), key=_size, default=None)
     if isinstance(node, Reference):
@@ -126,25 +126,25 @@ def _shortest(node: Node, known: Mapping[str, str | None]) -> str | None:
 
 
 def _shortest_array(node: Array, known: Mapping[str, str | None]) -> str | None:
-    items = [_shortest(part, known) for part in node.first[: node.least]]
+    items = [_shortest(part, known) for part in node.first[: node.minimum]]
     whole = _present(items)
     if len(whole) < len(items):
         return None
     text = _joined(whole)
-    if node.least > len(items):
+    if node.minimum > len(items):
         rest = None if node.rest is None else _shortest(node.rest, known)
-        more = None if rest is None else _repeated(f",{rest}", node.least - len(items))
+        more = None if rest is None else _repeated(f",{rest}", node.minimum - len(items))
         text = None if text is None or more is None else (text + more).removeprefix(",")
     return None if text is None else f"[{text}]"
 
 
 def _joined(texts: Sequence[str]) -> str | None:
-    """The texts with commas between them, None if no sample could hold that."""
-    return ",".join(texts) if sum(map(len, texts)) <= MOST_CHARACTERS else None
+    """Join the texts with commas, or return None if that is longer than any sample."""
+    return ",".join(texts) if sum(map(len, texts)) <= MAX_CHARACTERS else None
 
 
 def _repeated(text: str, times: int) -> str | None:
-    """The text so many times over, None if no sample could hold that."""
+    """Repeat the text, or return None if that is longer than any sample."""
     try:
         return repeated(text, times)
     except TooLong:
@@ -155,7 +155,7 @@ def _shortest_object(node: Object, known: Mapping[str, str | None]) -> str | Non
     members = {key: _shortest(part, known) for key, part in node.members.items() if key in node.required}
     if None in members.values() or node.required - set(members):
         return None
-    lacking, cheap = node.least - len(members), list[str]()
+    lacking, cheap = node.minimum - len(members), list[str]()
     if lacking > 0:
         others = {key: _shortest(part, known) for key, part in node.members.items() if key not in node.required}
         cheap = sorted((f"{compact(key)}:{text}" for key, text in others.items() if text is not None), key=_size)
@@ -165,15 +165,15 @@ def _shortest_object(node: Object, known: Mapping[str, str | None]) -> str | Non
     return None if written is None else f"{{{written}}}"
 
 
-def _longest(node: Node, limits: Limits, tree: Tree, within: tuple[str, ...], known: dict[str, int]) -> int:
-    """``known`` holds the definitions that were measured before: each may be referred to many times over."""
+def _longest(node: Node, limits: LengthLimits, tree: Tree, within: tuple[str, ...], known: dict[str, int]) -> int:
+    """Return the bytes of the longest instance. ``known`` caches definitions, which may be referenced many times."""
     if isinstance(node, Fixed):
         return max(map(_size, node.texts), default=0)
     if isinstance(node, Text):
         return _longest_text(node, limits)
-    if isinstance(node, Whole):
+    if isinstance(node, Integer):
         low, high = _range(node, limits)
-        return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is an integer too
+        return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is also an integer
     if isinstance(node, Choice):
         return max(_longest(option, limits, tree, within, known) for option in node.options)
     if isinstance(node, Reference):
@@ -194,45 +194,47 @@ def _longest(node: Node, limits: Limits, tree: Tree, within: tuple[str, ...], kn
     raise CannotTell(node.reason)
 
 
-def _longest_text(node: Text, limits: Limits) -> int:
-    most = _most_characters(node, limits)
-    by_length = math.inf if most is None else most * node.width
+def _longest_text(node: Text, limits: LengthLimits) -> int:
+    maximum = _max_characters(node, limits)
+    by_length = math.inf if maximum is None else maximum * node.width
     return 2 + int(min(by_length, math.inf if node.longest is None else node.longest))
 
 
-def _most_characters(node: Text, limits: Limits) -> int | None:
-    if node.most is not None or node.longest is not None:
-        return node.most
-    return max(limits.characters, len(node.example), node.least)
+def _max_characters(node: Text, limits: LengthLimits) -> int | None:
+    if node.maximum is not None or node.longest is not None:
+        return node.maximum
+    return max(limits.characters, len(node.example), node.minimum)
 
 
-def _range(node: Whole, limits: Limits) -> tuple[int, int]:
+def _range(node: Integer, limits: LengthLimits) -> tuple[int, int]:
     widest = 10**limits.digits - 1
-    low = node.least if node.least is not None else -widest if node.most is None else min(-widest, node.most)
-    high = node.most if node.most is not None else widest if node.least is None else max(widest, node.least)
-    room = node.step - 1  # so that a multiple of the step is within
-    return (low - room if node.least is None else low, high + room if node.most is None else high)
+    low = node.minimum if node.minimum is not None else -widest if node.maximum is None else min(-widest, node.maximum)
+    high = node.maximum if node.maximum is not None else widest if node.minimum is None else max(widest, node.minimum)
+    room = node.step - 1  # so that the range contains a multiple of the step
+    return (low - room if node.minimum is None else low, high + room if node.maximum is None else high)
 
 
-def _longest_array(node: Array, limits: Limits, tree: Tree, within: tuple[str, ...], known: dict[str, int]) -> int:
-    count = _most_items(node, limits)
+def _longest_array(
+    node: Array, limits: LengthLimits, tree: Tree, within: tuple[str, ...], known: dict[str, int]
+) -> int:
+    count = _max_items(node, limits)
     items = [_longest(part, limits, tree, within, known) for part in node.first[:count]]
     more = count - len(items) if node.rest is not None else 0
     rest = _longest(node.rest, limits, tree, within, known) if node.rest is not None and more > 0 else 0
     return 2 + sum(items) + more * rest + max(len(items) + more - 1, 0)
 
 
-def _most_items(node: Array, limits: Limits) -> int:
+def _max_items(node: Array, limits: LengthLimits) -> int:
     if node.rest is None:
-        return len(node.first) if node.most is None else min(node.most, len(node.first))
-    return max(len(node.first) + limits.items, node.least) if node.most is None else node.most
+        return len(node.first) if node.maximum is None else min(node.maximum, len(node.first))
+    return max(len(node.first) + limits.items, node.minimum) if node.maximum is None else node.maximum
 
 
-def _limited(node: Node, limits: Limits, tree: Tree) -> Schema:
-    """The schema again, with the limits in it and the definitions in place of references."""
-    if isinstance(node, Text) and node.most is None and node.longest is None:
-        return {**node.source, "maxLength": _most_characters(node, limits)}
-    if isinstance(node, Whole) and (node.least is None or node.most is None):
+def _limited(node: Node, limits: LengthLimits, tree: Tree) -> Schema:
+    """Return the schema with the limits added and references replaced by their definitions."""
+    if isinstance(node, Text) and node.maximum is None and node.longest is None:
+        return {**node.source, "maxLength": _max_characters(node, limits)}
+    if isinstance(node, Integer) and (node.minimum is None or node.maximum is None):
         low, high = _range(node, limits)
         kept = {key: value for key, value in node.source.items() if not key.startswith("exclusiveM")}
         return {**kept, "minimum": low, "maximum": high}
@@ -246,7 +248,7 @@ def _limited(node: Node, limits: Limits, tree: Tree) -> Schema:
         first = [_limited(part, limits, tree) for part in node.first]
         rest = False if node.rest is None else _limited(node.rest, limits, tree)
         known = {"prefixItems": first} if first else {}
-        return {**node.source, **known, "items": rest, "maxItems": _most_items(node, limits)}
+        return {**node.source, **known, "items": rest, "maxItems": _max_items(node, limits)}
     if isinstance(node, Object):
         properties = {key: _limited(part, limits, tree) for key, part in node.members.items()}
         return {**node.source, "properties": properties}

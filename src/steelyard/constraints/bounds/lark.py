@@ -1,8 +1,8 @@
-"""Lark grammars in the engine's dialect: the shortest sentence, by a fixpoint over the rules.
+"""Lark grammars in the engine's dialect: finds the shortest sentence by a fixpoint over the rules.
 
-Only what has a length is read: literals, ranges, regular expressions, groups, repeats, imports of ``common`` and
-embedded JSON schemas. Anything else is :class:`CannotTell`, never a guess. The engine's terminals are greedy (``00`` is
-one ``INT``, not two), so where terminals meet the real sentence can be longer than the one found here.
+Only constructs with a length are parsed: literals, ranges, regular expressions, groups, repeats, imports of ``common``
+and embedded JSON schemas. Anything else raises :class:`CannotTell`. The engine's terminals are greedy (``00`` is one
+``INT``, not two), so the real sentence can be longer where terminals are adjacent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from steelyard.constraints.bounds import json_schema, regex
-from steelyard.constraints.bounds.regex import MOST_CHARACTERS, CannotTell
+from steelyard.constraints.bounds.regex import MAX_CHARACTERS, CannotTell
 
 COMMON = {
     **dict.fromkeys(("DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "NUMBER", "SIGNED_NUMBER"), "0"),
@@ -24,7 +24,7 @@ COMMON = {
     **dict.fromkeys(("CR", "LF", "NEWLINE"), "\n"),
     "ESCAPED_STRING": '""',
 }
-"""A shortest text of each terminal of the ``common`` library."""
+"""The shortest text of each terminal of the ``common`` library."""
 
 LEXEMES = re.compile(
     r"""
@@ -49,18 +49,18 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Name:
+class RuleName:
     name: str
 
 
 @dataclass(frozen=True)
-class Chain:
+class Concatenation:
     parts: tuple[Part, ...]
     times: int = 1
 
 
 @dataclass(frozen=True)
-class Either:
+class Alternatives:
     options: tuple[Part, ...]
 
 
@@ -69,39 +69,39 @@ class Unknown:
     reason: str
 
 
-Part = Leaf | Name | Chain | Either | Unknown
+Part = Leaf | RuleName | Concatenation | Alternatives | Unknown
 
 
 def shortest(grammar: str) -> str | None:
-    """The shortest sentence, None if every sentence would be endless or longer than any sample."""
-    rules = _Reader(grammar).rules()
+    """Return the shortest sentence, or None if every sentence is infinite or longer than any sample."""
+    rules = _Parser(grammar).rules()
     if "start" not in rules:
         raise CannotTell("the grammar has no rule 'start'")
     known: dict[str, str | None] = {}
     while True:
-        found = {name: _shortest(rule, known, rules) for name, rule in rules.items() if name in _reached(rules)}
+        found = {name: _shortest(rule, known, rules) for name, rule in rules.items() if name in _reachable_rules(rules)}
         if found == known:
             return known["start"]
         known = found
 
 
 def special_tokens(grammar: str) -> list[str]:
-    """The special tokens that the grammar names: ``<|im_start|>``, ``<[5]>``."""
+    """Return the special tokens in the grammar, such as ``<|im_start|>`` and ``<[5]>``."""
     return [str(value) for kind, value in _lexemes(grammar) if kind == "special"]
 
 
-def _reached(rules: Mapping[str, Part]) -> set[str]:
-    """The rules that a sentence can pass through."""
+def _reachable_rules(rules: Mapping[str, Part]) -> set[str]:
+    """Return the rules that are reachable from ``start``."""
     reached: set[str] = set()
-    waiting: list[Part] = [Name("start")]
+    waiting: list[Part] = [RuleName("start")]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, Name) and part.name not in reached and part.name in rules:
+        if isinstance(part, RuleName) and part.name not in reached and part.name in rules:
             reached.add(part.name)
             waiting.append(rules[part.name])
-        elif isinstance(part, Chain):
+        elif isinstance(part, Concatenation):
             waiting += part.parts
-        elif isinstance(part, Either):
+        elif isinstance(part, Alternatives):
             waiting += part.options
     return reached
 
@@ -111,13 +111,13 @@ def _shortest(part: Part, known: Mapping[str, str | None], rules: Mapping[str, P
         return part.text
     if isinstance(part, Unknown):
         raise CannotTell(part.reason)
-    if isinstance(part, Name):
+    if isinstance(part, RuleName):
         if part.name not in rules:
             raise CannotTell(f"{part.name!r} is not defined in the grammar")
         return known.get(part.name)
-    if isinstance(part, Chain):
+    if isinstance(part, Concatenation):
         texts = [_shortest(inner, known, rules) for inner in part.parts]
-        if None in texts or part.times * sum(map(len, cast("list[str]", texts))) > MOST_CHARACTERS:
+        if None in texts or part.times * sum(map(len, cast("list[str]", texts))) > MAX_CHARACTERS:
             return None
         return "".join(cast("list[str]", texts)) * part.times
     texts = [_shortest(inner, known, rules) for inner in part.options]
@@ -125,7 +125,7 @@ def _shortest(part: Part, known: Mapping[str, str | None], rules: Mapping[str, P
 
 
 def _lexemes(grammar: str) -> list[Token]:
-    """The grammar's tokens; a JSON object after ``%json`` or ``%llguidance`` is one, as the object."""
+    """Split the grammar into tokens; a JSON object after ``%json`` or ``%llguidance`` is one token."""
     tokens: list[Token] = []
     place = 0
     while place < len(grammar):
@@ -150,24 +150,24 @@ def _lexemes(grammar: str) -> list[Token]:
     return tokens
 
 
-class _Reader:
-    """Recursive descent over the tokens."""
+class _Parser:
+    """A recursive-descent parser of the tokens."""
 
     def __init__(self, grammar: str) -> None:
         self.tokens = [*_lexemes(grammar), ("end", "")]
         self.place = 0
 
     @property
-    def now(self) -> Token:
+    def current(self) -> Token:
         return self.tokens[self.place]
 
     def rules(self) -> dict[str, Part]:
         found: dict[str, Part] = {}
-        while self.now[0] != "end":
-            if self.now[0] == "%import":
-                found |= _imported(self.now[1])
+        while self.current[0] != "end":
+            if self.current[0] == "%import":
+                found |= _imported(self.current[1])
                 self.place += 1
-            elif self.now[0] in ("%ignore", "%llguidance"):
+            elif self.current[0] in ("%ignore", "%llguidance"):
                 self.place += 1
             else:
                 name = self.head()
@@ -175,7 +175,7 @@ class _Reader:
         return found
 
     def head(self) -> str:
-        """``name``, ``name.1``, ``name[attribute=value]`` and the colon."""
+        """Parse ``name``, ``name.1`` or ``name[attribute=value]`` and the colon."""
         start = self.place
         after = self.after_head()
         if after is None:
@@ -184,7 +184,7 @@ class _Reader:
         return str(self.tokens[start][1]).lstrip("?!")
 
     def after_head(self) -> int | None:
-        """Where the rule that begins here has its body; None if none begins here."""
+        """Return the position of the rule body if a rule starts here, else None."""
         place = self.place
         if self.tokens[place][0] != "name":
             return None
@@ -200,47 +200,47 @@ class _Reader:
         return place + 1 if self.tokens[min(place, len(self.tokens) - 1)] == ("sign", ":") else None
 
     def take(self, sign: str) -> bool:
-        if self.now == ("sign", sign):
+        if self.current == ("sign", sign):
             self.place += 1
             return True
         return False
 
     def options(self) -> Part:
-        options = [self.chain()]
+        options = [self.concatenation()]
         while self.take("|"):
-            options.append(self.chain())
-        return options[0] if len(options) == 1 else Either(tuple(options))
+            options.append(self.concatenation())
+        return options[0] if len(options) == 1 else Alternatives(tuple(options))
 
-    def chain(self) -> Part:
+    def concatenation(self) -> Part:
         parts: list[Part] = []
-        while not self.at_end_of_chain():
+        while not self.at_end_of_concatenation():
             parts.append(self.repeated(self.atom()))
         if self.take("->"):
             self.place += 1
-        return Chain(tuple(parts))
+        return Concatenation(tuple(parts))
 
-    def at_end_of_chain(self) -> bool:
-        kind, value = self.now
+    def at_end_of_concatenation(self) -> bool:
+        kind, value = self.current
         if kind == "sign":
             return value in ("|", ")", "]", "->")
         return kind in ("end", "%import", "%ignore", "%llguidance") or self.after_head() is not None
 
     def atom(self) -> Part:
-        kind, value = self.now
+        kind, value = self.current
         self.place += 1
         if kind == "string":
             return self.literal(str(value))
         if kind == "regex":
             return _regex(str(value))
         if kind == "name":
-            return Name(str(value))
+            return RuleName(str(value))
         if kind == "%json":
             return _json(value)
         if (kind, value) in (("sign", "("), ("sign", "[")):
             inner = self.options()
             if not self.take(")" if value == "(" else "]"):
                 raise CannotTell(f"{value!r} in the grammar is not closed")
-            return inner if value == "(" else Either((inner, Leaf("")))
+            return inner if value == "(" else Alternatives((inner, Leaf("")))
         return Unknown(f"{value!r} in the grammar cannot be analysed")
 
     def literal(self, written: str) -> Part:
@@ -251,28 +251,28 @@ class _Reader:
 
     def repeated(self, part: Part) -> Part:
         if self.take("*") or self.take("?"):
-            return Either((part, Leaf("")))
+            return Alternatives((part, Leaf("")))
         if self.take("+"):
             return part
         if self.take("~"):
-            least = self.number()
+            minimum = self.number()
             if self.take(".."):
                 self.number()
-            return Chain((part,) if least else (), least)
+            return Concatenation((part,) if minimum else (), minimum)
         if self.take("{"):
-            least = self.number() if self.now[0] == "number" else 0
+            minimum = self.number() if self.current[0] == "number" else 0
             while not self.take("}"):
                 self.place += 1
-                if self.now[0] == "end":
+                if self.current[0] == "end":
                     return Unknown("'{' in the grammar is not closed")
-            return Chain((part,) if least else (), least)
+            return Concatenation((part,) if minimum else (), minimum)
         if self.take("&"):
             self.atom()
             return Unknown("'&' in the grammar cannot be analysed")
         return part
 
     def number(self) -> int:
-        kind, value = self.now
+        kind, value = self.current
         if kind != "number":
             raise CannotTell(f"a number is missing before {value!r} in the grammar")
         self.place += 1
@@ -280,14 +280,14 @@ class _Reader:
 
 
 def _imported(what: str) -> dict[str, Part]:
-    """``common.INT``, ``common.INT -> NUMBER`` and ``common (INT, WS)``."""
+    """Parse ``common.INT``, ``common.INT -> NUMBER`` and ``common (INT, WS)``."""
     path, _, alias = (part.strip() for part in what.partition("->"))
     several = re.fullmatch(r"common\s*\(([^)]*)\)", path)
     names = [name.strip() for name in several[1].split(",")] if several else [path.rpartition(".")[2]]
     leaves: dict[str, Part] = {}
     for name in names:
         known = COMMON.get(name) if path.startswith("common") else None
-        leaves[alias or name] = Unknown(f"%import {what} is not known here") if known is None else Leaf(known)
+        leaves[alias or name] = Unknown(f"%import {what} cannot be analysed") if known is None else Leaf(known)
     return leaves
 
 
@@ -305,7 +305,7 @@ def _json(schema: object) -> Part:
         text = json_schema.shortest(json_schema.check(schema))
     except CannotTell as reason:
         return Unknown(str(reason))
-    return Unknown("a JSON schema without an instance") if text is None else Leaf(text)
+    return Unknown("a JSON schema has no instance") if text is None else Leaf(text)
 
 
 def _unescaped(written: str) -> str:

@@ -1,7 +1,7 @@
-r"""Regular expressions: the shortest text that matches, and the longest, weighed character by character.
+r"""Regular expressions: finds the shortest matching text and the size of the longest.
 
-Read with Python's own parser. What that reads otherwise than the engine (Rust's syntax, such as ``\p{L}`` or nested
-classes) is not guessed at: :class:`CannotTell`.
+Patterns are parsed with Python's own parser. Syntax that Python reads differently from the engine (Rust's ``\p{L}`` or
+nested classes) raises :class:`CannotTell`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from functools import partial
 from typing import Any, cast
 
 Weigh = Callable[[int], int]
-"""Bytes that a code point takes."""
+"""Returns the bytes of a code point."""
 
-MOST_CHARACTERS = 1 << 22
-"""More than any sample holds: no shortest text is written out beyond it."""
-TOO_LONG = f"its shortest sentence is longer than {MOST_CHARACTERS} characters; lower the least counts in it"
+MAX_CHARACTERS = 1 << 22
+"""More than any sample has; longer shortest texts are not constructed."""
+TOO_LONG = f"its shortest sentence is longer than {MAX_CHARACTERS} characters; lower its minimum counts"
 EDGES = (0x00, 0x1F, 0x22, 0x5C, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
-"""Of any range of code points, its ends or one of these weigh the most, in UTF-8 and as a JSON string."""
-TRIED = "a0 A_-.,!" + string.printable + "\x00\u00e9\u4e00"
+"""The heaviest code point of any range is one of its ends or one of these, in UTF-8 and in JSON strings."""
+COMMON_CHARACTERS = "a0 A_-.,!" + string.printable + "\x00\u00e9\u4e00"
 CATEGORIES = {
     "CATEGORY_DIGIT": re.compile(r"\d", re.ASCII),
     "CATEGORY_NOT_DIGIT": re.compile(r"\D", re.ASCII),
@@ -35,8 +35,8 @@ CATEGORIES = {
 }
 
 
-class CannotTell(Exception):  # noqa: N818 - an answer, not a fault
-    """The length is unlimited or beyond this analysis; the text says why."""
+class CannotTell(Exception):  # noqa: N818 - an answer, not a failure
+    """The length is unlimited or cannot be analysed; the message gives the reason."""
 
 
 class TooLong(CannotTell):
@@ -49,15 +49,17 @@ def utf8_bytes(code: int) -> int:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern as Python's parser sees it."""
+    """A pattern parsed by Python."""
 
     text: str
     items: tuple[tuple[str, Any], ...]
     ignore_case: bool
 
     @property
-    def whole(self) -> bool:
-        """Whether it is anchored at both ends by itself, which a JSON schema asks of a pattern for the whole text."""
+    def anchored(self) -> bool:
+        """Whether the pattern is anchored at both ends; only then does a JSON schema match it against the complete
+        text.
+        """
         if len(self.items) < 2:
             return False
         first, last = self.items[0], self.items[-1]
@@ -69,11 +71,11 @@ ENDS = (("AT", "AT_END"), ("AT", "AT_END_STRING"))
 
 
 def read(pattern: str) -> Pattern:
-    """The pattern's structure; :class:`CannotTell` where Python reads it otherwise than the engine, or not at all."""
+    """Parse a pattern; raise :class:`CannotTell` if Python cannot, or reads it differently from the engine."""
     parser: Any = importlib.import_module("re._parser")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # nested classes and set operations: other meanings in other engines
+            warnings.simplefilter("error")  # nested classes and set operations differ between engines
             tree = parser.parse(pattern)
     except (re.error, Warning, OverflowError, RecursionError) as error:
         raise CannotTell(f"the pattern {pattern!r} cannot be analysed: {error}") from None
@@ -81,36 +83,36 @@ def read(pattern: str) -> Pattern:
 
 
 def shortest(pattern: str) -> str:
-    """The shortest text that the whole pattern matches, in bytes."""
+    """Return the text with the fewest bytes that the complete pattern matches."""
     return _shortest(read(pattern).items)
 
 
 def longest(pattern: str, weigh: Weigh = utf8_bytes) -> int:
-    """The weight of the heaviest text that the whole pattern matches."""
+    """Return the weight of the heaviest text that the complete pattern matches."""
     found = read(pattern)
     return _longest(found.items, _with_case(weigh, found))
 
 
 def widest(pattern: str, weigh: Weigh = utf8_bytes) -> int:
-    """The weight of the heaviest character that a matching text can have."""
+    """Return the weight of the heaviest character in any matching text."""
     found = read(pattern)
     weigh = _with_case(weigh, found)
     return max((_heaviest(name, argument, weigh) for name, argument in _atoms(found.items)), default=0)
 
 
 def literals(pattern: str) -> str:
-    """The characters that the pattern names one by one, outside classes."""
+    """Return the literal characters of the pattern, outside classes."""
     return "".join(chr(argument) for name, argument in _atoms(read(pattern).items) if name == "LITERAL")
 
 
 def classes(pattern: str) -> list[Callable[[str], bool]]:
-    """For each class of characters in the pattern, whether a character is in it."""
+    """Return a membership test for each character class in the pattern."""
     atoms = [(name, argument) for name, argument in _atoms(read(pattern).items) if name != "LITERAL"]
     return [partial(_matches, name, argument) for name, argument in atoms]
 
 
 def _with_case(weigh: Weigh, pattern: Pattern) -> Weigh:
-    """Case-blind, a letter may be written with a longer one: the Kelvin sign is a k."""
+    """Account for longer case variants of letters: the Kelvin sign matches k if case is ignored."""
     return (lambda code: max(weigh(code), 3)) if pattern.ignore_case else weigh
 
 
@@ -122,7 +124,7 @@ def _shortest(items: tuple[tuple[str, Any], ...]) -> str:
     text = ""
     for name, argument in items:
         text += _shortest_of(name, argument)
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise TooLong(TOO_LONG)
     return text
 
@@ -139,13 +141,13 @@ def _shortest_of(name: str, argument: Any) -> str:
     if name in ("SUBPATTERN", "ATOMIC_GROUP"):
         return _shortest(_inner(name, argument))
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
-        least, _, body = argument
-        return repeated(_shortest(_items(body)), int(least)) if least else ""
+        minimum, _, body = argument
+        return repeated(_shortest(_items(body)), int(minimum)) if minimum else ""
     raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
 
 
 def _shortest_branch(branches: list[tuple[tuple[str, Any], ...]]) -> str:
-    """One that is too long does not matter where another is not."""
+    """Return the shortest branch; branches that are too long are skipped."""
     texts: list[str] = []
     for branch in branches:
         with suppress(TooLong):
@@ -156,8 +158,8 @@ def _shortest_branch(branches: list[tuple[tuple[str, Any], ...]]) -> str:
 
 
 def repeated(text: str, times: int) -> str:
-    """The text so many times over; :class:`TooLong` before it takes the memory for that."""
-    if len(text) * times > MOST_CHARACTERS:
+    """Repeat the text; raise :class:`TooLong` before allocating too much memory."""
+    if len(text) * times > MAX_CHARACTERS:
         raise TooLong(TOO_LONG)
     return text * times
 
@@ -176,16 +178,16 @@ def _longest_of(name: str, argument: Any, weigh: Weigh) -> int:
     if name in ("SUBPATTERN", "ATOMIC_GROUP"):
         return _longest(_inner(name, argument), weigh)
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
-        _, most, body = argument
+        _, maximum, body = argument
         once = _longest(_items(body), weigh)
-        if once and str(most) == "MAXREPEAT":
+        if once and str(maximum) == "MAXREPEAT":
             raise CannotTell("a repeat in a pattern has no upper limit")
-        return once * int(most) if once else 0
+        return once * int(maximum) if once else 0
     raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
 
 
 def _atoms(items: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
-    """The parts of a pattern that stand for one character."""
+    """Yield the parts of a pattern that match one character."""
     for name, argument in items:
         if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
             yield name, argument
@@ -205,19 +207,19 @@ def _inner(name: str, argument: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _any_character(name: str, argument: Any) -> str:
-    found = next((one for one in _examples(name, argument) if _matches(name, argument, one)), None)
+    found = next((character for character in _examples(name, argument) if _matches(name, argument, character)), None)
     if found is None:
-        raise CannotTell("a character class that no common character is in")
+        raise CannotTell("a character class has no common character")
     return found
 
 
 def _examples(name: str, argument: Any) -> str:
-    """Characters to try, the shortest in UTF-8 first."""
+    """Return candidate characters, shortest in UTF-8 first."""
     ends = ""
     if name == "IN":
         for kind, value in _items(argument):
             ends += chr(value) if kind == "LITERAL" else chr(value[0]) if kind == "RANGE" else ""
-    return "".join(sorted(TRIED + ends, key=_size))
+    return "".join(sorted(COMMON_CHARACTERS + ends, key=_size))
 
 
 def _matches(name: str, argument: Any, character: str) -> bool:
@@ -243,7 +245,7 @@ def _is_member(kind: str, value: Any, character: str) -> bool:
 
 
 def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
-    """Weight of the heaviest character of a class; a negated class may have any."""
+    """Return the weight of the heaviest character of a class; a negated class may contain any."""
     if name == "LITERAL":
         return weigh(argument)
     members = _items(argument) if name == "IN" else ()
@@ -263,7 +265,7 @@ def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
 
 
 def _codes_of_category(name: str) -> list[int]:
-    """Some code points of it, the heaviest among them; in a JSON schema white space is Unicode's, the rest ASCII."""
+    """Return code points of a category, with the heaviest. In JSON schemas white space is Unicode, the rest ASCII."""
     if "NOT_" in name or name not in CATEGORIES:
         return list(EDGES)
     wide = [0x3000] if name == "CATEGORY_SPACE" else []

@@ -1,8 +1,8 @@
-r"""A JSON schema as a tree of what its instances look like, and the refusal of what sampling would not keep to.
+r"""Parses a JSON schema into a tree, and rejects schemas that sampling would not enforce.
 
-All that is sampled is valid, but not all that is valid can be sampled: keys come in the order of ``properties``,
-integers never as ``1.0`` or ``1e3``, control characters only by their short escapes, and a ``format`` is enforced. In
-a ``pattern`` ``\d`` and ``\w`` are ASCII as in ECMAScript, so ``[^\w]`` is wider than in Python's jsonschema.
+Every sample is valid, but not every valid instance can be sampled: keys follow the order of ``properties``, integers
+are never written as ``1.0`` or ``1e3``, control characters only as short escapes, and a ``format`` is enforced. In a
+``pattern`` ``\d`` and ``\w`` are ASCII as in ECMAScript, so ``[^\w]`` is wider than in Python's jsonschema.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Schema = Mapping[str, Any]
 
 WIDEST_CHARACTER = 4
 FORMATS = {"date": ("2000-01-01", 10), "uuid": ("0" * 8 + "-0000-1000-8000-" + "0" * 12, 36), "ipv4": ("0.0.0.0", 15)}  # noqa: S104 - not an address to bind
-"""Shortest text and greatest length of the formats that have one."""
+"""Shortest text and maximum length of the formats that have them."""
 
 UNWRITABLE = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f]")
-"""Control characters without a short escape. The engine drops them from a text that names them."""
+"""Control characters without a short escape. The engine drops them from literal texts."""
 
 ANNOTATIONS = frozenset(
     [
@@ -77,12 +77,12 @@ ENFORCED = frozenset(
         "multipleOf",
     ]
 )
-"""Keywords that the engine keeps to."""
+"""Keywords that the engine enforces."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """One of some texts."""
+    """A choice of fixed texts."""
 
     source: Schema
     texts: tuple[str, ...]
@@ -91,21 +91,21 @@ class Fixed:
 @dataclass(frozen=True)
 class Text:
     source: Schema
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
     width: int = WIDEST_CHARACTER
     """Bytes of the widest character."""
     example: str = ""
-    """The shortest text, if a pattern or a format asks for more than a length."""
+    """The shortest text, if a pattern or format requires more than a length."""
     longest: int | None = None
-    """Bytes, if a pattern or a format sets a limit."""
+    """Maximum bytes, if a pattern or format limits them."""
 
 
 @dataclass(frozen=True)
-class Whole:
+class Integer:
     source: Schema
-    least: int | None
-    most: int | None
+    minimum: int | None
+    maximum: int | None
     step: int = 1
 
 
@@ -114,8 +114,8 @@ class Array:
     source: Schema
     first: tuple[Node, ...]
     rest: Node | None
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Object:
     source: Schema
     members: Mapping[str, Node]
     required: frozenset[str]
-    least: int
+    minimum: int
     open_because: str = ""
 
 
@@ -142,19 +142,19 @@ class Reference:
 
 @dataclass(frozen=True)
 class Opaque:
-    """What has no longest form, or is not analysed; ``shortest`` where that is known all the same."""
+    """A part that has no longest form or is not analysed; ``shortest`` is set if known."""
 
     source: Schema
     reason: str
     shortest: str | None = None
 
 
-Node = Fixed | Text | Whole | Array | Object | Choice | Reference | Opaque
+Node = Fixed | Text | Integer | Array | Object | Choice | Reference | Opaque
 
 
 @dataclass
 class Tree:
-    """A schema's structure, with the definitions that it refers to."""
+    """The structure of a schema, with the definitions that it references."""
 
     root: Node
     definitions: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -164,32 +164,32 @@ class Tree:
 
 
 def check(schema: object) -> Schema:
-    """The schema, if all it says is kept; a ``ConstraintError`` names keywords that would be passed over."""
+    """Return the schema if sampling enforces all of it; otherwise raise ``ConstraintError`` with the keywords."""
     if not isinstance(schema, Mapping):
-        raise ConstraintError(f"a JSON schema is an object, not {schema!r}")
+        raise ConstraintError(f"a JSON schema must be an object, not {schema!r}")
     for part, path in _parts(cast("Schema", schema), "#"):
         strange = [key for key in part if key not in ENFORCED | ANNOTATIONS and not key.startswith("x-")]
         if strange:
             raise ConstraintError(
-                f"JSON schema {path}: {', '.join(map(repr, strange))} would not be enforced while sampling; leave it "
-                "out and let the verifier check it (names that begin with x- are passed over)"
+                f"JSON schema {path}: {', '.join(map(repr, strange))} would not be enforced by sampling; remove it "
+                "and check it in the verifier (names that start with x- are ignored)"
             )
         if part.get("minProperties") and _is_open(part):
             raise ConstraintError(
-                f"JSON schema {path}: minProperties cannot be kept where keys are free, since a key may come twice; "
+                f"JSON schema {path}: minProperties cannot be enforced with free keys, because a key may be repeated; "
                 'list the keys under properties and set "additionalProperties": false'
             )
         if UNWRITABLE.search("".join(_named_texts(part))):
             raise ConstraintError(
-                f"JSON schema {path}: it names a control character that can only be written as \\u00..; those are not "
-                "sampled, leave it out"
+                f"JSON schema {path}: it has a control character that can only be written as \\u00.., which is never "
+                "sampled; remove it"
             )
-        leaky = next(filter(_leaks, _patterns(part)), None)
-        if leaky is not None:
+        unsafe = next(filter(_allows_control_characters, _patterns(part)), None)
+        if unsafe is not None:
             raise ConstraintError(
-                f"JSON schema {path}: pattern {leaky!r} has a class of characters with control characters in it but "
-                'without " or \\, which llguidance lets through all the same; leave the control characters out of it: '
-                "begin it with [^\\x00-\\x1f"
+                f"JSON schema {path}: pattern {unsafe!r} has a character class with control characters but without "
+                '" or \\, which llguidance would allow anyway; exclude control characters by starting it with '
+                "[^\\x00-\\x1f"
             )
     return cast("Schema", schema)
 
@@ -198,8 +198,8 @@ def _patterns(schema: Schema) -> Iterator[str]:
     return _strings([schema.get("pattern"), list(cast("Schema", schema.get("patternProperties", {})))])
 
 
-def _leaks(pattern: str) -> bool:
-    """Whether a class has all control characters (but perhaps the new line) and lacks what JSON escapes besides."""
+def _allows_control_characters(pattern: str) -> bool:
+    """Return whether a class has all control characters (except possibly newline) but not both other escaped ones."""
     try:
         classes = regex.classes(pattern)
     except CannotTell:
@@ -209,7 +209,7 @@ def _leaks(pattern: str) -> bool:
 
 
 def _named_texts(schema: Schema) -> Iterator[str]:
-    """The texts that a schema (without those inside it) asks for letter by letter."""
+    """Yield the literal texts of a schema, without those of nested schemas."""
     yield from _strings([schema.get("const"), schema.get("enum")])
     for pattern in _patterns(schema):
         try:
@@ -233,7 +233,7 @@ def _is_open(schema: Schema) -> bool:
 
 
 def _parts(schema: Schema, path: str) -> Iterator[tuple[Schema, str]]:
-    """Every schema inside a schema, itself first."""
+    """Yield a schema and every schema nested in it."""
     yield schema, path
     for key, value in schema.items():
         for name, inner in _inner_schemas(key, value):
@@ -262,20 +262,20 @@ def read(schema: Schema) -> Tree:
 
 def _node(schema: object, root: Schema, tree: Tree) -> Node:
     if not isinstance(schema, Mapping):
-        return Opaque({}, f"{json.dumps(schema)} as a schema sets no limit", "0" if schema is True else None)
+        return Opaque({}, f"the schema {json.dumps(schema)} sets no limit", "0" if schema is True else None)
     source = cast("Schema", schema)
-    said = {key: value for key, value in source.items() if key in ENFORCED}
-    if "const" in said or "enum" in said:
-        values = [said["const"]] if "const" in said else cast("list[object]", said["enum"])
+    keywords = {key: value for key, value in source.items() if key in ENFORCED}
+    if "const" in keywords or "enum" in keywords:
+        values = [keywords["const"]] if "const" in keywords else cast("list[object]", keywords["enum"])
         return Fixed(source, tuple(compact(value) for value in values))
-    if "$ref" in said:
-        return _reference(source, said, root, tree)
+    if "$ref" in keywords:
+        return _reference(source, keywords, root, tree)
     for keyword in ("anyOf", "oneOf", "allOf"):
-        if keyword in said:
-            return _combination(keyword, source, said, root, tree)
-    kind = said.get("type")
+        if keyword in keywords:
+            return _combination(keyword, source, keywords, root, tree)
+    kind = keywords.get("type")
     if isinstance(kind, list):
-        options = tuple(_node({**source, "type": one}, root, tree) for one in cast("list[str]", kind))
+        options = tuple(_node({**source, "type": name}, root, tree) for name in cast("list[str]", kind))
         return Choice(source, "type", options)
     return _typed(kind, source, root, tree)
 
@@ -288,9 +288,9 @@ def _typed(kind: object, source: Schema, root: Schema, tree: Tree) -> Node:
     if kind == "string":
         return _text(source)
     if kind == "integer":
-        return _whole(source)
+        return _integer(source)
     if kind == "number":
-        return Opaque(source, "a number can have any count of digits: ask for an integer", _shortest_number(source))
+        return Opaque(source, "a number can have any number of digits; use an integer", _shortest_number(source))
     if kind == "array":
         return _array(source, root, tree)
     if kind == "object":
@@ -298,12 +298,12 @@ def _typed(kind: object, source: Schema, root: Schema, tree: Tree) -> Node:
     return Opaque(source, "a schema without a type sets no limit", None if len(source) else "0")
 
 
-def _reference(source: Schema, said: Schema, root: Schema, tree: Tree) -> Node:
-    target = said["$ref"]
-    if len(said) > 1 or not isinstance(target, str) or not target.startswith("#"):
-        return Opaque(source, f"$ref {target!r} with other keywords beside it, or into another file, is not analysed")
+def _reference(source: Schema, keywords: Schema, root: Schema, tree: Tree) -> Node:
+    target = keywords["$ref"]
+    if len(keywords) > 1 or not isinstance(target, str) or not target.startswith("#"):
+        return Opaque(source, f"$ref {target!r} with other keywords, or into another file, is not analysed")
     if target not in tree.definitions:
-        tree.definitions[target] = Opaque({}, "")  # holds the place while it is read: it may refer to itself
+        tree.definitions[target] = Opaque({}, "")  # placeholder, because a definition may refer to itself
         tree.definitions[target] = _node(_resolve(root, target), root, tree)
     return Reference(source, target)
 
@@ -315,30 +315,30 @@ def _resolve(root: Schema, target: str) -> object:
         try:
             found = cast("list[object]", found)[int(name)] if isinstance(found, list) else cast("Any", found)[name]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise ConstraintError(f"JSON schema: $ref {target!r} leads nowhere") from None
+            raise ConstraintError(f"JSON schema: $ref {target!r} does not exist; correct it") from None
     return found
 
 
-def _combination(keyword: str, source: Schema, said: Schema, root: Schema, tree: Tree) -> Node:
-    parts = cast("Sequence[object]", said[keyword])
+def _combination(keyword: str, source: Schema, keywords: Schema, root: Schema, tree: Tree) -> Node:
+    parts = cast("Sequence[object]", keywords[keyword])
     if keyword != "allOf":
-        if len(said) > 1:
-            return Opaque(source, f"{keyword} with other keywords beside it is not analysed")
+        if len(keywords) > 1:
+            return Opaque(source, f"{keyword} with other keywords is not analysed")
         return Choice(source, keyword, tuple(_node(part, root, tree) for part in parts))
     merged = {key: value for key, value in source.items() if key != keyword}
     for part in parts:
         if not isinstance(part, Mapping) or set(cast("Schema", part)) & set(merged) & ENFORCED or "$ref" in part:
-            return Opaque(source, "allOf whose parts share a keyword, or refer, is not analysed")
+            return Opaque(source, "allOf with shared keywords or references is not analysed")
         merged = {**merged, **cast("Schema", part)}
     return _node(merged, root, tree)
 
 
 def _text(source: Schema) -> Node:
-    least, most = int(source.get("minLength", 0)), source.get("maxLength")
-    text = Text(source, least, None if most is None else int(most))
+    minimum, maximum = int(source.get("minLength", 0)), source.get("maxLength")
+    text = Text(source, minimum, None if maximum is None else int(maximum))
     if "format" in source:
         if source["format"] not in FORMATS or "pattern" in source:
-            return text if most is not None else Opaque(source, f"format {source['format']!r} has no longest text")
+            return text if maximum is not None else Opaque(source, f"format {source['format']!r} has no maximum length")
         example, longest = FORMATS[source["format"]]
         return replace(text, example=example, longest=longest)
     if "pattern" not in source:
@@ -346,18 +346,18 @@ def _text(source: Schema) -> Node:
     try:
         pattern = regex.read(source["pattern"])
         example = regex.shortest(pattern.text)
-        if not pattern.whole:
+        if not pattern.anchored:
             return replace(text, example=example)
         text = replace(text, example=example, width=regex.widest(pattern.text, json_bytes))
     except CannotTell as reason:
-        return text if most is not None else Opaque(source, str(reason))
+        return text if maximum is not None else Opaque(source, str(reason))
     try:
         return replace(text, longest=regex.longest(pattern.text, json_bytes))
     except CannotTell:
         return text
 
 
-def _whole(source: Schema) -> Whole:
+def _integer(source: Schema) -> Integer:
     lows = [math.ceil(source["minimum"])] if "minimum" in source else []
     highs = [math.floor(source["maximum"])] if "maximum" in source else []
     if "exclusiveMinimum" in source:
@@ -366,17 +366,17 @@ def _whole(source: Schema) -> Whole:
         highs.append(math.ceil(source["exclusiveMaximum"]) - 1)
     step = source.get("multipleOf", 1)
     step = step if isinstance(step, int) and step > 0 else 1
-    return Whole(source, max(lows, default=None), min(highs, default=None), step)
+    return Integer(source, max(lows, default=None), min(highs, default=None), step)
 
 
 def _array(source: Schema, root: Schema, tree: Tree) -> Node:
     if isinstance(source.get("items"), list) or "additionalItems" in source:
-        return Opaque(source, "items as a list is not analysed: say prefixItems")
+        return Opaque(source, "items as a list is not analysed; use prefixItems")
     first = tuple(_node(part, root, tree) for part in cast("Sequence[object]", source.get("prefixItems", ())))
     items = source.get("items", True)
     rest = None if items is False else _node(items, root, tree)
-    most = source.get("maxItems")
-    return Array(source, first, rest, int(source.get("minItems", 0)), None if most is None else int(most))
+    maximum = source.get("maxItems")
+    return Array(source, first, rest, int(source.get("minItems", 0)), None if maximum is None else int(maximum))
 
 
 def _object(source: Schema, root: Schema, tree: Tree) -> Node:
@@ -385,33 +385,33 @@ def _object(source: Schema, root: Schema, tree: Tree) -> Node:
     required = frozenset(cast("Sequence[str]", source.get("required", ())))
     because = ""
     if _is_open(source):
-        because = 'an object may have further keys: set "additionalProperties": false'
+        because = 'an object may have other keys; set "additionalProperties": false'
         members |= {key: Opaque({}, because, "0") for key in required - set(members)}
     return Object(source, members, required, int(source.get("minProperties", 0)), because)
 
 
 def compact(value: object) -> str:
-    """JSON as it is sampled."""
+    """Serialise a value as compact JSON, as it is sampled."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def json_bytes(code: int) -> int:
-    """Bytes of a character inside a JSON string."""
+    """Return the bytes of a character inside a JSON string."""
     return 2 if code < 0x20 or chr(code) in '"\\' else regex.utf8_bytes(code)
 
 
-def shortest_whole(node: Whole) -> str | None:
-    low = -math.inf if node.least is None else node.least
-    high = math.inf if node.most is None else node.most
+def shortest_integer(node: Integer) -> str | None:
+    low = -math.inf if node.minimum is None else node.minimum
+    high = math.inf if node.maximum is None else node.maximum
     if low <= 0 <= high:
         return "0"
-    nearest = -(-node.least // node.step) if node.least is not None and node.least > 0 else 0
-    if node.least is None or node.least <= 0:
-        nearest = (node.most or 0) // node.step
+    nearest = -(-node.minimum // node.step) if node.minimum is not None and node.minimum > 0 else 0
+    if node.minimum is None or node.minimum <= 0:
+        nearest = (node.maximum or 0) // node.step
     value = nearest * node.step
     return str(value) if low <= value <= high else None
 
 
 def _shortest_number(source: Schema) -> str:
-    whole = shortest_whole(_whole({**source, "multipleOf": 1}))
+    whole = shortest_integer(_integer({**source, "multipleOf": 1}))
     return "0.1" if whole is None else whole

@@ -1,1 +1,1 @@
-"""Two constraints to learn from: balanced brackets, and boxes in a bin."""
+"""Example constraints: balanced brackets, and boxes in a bin."""

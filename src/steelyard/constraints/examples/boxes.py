@@ -1,4 +1,4 @@
-"""Boxes in a bin: what may come depends on the task and on all that stands already, which no grammar can say."""
+"""Boxes in a bin: the allowed words depend on the task and on all boxes placed so far, which no grammar can express."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SKIP = "skip"
 
 class Bin(NamedTuple):
     boxes: tuple[tuple[int, int], ...]
-    """Width and height of the boxes that are still to be dealt with."""
+    """Width and height of the remaining boxes."""
     taken: int
-    """The cells in use: bit ``row * width + column`` of the bin."""
+    """Occupied cells: bit ``row * width + column`` of the bin."""
     column: int | None = None
-    """Where the next box goes, once that was said."""
+    """Column of the next box, once it is chosen."""
 
 
 @dataclass(frozen=True)
 class Boxes(Automaton[Bin]):
-    """``task.spec["boxes"]`` lists boxes ``[width, height]``, dealt with in order: ``skip``, or the column and the
-    row of the lower left cell (``c3 r0``). Exactly the free places may be said.
+    """``task.spec["boxes"]`` lists boxes ``[width, height]``. Each in turn is skipped (``skip``) or placed by the
+    column and row of its lower left cell (``c3 r0``). Exactly the free places are allowed.
     """
 
     width: int
@@ -46,7 +46,7 @@ class Boxes(Automaton[Bin]):
                 raise ValueError("a side below 1")
         except (TypeError, ValueError) as error:
             raise ConstraintError(
-                f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; give a list of [width, height], from [1, 1] up"
+                f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; give a list of [width, height] from [1, 1]"
             ) from error
         return Bin(sizes, 0)
 
@@ -65,11 +65,11 @@ class Boxes(Automaton[Bin]):
         return not state.boxes
 
     def shortest_end(self, state: Bin) -> int:
-        """Say the row where it is due, and skip the rest."""
+        """Choose a row if a column is chosen, and skip the remaining boxes."""
         return len(state.boxes)
 
     def _rows(self, state: Bin, column: int) -> dict[int, int]:
-        """The rows in which the next box is free at this column, with the cells it would take."""
+        """Return the rows where the next box fits at this column, with the cells it would occupy."""
         width, height = state.boxes[0]
         side = ((1 << width) - 1) << column
         at_floor = sum(side << (row * self.width) for row in range(height))

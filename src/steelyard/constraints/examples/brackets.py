@@ -1,4 +1,4 @@
-"""Balanced brackets of several kinds: a stack in the state, and an end that has a formula."""
+"""Balanced brackets of several kinds: the state is a stack, and the shortest end has a formula."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from steelyard.errors import ConstraintError
 from steelyard.types import Task
 
 Open = tuple[str, int]
-"""The brackets that must be closed, the next one last, and how many symbols are owed to the shortest length."""
+"""The closing brackets still needed (the next one last), and the number of symbols missing to the minimum length."""
 
 
 @dataclass(frozen=True)
 class Brackets(Automaton[Open]):
-    """Balanced brackets, at most ``depth`` within each other; over words and over characters alike."""
+    """Balanced brackets with at most ``depth`` levels, over words or characters."""
 
     depth: int
     kinds: str = "()[]"
-    """Opening and closing bracket of each kind in turn."""
+    """Pairs of opening and closing brackets."""
     least: int = 0
-    """The shortest length."""
+    """Minimum length."""
 
     stretch = 1
 
     def __post_init__(self) -> None:
         if self.depth < 1:
-            raise ConstraintError(f"Brackets: depth is {self.depth}; it must be at least 1")
+            raise ConstraintError(f"Brackets: depth = {self.depth} must be at least 1")
         if not self.kinds or len(self.kinds) % 2 or len(set(self.kinds)) != len(self.kinds):
-            raise ConstraintError(f"Brackets: kinds is {self.kinds!r}; give pairs of different characters, as '()[]'")
+            raise ConstraintError(
+                f"Brackets: kinds = {self.kinds!r}; give pairs of different characters, such as '()[]'"
+            )
 
     def alphabet(self) -> str:
         return self.kinds
@@ -38,19 +40,19 @@ class Brackets(Automaton[Open]):
         return "", self.least
 
     def moves(self, state: Open) -> Mapping[str, Open]:
-        to_close, owed = state
-        owed = max(owed - 1, 0)
-        following = {to_close[-1]: (to_close[:-1], owed)} if to_close else {}
+        to_close, missing = state
+        missing = max(missing - 1, 0)
+        following = {to_close[-1]: (to_close[:-1], missing)} if to_close else {}
         if len(to_close) < self.depth:
             for opening, closing in zip(self.kinds[::2], self.kinds[1::2], strict=True):
-                following[opening] = to_close + closing, owed
+                following[opening] = to_close + closing, missing
         return following
 
     def may_end(self, state: Open) -> bool:
         return state == ("", 0)
 
     def shortest_end(self, state: Open) -> int:
-        """Close all, then open and close until nothing is owed: an even number of symbols more."""
-        to_close, owed = state
-        more = max(owed - len(to_close), 0)
+        """Close all brackets, then add pairs up to the minimum length."""
+        to_close, missing = state
+        more = max(missing - len(to_close), 0)
         return len(to_close) + more + more % 2

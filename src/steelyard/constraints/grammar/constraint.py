@@ -1,4 +1,4 @@
-"""Samples that are sentences of a grammar, compiled and bounded."""
+"""Constrains samples to the sentences of a grammar, with bounded length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from steelyard.constraints import bounds
 from steelyard.constraints.base import count
-from steelyard.constraints.grammar.sources import HINTS, KINDS, Kind, excerpt, free_text, json_text, parsed, regex_text
+from steelyard.constraints.grammar.sources import (
+    HINTS,
+    KINDS,
+    Kind,
+    excerpt,
+    json_text,
+    parsed,
+    regex_text,
+    unbounded_text,
+)
 from steelyard.constraints.grammar.tokens import TokenTable, import_engine
 from steelyard.constraints.grammar.walk import GrammarWalk, check
 from steelyard.errors import ConstraintError
@@ -23,13 +32,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMPILED_AT_ONCE = 256
-"""How many compiled grammars are kept when each task has its own."""
+MAX_CACHED_GRAMMARS = 256
+"""Number of compiled grammars to cache if each task has its own."""
 
 
 @dataclass(frozen=True)
 class PerTask:
-    """A source that each task brings along: ``task.spec[column]``."""
+    """Takes the grammar of each task from ``task.spec[column]``."""
 
     column: str
 
@@ -45,7 +54,7 @@ Source = str | Mapping[str, Any] | Sequence[str] | Callable[[Task], object]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A grammar ready to be followed."""
+    """A compiled grammar."""
 
     first: GrammarWalk
     source: object
@@ -53,10 +62,10 @@ class Compiled:
 
 
 class GrammarConstraint:
-    """Samples are sentences of a grammar. ``max_tokens`` is what fits into a sample, the end token included.
+    """Constrains samples to sentences of a grammar. ``max_tokens`` is the sample's budget, including the end token.
 
-    With ``max_tokens``, a grammar that leaves lengths open is bounded so that no sample can be cut off: ``bounded``
-    says whether that worked, ``unbounded_because`` why not. Counted is a token for each byte, the worst case.
+    With ``max_tokens``, open-ended lengths in the grammar are bounded so that no sample can be truncated: ``bounded``
+    tells whether that succeeded, and ``unbounded_because`` why not. Lengths count one token per byte, the worst case.
     """
 
     def __init__(
@@ -70,9 +79,9 @@ class GrammarConstraint:
         canonical_runs: bool = True,
         max_tokens: int | None = None,
     ) -> None:
-        """``tokenizer`` may be a :class:`TokenTable` already, to share it between constraints."""
+        """``tokenizer`` may be a :class:`TokenTable`, to share it between constraints."""
         if kind not in KINDS:
-            raise ConstraintError(f"{kind!r} is no kind of grammar; known: {', '.join(KINDS)}")
+            raise ConstraintError(f"kind = {kind!r} is unknown; choose one of {', '.join(KINDS)}")
         import_engine()
         self.kind: Kind = kind
         self.max_tokens = max_tokens
@@ -82,7 +91,7 @@ class GrammarConstraint:
         if (tokenizer.end_id, tokenizer.vocabulary) != (end_id, vocabulary):
             raise ConstraintError(
                 f"the token table is for end token {tokenizer.end_id} and {tokenizer.vocabulary} tokens, "
-                f"not for {end_id} and {vocabulary}"
+                f"not for {end_id} and {vocabulary}; build one for this model"
             )
         self.table = tokenizer
         self._source = source
@@ -91,7 +100,7 @@ class GrammarConstraint:
         self._fixed = None if callable(source) else self._compiled(source)
 
     def __reduce__(self) -> tuple[partial[Self], tuple[Kind, Source, TokenTable]]:
-        """Compiled again where it arrives, as :class:`TokenTable` is built again."""
+        """Pickle the source: the receiver compiles it again and rebuilds its :class:`TokenTable`."""
         settings = {"canonical_runs": self.canonical_runs, "max_tokens": self.max_tokens}
         build = partial(type(self), end_id=self.table.end_id, vocabulary=self.vocabulary, **settings)
         return build, (self.kind, self._source, self.table)
@@ -106,40 +115,40 @@ class GrammarConstraint:
 
     @property
     def bounded(self) -> bool:
-        """Whether every sentence fits into ``max_tokens``, so that no sample can be cut off."""
+        """Whether every sentence fits into ``max_tokens``, so that no sample can be truncated."""
         return not self.unbounded_because
 
     @property
     def unbounded_because(self) -> str:
-        """Why a sample may be cut off; empty if none can be."""
+        """Why a sample may be truncated; empty if that is impossible."""
         if self._fixed is None:
-            return "each task has a grammar of its own"
+            return "each task has its own grammar"
         return self._fixed.unbounded_because
 
     def why_unbounded(self, task: Task) -> str:
-        """``unbounded_because`` for the grammar of this task."""
+        """Return ``unbounded_because`` for the grammar of this task."""
         return self._of(task).unbounded_because
 
     def begin(self, task: Task) -> GrammarWalk:
         return self._of(task).first.copy()
 
     def check_budget(self, task: Task, tokens: int) -> None:
-        """Compare the shortest sentence, in the tokenizer's own tokens and with the end token, to the budget."""
+        """Compare the shortest sentence, in the tokenizer's own tokens plus the end token, with the budget."""
         source = self._of(task).source
         try:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
-            raise ConstraintError(f"task {task.id}: no sample can hold {excerpt(source)}: {reason}") from None
+            raise ConstraintError(f"task {task.id}: no sample is long enough for {excerpt(source)}: {reason}") from None
         except bounds.CannotTell as reason:
-            self._warn(f"whether a sentence fits into {tokens} tokens is not known: {reason}")
+            self._warn(f"cannot check whether a sentence fits into {tokens} tokens: {reason}")
             return
         if sentence is None:
-            raise ConstraintError(f"the grammar has no finite sentence that a sample can hold: {excerpt(source)}")
+            raise ConstraintError(f"the grammar has no finite sentence that fits into a sample: {excerpt(source)}")
         needed = len(self.table.encode(sentence)) + 1
         if needed > tokens:
             raise ConstraintError(
                 f"task {task.id}: the shortest sentence of the grammar, {excerpt(sentence)}, takes {needed} tokens "
-                f"with the end token, but a sample has {tokens}: raise sampling.max_new_tokens"
+                f"with the end token, more than the limit of {tokens}; raise sampling.max_new_tokens"
             )
 
     def _of(self, task: Task) -> Compiled:
@@ -156,13 +165,13 @@ class GrammarConstraint:
         key = json.dumps(source)
         if key not in self._cache:
             self._cache[key] = self._compile(source)
-            if len(self._cache) > COMPILED_AT_ONCE:
+            if len(self._cache) > MAX_CACHED_GRAMMARS:
                 self._cache.popitem(last=False)
         self._cache.move_to_end(key)
         return self._cache[key]
 
     def _compile(self, source: Any) -> Compiled:
-        free = self._walk(free_text(self.kind, source), source)
+        free = self._walk(unbounded_text(self.kind, source), source)
         if self.max_tokens is None:
             return Compiled(free, source, "no max_tokens is set")
         try:
@@ -170,19 +179,19 @@ class GrammarConstraint:
         except (bounds.CannotTell, ConstraintError) as reason:
             return Compiled(free, source, str(reason))
 
-    def _bounded_walk(self, source: Any, free: GrammarWalk, most: int) -> GrammarWalk:
-        """A walk of which every sentence has at most ``most`` bytes; ``CannotTell`` why not."""
+    def _bounded_walk(self, source: Any, free: GrammarWalk, max_bytes: int) -> GrammarWalk:
+        """Return a walk whose sentences have at most ``max_bytes`` bytes, or raise ``CannotTell`` with the reason."""
         if self.kind == "json_schema":
-            return self._walk(json_text(bounds.json_schema.bound(source, most)), source)
+            return self._walk(json_text(bounds.json_schema.bound(source, max_bytes)), source)
         if self.kind == "choices":
             size = max(len(choice.encode()) for choice in source)
-            if size > most:
-                raise bounds.CannotTell(f"the longest choice has {size} bytes, but {most} fit")
+            if size > max_bytes:
+                raise bounds.CannotTell(f"the longest choice has {size} bytes, more than {max_bytes}")
             return free
         if self.kind == "regex":
-            walk = self._follow(regex_text(source, most))
+            walk = self._follow(regex_text(source, max_bytes))
             if not walk.forced(2) and not count(walk.allowed(2)):
-                raise bounds.CannotTell(f"the pattern matches nothing of at most {most} bytes")
+                raise bounds.CannotTell(f"the pattern matches nothing of at most {max_bytes} bytes")
             return walk
         raise bounds.CannotTell("a Lark grammar is not bounded")
 
@@ -191,16 +200,16 @@ class GrammarConstraint:
             walk = self._follow(text)
             dead = not walk.forced(2) and not count(walk.allowed(2))
         except ConstraintError as error:
-            said = str(error) if self.kind == "lark" else str(error).partition("\n   1 |")[0]
+            reason = str(error) if self.kind == "lark" else str(error).partition("\n   1 |")[0]
             raise ConstraintError(
-                f"{self.kind} {excerpt(source)} cannot be sampled from: {said} ({HINTS[self.kind]})"
+                f"{self.kind} {excerpt(source)} cannot be used: {reason} ({HINTS[self.kind]})"
             ) from None
         if dead:
-            raise ConstraintError(f"{self.kind} {excerpt(source)}: no token of this vocabulary can begin a sentence")
+            raise ConstraintError(f"{self.kind} {excerpt(source)}: no token of this vocabulary can start a sentence")
         return walk
 
     def _follow(self, text: str) -> GrammarWalk:
-        """The walk along a grammar in the engine's Lark dialect."""
+        """Return the walk of a grammar in the engine's Lark dialect."""
         engine = import_engine()
         if not self.canonical_runs:
             text = '%llguidance {"no_forcing": true}\n' + text

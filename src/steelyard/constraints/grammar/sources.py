@@ -1,4 +1,4 @@
-"""What a grammar is written as: checked, and put into the engine's Lark dialect."""
+"""Checks the sources of grammars and converts them to the engine's Lark dialect."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from steelyard.text import shortened
 Kind = Literal["json_schema", "regex", "lark", "choices"]
 KINDS: tuple[Kind, ...] = ("json_schema", "regex", "lark", "choices")
 HINTS: dict[Kind, str] = {
-    "json_schema": "oneOf works only for parts that exclude one another (else say anyOf), $ref only inside the schema",
-    "regex": "the syntax is Rust's: no look-around, no back-references, \\z for \\Z",
-    "lark": "see docs/syntax.md of llguidance for its dialect",
-    "choices": "choices are texts",
+    "json_schema": "oneOf needs mutually exclusive parts (otherwise use anyOf), and $ref must point into the schema",
+    "regex": "use Rust's syntax: no look-around, no back-references, \\z for \\Z",
+    "lark": "docs/syntax.md of llguidance describes its dialect",
+    "choices": "choices must be texts",
 }
 
 
 def parsed(kind: Kind, source: object) -> object:
-    """The source as plain data, refused where it is nothing of its kind."""
+    """Return the source as plain data, or raise if it is not valid for its kind."""
     if kind == "json_schema":
         if isinstance(source, str):
             try:
                 source = json.loads(source)
             except ValueError as error:
-                raise ConstraintError(f"the JSON schema is no JSON: {error}") from None
+                raise ConstraintError(f"the JSON schema is not valid JSON: {error}") from None
         return bounds.json_schema.check(source)
     if kind == "choices":
         if isinstance(source, str) or not isinstance(source, Sequence):
-            raise ConstraintError(f"choices are a list of texts, not {source!r}")
+            raise ConstraintError(f"choices must be a list of texts, not {source!r}")
         choices = list(cast("Sequence[object]", source))
         if not choices or not all(isinstance(choice, str) for choice in choices):
-            raise ConstraintError(f"choices are a list of at least one text, not {source!r}")
+            raise ConstraintError(f"choices must be a list of at least one text, not {source!r}")
         return choices
     if not isinstance(source, str):
-        raise ConstraintError(f"a {kind} grammar is a text, not {source!r}")
+        raise ConstraintError(f"a {kind} grammar must be a text, not {source!r}")
     if kind == "lark":
-        _refuse_special_tokens(source)
+        _reject_special_tokens(source)
     return source
 
 
-def _refuse_special_tokens(grammar: str) -> None:
+def _reject_special_tokens(grammar: str) -> None:
     try:
         special = bounds.lark.special_tokens(grammar)
     except bounds.CannotTell:
         return
     if special:
-        raise ConstraintError(f"special tokens in a grammar ({', '.join(special)}) are never sampled; write text")
+        raise ConstraintError(
+            f"the grammar has special tokens, which are never sampled: {', '.join(special)}; use text"
+        )
 
 
-def free_text(kind: Kind, source: Any) -> str:
-    """The grammar in the engine's Lark dialect, without bounds."""
+def unbounded_text(kind: Kind, source: Any) -> str:
+    """Return the grammar in the engine's Lark dialect, without length limits."""
     if kind == "json_schema":
         return json_text(source)
     if kind == "regex":
@@ -80,14 +82,14 @@ def json_text(schema: Mapping[str, Any]) -> str:
     return "start: %json " + json.dumps({**schema, "x-guidance": settings})
 
 
-def regex_text(pattern: str, most: int | None) -> str:
-    """The pattern, and if ``most`` is given what it has in common with all texts of at most so many bytes."""
+def regex_text(pattern: str, max_bytes: int | None) -> str:
+    """Return the pattern as a grammar, limited to texts of at most ``max_bytes`` bytes if given."""
     written = import_engine().regex_to_lark(pattern, "dws")
-    if most is None:
+    if max_bytes is None:
         return f"start: /{written}/"
     return (
-        '%llguidance {"allow_invalid_utf8": true}\n'  # so that the bytes of a text can be counted
-        f"start: TEXT\nTEXT: /(?u:{written})/ & /(?s-u:.){{0,{most}}}/"
+        '%llguidance {"allow_invalid_utf8": true}\n'  # needed to count bytes
+        f"start: TEXT\nTEXT: /(?u:{written})/ & /(?s-u:.){{0,{max_bytes}}}/"
     )
 
 

@@ -1,4 +1,4 @@
-"""A tokenizer as the engine reads it, and the engine itself."""
+"""Imports the grammar engine and converts tokenizers for it."""
 
 from __future__ import annotations
 
@@ -23,42 +23,44 @@ def import_engine() -> Any:
 
 
 class TokenTable:
-    """A tokenizer as the engine needs it. Building one takes a second for a real vocabulary, so it can be shared."""
+    """A tokenizer in the engine's format. Building it takes a second for a real vocabulary, so share it."""
 
     def __init__(self, tokenizer: object, *, end_id: int, vocabulary: int) -> None:
-        """``tokenizer``: a fast Hugging Face one, or the bytes of each token (None: special), cut greedily then."""
+        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None: special token) for greedy
+        tokenization.
+        """
         if not 0 <= end_id < vocabulary:
-            raise ConstraintError(f"the end token {end_id} is not in a vocabulary of {vocabulary}")
+            raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
         self.end_id = end_id
         self.vocabulary = vocabulary
         self._tokenizer = tokenizer
         self.engine, special = _engine_tokenizer(tokenizer, end_id)
         known = self.engine.vocab_size
         if known > vocabulary:
-            raise ConstraintError(f"the tokenizer has {known} tokens, the model's vocabulary only {vocabulary}")
-        barred = special | {end_id}
-        plain = [token for token in range(known) if token not in barred and not self.engine.is_special_token(token)]
+            raise ConstraintError(f"the tokenizer has {known} tokens, but the model's vocabulary only {vocabulary}")
+        excluded = special | {end_id}
+        plain = [token for token in range(known) if token not in excluded and not self.engine.is_special_token(token)]
         self.plain = pack(plain, vocabulary)
-        """The tokens that stand for text."""
+        """Tokens that are text."""
 
     def __reduce__(self) -> tuple[partial[Self], tuple[object]]:
-        """The engine cannot be copied or sent away: a copy, in this process or another, has one of its own."""
+        """Rebuild the engine's tokenizer in every copy, because it can be neither copied nor pickled."""
         return partial(type(self), end_id=self.end_id, vocabulary=self.vocabulary), (self._tokenizer,)
 
     def encode(self, text: str) -> list[int]:
-        """The tokenizer's own tokens for a text."""
+        """Return the tokenizer's own tokens for a text."""
         return self.engine.tokenize_str(text)
 
 
 class _HasBackend(Protocol):
-    """A fast tokenizer of Hugging Face, as far as it is used."""
+    """The used part of a fast Hugging Face tokenizer."""
 
     backend_tokenizer: Any
     all_special_ids: Sequence[int]
 
 
-class _Bytes:
-    """A closed vocabulary for the engine: the longest token that fits is taken at each place."""
+class _ByteVocabulary:
+    """A closed vocabulary for the engine, with greedy longest-match tokenization."""
 
     bos_token_id = None
 
@@ -72,7 +74,7 @@ class _Bytes:
         self.longest = max(map(len, self.numbers), default=0)
 
     def __call__(self, text: bytes) -> list[int]:
-        """Tokens of a text as far as there are any."""
+        """Tokenize a text up to the first byte without a matching token."""
         found: list[int] = []
         while text:
             sizes = range(min(self.longest, len(text)), 0, -1)
@@ -85,15 +87,15 @@ class _Bytes:
 
 
 def _engine_tokenizer(tokenizer: object, end_id: int) -> tuple[LLTokenizer, set[int]]:
-    """The engine's tokenizer, and the tokens known to be special."""
+    """Return the engine's tokenizer and the ids of special tokens."""
     engine = import_engine()
     if isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str):
-        table = _Bytes(cast("Sequence[bytes | None]", tokenizer), end_id)
+        table = _ByteVocabulary(cast("Sequence[bytes | None]", tokenizer), end_id)
         return engine.LLTokenizer(engine.TokenizerWrapper(table)), set(table.special_token_ids)
     backend = cast("_HasBackend", tokenizer).backend_tokenizer if hasattr(tokenizer, "backend_tokenizer") else tokenizer
     if not hasattr(backend, "to_str"):
         raise ConstraintError(
-            f"text grammars need a fast Hugging Face tokenizer or each token's bytes, not {type(tokenizer).__name__}"
+            f"text grammars need a fast Hugging Face tokenizer or bytes per token, not {type(tokenizer).__name__}"
         )
     backend = copy(cast("Any", backend))
     backend.no_padding()

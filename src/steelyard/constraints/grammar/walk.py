@@ -1,4 +1,4 @@
-"""A grammar followed along one sample."""
+"""The state of a grammar along one sample."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class GrammarWalk:
-    """Where a sample is in its grammar.
+    """The state of a sample in its grammar.
 
-    Where the characters to come are certain, canonical runs take the tokenizer's own tokens for them. The run is found
-    when its beginning is reached and then followed to its end, so it depends on the tokens so far and on nothing else:
-    the engine, asked in the middle of a run, might cut the rest in another way.
+    If the next characters are certain, a canonical run uses the tokenizer's own tokens for them. The run is computed at
+    its start and then followed to its end, so it depends only on the tokens so far: in the middle of a run, the engine
+    might tokenize the rest differently.
     """
 
     __slots__ = ("_bits", "_canonical", "_ended", "_matcher", "_run", "_table")
@@ -36,7 +36,7 @@ class GrammarWalk:
         self._look_ahead()
 
     def allowed(self, left: int) -> Bits:
-        """What masking gives; with room for one token more, only the end where the sample may end."""
+        """Return the engine's mask; with one token left, only the end token if the sample may end."""
         if self._bits is None:
             self._bits = self._mask()
         if left <= 1 and _has(self._bits, self._table.end_id):
@@ -53,14 +53,14 @@ class GrammarWalk:
 
     def advance(self, token: int) -> None:
         if self._ended:
-            raise ConstraintError(f"token {token} comes after the end of the sample")
+            raise ConstraintError(f"token {token} is not allowed after the end of the sample")
         if token == self._table.end_id:
             if not self.may_end():
-                raise ConstraintError("the end token comes before the sentence is whole")
+                raise ConstraintError("the end token is not allowed before the sentence is complete")
             self._ended, self._bits = True, None
             return
         if self._run and token != self._run[0]:
-            raise ConstraintError(f"token {token} is not allowed: {self._run[0]} of a canonical run comes next")
+            raise ConstraintError(f"token {token} is not allowed: the canonical run continues with {self._run[0]}")
         if not _has(self._table.plain, token) or self._matcher.try_consume_tokens([token]) != 1:
             check(self._matcher)
             raise ConstraintError(f"token {token} is not allowed by the grammar here")
@@ -73,7 +73,7 @@ class GrammarWalk:
         return not self._ended and not self._run and self._matcher.is_accepting()
 
     def shortest_end(self) -> int | None:
-        """1 where the sample may end, else not known."""
+        """Return 1 if the sample may end, else None (unknown)."""
         return 1 if self.may_end() else None
 
     def copy(self) -> GrammarWalk:
@@ -100,7 +100,7 @@ class GrammarWalk:
         if self._matcher.is_error():
             if not self._matcher.get_error().startswith("NoExtension"):
                 check(self._matcher)
-            return bits  # no token fits what must come: a dead end
+            return bits  # dead end: no token fits the grammar
         np.bitwise_and(raw, self._table.plain[: len(raw)], out=bits[: len(raw)])
         if may_end:
             bits[self._table.end_id // 8] |= 1 << self._table.end_id % 8

@@ -1,10 +1,10 @@
-"""Verification in processes of its own: a verifier may crash, hang or eat memory, and the run goes on.
+"""Verification in separate processes: a verifier may crash, hang or exhaust memory without ending the run.
 
-For each worker there is a *keeper*, a small process that starts the worker, sees how it ended, and ends whatever it
-left behind. The pool talks to the worker about items and to the keeper about the worker::
+Each worker has a *fork server*, a small process that forks the worker, reports how it ended and kills the processes it
+left behind. The pool exchanges items and verdicts with the worker, and controls the worker through the fork server::
 
-    pool (in the run) ── control ──> keeper ── fork ──> worker ──> what the verifier starts
-                      ── items, verdicts ─────────────>
+    pool (in the run) ── control ──> fork server ── fork ──> worker ──> processes of the verifier
+                      ── items, verdicts ──────────────────>
 """
 
 from steelyard.verification.processes.limits import Limits, Recycling

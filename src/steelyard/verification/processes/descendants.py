@@ -1,7 +1,7 @@
-"""Finding and ending processes that a worker leaves behind, those that left its session too.
+"""Find and kill the processes that a worker leaves behind, including those that left its session.
 
-On Linux a process that calls itself a *subreaper* becomes the parent of every descendant whose own parent is gone, so
-none can slip away (prctl(2), PR_SET_CHILD_SUBREAPER). Elsewhere only the process group of a worker can be ended.
+On Linux a *subreaper* becomes the parent of every orphaned descendant, so no process can escape (prctl(2),
+PR_SET_CHILD_SUBREAPER). On other systems only the process group of a worker can be killed.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _LINUX = sys.platform == "linux"
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants that lose theirs."""
+    """Become the parent of orphaned descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the parent, by its process id, is gone (exactly: the thread of it that started this process)."""
+    """Have this process killed when its parent ends; more precisely, when the thread that started it ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def outlive_parent() -> None:
-    """Take back :func:`die_with_parent`, to clean up when the parent is gone."""
+    """Undo :func:`die_with_parent`, so that this process can clean up after its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def children() -> set[int]:
-    """Process ids of this process's children, dead ones that nobody has waited for included."""
+    """Return the process ids of the children of this process, including zombies."""
     if not _LINUX:
         return set()
     me = os.getpid()
@@ -48,23 +48,23 @@ def children() -> set[int]:
     return {pid for pid in _all_processes() if _parent_of(pid) == me}
 
 
-def end_children(keep: frozenset[int] = frozenset(), *, patience: float = 10.0) -> None:
-    """Kill and wait for every child but those to keep, until none is left.
+def end_children(keep: frozenset[int] = frozenset(), *, timeout: float = 10.0) -> None:
+    """Kill and reap all children except those in ``keep``, until none is left.
 
-    The children of a killed child become ours and are killed in the next round, since this process adopts orphans.
+    Children of a killed child become children of this process, which adopts orphans, and are killed in the next round.
     """
-    give_up = time.monotonic() + patience
-    while (found := children() - keep) and time.monotonic() < give_up:
+    deadline = time.monotonic() + timeout
+    while (found := children() - keep) and time.monotonic() < deadline:
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        while found and time.monotonic() < give_up:
-            found = {pid for pid in found if not _taken_away(pid)}
+        while found and time.monotonic() < deadline:
+            found = {pid for pid in found if not _reaped(pid)}
             time.sleep(0.0005 if found else 0.0)
 
 
-def _taken_away(pid: int) -> bool:
-    """Whether a dead child is there no more."""
+def _reaped(pid: int) -> bool:
+    """Reap the child if it has ended. Returns whether it is gone."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -72,7 +72,7 @@ def _taken_away(pid: int) -> bool:
 
 
 def has_children() -> bool:
-    """Whether there is any child; dead ones are taken away on the way. Costs a microsecond."""
+    """Reap zombies and return whether any child is left. Takes about a microsecond."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -81,10 +81,10 @@ def has_children() -> bool:
     return True
 
 
-def end_marked(mark: str, *, patience: float = 10.0) -> None:
-    """Kill every process that carries ``mark`` in its environment: what is left when even the keeper was killed."""
-    wanted, give_up = mark.encode(), time.monotonic() + patience
-    while (found := [pid for pid in _all_processes() if wanted in _environment(pid)]) and time.monotonic() < give_up:
+def end_marked(mark: str, *, timeout: float = 10.0) -> None:
+    """Kill every process with ``mark`` in its environment. This is needed if the fork server itself was killed."""
+    wanted, deadline = mark.encode(), time.monotonic() + timeout
+    while (found := [pid for pid in _all_processes() if wanted in _environment(pid)]) and time.monotonic() < deadline:
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -103,7 +103,7 @@ def _parent_of(pid: int) -> int | None:
 
 
 def _environment(pid: int) -> bytes:
-    """Empty for a process that is gone, dead, or another user's."""
+    """Return the environment of a process, or nothing if it has ended or belongs to another user."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""Messages over a socket: a length, then so many bytes. Requests are pickled, answers are JSON.
+"""Messages over a socket: a length, followed by that many bytes. Requests are pickled, answers are JSON.
 
-The run trusts itself, so what it sends to a worker may be pickled and keeps its types. It does not trust a worker,
-which ran somebody else's code: whatever comes back is read as JSON and nothing else.
+A worker trusts the run, so requests are pickled and keep their types. The run does not trust a worker, which runs other
+people's code, so it reads answers as JSON only.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from collections.abc import Iterator
 from typing import Any
 
 _LENGTH = struct.Struct("<Q")
-LARGEST = 64 * 2**20
-"""Bytes of the largest answer that is read; a longer one is no answer."""
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""Maximum size of an answer. A larger one is invalid."""
 
 
 class BrokenFrameError(Exception):
-    """The frame is not a message."""
+    """The bytes are not a valid message."""
 
 
 def frame(payload: bytes) -> bytes:
+    """Prefix the payload with its length."""
     return _LENGTH.pack(len(payload)) + payload
 
 
 def json_frame(data: Any) -> bytes:
+    """Encode data as a JSON message."""
     return frame(json.dumps(data).encode())
 
 
 def receive(connection: socket.socket) -> bytes | None:
-    """The next message's payload, waiting for it; ``None`` when the other side has closed."""
+    """Wait for the next message and return its payload, or ``None`` if the other side has closed."""
     head = _exactly(connection, _LENGTH.size)
     return None if head is None else _exactly(connection, _LENGTH.unpack(head)[0])
 
@@ -46,17 +48,18 @@ def _exactly(connection: socket.socket, size: int) -> bytes | None:
 
 
 class JsonReader:
-    """Takes bytes as they come and gives the messages that are whole."""
+    """Decodes messages from bytes that arrive in arbitrary pieces."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
+        """Add bytes and yield the messages that are now complete."""
         self._data += data
         while len(self._data) >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._data)
-            if size > LARGEST:
-                raise BrokenFrameError(f"a message of {size} bytes")
+            if size > MAX_MESSAGE_BYTES:
+                raise BrokenFrameError(f"message of {size} bytes exceeds the limit of {MAX_MESSAGE_BYTES}")
             end = _LENGTH.size + size
             if len(self._data) < end:
                 return
@@ -65,4 +68,4 @@ class JsonReader:
             try:
                 yield json.loads(payload)
             except (ValueError, RecursionError) as error:
-                raise BrokenFrameError(f"no JSON: {error}") from None
+                raise BrokenFrameError(f"not JSON: {error}") from None

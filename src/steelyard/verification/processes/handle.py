@@ -1,4 +1,4 @@
-"""The pool's side of one worker: its keeper, the worker process of the moment, and the calls it has been given."""
+"""The pool's handle of one worker: its fork server, its current process and its pending calls."""
 
 from __future__ import annotations
 
@@ -22,34 +22,44 @@ from steelyard.types import Verdict
 from steelyard.verification.base import Cause
 from steelyard.verification.calls import Call
 from steelyard.verification.processes.descendants import end_marked
+from steelyard.verification.processes.forkserver import COMMAND, HUNG_UP, KILL, WorkerSetup
 from steelyard.verification.processes.frames import BrokenFrameError, JsonReader, frame
-from steelyard.verification.processes.keeper import HUNG_UP, KILL, ORDER, Setup
-from steelyard.verification.processes.output import Output
+from steelyard.verification.processes.output import WorkerOutput
 from steelyard.verification.processes.worker import CALL_NUMBER, NO_CONNECTION
 from steelyard.verification.returns import BadReturn, read_verdict
 from steelyard.verification.transport import light
 
 MARK = "STEELYARD_KEEPER"
+"""Environment variable that marks a fork server and all its descendants."""
 START_SECONDS = 300.0
-"""How long a worker may take to import the verifier."""
-KEEPER_SECONDS = 15.0
-"""How long a keeper may take to end a worker before it is ended itself."""
+"""Time limit for importing the verifier in a worker."""
+FORKSERVER_SECONDS = 15.0
+"""Time limit for a fork server to end a worker. Afterwards the fork server is killed."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PROGRAM = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from steelyard.verification.processes.keeper import main
+from steelyard.verification.processes.forkserver import main
 main(int(sys.argv[2]), int(sys.argv[3]))
 """
 REASON_CHARACTERS = 300
 _CHUNK = 2**18
-_NONSENSE = (BrokenFrameError, BadReturn, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What reading a message that is not one of ours may raise."""
+_INVALID_MESSAGE = (
+    BrokenFrameError,
+    BadReturn,
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""Errors that reading an invalid or forged message may raise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The worker judged a call."""
+class CallVerified:
+    """The worker returned the verdicts of a call."""
 
     call: Call
     verdicts: list[Verdict]
@@ -57,51 +67,51 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The worker is gone: ``accident`` happened to the call it was at, ``untouched`` were waiting behind it."""
+class WorkerEnded:
+    """The worker ended. ``failure`` applies to its current ``call``; ``unstarted`` calls were waiting."""
 
     call: Call | None
-    accident: Verdict | None
-    untouched: list[Call]
+    failure: Verdict | None
+    unstarted: list[Call]
 
 
 @dataclass(frozen=True, slots=True)
-class CannotStart:
-    """The verifier could not be loaded."""
+class StartFailed:
+    """The worker could not load the verifier."""
 
     reason: str
 
 
-Event = Answered | Ended | CannotStart
+Event = CallVerified | WorkerEnded | StartFailed
 
 
 class WorkerHandle:
-    """Talks to one keeper and its worker without ever waiting for them; what happened comes back as events."""
+    """Communicates with one fork server and its worker without blocking. Changes are returned as events."""
 
-    def __init__(self, setup: Setup, seconds: float | None) -> None:
+    def __init__(self, setup: WorkerSetup, seconds: float | None) -> None:
         self.setup = setup
         self.seconds = seconds
-        self.output = Output(1024 * setup.rules.limits.output_kb)
+        self.output = WorkerOutput(1024 * setup.rules.limits.output_kb)
         self._numbers: deque[int] = deque()
-        """Of the calls below. They are random: a verifier cannot answer for samples that it was not shown."""
+        """Random numbers of the pending calls. A verifier cannot guess them and so cannot answer for other samples."""
         self.calls: deque[Call] = deque()
-        """Given to the worker and not answered; it is at the first one."""
+        """Calls sent to the worker and not yet answered. The worker is processing the first one."""
         self.failed_starts = 0
-        """Workers and keepers in a row that ended before they were ready."""
-        self.was_ready = False
-        """Whether any worker here ever was; a failure to start is a passing one then."""
+        """Number of consecutive workers and fork servers that ended before they were ready."""
+        self.ever_ready = False
+        """Whether any worker was ever ready. If so, a failure to start is considered temporary."""
         self._start()
 
-    # --- what the pool asks ------------------------------------------------------------------------------------------
+    # --- called by the pool ------------------------------------------------------------------------------------------
 
     @property
     def open(self) -> bool:
-        """Whether the worker takes calls."""
-        return self._ready and self.connection is not None and not self._retired and self._doom is None
+        """Whether the worker accepts calls."""
+        return self._ready and self.connection is not None and not self._retired and self._kill_reason is None
 
     @property
     def sockets(self) -> list[tuple[socket.socket, bool]]:
-        """What to wait for, and whether there is something to write to it."""
+        """The sockets to wait for, each with a flag for unsent data."""
         waiting = [(self.control, False)]
         if self.connection is not None:
             waiting.append((self.connection, bool(self._unsent)))
@@ -109,32 +119,33 @@ class WorkerHandle:
 
     @property
     def deadline(self) -> float | None:
-        """When :meth:`overdue` should be called."""
+        """The time at which to call :meth:`on_deadline`."""
         return self._deadline
 
-    def give(self, call: Call) -> None:
+    def send_call(self, call: Call) -> None:
+        """Send a call to the worker."""
         number = secrets.randbits(63)
         items = pickle.dumps([light(item) for item in call.items], protocol=5)
         self._unsent += frame(CALL_NUMBER.pack(number) + items)
         self.calls.append(call)
         self._numbers.append(number)
         if len(self.calls) == 1:
-            self._begin()
+            self._start_first_call()
         self.write()
 
     def retire(self) -> None:
-        """Take no more calls and make way for a fresh worker; what was given is still answered."""
+        """Accept no more calls, so that a fresh worker replaces this one after its pending calls."""
         self._retired = True
         self.write()
 
     def write(self) -> None:
-        """Send as much as the worker's connection takes; one that retires is told when that was all."""
+        """Send as much as the connection accepts. For a retiring worker, close the connection after the last byte."""
         while self._unsent and self.connection is not None:
             try:
                 sent = self.connection.send(self._unsent[:_CHUNK])
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # gone; the keeper will tell how
+            except OSError:  # the worker ended; the fork server will report how
                 self._unsent.clear()
                 return
             del self._unsent[:sent]
@@ -142,22 +153,25 @@ class WorkerHandle:
             with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_WR)
 
-    def overdue(self) -> list[Event]:
-        """The call took too long, the worker too long to start, or the keeper too long to end it."""
-        events = self._read_connection()  # an answer that came in time and was not read yet counts
+    def on_deadline(self) -> list[Event]:
+        """Handle a call, a worker start or a fork server that took too long."""
+        events = self._read_connection()  # an answer that arrived in time still counts
         if self._deadline is None or self._deadline > time.monotonic():
             return events
-        if self._doom is not None or (self._ready and self.connection is None):
-            events += self._keeper_gone()  # it does not answer: start another
+        if self._kill_reason is not None or (self._ready and self.connection is None):
+            events += self._forkserver_lost()  # it does not answer
         elif not self._ready:
-            said = f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}"
-            events += [CannotStart(said), *self._keeper_gone()]
+            reason = f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}"
+            events += [StartFailed(reason), *self._forkserver_lost()]
         else:
-            self._condemn(Cause.TIMEOUT, f"no verdict after {self._allowed(self.calls[0]):g} s")
+            self._kill_worker(Cause.TIMEOUT, f"no verdict after {self._allowed(self.calls[0]):g} s")
         return events
 
     def close(self) -> None:
-        """Let go: the keeper ends its worker, and itself; one without a worker may be importing for long yet."""
+        """Close the connections, which ends the fork server and its worker.
+
+        A fork server without a worker is killed, because it may still be importing the verifier.
+        """
         self.control.close()
         if self.connection is not None:
             self.connection.close()
@@ -166,6 +180,7 @@ class WorkerHandle:
         self.connection = None
 
     def wait_closed(self) -> None:
+        """Wait for the fork server to end and kill what is left."""
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -175,9 +190,10 @@ class WorkerHandle:
             end_marked(self._mark)
         self.output.close()
 
-    # --- what comes in -----------------------------------------------------------------------------------------------
+    # --- incoming messages -------------------------------------------------------------------------------------------
 
     def read(self, source: socket.socket) -> list[Event]:
+        """Read the available messages from one of the sockets."""
         return self._read_control() if source is self.control else self._read_connection()
 
     def _read_control(self) -> list[Event]:
@@ -191,23 +207,23 @@ class WorkerHandle:
                 data, descriptors = b"", []
             self._descriptors.extend(descriptors)
             if not data:
-                return [*events, *self._keeper_gone()]
+                return [*events, *self._forkserver_lost()]
             try:
                 for message in self._control_reader.feed(data):
-                    events.extend(self._heard(message))
-            except _NONSENSE:
-                return [*events, *self._keeper_gone()]
+                    events.extend(self._on_control_message(message))
+            except _INVALID_MESSAGE:
+                return [*events, *self._forkserver_lost()]
 
-    def _heard(self, message: dict[str, Any]) -> list[Event]:
+    def _on_control_message(self, message: dict[str, Any]) -> list[Event]:
         if "started" in message:
             self._worker_started(int(message["started"]))
         elif "ended" in message:
             return self._worker_ended(int(message["status"]), bool(message["killed"]))
         elif "failed" in message:
-            return [CannotStart(message["failed"])]
-        elif "threads" in message:  # it must not be forked from: every worker imports the verifier by itself
+            return [StartFailed(message["failed"])]
+        elif "threads" in message:  # forking is unsafe with threads, so every worker imports the verifier
             self.setup = replace(self.setup, preload=False)
-            self.failed_starts -= 1  # this keeper ends on purpose
+            self.failed_starts -= 1  # this fork server ends on purpose
         return []
 
     def _read_connection(self) -> list[Event]:
@@ -224,56 +240,56 @@ class WorkerHandle:
                 break
             try:
                 for message in self._reader.feed(data):
-                    events.extend(self._answered(message))
-            except _NONSENSE as error:
-                said = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]  # it may quote all of a forged message
-                self._condemn(Cause.LOST_WORKER, f"its answer makes no sense ({said})")
-                self._hang_up()  # nothing that it says from here on counts
+                    events.extend(self._on_answer(message))
+            except _INVALID_MESSAGE as error:
+                reason = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]  # may quote a long forged message
+                self._kill_worker(Cause.LOST_WORKER, f"the worker sent an invalid answer ({reason})")
+                self._hang_up()  # ignore all further messages
         return events
 
-    def _answered(self, message: dict[str, Any]) -> list[Event]:
-        """Verifiers share a process with the worker and could write here too, so nothing is taken on trust."""
+    def _on_answer(self, message: dict[str, Any]) -> list[Event]:
+        """Handle an answer. The verifier runs in the worker and could forge answers, so every field is checked."""
         if not self._ready:
             return self._worker_ready(message)
         number = message["call"]
-        if number in self._answered_numbers:  # somebody wrote twice: the calls that follow are not to blame
+        if number in self._answered_numbers:  # a duplicate answer; later calls are not responsible for it
             self.retire()
             return []
         if not self._numbers or number != self._numbers[0]:
-            raise ValueError(f"an answer to call {number!r}, which it was not given")
+            raise ValueError(f"an answer to call {number!r}, which was not sent")
         call, data = self.calls[0], message["verdicts"]
         if not isinstance(data, list) or len(cast("list[Any]", data)) != len(call.items):
-            raise ValueError(f"not {len(call.items)} verdicts")
+            raise ValueError(f"expected {len(call.items)} verdicts")
         pairs = zip(cast("list[Any]", data), call.items, strict=True)
         verdicts = [read_verdict(verdict, item.sample.text) for verdict, item in pairs]
         self._retired = self._retired or bool(message["last"])
         self.calls.popleft()
         self._answered_numbers.add(self._numbers.popleft())
-        seconds = time.monotonic() - self._began
-        if self._doom is None:
-            self._begin()
-        return [Answered(call, verdicts, seconds)]
+        seconds = time.monotonic() - self._call_started
+        if self._kill_reason is None:
+            self._start_first_call()
+        return [CallVerified(call, verdicts, seconds)]
 
     def _worker_ready(self, message: dict[str, Any]) -> list[Event]:
         if "failed" in message:
-            return [CannotStart(str(message["failed"]))]
+            return [StartFailed(str(message["failed"]))]
         if "ready" not in message:
             raise ValueError("an answer before it was ready")
         self._ready, self._deadline, self.failed_starts = True, None, 0
-        self.was_ready = True
+        self.ever_ready = True
         return []
 
-    # --- a worker's life ---------------------------------------------------------------------------------------------
+    # --- worker lifecycle --------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """A keeper of its own program, with nothing of this process but what it is told."""
+        """Start a fork server as a separate program that inherits no state of this process."""
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         name, _, value = self._mark.partition("=")
         environment = {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ, name: value}
         self.control, theirs = socket.socketpair()
         paths = json.dumps([str(path or Path.cwd()) for path in sys.path])
         self.output.start()
-        self.process = subprocess.Popen(  # noqa: S603 - this interpreter and a program of ours
+        self.process = subprocess.Popen(  # noqa: S603 - this interpreter and our own program
             [sys.executable, "-u", "-P", "-c", _PROGRAM, paths, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=self.output.descriptor,
@@ -283,7 +299,7 @@ class WorkerHandle:
             start_new_session=True,
         )
         theirs.close()
-        with suppress(OSError):  # a keeper that is already gone is noticed when its end is read
+        with suppress(OSError):  # if the fork server already ended, reading from it will show that
             self.control.sendall(frame(pickle.dumps(self.setup)))
         self.control.setblocking(False)
         self._control_reader = JsonReader()
@@ -295,14 +311,14 @@ class WorkerHandle:
         self.connection: socket.socket | None = None
         self._pid = 0
         self._ready = self._retired = False
-        self._doom: Verdict | None = None
-        """What the pool ended the worker for."""
-        self._doomed: Call | None = None
-        """The call that this happened to."""
+        self._kill_reason: Verdict | None = None
+        """Why the pool killed the worker."""
+        self._killed_call: Call | None = None
+        """The call that the worker was processing when the pool killed it."""
         self._unsent = bytearray()
         self._reader = JsonReader()
         self._answered_numbers: set[int] = set()
-        self._began = 0.0
+        self._call_started = 0.0
         self._deadline: float | None = None
 
     def _worker_started(self, pid: int) -> None:
@@ -312,78 +328,81 @@ class WorkerHandle:
         self.connection.setblocking(False)
         self._deadline = time.monotonic() + START_SECONDS
 
-    def _begin(self) -> None:
-        """The worker turns to the first of its calls."""
-        self._began = time.monotonic()
+    def _start_first_call(self) -> None:
+        """Start the clock of the first pending call."""
+        self._call_started = time.monotonic()
         limited = self.calls and self.seconds is not None
-        self._deadline = self._began + self._allowed(self.calls[0]) if limited else None
+        self._deadline = self._call_started + self._allowed(self.calls[0]) if limited else None
 
     def _allowed(self, call: Call) -> float:
         return (self.seconds or 0.0) * len(call.items)
 
-    def _condemn(self, cause: Cause, reason: str) -> None:
-        if self._doom is None:
-            self._doom = Verdict.unscored(cause, reason)
-            self._doomed = self.calls[0] if self.calls else None
-            self._order(KILL)
+    def _kill_worker(self, cause: Cause, reason: str) -> None:
+        if self._kill_reason is None:
+            self._kill_reason = Verdict.unscored(cause, reason)
+            self._killed_call = self.calls[0] if self.calls else None
+            self._send_command(KILL)
 
     def _hang_up(self) -> None:
         if self.connection is not None:
             self.connection.close()
         self.connection = None
-        if self._doom is None and not self._retired:
-            self._order(HUNG_UP)
+        if self._kill_reason is None and not self._retired:
+            self._send_command(HUNG_UP)
 
-    def _order(self, what: bytes) -> None:
-        self._deadline = time.monotonic() + KEEPER_SECONDS
+    def _send_command(self, command: bytes) -> None:
+        self._deadline = time.monotonic() + FORKSERVER_SECONDS
         with suppress(OSError):
-            self.control.send(ORDER.pack(what, self._pid))
+            self.control.send(COMMAND.pack(command, self._pid))
 
     def _worker_ended(self, status: int, killed: bool) -> list[Event]:
-        events = self._read_connection()  # what it answered before it ended counts
+        events = self._read_connection()  # answers sent before the end still count
         self.failed_starts += not self._ready
-        broke_off = self._doom is not None and self._doom.cause == Cause.LOST_WORKER
-        accident = None if self._retired and not broke_off else self._accident(status, killed)
-        events.append(self._gone(accident))
+        lost = self._kill_reason is not None and self._kill_reason.cause == Cause.LOST_WORKER
+        failure = None if self._retired and not lost else self._failure(status, killed)
+        events.append(self._take_back_calls(failure))
         if self.connection is not None:
             self.connection.close()
         self._forget_worker()
         self._deadline = time.monotonic() + START_SECONDS
         return events
 
-    def _keeper_gone(self) -> list[Event]:
+    def _forkserver_lost(self) -> list[Event]:
+        """Kill the fork server and its processes, and start another one."""
         events = self._read_connection()
         self.process.kill()
         self.process.wait()
         end_marked(self._mark)
         self.failed_starts += not self._ready
-        lost = Verdict.unscored(Cause.LOST_WORKER, f"its keeper ended with {self.process.returncode}{self._printed()}")
-        events.append(self._gone(self._doom or lost))
+        lost = Verdict.unscored(
+            Cause.LOST_WORKER, f"the fork server ended with {self.process.returncode}{self._printed()}"
+        )
+        events.append(self._take_back_calls(self._kill_reason or lost))
         self.close()
         self._start()
         return events
 
-    def _gone(self, accident: Verdict | None) -> Ended:
-        """Take back all calls; the first one had the accident."""
+    def _take_back_calls(self, failure: Verdict | None) -> WorkerEnded:
+        """Take back all pending calls. The failure applies to the first one."""
         calls = list(self.calls)
         self.calls.clear()
         self._numbers.clear()
-        innocent = self._doom is not None and (not calls or calls[0] is not self._doomed)  # it answered after all
-        if accident is None or not calls or innocent:
-            return Ended(None, accident, calls)
-        return Ended(calls[0], accident, calls[1:])
+        answered = self._kill_reason is not None and (not calls or calls[0] is not self._killed_call)
+        if failure is None or not calls or answered:
+            return WorkerEnded(None, failure, calls)
+        return WorkerEnded(calls[0], failure, calls[1:])
 
-    def _accident(self, status: int, killed: bool) -> Verdict:
-        """What the way the worker ended means."""
+    def _failure(self, status: int, killed: bool) -> Verdict:
+        """Return the verdict for the way in which the worker ended."""
         printed = self._printed()
-        if self._doom is not None:
-            return replace(self._doom, reason=self._doom.reason + printed)
+        if self._kill_reason is not None:
+            return replace(self._kill_reason, reason=self._kill_reason.reason + printed)
         if killed or status == NO_CONNECTION:
             return Verdict.unscored(Cause.LOST_WORKER, "the verifier closed the worker's connection" + printed)
         if status >= 0:
             return Verdict.unscored(Cause.EXITED, f"exit code {status}{printed}", detail=f"code {status}")
         if status == -signal.SIGXCPU:
-            return Verdict.unscored(Cause.CPU_LIMIT, f"no verdict within the processor time allowed{printed}")
+            return Verdict.unscored(Cause.CPU_LIMIT, f"no verdict within the CPU time limit{printed}")
         if status == -signal.SIGABRT and "bad_alloc" in printed:
             return Verdict.unscored(Cause.OUT_OF_MEMORY, printed.strip())
         name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"

@@ -1,4 +1,4 @@
-"""What a worker prints: kept in memory, bounded, the newest item's only."""
+"""The output of a worker: held in memory, bounded, for the latest call only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tempfile
 from steelyard.text import ending
 
 _ROOM_LEFT = 4096
-"""A write that does not fit is cut at a page, so a full file may miss its last page."""
+"""A write that does not fit is cut at a page boundary, so a full file may lack its last page."""
 
 
-class Output:
-    """A file in memory that cannot grow, shared by the pool, a keeper and its workers along with its position.
+class WorkerOutput:
+    """A memory file of fixed size, which the pool, a fork server and its workers share together with its position.
 
-    A worker starts each item at the beginning, so the position says how much the item printed. Where the system has no
-    such files it is an ordinary one, and an overflow is noticed only at the end of the item.
+    A worker rewinds it before each call, so the position is the amount of output. On systems without memory files it is
+    an ordinary file, and an overflow is detected only at the end of the call.
     """
 
     def __init__(self, limit: int, descriptor: int | None = None) -> None:
@@ -35,14 +35,16 @@ class Output:
         return descriptor
 
     def start(self) -> None:
+        """Rewind the file for the next call."""
         os.lseek(self.descriptor, 0, os.SEEK_SET)
 
     @property
     def overflowed(self) -> bool:
+        """Whether the output reached the limit."""
         return os.lseek(self.descriptor, 0, os.SEEK_CUR) > self.limit - _ROOM_LEFT
 
     def tail(self, characters: int = 1000) -> str:
-        """The end of what the newest item printed."""
+        """Return the end of the latest output."""
         end = os.lseek(self.descriptor, 0, os.SEEK_CUR)
         data = os.pread(self.descriptor, min(4 * characters, end), max(0, end - 4 * characters))
         text = data.decode(errors="replace").strip()

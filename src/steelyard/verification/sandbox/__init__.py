@@ -1,6 +1,6 @@
-"""Running code that a model wrote: limits, no network, nothing written outside a scratch folder, nothing left running.
+"""Run model-written code under limits, without network access, with a scratch folder, and leave no process behind.
 
-How much of that holds depends on the *level* in force; ``docs/sandbox.md`` says what each does not cover.
+The *level* determines how much of this is enforced; ``docs/sandbox.md`` lists what each level does not cover.
 """
 
 from steelyard.verification.sandbox.levels import Level, describe_level, level_in_force

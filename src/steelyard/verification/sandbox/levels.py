@@ -1,7 +1,7 @@
-"""How much a run is shut in: which level this machine allows, found by trying, and what a program sees at it.
+"""Sandbox levels: which level this machine supports, and what a program can see at that level.
 
-``bubblewrap``: Linux namespaces made by the ``bwrap`` program; no privilege is needed, but the kernel must allow user
-namespaces. ``floor``: limits, a clean environment and a sure end, everywhere.
+``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. It needs no privileges, but the kernel must allow
+user namespaces. ``floor`` works everywhere: it sets limits and a clean environment, and always ends the program.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from steelyard.errors import SandboxError
 
 Level = Literal["bubblewrap", "floor"]
 HOME = Path("/sandbox")
-"""Where a program under bubblewrap finds its scratch folder."""
+"""Path of the scratch folder inside bubblewrap."""
 OWN_PROCESSES: dict[Level, int] = {"bubblewrap": 2, "floor": 0}
-"""Processes of the level itself among those below the supervisor."""
+"""Number of processes that the level itself adds below the supervisor."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store")
 SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
 NAMESPACES = ("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Of the caller's environment these alone pass: some Pythons do not start without."""
+"""The only variables taken from the caller's environment. Some Python builds do not start without them."""
 PROBE_SECONDS = 30
-GIVES: dict[Level, str] = {
-    "bubblewrap": "no network, reads the system and this Python only, writes its scratch folder only",
-    "floor": "limits and a sure end; network, reading and writing outside are NOT stopped",
+PROTECTION: dict[Level, str] = {
+    "bubblewrap": "no network; can read only the system and this Python; can write only its scratch folder",
+    "floor": "limits and a guaranteed end; does NOT block the network or access to files outside the scratch folder",
 }
 
 log = logging.getLogger("steelyard.verification")
@@ -41,7 +41,7 @@ log = logging.getLogger("steelyard.verification")
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """The program and the options it takes here, or why it cannot be used."""
+    """The bwrap program with the options it supports, or the reason why it cannot be used."""
 
     program: str = ""
     options: tuple[str, ...] = ()
@@ -49,28 +49,28 @@ class Bubblewrap:
 
 
 def level_in_force() -> Level:
-    """The best level of this machine; found once, by running a program at it."""
+    """Return the best level that works on this machine."""
     return "floor" if bubblewrap().reason else "bubblewrap"
 
 
 def describe_level() -> str:
-    """One sentence: the level in force, what it gives, and why it is not a better one."""
+    """Describe the level in one sentence: its protection, and why no better level is available."""
     level, reason = level_in_force(), bubblewrap().reason
-    return f"{level} ({GIVES[level]})" + (f", because {reason}" if reason else "")
+    return f"{level} ({PROTECTION[level]})" + (f", because {reason}" if reason else "")
 
 
-def settle(level: Level | Literal["auto"]) -> Level:
-    """The level to run at. One that is asked for by name and is not there is an error; ``auto`` never is."""
+def resolve_level(level: Level | Literal["auto"]) -> Level:
+    """Return the level to use. Raises an error if the requested level is not available; ``auto`` always works."""
     if level == "auto":
         _announce()
         return level_in_force()
     if level == "bubblewrap" and bubblewrap().reason:
         raise SandboxError(
-            f"sandbox level 'bubblewrap' is not to be had: {bubblewrap().reason}. "
-            f"Or take level='floor', which does not stop network, reading and writing outside"
+            f"sandbox level 'bubblewrap' is not available: {bubblewrap().reason}. Or use level='floor', which does not "
+            "block the network or access to files outside the scratch folder"
         )
-    if level not in GIVES:
-        raise SandboxError(f"sandbox level {level!r}: there are 'auto', {', '.join(map(repr, GIVES))}")
+    if level not in PROTECTION:
+        raise SandboxError(f"unknown sandbox level {level!r}: choose 'auto', {', '.join(map(repr, PROTECTION))}")
     return level
 
 
@@ -82,27 +82,37 @@ def _announce() -> None:
 
 @cache
 def bubblewrap() -> Bubblewrap:
-    """Bubblewrap as it works here, tried with this Python; options that older versions lack are left out."""
+    """Find bubblewrap and test it with this Python, without the options that older versions lack."""
     program = shutil.which("bwrap")
     if sys.platform != "linux":
-        return Bubblewrap(reason=f"bubblewrap needs Linux namespaces and this is {platform.system()}")
+        return Bubblewrap(reason=f"bubblewrap needs Linux namespaces, but this is {platform.system()}")
     if program is None:
         return Bubblewrap(reason="the program bwrap is not installed (apt install bubblewrap, dnf install bubblewrap)")
-    complaint = ""
+    error = ""
     for options in (("--disable-userns",), ()):
-        found = Bubblewrap(program, options)
-        complaint = _complaint(found)
-        if not complaint:
-            return found
+        candidate = Bubblewrap(program, options)
+        error = _probe_error(candidate)
+        if not error:
+            return candidate
     return Bubblewrap(
-        reason=f"bwrap is installed but does not work here ({complaint}); the kernel or the container must allow user "
+        reason=f"bwrap is installed but does not work here ({error}); the kernel or the container must allow user "
         f"namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns; seccomp profile)"
     )
 
 
-def _complaint(found: Bubblewrap) -> str:
-    """What goes wrong when this Python says one word inside; nothing if nothing does."""
-    command = [*_walls(found, readable=()), "--chdir", "/", "--", sys.executable, "-I", "-S", "-c", "print('inside')"]
+def _probe_error(candidate: Bubblewrap) -> str:
+    """Run this Python inside bubblewrap. Return the error message, or an empty string on success."""
+    command = [
+        *_bubblewrap_options(candidate, readable=()),
+        "--chdir",
+        "/",
+        "--",
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        "print('inside')",
+    ]
     try:
         done = subprocess.run(  # noqa: S603
             command,
@@ -119,19 +129,21 @@ def _complaint(found: Bubblewrap) -> str:
 
 
 def bubblewrap_command(command: Sequence[str], folder: Path, readable: Iterable[Path]) -> list[str]:
-    """``command`` inside: its scratch folder, ``/tmp`` and ``/dev/shm`` are in ``folder``; all else is read-only."""
+    """Return the bwrap command line. Only the scratch folder, ``/tmp`` and ``/dev/shm`` are writable."""
     writable = [
         *("--bind", str(folder / "scratch"), str(HOME)),
-        *("--bind", str(folder / "tmp"), "/tmp"),  # noqa: S108 - the program's own
+        *("--bind", str(folder / "tmp"), "/tmp"),  # noqa: S108 - private to the program
         *("--bind", str(folder / "shm"), "/dev/shm"),  # noqa: S108
         *("--remount-ro", "/dev"),
     ]
-    return [*_walls(bubblewrap(), readable, writable), "--chdir", str(HOME), "--", *command]
+    return [*_bubblewrap_options(bubblewrap(), readable, writable), "--chdir", str(HOME), "--", *command]
 
 
-def _walls(found: Bubblewrap, readable: Iterable[Path], writable: Sequence[str] = ()) -> list[str]:
-    """Everything of the command line but the command. The root is an empty folder in memory, made read-only last.
-    Writable folders come before readable ones, since this Python may lie below ``/tmp``.
+def _bubblewrap_options(found: Bubblewrap, readable: Iterable[Path], writable: Sequence[str] = ()) -> list[str]:
+    """Return the command line up to the command.
+
+    The root is an empty folder in memory, which becomes read-only last. Writable folders precede readable ones, because
+    this Python may be installed below ``/tmp``.
     """
     system: list[str] = []
     for path in map(Path, SYSTEM):
@@ -156,12 +168,12 @@ def _walls(found: Bubblewrap, readable: Iterable[Path], writable: Sequence[str] 
 
 
 def kept_environment() -> dict[str, str]:
-    """What a Python needs to start, and nothing else of the caller's environment."""
+    """Return the variables that Python needs to start, and nothing else from the caller's environment."""
     return {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
 
 
 def interpreter_folders() -> list[Path]:
-    """The folders of this Python, by every name under which the links from ``sys.executable`` reach them."""
+    """Return the folders of this Python, including every symbolic link that leads from ``sys.executable`` to them."""
     named = {Path(sys.prefix), Path(sys.base_prefix)}
     real = {path.resolve() for path in named}
     step = Path(sys.executable)
@@ -174,21 +186,19 @@ def interpreter_folders() -> list[Path]:
 
 
 def uncovered(paths: Iterable[Path]) -> list[Path]:
-    """Those of ``paths`` that do not lie within the system's folders or within one another."""
+    """Return the paths that are neither inside a system folder nor inside one another."""
     chosen: list[Path] = []
     for path in sorted(set(paths)):
         if path == Path("/"):
-            raise SandboxError("the whole file system cannot be made readable; name the folders that are needed")
+            raise SandboxError("readable = / is not allowed: name the folders that the program needs")
         if not any(path.is_relative_to(other) for other in (*map(Path, SYSTEM), *chosen)):
             chosen.append(path)
     return chosen
 
 
 def require_visible(program: Path, readable: Iterable[Path]) -> None:
-    """Refuse a program that would not be found inside, naming the folder to open."""
+    """Raise an error if the program is not visible inside the sandbox."""
     inside = (*map(Path, SYSTEM), *interpreter_folders(), *readable)
     for path in (program, program.resolve()):
         if not any(path.is_relative_to(folder) for folder in inside):
-            raise SandboxError(
-                f"{program} is not visible in the sandbox: {path.parent} is closed; give readable=['{path.parent}']"
-            )
+            raise SandboxError(f"{program} is not visible in the sandbox: pass readable=['{path.parent}']")

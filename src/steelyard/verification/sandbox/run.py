@@ -1,4 +1,4 @@
-r"""``run_code`` and ``run_command``: one program under limits, at the best level there is, and what came of it.
+r"""Run one program in the sandbox with ``run_code`` or ``run_command``.
 
 ::
 
@@ -31,65 +31,66 @@ from steelyard.verification.sandbox.levels import (
     bubblewrap_command,
     kept_environment,
     require_visible,
-    settle,
+    resolve_level,
 )
 from steelyard.verification.sandbox.supervisor import Report, Request
 
-LEAST_PATIENCE = 30.0
-"""Seconds beyond the limit after which a supervisor that says nothing is taken for lost."""
-PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
-SIGNALLED = 128
-"""Bubblewrap ends with this plus the number of the signal that ended its program."""
+SUPERVISOR_SECONDS = 30.0
+"""Seconds beyond the time limit after which a silent supervisor counts as lost."""
+PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
+SIGNAL_EXIT_BASE = 128
+"""If a signal ends the program, bubblewrap exits with this plus the number of the signal."""
 
 log = logging.getLogger("steelyard.verification")
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one run may use. Memory, processor time and file size hold for each process by itself."""
+    """Limits of one run. Memory, CPU time and file size apply to each process separately."""
 
     seconds: float = 10.0
-    """By the clock, for the run as a whole."""
+    """Wall-clock time of the whole run."""
     cpu_seconds: int = 10
     memory: int = 1 << 30
     """Bytes of address space."""
     file_size: int = 1 << 26
-    """Bytes of any one file."""
+    """Maximum size of a file in bytes."""
     processes: int = 64
-    """Processes at a time. They are counted fifty times a second: a burst may pass it before all are killed."""
+    """Maximum number of processes. They are counted 50 times per second, so a burst may briefly exceed it."""
     output: int = 1 << 20
-    """Bytes kept of stdout, and of stderr; the rest is dropped and ``truncated`` says so."""
+    """Maximum number of bytes kept of stdout and of stderr. The rest is dropped, and ``truncated`` is set."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"limit {name} = {value}: give a positive number")
+                raise ValueError(f"limit {name} = {value} must be a positive number")
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of one run."""
+    """The result of one run."""
 
     stdout: str
     stderr: str
     exit_code: int | None
-    """``None`` if a signal ended it."""
+    """Exit code, or ``None`` if a signal ended the program."""
     signal: int | None
-    """At level bubblewrap an exit code of 129 to 192 cannot be told from a signal and is read as one."""
+    """Signal that ended the program. With bubblewrap, exit codes 129 to 192 are reported as signals."""
     stopped: Literal["", "time", "processes", "lost"]
-    """Which limit ended it; ``"lost"``: its supervisor was killed or halted, which at the floor a program can do."""
+    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; level floor cannot prevent it."""
     truncated: bool
-    """Whether more was printed than the limit keeps."""
+    """Whether the output exceeded its limit."""
     seconds: float
     level: Level
 
     @property
     def ok(self) -> bool:
-        """It ended by itself and with exit code 0. That is the program's own word: compare its output for more."""
+        """Whether the program ended with exit code 0. The program chooses its exit code, so check its output too."""
         return self.exit_code == 0 and not self.stopped
 
     @property
     def timed_out(self) -> bool:
+        """Whether the time limit ended the run."""
         return self.stopped == "time"
 
 
@@ -103,9 +104,10 @@ def run_code(
     limits: RunLimits = RunLimits(),
     level: Level | Literal["auto"] = "auto",
 ) -> Ran:
-    """Run Python code (``python -I main.py``) in a scratch folder that holds ``files`` and is removed afterwards.
+    """Run Python code (``python -I main.py``) in a scratch folder with ``files``, which is removed afterwards.
 
-    ``readable`` are further folders to be seen at level bubblewrap; ``environment`` is added to a clean one.
+    ``readable`` lists further folders to make visible at level bubblewrap. ``environment`` is added to a clean
+    environment.
     """
     everything = {**(files or {}), "main.py": code}
     command = [sys.executable, "-I", "main.py"]
@@ -130,13 +132,13 @@ def run_command(
     limits: RunLimits = RunLimits(),
     level: Level | Literal["auto"] = "auto",
 ) -> Ran:
-    """Run any program as :func:`run_code` runs Python; no shell comes between. A program that is not there raises."""
-    at = settle(level)
+    """Run a program like :func:`run_code`, without a shell. Raises an error if the program does not exist."""
+    at = resolve_level(level)
     opened = [Path(path).absolute() for path in readable]
-    program = _found(command, opened, at)
+    program = _program_path(command, opened, at)
     folder = Path(tempfile.mkdtemp(prefix="steelyard-sandbox-"))
     try:
-        _furnish(folder, stdin, files or {})
+        _prepare_folder(folder, stdin, files or {})
         home = HOME if at == "bubblewrap" else folder / "scratch"
         words = [program, *command[1:]]
         request = Request(
@@ -160,53 +162,53 @@ def run_command(
             log.warning("the scratch folder %s could not be removed", folder)
 
 
-def _found(command: Sequence[str], readable: Sequence[Path], level: Level) -> str:
-    """Where the program is; a relative path is left to be found in the scratch folder."""
+def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level) -> str:
+    """Find the program. A relative path is returned as it is and refers to the scratch folder."""
     for folder in readable:
         if not folder.exists():
-            raise SandboxError(f"readable: there is no {folder}")
+            raise SandboxError(f"readable folder {folder} does not exist")
     if not command:
-        raise SandboxError("the command is empty: give the program and its arguments as a list")
+        raise SandboxError("the command is empty: pass the program and its arguments as a list")
     if os.sep in command[0] and not Path(command[0]).is_absolute():
         return command[0]
     found = shutil.which(command[0], path=_search_path())
     if found is None:
-        raise SandboxError(f"no program {command[0]!r} in {_search_path()}; give its whole path")
+        raise SandboxError(f"program {command[0]!r} was not found in {_search_path()}: pass its absolute path")
     if level == "bubblewrap":
         require_visible(Path(found), readable)
     return found
 
 
-def _furnish(folder: Path, stdin: str, files: Mapping[str, str | bytes]) -> None:
-    """Make the folders of a run and put its files there."""
+def _prepare_folder(folder: Path, stdin: str, files: Mapping[str, str | bytes]) -> None:
+    """Create the folders of a run and write its files."""
     for name in ("scratch", "tmp", "shm"):
         (folder / name).mkdir()
     (folder / "stdin").write_bytes(_encoded(stdin))
     for name, content in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts:
-            raise SandboxError(f"file {name!r}: a name within the scratch folder is needed, such as 'data/input.txt'")
+            raise SandboxError(f"file {name!r} must be a path inside the scratch folder, such as 'data/input.txt'")
         target = folder / "scratch" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(_encoded(content))
 
 
 def _encoded(content: str | bytes) -> bytes:
-    """UTF-8. A model may write half a character: that is its fault, so it becomes a ``?`` and never an error here."""
+    """Encode as UTF-8. A model may write a lone surrogate, which becomes ``?`` instead of raising an error."""
     return content.encode(errors="replace") if isinstance(content, str) else content
 
 
 def _search_path() -> str:
-    return f"{Path(sys.executable).parent}:{PROGRAMS}"
+    return f"{Path(sys.executable).parent}:{PROGRAM_PATH}"
 
 
 def _clean_environment(home: Path, folder: Path, level: Level) -> dict[str, str]:
-    """An environment without the caller's keys and tokens. One thread a run: many run side by side."""
+    """Return an environment without the caller's secrets, and with one thread per run, as many runs share the CPU."""
     return {
         **kept_environment(),
         "PATH": _search_path(),
         "HOME": str(home),
-        "TMPDIR": "/tmp" if level == "bubblewrap" else str(folder / "tmp"),  # noqa: S108 - the program's own
+        "TMPDIR": "/tmp" if level == "bubblewrap" else str(folder / "tmp"),  # noqa: S108 - private to the program
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -215,7 +217,7 @@ def _clean_environment(home: Path, folder: Path, level: Level) -> dict[str, str]
 
 
 def _supervised(request: Request) -> Report | None:
-    """Have a supervisor carry out the request; ``None`` if it was killed or halted."""
+    """Run the request in a supervisor process. Returns ``None`` if the supervisor was killed or halted."""
     with subprocess.Popen(  # noqa: S603
         [sys.executable, "-I", "-S", supervisor.__file__],
         stdin=subprocess.PIPE,
@@ -225,7 +227,7 @@ def _supervised(request: Request) -> Report | None:
         start_new_session=True,
     ) as process:
         try:
-            report, complaint = process.communicate(json.dumps(request).encode(), request["seconds"] + LEAST_PATIENCE)
+            report, errors = process.communicate(json.dumps(request).encode(), request["seconds"] + SUPERVISOR_SECONDS)
         except subprocess.TimeoutExpired:
             _end(process)
             return None
@@ -239,12 +241,12 @@ def _supervised(request: Request) -> Report | None:
     if process.returncode < 0:
         return None
     if process.returncode > 0:
-        raise SandboxError(f"the sandbox's supervisor failed: {complaint.decode(errors='replace').strip()[-1000:]}")
+        raise SandboxError(f"the sandbox supervisor failed: {errors.decode(errors='replace').strip()[-1000:]}")
     return cast("Report", json.loads(report))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a supervisor that does not answer, and all below it."""
+    """Kill a supervisor that does not answer, and all its descendants."""
     process.send_signal(signal.SIGSTOP)
     supervisor.kill_descendants(process.pid)
     process.kill()
@@ -257,8 +259,8 @@ def _ran(report: Report | None, level: Level, limits: RunLimits) -> Ran:
         raise SandboxError(f"the program could not be started: {report['error']}")
     code = report["returncode"]
     ended_by = -code if code < 0 else None
-    if level == "bubblewrap" and SIGNALLED < code <= SIGNALLED + 64:
-        ended_by = code - SIGNALLED
+    if level == "bubblewrap" and SIGNAL_EXIT_BASE < code <= SIGNAL_EXIT_BASE + 64:
+        ended_by = code - SIGNAL_EXIT_BASE
     return Ran(
         stdout=report["stdout"],
         stderr=report["stderr"],

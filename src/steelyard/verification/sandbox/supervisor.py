@@ -1,8 +1,9 @@
-"""A process of its own that runs one command under limits, watches it, and kills all that came of it.
+"""The supervisor process: runs one command under limits, watches it and kills all its descendants.
 
-Started as ``python -I -S supervisor.py`` and made of the standard library alone, so it is there in milliseconds. One
-JSON request comes on stdin and one JSON report goes to stdout. It adopts every orphan below it, so a double fork with
-``setsid`` does not get away (Linux only), and ends the run when its caller is gone. The caller itself is not changed.
+It is started as ``python -I -S supervisor.py`` and uses only the standard library, so it starts within milliseconds. It
+reads one JSON request from stdin and writes one JSON report to stdout. On Linux it adopts orphaned descendants, so that
+a double fork with ``setsid`` cannot escape. It ends the run if its caller dies. The caller's own process settings stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from pathlib import Path
 from typing import BinaryIO, TypedDict, cast
 
 TICK = 0.02
-"""Seconds between two looks at the clock, the processes and the caller."""
+"""Seconds between two checks of the clock, the processes and the caller."""
 GRACE = 5.0
-"""Seconds that killed processes are given to be gone, and their pipes to run dry."""
+"""Seconds to wait for killed processes to end and for their pipes to be drained."""
 OPEN_FILES = 256
 CHUNK = 1 << 16
-FIRST = -20
-"""Priority of the supervisor, where it may have that."""
+SUPERVISOR_PRIORITY = -20
+"""Priority (nice value) of the supervisor, if it has permission to set it."""
 LINUX = sys.platform == "linux"
 
 PR_SET_PDEATHSIG = 1
@@ -41,23 +42,23 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""Number of the system call, for which the C library has no function."""
+"""Number of the system call by architecture; the C library has no function for it."""
 KEYCTL_JOIN_SESSION_KEYRING = 1
 MOVED = ".steelyard-removing-"
 NO_ROOT_LOCKED = 0b11
-"""Securebits by which user 0 gets no capabilities from ``exec``, for good."""
+"""Locked securebits that prevent user 0 from gaining capabilities through ``exec``."""
 
 
 class Request(TypedDict):
-    """What to run, and within what."""
+    """The command to run and its limits."""
 
     command: list[str]
     environment: dict[str, str]
     folder: str
-    """All of the run's files; removed here if the caller is gone, else by the caller."""
+    """Folder with all files of the run. The caller removes it; the supervisor does if the caller has died."""
     working_folder: str
     stdin: str
-    """A file."""
+    """Path of the file to use as stdin."""
     caller: int
     drop_privileges: bool
     seconds: float
@@ -69,21 +70,21 @@ class Request(TypedDict):
 
 
 class Report(TypedDict):
-    """What came of it."""
+    """The result of the command."""
 
     error: str
-    """Why the command could not be started; then the rest says nothing."""
+    """Why the command could not be started. The other fields are then meaningless."""
     returncode: int
     stopped: str
-    """``""``: ended by itself; else ``"time"``, ``"processes"`` or ``"lost"``: what ended it."""
+    """What ended the command: ``"time"``, ``"processes"`` or ``"lost"``; empty if it ended normally."""
     seconds: float
     stdout: str
     stderr: str
     truncated: bool
 
 
-class Output:
-    """The first ``limit`` bytes of a stream; what comes after is read and dropped, so the writer never waits."""
+class BoundedOutput:
+    """Keeps the first ``limit`` bytes of a stream. The rest is read and dropped, so that the writer never blocks."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -100,19 +101,18 @@ class Output:
 
 
 def main() -> None:
+    """Read a request, run it and write the report."""
     request = cast("Request", json.load(sys.stdin))
-    told: list[int] = []
+    stop_signals: list[int] = []
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
     _control_process(PR_SET_CHILD_SUBREAPER, 1)
-    with suppress(
-        OSError
-    ):  # who may, goes before the program: a flood of processes leaves little time to count and kill
-        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
-    _control_process(PR_SET_DUMPABLE, 0)  # its pipes and memory are closed to the program, which could forge the report
+    with suppress(OSError):  # needs permission; a fork bomb leaves little CPU time to count and kill processes
+        os.setpriority(os.PRIO_PROCESS, 0, SUPERVISOR_PRIORITY)
+    _control_process(PR_SET_DUMPABLE, 0)  # hides pipes and memory from the program, which could forge the report
     try:
         join_fresh_keyring()
-        report = supervise(request, told, nice)
+        report = supervise(request, stop_signals, nice)
     except (OSError, subprocess.SubprocessError) as error:
         reason = f"{type(error).__name__}: {error}"
         report = Report(error=reason, returncode=0, stopped="", seconds=0, stdout="", stderr="", truncated=False)
@@ -122,11 +122,11 @@ def main() -> None:
         json.dump(report, sys.stdout)
 
 
-def supervise(request: Request, told: list[int], nice: int) -> Report:
-    """Run the command to its end or to a limit; ``told`` is filled when the caller wants an end."""
+def supervise(request: Request, stop_signals: list[int], nice: int) -> Report:
+    """Run the command until it ends or reaches a limit. A signal in ``stop_signals`` stops it."""
     started = time.monotonic()
     with Path(request["stdin"]).open("rb") as stdin:
-        process = subprocess.Popen(  # noqa: S603 - running what it is told is its purpose
+        process = subprocess.Popen(  # noqa: S603 - running the requested command is the purpose
             request["command"],
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -136,11 +136,11 @@ def supervise(request: Request, told: list[int], nice: int) -> Report:
             start_new_session=True,
             preexec_fn=lambda: confine(request, nice),  # noqa: PLW1509 - there are no threads here
         )
-    outputs = Output(request["output"]), Output(request["output"])
+    outputs = BoundedOutput(request["output"]), BoundedOutput(request["output"])
     with selectors.DefaultSelector() as selector:
         for stream, output in zip((process.stdout, process.stderr), outputs, strict=True):
             selector.register(cast("BinaryIO", stream), selectors.EVENT_READ, output)
-        stopped = watch(process, selector, request, told)
+        stopped = watch(process, selector, request, stop_signals)
         seconds = time.monotonic() - started
         kill_everything(process)
         deadline = time.monotonic() + GRACE
@@ -158,7 +158,9 @@ def supervise(request: Request, told: list[int], nice: int) -> Report:
 
 
 def confine(request: Request, nice: int) -> None:
-    """Between fork and exec: the limits, which nothing below can raise again, the caller's priority, and death with the
+    """Confine the child between fork and exec.
+
+    Sets hard limits, which the program cannot raise, restores the caller's priority, and makes the child die with the
     supervisor.
     """
     for kind, amount in (
@@ -173,22 +175,26 @@ def confine(request: Request, nice: int) -> None:
     _control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
     _control_process(PR_SET_DUMPABLE, 1)
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # when memory is short, take this first
+        Path("/proc/self/oom_score_adj").write_text(
+            "1000", encoding="ascii"
+        )  # the first process to be killed when memory is short
     if request["drop_privileges"]:
         _control_process(PR_SET_NO_NEW_PRIVS, 1)
         _control_process(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
         _control_process(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
 
 
-def watch(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, request: Request, told: list[int]) -> str:
-    """Wait for the end of the command; the name of the limit that ends it sooner, or nothing."""
+def watch(
+    process: subprocess.Popen[bytes], selector: selectors.BaseSelector, request: Request, stop_signals: list[int]
+) -> str:
+    """Wait until the command ends or exceeds a limit. Returns the name of the limit, or an empty string."""
     deadline = time.monotonic() + request["seconds"]
     while not _ended(process):
-        if told or os.getppid() != request["caller"]:
+        if stop_signals or os.getppid() != request["caller"]:
             return "lost"
         if time.monotonic() > deadline:
             return "time"
-        if more_descendants(os.getpid(), than=request["processes"]):
+        if has_more_descendants(os.getpid(), than=request["processes"]):
             return "processes"
         read_ready(selector)
         _reap_orphans(process.pid)
@@ -196,20 +202,22 @@ def watch(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, re
 
 
 def read_ready(selector: selectors.BaseSelector) -> None:
-    """Read what is there, waiting one tick at most; a stream that is at its end is let go."""
+    """Read the available output, waiting at most one tick. A stream at its end is unregistered."""
     if not selector.get_map():
         time.sleep(TICK / 10)
         return
     for key, _ in selector.select(TICK):
         data = os.read(key.fd, CHUNK)
-        cast("Output", key.data).add(data)
+        cast("BoundedOutput", key.data).add(data)
         if not data:
             selector.unregister(key.fileobj)
 
 
 def kill_everything(process: subprocess.Popen[bytes]) -> None:
-    """Kill the command and all that it started: its group in one stroke, then whoever left the group, generation by
-    generation, until no child is left. An orphan becomes a child of this process, so none is missed.
+    """Kill the command and all its descendants.
+
+    Kills the process group first, then the processes that left the group, one generation at a time, until no child is
+    left. Orphans become children of this process, so none is missed.
     """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -224,35 +232,35 @@ def kill_everything(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill_descendants(root: int) -> None:
-    """Each is killed as it is found: in a flood every process that is left takes processor time from this one."""
+    """Kill all descendants, each as soon as it is found, because a fork bomb competes for CPU time."""
     for pid in _descendants(root):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
-def more_descendants(root: int, than: int) -> bool:
-    """Whether there are more than so many. It counts no further, since a flood leaves little time to count."""
+def has_more_descendants(root: int, than: int) -> bool:
+    """Return whether ``root`` has more than ``than`` descendants. Stops counting as soon as that is certain."""
     return any(True for _ in itertools.islice(_descendants(root), than, None))
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below ``root``, those that only wait to be reaped included; empty where there is no ``/proc``."""
+    """Return all descendants of ``root``, including zombies; empty on systems without ``/proc``."""
     return list(_descendants(root))
 
 
 def _descendants(root: int) -> Iterator[int]:
-    below = _children if Path(f"/proc/self/task/{os.getpid()}/children").exists() else _scan_for_children()
+    children_of = _children if Path(f"/proc/self/task/{os.getpid()}/children").exists() else _scan_for_children()
     waiting = [root]
     while waiting:
-        children = below(waiting.pop())
+        children = children_of(waiting.pop())
         waiting += children
         yield from children
 
 
 def _children(pid: int) -> list[int]:
-    """Read with system calls alone: in a flood the time for this is short."""
+    """Return the children of a process. Uses plain system calls, because a fork bomb leaves little CPU time."""
     found: list[int] = []
-    with suppress(OSError):  # it may be gone meanwhile
+    with suppress(OSError):  # the process may have ended meanwhile
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             descriptor = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY)
             with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
@@ -261,7 +269,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _scan_for_children() -> Callable[[int], list[int]]:
-    """For kernels that keep no list of children: one look at the parent of every process there is."""
+    """Read the parent of every process once, for kernels without a list of children."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -271,14 +279,14 @@ def _scan_for_children() -> Callable[[int], list[int]]:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the command ended; it is not reaped yet where that can be, so that its group keeps its number."""
+    """Return whether the command has ended. On Linux it is not reaped yet, so that its group id stays reserved."""
     if not LINUX:
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _reap_orphans(command: int) -> None:
-    """Let go of adopted processes that ended, so that they are not counted; never of the command itself."""
+    """Reap adopted processes that have ended, so that they are not counted. The command itself is not reaped."""
     if not LINUX:
         return
     while (seen := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and seen.si_pid != command:
@@ -286,7 +294,7 @@ def _reap_orphans(command: int) -> None:
 
 
 def _reap_all() -> bool:
-    """Let go of all that ended; whether some child still lives."""
+    """Reap all children that have ended. Returns whether any child is still alive."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -296,7 +304,7 @@ def _reap_all() -> bool:
 
 
 def _limit(kind: int, amount: int) -> None:
-    """Set a limit for good, or leave the one in force if that is lower."""
+    """Set a hard limit, or keep the current one if it is lower."""
     _, hard = resource.getrlimit(kind)
     amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
     try:
@@ -307,14 +315,16 @@ def _limit(kind: int, amount: int) -> None:
 
 
 def _control_process(option: int, value: int) -> None:
-    """``prctl``; where it is refused or not there, one goes on without."""
+    """Call ``prctl``. Errors are ignored, because every use is an optional hardening."""
     if LINUX:
         ctypes.CDLL(None).prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
 
 def join_fresh_keyring() -> None:
-    """Leave the caller's session keyring (keyrings(7)) for a new, empty one: a program could read the keys in it, also
-    from other namespaces. Where the system refuses, it refuses the program too.
+    """Replace the caller's session keyring (keyrings(7)) with a new, empty one.
+
+    The program could otherwise read the caller's keys, even from other namespaces. If the system denies the call, it
+    also denies the program access to keyrings.
     """
     number = KEYCTL.get(os.uname().machine)
     if not LINUX or number is None:
@@ -324,18 +334,20 @@ def join_fresh_keyring() -> None:
         reason = ctypes.get_errno()
         if reason in (errno.ENOSYS, errno.EPERM, errno.EACCES):
             return
-        if reason != errno.EDQUOT or time.monotonic() > deadline:  # keyrings of ended runs go a moment later
-            raise OSError(reason, f"no session keyring of its own: {os.strerror(reason)}")
+        if (
+            reason != errno.EDQUOT or time.monotonic() > deadline
+        ):  # the kernel frees keyrings of ended runs with a delay
+            raise OSError(reason, f"could not create a session keyring: {os.strerror(reason)}")
         time.sleep(TICK)
 
 
 def remove_folder(folder: Path) -> bool:
-    """Remove what a run left, however it left it: unreadable folders, ten thousand levels, links (never followed)."""
+    """Remove the folder of a run, even with unreadable or very deep folders. Links are never followed."""
     with suppress(OSError, RecursionError):
         shutil.rmtree(folder)
         return True
     with suppress(OSError):
-        if folder.is_symlink():  # put there by the program: the folder itself was moved away
+        if folder.is_symlink():  # the program moved the folder away and put a link there
             folder.unlink()
             return False
         root = _opened(str(folder), None)
@@ -348,8 +360,10 @@ def remove_folder(folder: Path) -> bool:
 
 
 def _empty(root: int) -> None:
-    """Remove everything in an open folder. Folders within folders are moved to the top first, so that no path grows
-    long; everything goes by open folders, so that a link put in their place leads nowhere.
+    """Remove everything in an open folder.
+
+    Nested folders are first moved to the top, so that no path gets too long. All operations use open descriptors, so
+    that replacing a folder by a link has no effect.
     """
     fresh = itertools.count()
     while names := os.listdir(root):
@@ -359,7 +373,7 @@ def _empty(root: int) -> None:
                 try:
                     for below in os.listdir(inner):  # noqa: PTH208
                         if not _unlinked(below, inner):
-                            os.close(_opened(below, inner))  # who moves a folder must be able to write it
+                            os.close(_opened(below, inner))  # moving a folder needs write permission on it
                             os.rename(below, f"{MOVED}{next(fresh)}", src_dir_fd=inner, dst_dir_fd=root)
                 finally:
                     os.close(inner)
@@ -367,17 +381,17 @@ def _empty(root: int) -> None:
 
 
 def _unlinked(name: str, folder: int) -> bool:
-    """Remove a file or a link from an open folder; ``False`` for a folder, which stays."""
+    """Remove a file or a link from an open folder. Returns ``False`` for a folder, which is kept."""
     try:
         os.unlink(name, dir_fd=folder)
-    except (IsADirectoryError, PermissionError):  # what the second means elsewhere than on Linux
+    except (IsADirectoryError, PermissionError):  # PermissionError on systems other than Linux
         return False
     return True
 
 
 def _opened(name: str, folder: int | None) -> int:
-    """A folder, made accessible to this user and opened; an error for a link."""
-    if LINUX:  # without access one gets a handle, through which the mode of nothing else can be changed
+    """Make a folder accessible to this user and open it. Raises an error for a link."""
+    if LINUX:  # a handle needs no access rights, and chmod through it cannot affect another file
         handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101

@@ -1,4 +1,4 @@
-"""One guarded call: every item gets a verdict, and one bad item loses no other."""
+"""A safe call: every item gets a verdict, and a bad item does not affect the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from steelyard.errors import Invalid
 from steelyard.types import Task, Verdict
 from steelyard.verification import Batch, FunctionVerifier, Item, WholeGroup, judge
-from steelyard.verification.judging import TAIL_CHARACTERS
+from steelyard.verification.safe_verify import TAIL_CHARACTERS
 
 
 def moody(task: Task, text: str) -> float:
@@ -52,7 +52,7 @@ def test_an_exception_is_unscored_with_the_tail_of_its_traceback(item) -> None:
     assert (verdict.status, verdict.cause) == ("unscored", "exception")
     assert verdict.reason.endswith("ZeroDivisionError: of my own")
     assert "in moody" in verdict.reason
-    assert "in judge\n" not in verdict.reason, "frames of this package tell the user nothing"
+    assert "in judge\n" not in verdict.reason, "frames of this package are of no use to the user"
 
 
 def test_the_tail_is_bounded(item) -> None:
@@ -60,7 +60,7 @@ def test_the_tail_is_bounded(item) -> None:
     assert len(verdict.reason) <= TAIL_CHARACTERS + 3
 
 
-def test_exit_and_memory_have_causes_of_their_own(item) -> None:
+def test_exit_and_memory_errors_have_their_own_causes(item) -> None:
     assert judge(ONE, [item("exit")])[0].cause == "exited"
     assert "3" in judge(ONE, [item("exit")])[0].reason
     assert judge(ONE, [item("memory")])[0].cause == "out of memory"
@@ -72,13 +72,13 @@ def test_ctrl_c_passes_through(item) -> None:
 
 
 @pytest.mark.parametrize("verifier", [ONE, FunctionVerifier(moody_batch, mode=Batch(8))])
-def test_one_bad_item_of_a_batch_loses_no_other(verifier: FunctionVerifier, item) -> None:
+def test_a_bad_item_of_a_batch_does_not_affect_the_others(verifier: FunctionVerifier, item) -> None:
     verdicts = judge(verifier, [item("1"), item("raise"), item("invalid"), item("0.5"), item("nan")])
     assert statuses(verdicts) == ["scored", "exception", "rejected", "scored", "bad return"]
     assert [verdicts[0].reward, verdicts[3].reward] == [1.0, 0.5]
 
 
-def test_a_group_fails_as_a_whole_since_its_samples_are_compared(group) -> None:
+def test_a_group_fails_as_a_whole_because_its_samples_are_compared(group) -> None:
     verifier = FunctionVerifier(moody_group, mode=WholeGroup())
     assert statuses(judge(verifier, group("1", "raise", "2"))) == ["exception"] * 3
 
@@ -94,11 +94,11 @@ def test_a_wrong_number_of_scores_is_a_bad_return_for_all(returned: object, mode
 
     verdicts = judge(FunctionVerifier(wrong, mode=mode), group("a", "b"))
     assert statuses(verdicts) == ["bad return"] * 2
-    assert calls == [2], "a wrong length is no accident of one item: no second try"
+    assert calls == [2], "a wrong length concerns all items, so there is no second try"
 
 
 class Homemade:
-    """A verifier that is no wrapped function and returns what it likes."""
+    """A verifier class that returns arbitrary values."""
 
     name = "homemade"
     mode = Batch(4)
@@ -113,7 +113,7 @@ class Homemade:
         return self.returned  # pyright: ignore[reportReturnType]
 
 
-def test_returns_of_other_verifiers_are_checked_too(group) -> None:
+def test_results_of_verifier_classes_are_checked(group) -> None:
     two = group("a", "b")
     assert statuses(judge(Homemade([Verdict.scored(1.0), 0.5]), two)) == ["scored", "bad return"]  # pyright: ignore[reportArgumentType]
     assert statuses(judge(Homemade([Verdict.scored(1.0)]), two)) == ["bad return"] * 2  # pyright: ignore[reportArgumentType]
@@ -139,7 +139,7 @@ def rambling(task: Task, text: str) -> Verdict | float:
 
 
 @pytest.mark.parametrize("text", ["unprintable", "invalid", "unscored", "scored"])
-def test_what_a_verifier_says_is_bounded(item, text: str) -> None:
+def test_texts_of_a_verifier_are_bounded(item, text: str) -> None:
     (verdict,) = judge(FunctionVerifier(rambling), [item(text)])
     assert verdict.status == {"unprintable": "rejected", "invalid": "rejected"}.get(text, text)
     assert len(str(verdict.to_json())) < 10_000

@@ -1,7 +1,7 @@
-"""A worker's keeper: imports the verifier once, forks workers, sees how each ended, and ends what it left behind.
+"""The fork server of a worker: imports the verifier once, forks workers and cleans up after each of them.
 
-Started by the pool as a program of its own, so nothing of the run's state is in it: no torch, no notebook, no main
-module. It ends with the run, also when that is killed.
+The pool starts it as a separate program, so it contains no state of the run: no torch, no notebook and no main module.
+It ends with the run, even if the run is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.verification.base import Verifier
-from steelyard.verification.judging import traceback_tail
 from steelyard.verification.processes.descendants import (
     adopt_orphans,
     children,
@@ -28,43 +27,44 @@ from steelyard.verification.processes.descendants import (
     outlive_parent,
 )
 from steelyard.verification.processes.frames import json_frame, receive
-from steelyard.verification.processes.output import Output
-from steelyard.verification.processes.worker import Rules, serve
+from steelyard.verification.processes.output import WorkerOutput
+from steelyard.verification.processes.worker import WorkerRules, serve
+from steelyard.verification.safe_verify import traceback_tail
 from steelyard.verification.transport import unpack
 
-ORDER = struct.Struct("<cQ")
-"""From the pool: what to do, and the process id of the worker it is about."""
+COMMAND = struct.Struct("<cQ")
+"""A command from the pool and the process id of the worker it refers to."""
 KILL = b"k"
-"""End the worker now."""
+"""Kill the worker immediately."""
 HUNG_UP = b"h"
-"""The worker closed its connection: end it, unless it is about to end by itself."""
-ENDING = 0.5
-"""Seconds that a worker with a closed connection has to end by itself, so that its own status is seen."""
-_PARENT_CHECK = 1.0
+"""The worker closed its connection: kill it unless it ends within ``ENDING_SECONDS``."""
+ENDING_SECONDS = 0.5
+"""Time for a worker with a closed connection to end normally, so that its exit status is known."""
+_PARENT_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """What the pool tells a keeper first."""
+class WorkerSetup:
+    """The first message from the pool to a fork server."""
 
     verifier: bytes
-    rules: Rules
+    rules: WorkerRules
     folder: str
     preload: bool = True
-    """Import the verifier here, once, instead of in every worker."""
+    """Import the verifier once in the fork server, instead of in every worker."""
 
 
 def main(control_descriptor: int, parent: int) -> None:
-    """Serve one place of the pool until the run lets go of ``control_descriptor`` or is gone."""
+    """Run the workers of one handle until the run closes ``control_descriptor`` or ends."""
     die_with_parent(parent)
     adopt_orphans()
     control = socket.socket(fileno=control_descriptor)
     payload = receive(control)
     if payload is None:
         return
-    setup: Setup = pickle.loads(payload)  # noqa: S301 - from the run that started this keeper
+    setup: WorkerSetup = pickle.loads(payload)  # noqa: S301 - from the run that started this process
     os.chdir(setup.folder)
-    output = Output(1024 * setup.rules.limits.output_kb, descriptor=os.dup(sys.stdout.fileno()))
+    output = WorkerOutput(1024 * setup.rules.limits.output_kb, descriptor=os.dup(sys.stdout.fileno()))
     verifier = _load(setup, control) if setup.preload else None
     if verifier is not None and (threads := _threads()) > 1:
         control.sendall(json_frame({"threads": threads}))
@@ -73,22 +73,22 @@ def main(control_descriptor: int, parent: int) -> None:
     imported = frozenset(children())
     outlive_parent()
     try:
-        _keep(setup, verifier, output, control, parent, imported)
-    except OSError:  # the run let go in the middle of a message
+        _run_workers(setup, verifier, output, control, parent, imported)
+    except OSError:  # the run closed the connection in the middle of a message
         pass
     finally:
         end_children()
 
 
-def _keep(
-    setup: Setup,
+def _run_workers(
+    setup: WorkerSetup,
     verifier: Verifier | None,
-    output: Output,
+    output: WorkerOutput,
     control: socket.socket,
     parent: int,
     imported: frozenset[int],
 ) -> None:
-    """One worker after the other."""
+    """Fork workers, one after the other."""
     while os.getppid() == parent:
         theirs, ours = socket.socketpair()
         pid = os.fork()
@@ -106,8 +106,8 @@ def _keep(
         control.sendall(json_frame(ended))
 
 
-def _load(setup: Setup, connection: socket.socket) -> Verifier:
-    """The verifier, or the end of this process with the reason told."""
+def _load(setup: WorkerSetup, connection: socket.socket) -> Verifier:
+    """Load the verifier. If that fails, report the reason and exit."""
     try:
         return unpack(setup.verifier)
     except BaseException as error:  # noqa: BLE001 - importing a user's module may do anything
@@ -123,12 +123,12 @@ def _threads() -> int:
 
 
 def _watch(pid: int, control: socket.socket, parent: int) -> dict[str, object] | None:
-    """How the worker ended, or ``None`` if the run is gone."""
+    """Wait for the worker to end and return how it ended, or ``None`` if the run has ended."""
     watched = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     killed, kill_at = False, None
     try:
         while True:
-            pause = _PARENT_CHECK if watched is not None else 0.02
+            pause = _PARENT_CHECK_SECONDS if watched is not None else 0.02
             if kill_at is not None:
                 pause = min(pause, max(0.0, kill_at - time.monotonic()))
             ready = select.select([control, *([watched] if watched is not None else [])], [], [], pause)[0]
@@ -136,12 +136,12 @@ def _watch(pid: int, control: socket.socket, parent: int) -> dict[str, object] |
             if found:
                 return {"ended": pid, "status": os.waitstatus_to_exitcode(status), "killed": killed}
             if control in ready:
-                order = control.recv(ORDER.size, socket.MSG_WAITALL)
-                if len(order) < ORDER.size:
+                message = control.recv(COMMAND.size, socket.MSG_WAITALL)
+                if len(message) < COMMAND.size:
                     return None
-                what, whom = ORDER.unpack(order)
-                if whom == pid and not killed:  # not about a worker that ended meanwhile
-                    kill_at = time.monotonic() + (ENDING if what == HUNG_UP else 0.0)
+                command, target = COMMAND.unpack(message)
+                if target == pid and not killed:  # the command may refer to an earlier worker
+                    kill_at = time.monotonic() + (ENDING_SECONDS if command == HUNG_UP else 0.0)
             elif os.getppid() != parent:
                 return None
             if kill_at is not None and time.monotonic() >= kill_at:

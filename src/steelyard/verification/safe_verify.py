@@ -1,4 +1,4 @@
-"""One call of a verifier, guarded: whatever it does, every item gets a verdict and the blame is explicit."""
+"""Call a verifier safely: every item gets a verdict, whatever the verifier does."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from steelyard.errors import Invalid
 from steelyard.text import bounded, ending, shortened, shown
 from steelyard.types import Verdict
 from steelyard.verification.base import Cause, Item, Verifier, WholeGroup
-from steelyard.verification.returns import BadReturn, as_scores, sound
+from steelyard.verification.returns import BadReturn, as_scores, checked_verdict
 
 TAIL_CHARACTERS = 1200
-"""How much of a traceback's end is kept as the reason."""
+"""Number of characters at the end of a traceback that are kept as the reason."""
 
 _HERE = str(Path(__file__).parent)
 
 
 def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
-    """Verify ``items`` in one call; one verdict an item, in order.
+    """Verify ``items`` in one call. Returns one verdict per item, in order.
 
-    ``Invalid`` is rejected with the verifier's floor, any other exception is unscored. When a batch of several fails
-    as a whole its items are tried one by one, so one bad item never loses the others. ``KeyboardInterrupt`` passes.
+    ``Invalid`` becomes a rejection with the verifier's floor; any other exception becomes an unscored verdict. If a
+    batch raises, its items are verified one by one, so that one bad item does not affect the others.
+    ``KeyboardInterrupt`` is not caught.
     """
     try:
         returned = as_scores(verifier.verify(items), len(items))
@@ -36,13 +37,13 @@ def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
 
 def _checked(verdict: object, item: Item, floor: float | None) -> Verdict:
     if isinstance(verdict, Verdict):
-        return sound(verdict, item.sample.text, floor)
+        return checked_verdict(verdict, item.sample.text, floor)
     return Verdict.unscored(Cause.BAD_RETURN, f"expected a Verdict, got {type(verdict).__name__}")
 
 
 def _verdict_of_error(error: BaseException, floor: float | None) -> Verdict:
     if isinstance(error, Invalid):
-        return Verdict.rejected(bounded(_said(error)), floor=floor)
+        return Verdict.rejected(bounded(_message(error)), floor=floor)
     if isinstance(error, BadReturn):
         return Verdict.unscored(Cause.BAD_RETURN, str(error))
     if isinstance(error, SystemExit):
@@ -55,15 +56,15 @@ def _verdict_of_error(error: BaseException, floor: float | None) -> Verdict:
     return Verdict.unscored(cause, traceback_tail(error))
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:  # noqa: BLE001 - an exception of the verifier's own may do anything
-        return f"{type(error).__name__}, whose text raised {type(failure).__name__}"
+    except Exception as failure:  # noqa: BLE001 - a user's exception class may do anything
+        return f"{type(error).__name__} (its message raised {type(failure).__name__})"
 
 
 def traceback_tail(error: BaseException) -> str:
-    """The end of the traceback, from the first frame that is not of this package."""
+    """Return the end of the traceback, without the leading frames of this package."""
     lines = traceback.format_exception(type(error), error, _past_this_package(error.__traceback__))
     text = "".join(lines).strip()
     return ending(text, TAIL_CHARACTERS)
