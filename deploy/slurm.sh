@@ -10,10 +10,10 @@
 #SBATCH --signal=B:TERM@300
 #SBATCH --output=%x-%j.out
 #
-# A run over the nodes of a SLURM job: Ray starts on each, the command runs on the first, and Ray stops at its end.
+# Run steelyard on the nodes of a SLURM job. Ray starts on every node; the command runs on the first; then Ray stops.
 #   sbatch deploy/slurm.sh RECIPE|FILE [--section.key value …]
 #   sbatch --nodes=4 deploy/slurm.sh --resume runs/NAME
-# STEELYARD_ENV names a virtualenv to activate. It, and the working directory with runs/, are seen by every node.
+# STEELYARD_ENV names a virtualenv to activate. Every node must see it and the working directory, which contains runs/.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
@@ -25,7 +25,7 @@ if [ -n "${STEELYARD_ENV:-}" ]; then
     source "$STEELYARD_ENV/bin/activate"
 fi
 
-# Only who has the token may talk to this cluster. It is made for this job alone, and read by its owner alone.
+# Clients need a token to connect to this cluster. The token is created for this job, and only its owner can read it.
 umask 077
 own=$(mktemp -d "$PWD/.steelyard-${SLURM_JOB_ID}-XXXXXX")
 trap 'rm -rf "$own"' EXIT
@@ -36,23 +36,23 @@ export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$own/token"
 read -r head < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 address="$head:$((20000 + SLURM_JOB_ID % 20000))"
 
-# 300 s before the time is up SLURM sends TERM to this script, which runs on the first node, where the run is too: the run
-# is told, finishes its step and saves.
+# 300 s before the time limit, SLURM sends TERM to this script on the first node. The script forwards the signal to the run
+# on the same node, which finishes its step and saves.
 trap 'if [ -s "$own/pid" ]; then kill -TERM "$(cat "$own/pid")"; fi' TERM
 
-# shellcheck disable=SC2016 # what is in quotes is for the shell that becomes the run
+# shellcheck disable=SC2016 # the quoted text is for the shell that becomes the run
 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --kill-on-bad-exit=1 \
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" -- \
     bash -c 'echo $$ >"$0" && exec steelyard train "$@"' "$own/pid" "$@" --cluster.address auto &
 step=$!
 status=0
 wait "$step" || status=$?
-while kill -0 "$step" 2>/dev/null; do # the signal ends a wait, not the step
+while kill -0 "$step" 2>/dev/null; do # the signal interrupts wait, not the step
     status=0
     wait "$step" || status=$?
 done
-if [ "$status" = 0 ] && [ ! -s "$own/pid" ]; then # symmetric-run ends well even if Ray did not start
-    echo "Ray did not start; the reason is above" >&2
+if [ "$status" = 0 ] && [ ! -s "$own/pid" ]; then # symmetric-run returns 0 even if Ray did not start
+    echo "Ray did not start; see the messages above" >&2
     status=1
 fi
 exit "$status"

@@ -84,7 +84,7 @@ def test_the_checker_is_about_twenty_lines(folder: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_nothing_is_written_over(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(ConfigError, match=f"{name}: already there"):
+    with pytest.raises(ConfigError, match=f"{name} already exists"):
         write_template(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
@@ -93,7 +93,7 @@ def test_nothing_is_written_over(name: str, tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     for folder in (tmp_path / "taken", tmp_path / "taken" / "deeper"):
-        with pytest.raises(ConfigError, match="is a file and not a folder"):
+        with pytest.raises(ConfigError, match="is a file, not a folder"):
             write_template(folder)
 
 
