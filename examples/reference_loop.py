@@ -12,8 +12,8 @@ each question several times (a group). Answers better than their group's mean be
     loss = mean_i mean_t [ -min(rho A, clip(rho, 1 - low, 1 + high) A) + beta KL ]
 
 (Shao et al., arXiv 2402.03300.) Steelyard's trainer computes the same, with more attention to speed, memory,
-constraints and failures. A benchmark calls `update` and Steelyard's learner with the same rollouts and compares the weights after
-three steps.
+constraints and failures. A benchmark calls `update` and Steelyard's learner with the same rollouts and compares the
+weights after three steps.
 """
 
 from __future__ import annotations
