@@ -16,7 +16,7 @@ from steelyard.verification import Verifier, verifier
 
 
 def config_of(tables: Mapping[str, Any] | None = None) -> configs.Config:
-    """A tiny run on the sequences domain, with some tables changed."""
+    """Build a tiny run on the sequences domain, with some tables changed."""
     plain: dict[str, Any] = {
         "model": {"scratch": {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32}, "device": "cpu"},
         "domain": {"name": "sequences"},
@@ -41,7 +41,7 @@ def declared(task: Task, text: str) -> float:
 
 
 class Whole(Verifier):
-    """A verifier that is an object of its own."""
+    """A verifier defined as a class."""
 
     name, floor = "whole", -9.0
 

@@ -57,7 +57,7 @@ def length(task: Task, text: str) -> float:
         ({"kind": "choices", "source": ["a", "ab"]}, False, GrammarConstraint),
     ],
 )
-def test_the_constraint_is_the_one_that_was_named(table: dict[str, Any], spaced: bool, kind: type) -> None:
+def test_the_configured_constraint_is_built(table: dict[str, Any], spaced: bool, kind: type) -> None:
     policy = compose.build_policy(constrained(table, spaced=spaced))
     assert isinstance(policy.constraint, kind)
     first = members(policy.constraint.begin(Task("t", "a")).allowed(6)).tolist()
@@ -66,7 +66,7 @@ def test_the_constraint_is_the_one_that_was_named(table: dict[str, Any], spaced:
     assert set(words) - {"<eos>"} == set(opening)
 
 
-def test_an_automaton_can_be_handed_over() -> None:
+def test_an_automaton_can_be_supplied() -> None:
     config = constrained(None, spaced=False)
     policy = compose.build_policy(config, Supplied(constraint=Brackets(2)))
     assert isinstance(policy.constraint, CharacterConstraint)
@@ -89,7 +89,7 @@ def test_an_automaton_can_be_handed_over() -> None:
         ),
     ],
 )
-def test_an_automaton_that_cannot_be_is_refused(table: dict[str, Any], message: str) -> None:
+def test_an_invalid_automaton_is_rejected(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compose.build_policy(constrained(table))
 
@@ -109,21 +109,21 @@ def test_a_limit_below_the_shortest_sample_fails_before_the_run(tmp_path: Path) 
         compose.build_trainer(constrained(table))
 
 
-def test_held_out_tasks_have_a_limit_of_their_own(tmp_path: Path) -> None:
+def test_held_out_tasks_have_their_own_limit(tmp_path: Path) -> None:
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 4}}
     tables = constrained(table).model_dump(exclude_none=True)
     tables["tasks"]["held_out"], tables["evaluate"] = 1, {"every": 1, "max_new_tokens": 4}
     tables["run"]["folder"] = str(tmp_path)
-    with pytest.raises(ConstraintError, match="there is room for 4") as told:
+    with pytest.raises(ConstraintError, match="there is room for 4") as caught:
         compose.build_trainer(configs.build(tables, source="test"))
-    assert "its limit is evaluate.max_new_tokens" in told.value.__notes__[0]
+    assert "its limit is evaluate.max_new_tokens" in caught.value.__notes__[0]
     tables["evaluate"]["every"] = 0
     compose.build_trainer(configs.build(tables, source="test")).close()
 
 
 @pytest.mark.parametrize("kind", ["causal", "masked"])
-def test_a_prompt_that_leaves_no_room_fails_before_the_run(kind: str, tmp_path: Path) -> None:
-    """The model has 32 positions and a sample 6 tokens."""
+def test_a_prompt_that_is_too_long_fails_before_the_run(kind: str, tmp_path: Path) -> None:
+    """The model has 32 positions, and a sample has up to 6 tokens."""
     tables = constrained(None, spaced=False).model_dump(exclude_none=True)
     tables["model"]["kind"], tables["run"]["folder"] = kind, str(tmp_path)
     around = len(compose.build_policy(configs.build(tables, source="test")).encode("a")) - 1
@@ -135,8 +135,10 @@ def test_a_prompt_that_leaves_no_room_fails_before_the_run(kind: str, tmp_path: 
         compose.build_trainer(configs.build(tables, source="test"))
 
 
-def test_of_a_long_list_few_prompts_are_encoded_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest are among them, and one that is too long is found there."""
+def test_only_some_prompts_of_a_long_list_are_encoded_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest prompts are checked, so a prompt that is too long is found."""
     monkeypatch.setattr(compose_tasks, "CHECKED", 10)
     tables = constrained(None, spaced=False).model_dump(exclude_none=True)
     tables["run"]["folder"] = str(tmp_path)
@@ -155,7 +157,7 @@ def inline(config: configs.Config) -> configs.Config:
     return config.model_copy(update={"verify": config.verify.model_copy(update={"pool": "inline"})})
 
 
-def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None:
+def test_a_truncated_sample_under_a_constraint_is_rejected_without_verification() -> None:
     config = inline(constrained({"kind": "lark", "source": 'start: "a" start | "b"'}, spaced=False))
     verifier = compose.build_verifier(config)
     task = Task("t", "a")
@@ -166,7 +168,7 @@ def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None
     assert "cut off" in verdicts[1].reason
 
 
-def test_only_a_constraint_makes_cut_off_samples_invalid() -> None:
+def test_truncated_samples_are_invalid_only_under_a_constraint() -> None:
     free = inline(constrained(None, spaced=False))
     checked = compose.build_verifier(free)
     cut_off = Item(Task("t", "a"), sample_of([1, 2], text="ab", finish="length"), 1)
@@ -178,7 +180,7 @@ def test_only_a_constraint_makes_cut_off_samples_invalid() -> None:
 
 @pytest.mark.parametrize("supports", ["stored", "replayed"])
 def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
-    """Every sample keeps to it, and sampler and learner agree, with cuts and without stored supports."""
+    """Every sample satisfies the constraint, and sampler and learner agree, also without stored supports."""
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 2}}
     config = constrained(table, spaced=False)
     tables = config.model_dump(exclude_none=True)
@@ -190,7 +192,7 @@ def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
     assert metrics["importance/log_abs_max"] < 1e-4
 
 
-def test_steps_ahead_under_a_text_grammar(tmp_path: Path) -> None:
+def test_asynchronous_steps_under_a_text_grammar(tmp_path: Path) -> None:
     config = constrained({"kind": "regex", "source": "[ab]{1,3}"}, spaced=False)
     tables = config.model_dump(exclude_none=True)
     tables["run"] |= {"folder": str(tmp_path), "steps": 2}
@@ -202,8 +204,8 @@ def test_steps_ahead_under_a_text_grammar(tmp_path: Path) -> None:
     assert [row["share/scored"] for row in rows] == [1.0, 1.0]
 
 
-def test_a_closed_trainer_samples_ahead_no_more(tmp_path: Path) -> None:
-    """Who takes the steps of a run one by one closes it as well."""
+def test_a_closed_trainer_stops_sampling(tmp_path: Path) -> None:
+    """Code that calls ``train_step`` itself must also close the trainer."""
     tables = constrained(None, spaced=False).model_dump(exclude_none=True)
     tables["run"]["folder"], tables["sampling"]["staleness"] = str(tmp_path), 1
     tables["verify"]["pool"] = "inline"
@@ -214,8 +216,8 @@ def test_a_closed_trainer_samples_ahead_no_more(tmp_path: Path) -> None:
     assert "asynchronous rollouts" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_the_end_under_a_constraint_is_the_tokenizers_own() -> None:
-    """A chat model may have several end tokens; the one it is trained to write is not always the first."""
+def test_the_end_token_under_a_constraint_is_the_tokenizers() -> None:
+    """A chat model may have several end tokens; the one it was trained on need not be the first."""
     policy = compose.build_policy(constrained(None, spaced=False))
     policy.model.generation_config.eos_token_id = [0, policy.tokenizer.eos_token_id]
     assert policy.end_ids[0] != policy.end_id == policy.tokenizer.eos_token_id

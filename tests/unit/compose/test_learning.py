@@ -18,7 +18,7 @@ from .conftest import config_of
 
 
 def clip_of(loss: Mapping[str, Any]) -> tuple[float, float, float]:
-    """The loss of one decision with advantage 1, -1 and -1 at ratios far above, below and above 1."""
+    """Return the loss of decisions with advantages 1, -1 and -1 at ratios far above, below and above 1."""
     import torch
 
     chosen = compose.build_objective(config_of({"loss": loss}), None).surrogate
@@ -39,9 +39,7 @@ def clip_of(loss: Mapping[str, Any]) -> tuple[float, float, float]:
         ({"surrogate": "cispo", "ratio_cap": 2.0}, (-2.0 * 3, -0.0498 * 3, 2.0 * 3)),
     ],
 )
-def test_clip_ranges_are_those_the_configuration_documents(
-    loss: Mapping[str, Any], expected: tuple[float, ...]
-) -> None:
+def test_clip_ranges_match_the_documentation(loss: Mapping[str, Any], expected: tuple[float, ...]) -> None:
     assert clip_of(loss) == pytest.approx(expected, rel=1e-3)
 
 
@@ -61,7 +59,7 @@ KL = {"kl": {"coefficient": 0.1}}
         ({"loss": KL, "lora": True, "reference": {"carrier": "copy"}}, CopyReference, static),
     ],
 )
-def test_the_reference_is_carried_by_the_least_that_is_right(tables: dict[str, Any], kind: type, renewal: Any) -> None:
+def test_the_reference_uses_the_cheapest_correct_carrier(tables: dict[str, Any], kind: type, renewal: Any) -> None:
     tables = dict(tables)
     if tables.pop("lora", False):
         scratch = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32}
@@ -74,7 +72,7 @@ def test_the_reference_is_carried_by_the_least_that_is_right(tables: dict[str, A
 
 
 @pytest.mark.parametrize(("horizon", "expected"), [(None, 10 * 4 * 6), (500.0, 500.0)])
-def test_the_horizon_of_an_adaptive_kl_follows_the_size_of_a_step(horizon: float | None, expected: float) -> None:
+def test_the_horizon_of_an_adaptive_kl_scales_with_the_samples_per_step(horizon: float | None, expected: float) -> None:
     kl = {"coefficient": 0.05, "adaptive": {"target": 0.1} | ({} if horizon is None else {"horizon": horizon})}
     config = config_of({"loss": {"kl": kl}, "sampling": {"tasks_per_step": 4, "group_size": 6}})
     adaptive = config.loss.kl.adaptive
@@ -92,7 +90,7 @@ def test_by_default_an_adaptive_kl_reacts_within_a_few_hundred_steps() -> None:
     assert coefficient > 100
 
 
-def test_coefficients_and_schedules_arrive(tmp_path: Path) -> None:
+def test_coefficients_and_schedules_reach_the_learner(tmp_path: Path) -> None:
     tables = {
         "run": {"steps": 100, "folder": str(tmp_path)},
         "optimiser": {"lr": 0.5, "schedule": "linear", "warmup_steps": 4, "min_lr_ratio": 0.1, "grad_clip": 0.0},
@@ -118,7 +116,7 @@ def test_kl_in_the_reward_is_not_in_the_loss(tmp_path: Path) -> None:
     assert learner.objective.kl is None
 
 
-def test_a_truncated_sample_loses_what_the_configuration_says() -> None:
+def test_the_truncation_penalty_comes_from_the_configuration() -> None:
     assert compose.build_credit(config_of({"credit": {"truncated": "penalise"}})).truncation_penalty == 1.0
     lighter = {"credit": {"truncated": "penalise", "truncation_penalty": 0.0}}
     assert compose.build_credit(config_of(lighter)).truncation_penalty == 0.0
@@ -128,7 +126,7 @@ def test_a_truncated_sample_loses_what_the_configuration_says() -> None:
     ("engine", "cap", "expected"),
     [("local", None, None), ("local", 3.0, 3.0), ("vllm", None, 2.0), ("vllm", 3.0, 3.0), ("vllm", 0.0, None)],
 )
-def test_samples_of_another_engine_are_corrected_unless_told_otherwise(
+def test_samples_of_another_engine_are_corrected_by_default(
     engine: str, cap: float | None, expected: float | None
 ) -> None:
     loss = {} if cap is None else {"importance_cap": cap}

@@ -20,7 +20,7 @@ from steelyard.verification.processes.descendants import children
 from .conftest import config_of, own
 
 
-def test_the_best_checkpoint_is_judged_as_documented(tmp_path: Path) -> None:
+def test_the_default_metric_of_the_best_checkpoint_matches_the_documentation(tmp_path: Path) -> None:
     run = {"folder": str(tmp_path)}
     plain = compose.build_trainer(config_of({"run": run}))
     evaluated = compose.build_trainer(config_of({"run": run, "evaluate": {"every": 5, "tasks": 2}}))
@@ -30,7 +30,7 @@ def test_the_best_checkpoint_is_judged_as_documented(tmp_path: Path) -> None:
     assert chosen.settings.best_metric == "success"
 
 
-def test_evaluations_draw_as_training_does_but_for_their_own_keys() -> None:
+def test_evaluations_sample_as_in_training_except_for_their_own_keys() -> None:
     sampling = {"temperature": 0.8, "top_k": 5, "max_new_tokens": 6}
     same = config_of({"sampling": sampling})
     assert compose.build_evaluation_decoding(same) == compose.build_decoding(same)
@@ -40,7 +40,7 @@ def test_evaluations_draw_as_training_does_but_for_their_own_keys() -> None:
     assert (own.rule.temperature, own.rule.top_k, own.max_new_tokens) == (0.3, 5, 4)
 
 
-def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp_path: Path) -> None:
+def test_a_run_with_only_damaged_checkpoints_does_not_silently_start_over(tmp_path: Path) -> None:
     config = config_of({"run": {"folder": str(tmp_path / "run"), "steps": 1}})
     trainer = compose.start_run(config)
     trainer.save()
@@ -53,7 +53,7 @@ def test_a_run_whose_checkpoints_are_all_torn_does_not_begin_anew_in_silence(tmp
 def test_without_a_score_the_latest_checkpoint_counts_as_the_best(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A run that was stopped before its first evaluation has one whole checkpoint, and no score."""
+    """A run that was stopped before its first evaluation has a complete checkpoint without a score."""
     store = Store(tmp_path / "checkpoints")
     with pytest.raises(CheckpointError, match="none was written"):
         compose.find_checkpoint(tmp_path, "best")
@@ -66,7 +66,7 @@ def test_without_a_score_the_latest_checkpoint_counts_as_the_best(
         compose.find_checkpoint(tmp_path, "best")
 
 
-def test_what_is_changed_on_resume_is_the_runs_from_then_on(tmp_path: Path) -> None:
+def test_overrides_on_resume_are_kept_by_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "moved" / "run"
 
     def resumed(**overrides: Any) -> configs.Config:
@@ -88,7 +88,7 @@ def test_what_is_changed_on_resume_is_the_runs_from_then_on(tmp_path: Path) -> N
     assert (before.name, before.read_text(encoding="utf-8")) == ("config-until-step-00000001.toml", text)
 
 
-def test_a_run_that_cannot_go_on_leaves_no_workers(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_resumed_leaves_no_workers(tmp_path: Path) -> None:
     verify = {"verifier": "user_verifiers:declared", "pool": "processes", "workers": 1}
     tables = own(verify, folder=str(tmp_path), steps=1).model_dump(exclude_none=True)
     with closing(compose.start_run(configs.build(tables, source="test"))) as trainer:
@@ -100,7 +100,7 @@ def test_a_run_that_cannot_go_on_leaves_no_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["build_any_learner", "build_trackers"])
-def test_what_was_opened_before_a_part_that_fails_is_closed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_opened_before_a_failure_are_closed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise ConfigError("it cannot be built")
 

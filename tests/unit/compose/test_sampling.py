@@ -19,7 +19,7 @@ from .conftest import config_of
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_an_engine_is_closed_with_its_run_or_when_it_takes_no_weights(
+def test_an_engine_is_closed_with_its_run_and_if_loading_weights_fails(
     broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[str] = []
@@ -36,7 +36,7 @@ def test_an_engine_is_closed_with_its_run_or_when_it_takes_no_weights(
     assert closed == ["engine"]
 
 
-def test_replicas_that_take_no_weights_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_are_closed_if_loading_weights_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
 
     def publish(_version: int) -> None:
@@ -50,7 +50,7 @@ def test_replicas_that_take_no_weights_are_closed(monkeypatch: pytest.MonkeyPatc
     assert closed == ["replicas"]
 
 
-def test_an_engine_that_is_not_installed_is_missed_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     config = config_of({"sampling": {"engine": "vllm"}})
     policy = compose.build_policy(config)

@@ -17,7 +17,7 @@ from steelyard.types import Task
 from .conftest import config_of
 
 
-def test_a_source_cannot_be_divided_and_says_so() -> None:
+def test_held_out_with_a_source_is_rejected() -> None:
     tables = {
         "domain": None,
         "tasks": {"held_out": 2},
@@ -30,7 +30,7 @@ def test_a_source_cannot_be_divided_and_says_so() -> None:
         compose.build_tasks(config_of(tables), Supplied(tasks=source, verifier=lambda task, text: 1.0))
 
 
-def test_an_evaluation_without_tasks_is_refused_not_left_out() -> None:
+def test_an_evaluation_without_tasks_is_rejected() -> None:
     small = {"domain.options.limits.groups": 2, "domain.options.limits.largest": 4}
     with pytest.raises(ConfigError, match=r"'theories' has no validation tasks .*evaluate.every = 0"):
         compose.build_tasks(configs.load("theories", small))
@@ -45,7 +45,7 @@ SOURCE_TASKS: dict[str, Any] = {
 }
 
 
-def test_a_finite_domain_can_be_drawn_in_order_and_an_endless_one_as_a_list() -> None:
+def test_a_finite_domain_can_be_generated_in_order_and_an_endless_one_as_a_list() -> None:
     def drawn(domain: dict[str, Any], source: dict[str, Any], count: int) -> list[str]:
         config = config_of({"domain": domain, "tasks": {"source": source}})
         return [task.id for task in compose.build_tasks(config)[0].draw(0, count)]
@@ -68,7 +68,7 @@ def test_every_listed_task_of_a_mixture_is_checked_before_the_run() -> None:
         compose.build_trainer(config)
 
 
-def test_a_source_of_the_users_own_gets_the_listed_tasks_and_the_domain() -> None:
+def test_a_custom_source_receives_the_listed_tasks_and_the_domain() -> None:
     kind = {"kind": f"{__name__}:GivenTasks"}
     listed = config_of({**SOURCE_TASKS, "tasks": {"prompts": ["a", "b"], "source": kind}})
     own: Any = compose.build_tasks(listed)[0]
@@ -78,7 +78,7 @@ def test_a_source_of_the_users_own_gets_the_listed_tasks_and_the_domain() -> Non
 
 
 class GivenTasks:
-    """A source that only keeps what it is given."""
+    """A source that only stores its context."""
 
     def __init__(self, context: Any) -> None:
         self.context = context

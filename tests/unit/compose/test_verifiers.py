@@ -38,7 +38,7 @@ def test_a_plain_function_gets_floor_and_success_from_the_configuration() -> Non
     assert verdict_of(config, "bad").reward == -2.0
 
 
-def test_so_does_one_that_is_handed_over() -> None:
+def test_a_supplied_function_gets_floor_and_success_from_the_configuration() -> None:
     config = own(SETTINGS, supplied=("verifier",))
     assert verdict_of(config, supplied=Supplied(verifier=half)) == Verdict.scored(0.5, success=True)
     assert verdict_of(config, "bad", Supplied(verifier=half)).reward == -2.0
@@ -48,7 +48,7 @@ def test_so_does_one_that_is_handed_over() -> None:
 
 
 def pool_of(verify: Mapping[str, Any], supplied: Any = half) -> Any:
-    """The pool behind all stages, closed again."""
+    """Build the pool, close it, and return the innermost pool."""
     config = own(verify, supplied=("verifier",))
     pool: Any = compose.build_pool(config, compose.build_verifier(config, Supplied(verifier=supplied)))
     pool.close()
@@ -68,7 +68,7 @@ def test_where_a_verifier_runs() -> None:
     assert [type(part.pool) for part in both.pools] == [ProcessPool, InlinePool]
 
 
-def test_limits_of_nought_are_lifted_and_the_rest_arrives() -> None:
+def test_limits_of_zero_are_lifted_and_the_others_reach_the_pool() -> None:
     limits = {"seconds": 0.0, "cpu_seconds": 2.0, "memory_mb": 0, "file_mb": 5, "open_files": 7, "output_kb": 9}
     pool = pool_of({"workers": 3, "limits": limits, "tries": 4, "blame": {"timeout": "unscored"}})
     found = pool.limits
@@ -77,7 +77,9 @@ def test_limits_of_nought_are_lifted_and_the_rest_arrives() -> None:
     assert (pool.workers, pool.blame.tries, pool.blame.outcome) == (3, 4, {"timeout": "unscored"})
 
 
-def test_a_verifier_that_cannot_travel_stays_unless_it_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_verifier_that_cannot_be_pickled_runs_inline_unless_processes_are_required(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
 
     from steelyard.errors import VerifierError
     from steelyard.verification import InlinePool
@@ -93,7 +95,9 @@ def test_a_verifier_that_cannot_travel_stays_unless_it_was_sent(caplog: pytest.L
         pool_of({"pool": "processes"}, bound)
 
 
-def test_a_cache_is_used_only_for_what_declares_itself(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cache_is_used_only_for_verifiers_that_declare_determinism(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     from steelyard.verification import Breaker, CacheStage, as_verifier
 
     def stages(supplied: Any) -> list[type]:
@@ -107,15 +111,15 @@ def test_a_cache_is_used_only_for_what_declares_itself(tmp_path: Path, caplog: p
     assert stages(as_verifier(half, version="1", deterministic=True)) == [Breaker, CacheStage]
 
 
-def test_what_a_verifier_declares_stands() -> None:
+def test_a_verifiers_own_settings_take_precedence() -> None:
     config = own({"verifier": "user_verifiers:declared", **SETTINGS})
     assert verdict_of(config, "bad").reward == -7.0
     assert verdict_of(own({"verifier": "user_verifiers:Whole", **SETTINGS})).reward == 0.25
 
 
 @pytest.mark.parametrize(("verify", "floor"), [({}, 4 * -7.0), ({"floor": -2.0}, -2.0), ({"floor": 0.0}, 0.0)])
-def test_several_are_rejected_with_the_floors_that_they_declare(verify: Mapping[str, Any], floor: float) -> None:
-    """Unless the configuration has another floor for the sum."""
+def test_several_verifiers_reject_with_the_sum_of_their_floors(verify: Mapping[str, Any], floor: float) -> None:
+    """A floor in the configuration takes precedence."""
     entries = [
         {"function": "user_verifiers:declared", "name": "once"},
         {"function": "user_verifiers:declared", "weight": 3.0},
@@ -125,13 +129,13 @@ def test_several_are_rejected_with_the_floors_that_they_declare(verify: Mapping[
     assert verdict_of(own(verify, supplied=("verifier",)), "bad", supplied).reward == floor
 
 
-def test_several_of_which_one_declares_no_floor_are_settled_by_the_group() -> None:
+def test_without_all_floors_declared_the_group_settles_the_floor() -> None:
     supplied = Supplied(verifier=[half, (declared, 3.0)])
     verdict = verdict_of(own({}, supplied=("verifier",)), "bad", supplied)
     assert (verdict.reward, verdict.open_floor) == (0.0, True)
 
 
-def test_several_by_name_with_weights_and_settings_of_their_own() -> None:
+def test_several_verifiers_with_their_own_weights_and_settings() -> None:
     entries = [
         {"function": "user_verifiers:half", "weight": 2.0},
         {"function": "user_verifiers:Whole", "weight": 4.0, "name": "w"},
