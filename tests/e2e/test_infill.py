@@ -56,9 +56,9 @@ def test_a_run_from_warm_start_to_page(call: Call) -> None:
 
 def test_a_warm_start_and_a_judge_for_several_runs_and_a_model_by_its_folder(call: Call) -> None:
     begun = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
-    assert "warmstart.folder: warm is not there; make it with `steelyard warmstart`" in begun.err
+    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in begun.err
     looked = call("check", "infill", *SMALL, "--judge.folder", "judge")
-    assert "judge.folder: judge is not there; make it with `steelyard judge train`" in looked.err
+    assert "judge.folder = judge does not exist; create it with `steelyard judge train`" in looked.err
     assert call("warmstart", "infill", *SMALL, "--out", "warm").code == 0
     judged = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
     assert judged.code == 0, judged.err

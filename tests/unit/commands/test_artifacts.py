@@ -144,7 +144,7 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
         (("render", "bricks", "bridge.txt", "--out", "x.png", "--scale", "1000"), "lower scale"),
         (("render", "bricks", "bridge.txt", "--out", "bridge.txt/x.png"), "bridge.txt/x.png cannot be written"),
         (("export", "bricks", "bridge.txt", "--out", "x.stl"), "one of .ldr, .gltf, .obj"),
-        (("export", "bricks", "bridge.txt", "--out", "x"), "--out x: the ending says what to write"),
+        (("export", "bricks", "bridge.txt", "--out", "x"), "--out x: the suffix selects the format"),
     ],
 )
 def test_mistakes_are_explained(call: Call, words: tuple[str, ...], said: str) -> None:

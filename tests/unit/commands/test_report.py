@@ -40,7 +40,7 @@ def test_the_page_is_written_to_out(things: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["theories"], "theories is a domain: name files with its artifacts"),
+        (["theories"], "theories is a domain: add files with its artifacts"),
         (["theory", "things.txt"], "did you mean theories?"),
         (["theories", "none.txt"], "none.txt: no such file"),
     ],
