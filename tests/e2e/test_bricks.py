@@ -92,7 +92,7 @@ def test_looking_at_a_start_that_is_gone_does_not_train_it_again(call: Call) -> 
 def test_a_folder_that_is_not_there_is_named(call: Call) -> None:
     refused = call("train", "bricks", *TRAIN, "--warmstart.folder", "nowhere")
     assert refused.code == 2
-    assert "nowhere is not there; make it with `steelyard warmstart`" in refused.err
+    assert "nowhere does not exist; create it with `steelyard warmstart`" in refused.err
 
 
 def test_a_domain_without_examples_says_so(call: Call) -> None:

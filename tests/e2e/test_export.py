@@ -101,7 +101,7 @@ def test_a_run_without_lora_is_a_whole_model(call: Call) -> None:
 
     taken = call("export", "runs/x", "--out", "whole")
     assert taken.code == 2
-    assert "is there already" in taken.err
+    assert "already exists" in taken.err
     nowhere = call("export", "runs/y", "--out", "z")
     assert nowhere.code == 2
     assert "not a run folder" in nowhere.err

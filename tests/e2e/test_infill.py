@@ -56,13 +56,13 @@ def test_a_run_from_warm_start_to_page(call: Call) -> None:
 
 def test_a_warm_start_and_a_judge_for_several_runs_and_a_model_by_its_folder(call: Call) -> None:
     begun = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
-    assert "warmstart.folder: warm is not there; make it with `steelyard warmstart`" in begun.err
+    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in begun.err
     looked = call("check", "infill", *SMALL, "--judge.folder", "judge")
-    assert "judge.folder: judge is not there; make it with `steelyard judge train`" in looked.err
+    assert "judge.folder = judge does not exist; create it with `steelyard judge train`" in looked.err
     assert call("warmstart", "infill", *SMALL, "--out", "warm").code == 0
     judged = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
     assert judged.code == 0, judged.err
-    assert "32 real texts and as many made ones" in judged.out
+    assert "32 real and as many generated texts" in judged.out
     named = ("--warmstart.folder", "warm", "--judge.folder", "judge")
     assert call("train", "infill", *TRAIN, *named, "--run.name", "named").code == 0
     assert Path("runs/named/judge/config.json").is_file()

@@ -285,12 +285,12 @@ def hints(work: Run, site: Site, found: Prediction) -> list[str]:
     """Suggest settings that would make better use of these machines."""
     lines: list[str] = []
     copies = replace(site, sharded=False)
-    whole = plan_memory(work, copies)
-    scoring, updating, traffic = learning(work, copies, whole)
+    replicated = plan_memory(work, copies)
+    scoring, updating, traffic = learning(work, copies, replicated)
     learn = max(scoring + updating, traffic)
-    if found.memory.sharded and whole.fits and learn < 0.95 * found.pipeline.learn:
+    if found.memory.sharded and replicated.fits and learn < 0.95 * found.pipeline.learn:
         lines.append(
-            f'cluster.learners.sharding = "ddp": full copies fit ({amount(whole.wanted)}), and the learner takes '
+            f'cluster.learners.sharding = "ddp": full copies fit ({amount(replicated.wanted)}), and the learner takes '
             f"{learn:.3g} s instead of {found.pipeline.learn:.3g} s"
         )
     rows = plan_memory(work, replace(site, share=SAMPLER_SHARE)).rows
