@@ -213,14 +213,16 @@ def _vevs(
 
 def _component(bare: Theory, field: Field, place: list[int]) -> int:
     sizes = dimensions(bare.gauge, field.labels)
-    most = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
-    if len(place) != len(most) or not all(1 <= own <= size for own, size in zip(place, most, strict=True)):
-        raise DataError(f"model file: vev of {field.name} is in component {place}; components go up to {most}")
-    component, left = 0, list(place)
+    index_ranges = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
+    if len(place) != len(index_ranges) or not all(
+        1 <= index <= size for index, size in zip(place, index_ranges, strict=True)
+    ):
+        raise DataError(f"model file: vev of {field.name} is in component {place}; components go up to {index_ranges}")
+    component, remaining = 0, list(place)
     for factor, label in enumerate(field.labels):
         if any(label):
-            own = left.pop(0) - 1
+            index = remaining.pop(0) - 1
             if label != (1, *(0,) * (len(label) - 1)) and label[-1] == 1 and sum(label) == 1:
-                own = sizes[factor] - 1 - own
-            component += own * prod(sizes[factor + 1 :])
+                index = sizes[factor] - 1 - index
+            component += index * prod(sizes[factor + 1 :])
     return component

@@ -84,9 +84,9 @@ def highest_weights(
     by_field = [_field_highest_weights(theory.gauge, field.labels, field.charges, residual) for field in theory.fields]
     for start, state in enumerate(basis):
         if state.component == 0:
-            for key, own in by_field[state.field][state.conjugate != conjugate].items():
-                found[key].append((state.field, start, *own))
-    return {key: _stacked(own) for key, own in found.items()}
+            for key, columns in by_field[state.field][state.conjugate != conjugate].items():
+                found[key].append((state.field, start, *columns))
+    return {key: _stacked(columns) for key, columns in found.items()}
 
 
 def _stacked(every: list[tuple[int, int, list[int], Array]]) -> HighestWeights:
@@ -106,20 +106,20 @@ def _field_highest_weights(
     gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], residual: UnbrokenGroup
 ) -> tuple[_Found, _Found]:
     """Return the highest weights of a field and of its conjugate, on which E_ij acts as -E_ji."""
-    every = states(gauge, labels)
+    weights_of = states(gauge, labels)
     by_weight: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[int]] = defaultdict(list)
-    for component, weights in enumerate(every):
-        own = tuple(charge.of(charges, weights) for charge in residual.charges)
-        by_weight[own, tuple(block.weight(weights) for block in residual.blocks)].append(component)
+    for component, weights in enumerate(weights_of):
+        own_charges = tuple(charge.of(charges, weights) for charge in residual.charges)
+        by_weight[own_charges, tuple(block.weight(weights) for block in residual.blocks)].append(component)
     steps = [(block.factor, *pair) for block in residual.blocks for pair in pairwise(block.indices)]
     both: tuple[_Found, _Found] = ({}, {})
-    for (own, weights), components in by_weight.items():
+    for (own_charges, weights), components in by_weight.items():
         for found, sign in zip(both, (1, -1), strict=True):
             signed = tuple(tuple(sign * w for w in weight) for weight in weights)
             if all(w >= 0 for weight in signed for w in weight):
                 part_PT = _highest(gauge, labels, components, steps if sign > 0 else [(a, j, i) for a, i, j in steps])
                 if part_PT.shape[1]:
-                    found[MultipletKey(tuple(sign * q for q in own), signed)] = components, part_PT
+                    found[MultipletKey(tuple(sign * q for q in own_charges), signed)] = components, part_PT
     return both
 
 
