@@ -71,7 +71,7 @@ def canonical(theory: Theory, *, vector_like: bool = True, scalars: bool = True,
 
 
 def chiral_content(theory: Theory) -> Counter[QuantumNumbers]:
-    """Return the chiral net_counts-handed multiplets with their multiplicities.
+    """Return the chiral left-handed multiplets with their multiplicities.
 
     All multiplets that can have gauge-invariant mass terms are removed: pairs of R and R̄, real R, and pairs of the same
     pseudoreal R.

@@ -105,7 +105,7 @@ def _is_reversed(theory: Theory, residual: UnbrokenGroup, charge: ChargeOperator
 
 
 def _least_charge(theory: Theory, residual: UnbrokenGroup) -> Fraction:
-    """Return the greatest common divisor of the charges of colourless states, or of all states if those are neutral."""
+    """Return the common divisor of the charges of colourless states, or of coloured states if those are neutral."""
     neutral_values: set[Fraction] = set()
     coloured_values: set[Fraction] = set()
     for field in theory.fields:

@@ -50,7 +50,7 @@ def fermion_eigenstates(theory: Theory, residual: UnbrokenGroup) -> Iterator[Mas
                     yield from _massless(theory, side, states, chosen)
                 continue
             vector_OO, mass_K, vector_XX = singular_values(matrix_RC[np.ix_(block_rows, block_columns)])
-            at = np.ix_(rows.made_of(block_rows), columns.made_of(block_columns))
+            at = np.ix_(rows.basis_states(block_rows), columns.basis_states(block_columns))
             origin = int(np.bitwise_or.reduce(origin_SS[at], axis=None))
             vectors_by_side = (block_rows, vector_OO.T), (block_columns, vector_XX)
             for (side, states), (chosen, vectors) in zip(sides, vectors_by_side, strict=False):
@@ -65,7 +65,7 @@ def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatr
     gauge_SG = goldstones(theory, basis) if theory.vevs else np.zeros((len(basis), 0))
     for key, weights in _without_conjugates(highest_weights(theory, residual, basis)):
         matrix_TT = _matrix_between(weights, matrix_SS, weights)
-        gauge_TG = _product(weights.part_PT.T, gauge_SG[weights.places])
+        gauge_TG = _product(weights.part_PT.T, gauge_SG[weights.indices])
         mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
         mixing_TT += np.diag(mixing_TT.any(axis=1))  # a block has the same states as rows and columns
         sides = dict.fromkeys((key, key.conjugate))
@@ -75,8 +75,8 @@ def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatr
                     yield from _massless(theory, side, weights, block_rows)
                 continue
             block_TT = matrix_TT[np.ix_(block_rows, block_rows)]
-            places = weights.made_of(block_rows)
-            origin = int(np.bitwise_or.reduce(origin_SS[np.ix_(places, places)], axis=None))
+            indices = weights.basis_states(block_rows)
+            origin = int(np.bitwise_or.reduce(origin_SS[np.ix_(indices, indices)], axis=None))
             free_TF = _physical_directions(gauge_TG[block_rows], [weights.fields[top] for top in block_rows])
             squared_F, vector_FF = np.linalg.eigh(free_TF.T @ block_TT @ free_TF)
             noise = NOISE * np.abs(block_TT).max(initial=0.0)
@@ -107,7 +107,7 @@ def _without_conjugates(
 
 def _matrix_between(rows: HighestWeights, matrix_SS: Array, columns: HighestWeights) -> Array:
     """Return the entries of an invariant matrix between highest-weight states."""
-    return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.places, columns.places)]), columns.part_PT)
+    return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.indices, columns.indices)]), columns.part_PT)
 
 
 def _product(one_AB: Array, two_BC: Array) -> Array:

@@ -24,9 +24,9 @@ from steelyard.domains.theories.physics.vacuum import UnbrokenGroup
 Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
 """Colour and electric charge of the charged Standard Model fermions, each with three generations."""
-SAME = 1e-6
+EQUAL_MASSES = 1e-6
 """Masses with a smaller relative difference count as equal."""
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Minimum share of a field in a state to be listed in its composition."""
 
 
@@ -89,7 +89,7 @@ class Spectrum:
 def spectrum(theory: Theory) -> Spectrum:
     """Compute the fermions and scalars of a theory in its vacuum, without Goldstone modes."""
     residual = unbroken(theory)
-    matrix, slope_D = scalar_matrix(theory)
+    matrix, gradient_D = scalar_matrix(theory)
     fermions = _with_antiparticles(
         _multiplets(fermion_eigenstates(theory, residual)), "fermion", colour=residual.colour
     )
@@ -97,7 +97,7 @@ def spectrum(theory: Theory) -> Spectrum:
         _multiplets(scalar_eigenstates(theory, residual, matrix)), "scalar", colour=residual.colour
     )
     found = sorted([*fermions, *scalars], key=lambda state: (state.mass, state.kind, state.charges, state.labels))
-    tadpole = float(np.abs(slope_D).max(initial=0.0))
+    tadpole = float(np.abs(gradient_D).max(initial=0.0))
     return Spectrum(tuple(_with_exotics_marked(found)), residual, tadpole)
 
 
@@ -154,12 +154,12 @@ def _names(multiplets: Iterable[MassMultiplet]) -> tuple[str, ...]:
     for multiplet in multiplets:
         for name, part in multiplet.shares.items():
             shares[name] += part
-    kept = [name for name, part in shares.items() if part > LEAST_SHARE]
+    kept = [name for name, part in shares.items() if part > MIN_SHARE]
     return tuple(sorted(kept, key=lambda name: (-round(shares[name], 6), name)))
 
 
 def _equal(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(abs(one), abs(other))
+    return abs(one - other) <= EQUAL_MASSES * max(abs(one), abs(other))
 
 
 def _with_exotics_marked(found: Iterable[State]) -> Iterator[State]:
