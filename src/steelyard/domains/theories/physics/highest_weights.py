@@ -126,7 +126,7 @@ def _field_highest_weights(
 def _highest(
     gauge: Gauge, labels: tuple[Label, ...], components: Sequence[int], steps: Sequence[tuple[int, int, int]]
 ) -> Array:
-    """Return columns over components that component_weights raising step E_ij annihilates.
+    """Return columns over components that every raising step E_ij annihilates.
 
     If all weights have multiplicity 1, a step from a dominant weight is non-zero exactly when the target weight exists.
     Only weights of higher multiplicity need linear algebra.
