@@ -109,7 +109,7 @@ def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -
     )
     kept: set[tuple[tuple[bool, QuantumNumbers], ...]] = set()
     for term in theory.terms if terms else ():
-        legs = tuple((theory.by_name[leg.field].fermion, theory.leg(leg)) for leg in term.legs)
+        legs = tuple((theory.by_name[leg.field].fermion, theory.leg_quantum_numbers(leg)) for leg in term.legs)
         if term_kind(theory, term) and not any(multiplet.is_neutral for _, multiplet in legs):
             kept.add(legs)
     return _Content(

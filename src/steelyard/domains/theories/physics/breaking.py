@@ -9,9 +9,15 @@ from math import gcd, lcm
 
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.model.theory import Gauge, Theory
-from steelyard.domains.theories.physics.vacuum import ChargeOperator, UnbrokenGroup, states, unbroken_group, vacuum_of
+from steelyard.domains.theories.physics.vacuum import (
+    ChargeOperator,
+    UnbrokenGroup,
+    states,
+    unbroken_group,
+    vacuum_by_field,
+)
 
-WEAK, COLOURED = 2, 3
+WEAK_N, COLOUR_N = 2, 3
 """n of the weak SU(2) and of the colour SU(3)."""
 TRIPLET = ((1, 0), (-1, 1), (0, -1))
 QUARKS = (Fraction(2, 3), Fraction(-1, 3))
@@ -29,7 +35,7 @@ def unbroken(theory: Theory) -> UnbrokenGroup:
 
     The sign is chosen so that colour triplets have charges 2/3 and -1/3 rather than -2/3 and 1/3.
     """
-    residual = unbroken_group(theory.gauge, vacuum_of(theory))
+    residual = unbroken_group(theory.gauge, vacuum_by_field(theory))
     if not residual.charges:
         return residual
     mixed = (
@@ -58,13 +64,13 @@ def broken_forces(theory: Theory) -> tuple[str, ...]:
     """
     gauge = theory.gauge
     sizes = [factor.n for factor in gauge.special]
-    if not gauge.abelian or WEAK not in sizes or COLOURED not in sizes:
+    if not gauge.abelian or WEAK_N not in sizes or COLOUR_N not in sizes:
         return ()
-    residual = unbroken_group(gauge, vacuum_of(theory))
+    residual = unbroken_group(gauge, vacuum_by_field(theory))
     complete_factors = {sizes[block.factor] for block in residual.blocks if len(block.indices) == sizes[block.factor]}
-    weak = WEAK in complete_factors or any(_isospin(gauge, charge) for charge in residual.charges)
+    weak = WEAK_N in complete_factors or any(_isospin(gauge, charge) for charge in residual.charges)
     photon = weak and any(any(charge.abelian) for charge in residual.charges)
-    return (*(() if photon else ("electromagnetism",)), *(() if COLOURED in complete_factors else ("colour",)))
+    return (*(() if photon else ("electromagnetism",)), *(() if COLOUR_N in complete_factors else ("colour",)))
 
 
 def electric_charges(theory: Theory) -> dict[str, tuple[Fraction, ...]]:
@@ -87,7 +93,9 @@ def component_charges(
 def _isospin(gauge: Gauge, charge: ChargeOperator) -> Fraction:
     """Return the coefficient of the first SU(2) in a charge, or 0."""
     parts = (
-        coefficients[0] for factor, coefficients in zip(gauge.special, charge.special, strict=True) if factor.n == WEAK
+        coefficients[0]
+        for factor, coefficients in zip(gauge.special, charge.special, strict=True)
+        if factor.n == WEAK_N
     )
     return next(filter(None, parts), Fraction(0))
 

@@ -19,7 +19,7 @@ import numpy as np
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.model.theory import Gauge, Theory
 from steelyard.domains.theories.physics.mass_matrices import Array, BasisState
-from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, rotations, states
+from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, root_operators, states
 
 ANNIHILATED = 1e-9
 """Entries of raising operators, which are of order 1, count as 0 below this threshold."""
@@ -140,7 +140,7 @@ def _highest(
         return np.eye(len(components))
     if max(counts.values()) == 1:
         return np.eye(len(components))[:, [not any(after) for after in target_PX]]
-    operators = [rotations(gauge, factor, labels)[i, j][:, components] for factor, i, j in steps]
+    operators = [root_operators(gauge, factor, labels)[i, j][:, components] for factor, i, j in steps]
     return _kernel(np.array(operators).reshape(-1, len(components)))
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from steelyard.domains.theories.groups.invariants import Tensor
 from steelyard.domains.theories.model.theory import Field, Leg, Term, Theory
 from steelyard.domains.theories.physics.couplings import dimensions, term_tensors
-from steelyard.domains.theories.physics.vacuum import rotations, states, vacuum_of, vacuum_vector
+from steelyard.domains.theories.physics.vacuum import root_operators, states, vacuum_by_field, vacuum_vector
 
 Array = NDArray[np.float64]
 INT64_BITS = 63
@@ -58,7 +58,7 @@ def vacuum(theory: Theory) -> dict[str, Array]:
     """Return ⟨φ⟩ as a component vector for each scalar with a vacuum expectation value."""
     vectors: dict[str, Array] = {}
     names = list(dict.fromkeys(vev.field for vev in theory.vevs))
-    for name, (acts, values) in zip(names, vacuum_of(theory), strict=True):
+    for name, (acts, values) in zip(names, vacuum_by_field(theory), strict=True):
         vectors[name] = vacuum_vector(theory.gauge, acts.labels, values)
     return vectors
 
@@ -193,7 +193,7 @@ def goldstones(theory: Theory, basis: Sequence[BasisState]) -> Array:
         indices = np.arange(start[numbers[name]], start[numbers[name]] + len(value_D))
         for factor, label in enumerate(field.labels):
             if any(label):
-                for (i, j), unit_DD in rotations(theory.gauge, factor, field.labels).items():
+                for (i, j), unit_DD in root_operators(theory.gauge, factor, field.labels).items():
                     by_generator[factor, i, j][indices] = unit_DD @ value_D
                     by_generator[factor, i, j][indices + half] = -unit_DD.T @ value_D
         for row, scale_D in enumerate(_diagonal(theory, field)):
