@@ -1,4 +1,4 @@
-"""Stability reproduces eight published outcomes, and the largest pull agrees with every independent computation.
+"""The stability check reproduces eight published outcomes and agrees with every independent computation.
 
 On random structures, most of them loaded, it compares HiGHS with Gurobi on the same programs, our program with another
 formulation solved by SciPy, structures with moved, scaled, rotated and mirrored copies, and checks floating bricks.

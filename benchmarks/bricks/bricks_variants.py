@@ -1,4 +1,4 @@
-"""The purpose of a brief must be rewarded: without it, training produces heaps. Action spaces and estimators compared.
+"""Without a reward for the brief's purpose, training produces heaps; action spaces and estimators are compared too.
 
 Each run changes one setting of the ``bricks`` recipe and trains one seed for a quarter of the time of ``bricks-learn``.
 Runs with the same action space share one warm start. Without the purpose, and the success that contains it, the reward

@@ -1,4 +1,4 @@
-"""Scoring on the supports learns at least as well as masking in the sampler alone, and its log ratios are 0.
+"""Training on the supports learns at least as well as masking only the sampler, and its log ratios are 0.
 
 A small policy packs boxes under a constraint, with the same five seeds for both sides. *Masked only* is common
 practice: the constraint masks the sampler, but the learner scores the tokens with a softmax over the full vocabulary.

@@ -1,4 +1,4 @@
-"""Training fills holes in unseen functions better by judge and parser, without gaming the judge.
+"""Training improves fills of unseen functions according to judge and parser, without gaming the judge.
 
 The judge was trained on fills of the warm start and can be exploited. So its scores are compared with two models that
 training never uses and that were trained on other texts (PyTorch's own sources): a second judge, and a causal character

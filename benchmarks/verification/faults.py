@@ -1,4 +1,4 @@
-"""Every item of a verifier that misbehaves in every way gets the correct typed cause, and no process is left behind.
+"""When a verifier misbehaves in any way, every item gets the correct typed cause and no process is left behind.
 
 20,000 items come in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two training
 runs on such a verifier follow. On Ray there are 2,000 items.

@@ -1,4 +1,4 @@
-"""Workers killed at random while they verify lose no item, count none twice, and are not blamed on the sample.
+"""When workers are killed at random during verification, no item is lost, counted twice, or blamed for the kill.
 
 SIGKILL hits workers and supervisors of the process pool, actors on Ray, and a whole Ray node.
 """
