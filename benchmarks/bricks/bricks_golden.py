@@ -32,7 +32,7 @@ Row = dict[str, Cell]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses a tenth of the random structures."""
+    """Measure; the quick version uses a tenth of the random structures."""
     share = 10 if quick else 1
     outcomes = published()
     turned = list(cases("images", IMAGES // share, (2, 14), progress))

@@ -69,7 +69,7 @@ class LearningRun:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes a few steps on small towers and cantilevers and requires a rise of the held-out reward."""
+    """Measure; the quick version takes a few steps on small towers and cantilevers, and the reward must rise."""
     if quick:
         return _quick(progress)
     runs: list[LearningRun] = []

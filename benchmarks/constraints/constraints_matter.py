@@ -39,7 +39,7 @@ class SamplerWithoutSupports:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses one seed and a quarter of the steps, with bars on the log ratios only."""
+    """Measure; the quick version uses one seed and a quarter of the steps, with bars on the log ratios only."""
     seeds, steps = (SEEDS[:1], STEPS // 4) if quick else (SEEDS, STEPS)
     bar = progress.add_task("packing", total=len(seeds) * len(SIDES) * steps)
     curves = {side: [run(side, seed, steps, progress, bar) for seed in seeds] for side in SIDES}

@@ -54,7 +54,7 @@ class Family:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses a thousandth of the automata's sequences and a fiftieth of the grammars'."""
+    """Measure; the quick version uses a thousandth of the automata's sequences and a fiftieth of the grammars'."""
     families = [*automata(), *grammars()]
     shares = {"brackets": AUTOMATA // 2, "boxes": AUTOMATA // 2 - SAMPLED}
     rows = [through_the_sampler(SAMPLED // 100 if quick else SAMPLED, progress)]

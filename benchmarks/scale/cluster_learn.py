@@ -29,9 +29,9 @@ SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes two small steps in float32, where sampler and learner agree closely if every update arrived.
+    """Measure; the quick version takes two small steps, too few for a significant rise of the reward.
 
-    Two steps are too few for a significant rise of the reward.
+    It runs in float32, where sampler and learner agree closely if every update reached the sampler.
     """
     size = (2, 16, 2) if quick else (learn_smol.STEPS, 100, 4)
     runs = [(seed, name) for seed in learn_smol.SEEDS for name in SIDES]

@@ -69,7 +69,7 @@ class Outcome:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses three of the cases."""
+    """Measure; the quick version uses three of the cases."""
     from steelyard.quiet import quiet_engines
 
     cases = QUICK if quick else CASES

@@ -66,7 +66,7 @@ Timed = tuple[Work, float]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick only predicts the memory of models from scratch, because times need more configurations."""
+    """Measure; the quick version predicts only the memory of models from scratch: times need more configurations."""
     task = progress.add_task("plan", total=2 if quick else 1 + len(MEMORY))
     if quick:
         rows = [memory_row(case, *_run([case], progress, task)) for case in MEMORY[:2]]

@@ -29,7 +29,7 @@ Runs = Sequence[Mapping[str, Any]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure, alternating the sides over every row; quick uses one short run of the small policy and wider bars."""
+    """Measure every row on alternating sides; the quick version takes one short run of the small policy."""
     rows = [replace(ROWS[-1], group=32, new_tokens=100, steps=2, runs=1)] if quick else list(ROWS)
     task = progress.add_task("vs-trl", total=2 * sum(row.runs for row in rows))
     figures: list[Figure] = []

@@ -38,7 +38,7 @@ def unhurried(_task: Task, text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick kills 10 workers and 2 actors."""
+    """Measure; the quick version kills 10 workers and 2 actors."""
     figures = [
         *in_processes(QUICK_KILLS if quick else KILLS, progress),
         *on_ray(QUICK_ACTOR_KILLS if quick else ACTOR_KILLS, progress),
