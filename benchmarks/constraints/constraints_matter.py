@@ -31,8 +31,8 @@ class SamplerWithoutSupports:
         self.sampler = sampler
 
     def sample(self, requests: Sequence[Any], decoding: Any) -> Iterator[Sample]:
-        for made in self.sampler.sample(requests, decoding):
-            yield replace(made, decisions=replace(made.decisions, support_N=None, supports=None))
+        for drawn in self.sampler.sample(requests, decoding):
+            yield replace(drawn, decisions=replace(drawn.decisions, support_N=None, supports=None))
 
     def publish(self, version: int) -> None:
         self.sampler.publish(version)

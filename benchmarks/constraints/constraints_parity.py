@@ -102,8 +102,8 @@ def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]
 
     tasks = trainer.parts.source.draw(0, trainer.parts.tasks_per_step)
     decoding = Decoding(rule, trainer.parts.decoding.max_new_tokens, supports)
-    made = sample(trainer.parts.sampler, requests_for(tasks, 0, count), decoding)
-    return [one for one in made if len(one.decisions)]
+    samples = sample(trainer.parts.sampler, requests_for(tasks, 0, count), decoding)
+    return [one for one in samples if len(one.decisions)]
 
 
 def with_recomputed_supports(trainer: Any, samples: Sequence[Sample]) -> list[Sample]:

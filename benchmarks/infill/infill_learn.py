@@ -176,9 +176,9 @@ def original(task: Task) -> str:
 
 def pairwise_accuracy(judge: Callable[[Sequence[str]], list[float]], groups: Sequence[Group]) -> float:
     """Return how often an original is rated above a fill of it."""
-    real = judge([original(group.task) for group in groups])
-    made = judge([group.samples[0].text for group in groups])
-    return _mean(above > below for above, below in zip(real, made, strict=True))
+    originals = judge([original(group.task) for group in groups])
+    fills = judge([group.samples[0].text for group in groups])
+    return _mean(above > below for above, below in zip(originals, fills, strict=True))
 
 
 def measure(quick: bool, progress: Progress) -> Result:

@@ -111,8 +111,8 @@ def build_waiting(staleness: int, folder: str) -> Any:
 
     def slow_sample(requests: Sequence[Any], decoding: Any) -> Iterator[Any]:
         """Yield the samples one by one, evenly over their share of the phase."""
-        began, made = time.perf_counter(), list(sample(requests, decoding))
-        for number, one in enumerate(made, start=1):
+        began, samples = time.perf_counter(), list(sample(requests, decoding))
+        for number, one in enumerate(samples, start=1):
             time.sleep(max(0.0, began + PHASE_SECONDS * number / (TASKS * GROUP) - time.perf_counter()))
             yield one
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -128,8 +129,7 @@ def compare(case: Case, scratch: Path) -> Outcome:
     def group(ranks: int) -> ProcessGroup:
         return ProcessGroup(partial(build, case), rule, ranks=ranks, sharding=case.sharding)
 
-    two = group(2)
-    try:
+    with closing(group(2)) as two:
         theirs = learn(two, batches[:SAVED], 0)
         parts = two.parts()
         store.save(SAVED, folders=parts.folders, tensors=parts.tensors, state=parts.state)
@@ -137,37 +137,30 @@ def compare(case: Case, scratch: Path) -> Outcome:
         theirs += learn(two, batches[SAVED:], SAVED)
         together, merged = dict(two.weights("all")), dict(two.weights())
         state = two.parts().state
-    finally:
-        two.close()
     checkpoint = store.latest()
     if checkpoint is None:
         raise RuntimeError("the store has no checkpoint after saving")
-    again = group(2)
-    try:
-        again.restore(checkpoint)
-        learn(again, batches[SAVED:], SAVED)
-        resumed = dict(again.weights("all"))
-        same_state = again.parts().state == state
-    finally:
-        again.close()
-    one = group(1)
-    try:
-        one.restore(checkpoint)
-        loaded = dict(one.weights("all"))
-        learn(one, batches[SAVED:], SAVED)
-        on_one = distance(dict(one.weights("all")), together, start)
-    finally:
-        one.close()
+    _, resumed, resumed_state = _continued(group(2), checkpoint, batches)
+    loaded, on_one, _ = _continued(group(1), checkpoint, batches)
     moved = [name for name in together if not torch.equal(together[name], start[name])]
     return Outcome(
-        distance=max(distance(together, alone, start), on_one),
+        distance=max(distance(together, alone, start), distance(on_one, together, start)),
         metrics=_metric_difference(ours, theirs),
-        resumed=_unequal(resumed, together) + (not same_state) + (not moved),
+        resumed=_unequal(resumed, together) + (resumed_state != state) + (not moved),
         on_one=_unequal(loaded, saved),
         exported=_unequal(opened(case, checkpoint.folder("model")), saved) + _unequal_names(merged, start),
         idle=sum(idle_turns(batch, rule) for batch in batches),
         control=distance(half, alone, start),
     )
+
+
+def _continued(group: ProcessGroup, checkpoint: Any, batches: Batches) -> tuple[Weights, Weights, Any]:
+    """Restore a checkpoint and learn the remaining batches; return the weights before and after, and the state."""
+    with closing(group):
+        group.restore(checkpoint)
+        loaded = dict(group.weights("all"))
+        learn(group, batches[SAVED:], SAVED)
+        return loaded, dict(group.weights("all")), group.parts().state
 
 
 def idle_turns(batch: Sequence[Any], rule: Any) -> int:
@@ -259,7 +252,7 @@ def _start(case: Case) -> tuple[Weights, Batches, Any]:
     batches: Batches = []
     for step in range(STEPS):
         samples = sample(sampler, requests_for(tasks, step, 5), Decoding(max_new_tokens=NEW_TOKENS))
-        advantages = [np.full(len(made.decisions), rng.normal(), np.float32) for made in samples]
+        advantages = [np.full(len(one.decisions), rng.normal(), np.float32) for one in samples]
         batches.append([LearnerSample(*pair) for pair in zip(samples, advantages, strict=True)])
     return _copied(learner.policy.model), batches, learner.rule
 

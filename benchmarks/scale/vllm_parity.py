@@ -77,7 +77,7 @@ class _Study:
 
     def round(self, update: int, details: list[dict[str, Cell]]) -> list[np.ndarray]:
         """Sample with every method and compare, then take an optimiser step on all samples and publish the weights."""
-        made: list[Sample] = []
+        drawn: list[Sample] = []
         gaps: list[np.ndarray] = []
         for method, (rule, name) in METHODS.items():
             samples = self._draw(update, rule, self.constraints[name])
@@ -96,8 +96,8 @@ class _Study:
                     row["previous / new"] = float(log_prob_gaps(self.trainer, samples).mean() / gap_N.mean())
             details.append(row)
             gaps.append(gap_N)
-            made += samples
-        self._update(made, update)
+            drawn += samples
+        self._update(drawn, update)
         return gaps
 
     def close(self) -> None:
@@ -111,10 +111,10 @@ class _Study:
         trainer = self.trainer
         trainer.parts.sampler.constraint = constraint
         tasks = trainer.parts.source.draw(0, len(TEXT_PROMPTS))
-        made = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
-        if {one.policy_version for one in made} != {step}:
+        samples = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
+        if {one.policy_version for one in samples} != {step}:
             raise RuntimeError(f"some samples of step {step} have another policy version")
-        return [one for one in made if len(one.decisions)]
+        return [one for one in samples if len(one.decisions)]
 
     def _update(self, samples: Sequence[Sample], step: int) -> None:
         from steelyard.training.learner_samples import LearnerSample

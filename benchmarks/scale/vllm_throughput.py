@@ -117,8 +117,8 @@ class _Side:
         self.engine.llm.reset_prefix_cache()
         requests = requests_for(self.tasks, number, self.count)
         start = time.perf_counter()
-        made = sample(self.sampler, requests, Decoding(rule, self.tokens))
-        return sum(len(one.completion_ids) for one in made) / (time.perf_counter() - start)
+        samples = sample(self.sampler, requests, Decoding(rule, self.tokens))
+        return sum(len(one.completion_ids) for one in samples) / (time.perf_counter() - start)
 
     def bare(self, rule: CutRule, number: int) -> float:
         """Sample as a user of vLLM would: prompts in, token ids and log-probs out."""
@@ -146,8 +146,8 @@ class _Side:
                         detokenize=False,
                     )
                 )
-        made = self.engine.llm.generate(prompts, parameters, use_tqdm=False)
-        return sum(len(one.outputs[0].token_ids) for one in made) / (time.perf_counter() - start)
+        results = self.engine.llm.generate(prompts, parameters, use_tqdm=False)
+        return sum(len(one.outputs[0].token_ids) for one in results) / (time.perf_counter() - start)
 
     def close(self) -> None:
         self.engine.close()

@@ -76,21 +76,15 @@ def walks(count: int, progress: Progress) -> list[dict[str, Cell]]:
             valid = is_right(mutant, grammar.limits)
             disagreements += valid != accepts(mutant, grammar)
             right += valid
-        lengths = [len(text.split()) for text in texts]
-        rows.append(
-            {
-                "start": kind,
-                "walks": len(texts) + stuck,
-                "distinct": len(set(texts)),
-                "mean words": sum(lengths) / max(len(lengths), 1),
-                "max words": max(lengths, default=0),
-                "stuck": stuck,
-                "wrong": wrong,
-                "mutants still valid": right,
-                "disagreements": disagreements,
-            }
-        )
+        counts = {"stuck": stuck, "wrong": wrong, "mutants still valid": right, "disagreements": disagreements}
+        rows.append({"start": kind, "walks": len(texts) + stuck, **_statistics(texts), **counts})
     return rows
+
+
+def _statistics(texts: Sequence[str]) -> dict[str, Cell]:
+    lengths = [len(text.split()) for text in texts]
+    mean = sum(lengths) / max(len(lengths), 1)
+    return {"distinct": len(set(texts)), "mean words": mean, "max words": max(lengths, default=0)}
 
 
 def walk(constraint: WordConstraint[Any], task: Task, budget: int, rng: random.Random) -> str | None:
