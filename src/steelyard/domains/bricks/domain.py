@@ -74,7 +74,7 @@ class Bricks(BrickArtifacts):
     prompt_form: str = "chat"
     """Prompt form for language models: ``chat``, ``message`` or ``plain`` (see ``PROMPTS``)."""
     constrained: bool = True
-    """Allow only bricks that can be placed. Without the constraint, such bricks are skipped and lower ``quality``."""
+    """Allow only bricks that can be placed. If false, other bricks are skipped and lower ``quality``."""
     most: int = 40
     """Maximum number of bricks per structure."""
     world_size: tuple[int, int, int] = (20, 20, 20)

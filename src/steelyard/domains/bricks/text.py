@@ -15,7 +15,7 @@ LINE = re.compile(r"(\d+)x(\d+) \((\d+),(\d+),(\d+)\)", re.ASCII)
 FORM = "hxw (x,y,z)"
 MAX_SHOWN = 40
 MAX_DIGITS = 9
-"""Digits kept of a number; any longer number lies outside every world."""
+"""Number of digits that are parsed; a longer number lies outside every world."""
 
 Decode = Callable[[str, Sequence[Brick]], Brick | None]
 """Decodes a segment of text into a brick, given the bricks placed so far; ``None`` if the format is wrong."""

@@ -87,7 +87,7 @@ def load_texts(files: str, unit: Unit, keep: TextFilter) -> dict[Split, tuple[Te
 
 
 def iter_texts(files: str, unit: Unit, keep: TextFilter, skipped: Counter[str] | None = None) -> Iterator[Text]:
-    """Yield distinct texts while holding one document and a hash per text. ``skipped`` counts skipped texts by reason."""
+    """Yield distinct texts, keeping one document and a hash per text. ``skipped`` counts skipped texts by reason."""
     seen: set[int] = set()
     read = functions if unit == "function" else chunks
     for name, content in documents(files, unit, keep.tokenizer):

@@ -1,7 +1,7 @@
 """Stability of a structure: the largest pull t, a score for each brick, and the failing bricks.
 
 A structure stands if every brick is connected to the ground, an equilibrium exists, and t is below the capacity of a
-contact point. t is unique, but its distribution over the bricks is not: compare verdicts and t, never single scores.
+contact point. t is unique, but the pulls of single bricks are not: compare verdicts and t, never single scores.
 
 If pulls may have any size, an equilibrium exists exactly if every brick is connected to the ground, because the three
 or four points of one contact transmit any force and any torque. Floating bricks are therefore found by connectivity,
