@@ -147,8 +147,8 @@ def quality(flaws: Sequence[Flaw], bricks: int, penalties: Penalties) -> float:
 
 def step_rewards(structure: Structure, brief: Brief, weight: float, reward: float) -> list[float]:
     """Give each brick ``weight`` times its gain in purpose, and the last brick the remainder of the reward."""
-    worth = [weight * brief.fulfilment(_prefix(structure, count)) for count in range(len(structure))]
-    return [after - before for before, after in zip(worth, [*worth[1:], reward], strict=True)]
+    potential = [weight * brief.fulfilment(_prefix(structure, count)) for count in range(len(structure))]
+    return [after - before for before, after in zip(potential, [*potential[1:], reward], strict=True)]
 
 
 @dataclass(frozen=True)

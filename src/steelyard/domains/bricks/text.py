@@ -102,9 +102,9 @@ def _line_brick(line: str, _placed: Sequence[Brick]) -> Brick | None:
 
 
 def _afloat(reading: Reading) -> Iterator[Flaw]:
-    for place in floating(reading.structure):
-        detail = f"{reading.structure.bricks[place]} is not connected to the ground"
-        yield Flaw(Reason.FLOATING, reading.lines[place], detail)
+    for index in floating(reading.structure):
+        detail = f"{reading.structure.bricks[index]} is not connected to the ground"
+        yield Flaw(Reason.FLOATING, reading.lines[index], detail)
 
 
 def _shown(segment: str, form: str) -> str:

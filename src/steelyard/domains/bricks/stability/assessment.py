@@ -96,9 +96,9 @@ def _balanced(equations: Statics, pull: float, solve: Solver, physics: Physics) 
 
 def _unbalanced(equations: Statics, solve: Solver, physics: Physics) -> Stability:
     """Name the bricks with a residual force as failing, for a structure without an equilibrium."""
-    left = residuals(equations, solve, physics)
-    unheld_B = left.size_B > min(TOLERANCE, float(left.size_B.max()) / 2)
-    return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(left.pull_B, 1.0)), None)
+    remaining = residuals(equations, solve, physics)
+    unheld_B = remaining.size_B > min(TOLERANCE, float(remaining.size_B.max()) / 2)
+    return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(remaining.pull_B, 1.0)), None)
 
 
 def _with_floating(
