@@ -45,7 +45,7 @@ def test_verify_reports_every_brick_and_draws_next_to_the_file(call: Call) -> No
 def test_verify_with_a_brief(call: Call) -> None:
     code, out, _ = call("verify", "bricks", "bridge.txt", "--brief", BRIEF, "--no-picture")
     assert code == 0
-    assert "success: its purpose is served by 100.0%" in out
+    assert "success: purpose fulfilled to 100.0%" in out
     assert not files()
     code, out, _ = call("verify", "bricks", "bridge.txt", "--brief", BRIEF.replace("4", "3", 1), "--no-picture")
     assert code == 1
@@ -72,7 +72,7 @@ def test_verify_lists_flaws_with_their_lines(call: Call) -> None:
     assert "\x1b" not in out
     Path("empty.txt").write_text("", encoding="utf-8")
     code, out, _ = call("verify", "bricks", "empty.txt")
-    assert (code, out) == (1, "there is no brick to judge\n")
+    assert (code, out) == (1, "there is no brick to verify\n")
     assert files() == {"bad.txt", "bad.svg", "empty.txt"}, "nothing to draw"
 
 
@@ -132,8 +132,8 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
         ),
         (("verify", "bricks", "bridge.txt", "--brief", "{"), "--brief is not JSON"),
         (("verify", "bricks", "bridge.txt", "--brief", "[1]"), "--brief must be a JSON object"),
-        (("verify", "bricks", "bridge.txt", "--brief", '{"kind": "castle"}'), "no brief is of the kind 'castle'"),
-        (("verify", "bricks", "bridge.txt", "--method", "guess"), "there are highs, gurobi, connectivity"),
+        (("verify", "bricks", "bridge.txt", "--brief", '{"kind": "castle"}'), "kind = 'castle' does not exist"),
+        (("verify", "bricks", "bridge.txt", "--method", "guess"), "choose highs, gurobi or connectivity"),
         (("verify", "bricks", "bridge.txt", "--picture", "x.jpg"), "one of .svg, .png, .gif"),
         (("verify", "bricks", "bridge.txt", "--run.steps", "1"), "only domain options can be set"),
         (("verify", "bricks", "bridge.txt", "--domain.options.colour", "1"), "its parameters are: kinds"),
