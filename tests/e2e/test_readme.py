@@ -1,4 +1,4 @@
-"""What the README tells people to type is accepted; tests/learning runs its Python."""
+"""The commands in the README are valid; tests/learning runs its Python examples."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_every_command_is_accepted(line: str, folder: Path) -> None:
     assert configs.load(recipe, overrides)
 
 
-def test_there_are_commands_to_try() -> None:
+def test_the_readme_shows_the_main_commands() -> None:
     assert {shlex.split(line)[1] for line in commands()} >= {"train", "eval", "sample", "init", "check"}
