@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 CHUNKS_PER_REPLICA = 2
 """Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
-"""Replicas that may be lost without a sample in between before the run stops."""
+"""Replicas that may be lost in a row, without a sample in between, before the run stops."""
 Named = Sequence[tuple[str, Tensor]]
 
 
 class Engine(Protocol):
-    """A sampler that loads weights it is given."""
+    """A sampler that can load new weights."""
 
     def load(self, weights: Named, version: int) -> None: ...
 

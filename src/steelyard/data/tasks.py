@@ -158,8 +158,8 @@ def require_distinct_ids(tasks: list[Task], where: str) -> list[Task]:
 def checksum(tasks: Iterable[Task]) -> int:
     """Compute a checksum of all fields of the tasks that is the same in every process.
 
-    Of a spec value that is neither plain data nor an array, only the type counts: its ``repr`` may differ between
-    processes.
+    A spec value that is neither plain data nor an array contributes only its type, because its ``repr`` may differ
+    between processes.
     """
     found = 0
     encode = json.JSONEncoder(check_circular=False).encode  # canonical() copies the data, so it has no cycles

@@ -78,7 +78,7 @@ def test_without_pillow_there_is_the_svg(call: Call, monkeypatch: pytest.MonkeyP
         (["good", "empty"], ["empty has no metrics yet"]),
         (["good", "--out", "x.pdf"], ["--out x.pdf", ".svg, .png"]),
         (["good", "--run.steps", "3"], ["--run.steps", "takes no keys"]),
-        (["other"], ["other: there is nothing to draw"]),
+        (["other"], ["other: nothing to draw"]),
     ],
 )
 def test_mistakes(call: Call, words: list[str], said: list[str]) -> None:
