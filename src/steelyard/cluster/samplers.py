@@ -185,11 +185,11 @@ class RaySampler:
                     self.ray.kill(replica.handle)
         self._connection.close()
 
-    def _require_room(self, least: int, timeout: float) -> None:
-        """Raise an error unless at least ``least`` replicas are placed within ``timeout`` seconds."""
+    def _require_room(self, needed: int, timeout: float) -> None:
+        """Raise an error unless at least ``needed`` replicas are placed within ``timeout`` seconds."""
         count = len(self._replicas)
         placed, _ = self.ray.wait([one.placed for one in self._replicas], num_returns=count, timeout=timeout)
-        if len(placed) < least:
+        if len(placed) < needed:
             raise TrainingError(
                 f"the cluster had no room for {count - len(placed)} of {count} samplers within {START_SECONDS:.0f} s. "
                 "Check `ray status` for what is in use, or lower cluster.samplers.replicas or verify.workers"

@@ -74,8 +74,8 @@ def task_from_row(
     given_id, difficulty = row.get("id"), row.get("difficulty")
     if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
         raise DataError(f"{where}: difficulty must be a number, got {difficulty!r}")
-    apart = ("id", "difficulty") if template is not None else (prompt_column, "id", "difficulty")
-    spec = {intern(str(name)): row[name] for name in row if name not in apart}
+    reserved = ("id", "difficulty") if template is not None else (prompt_column, "id", "difficulty")
+    spec = {intern(str(name)): row[name] for name in row if name not in reserved}
     if too_deep(spec):
         raise DataError(TOO_DEEP.format(where=where))
     return Task(
