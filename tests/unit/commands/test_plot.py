@@ -78,7 +78,7 @@ def test_without_pillow_only_the_svg_is_written(call: Call, monkeypatch: pytest.
         (["good", "empty"], ["empty has no metrics yet"]),
         (["good", "--out", "x.pdf"], ["--out x.pdf", ".svg, .png"]),
         (["good", "--run.steps", "3"], ["plot takes no --run.steps", "remove it"]),
-        (["other"], ["other: there is nothing to draw"]),
+        (["other"], ["nothing to draw"]),
     ],
 )
 def test_mistakes(call: Call, words: list[str], said: list[str]) -> None:
