@@ -158,7 +158,7 @@ class _Wave:
             )
         row_B = torch.tensor(self.prompt_of_row, device=device)
         self.capacity = width + self.decoding.max_new_tokens
-        scratch = 1  # a column that finished rows write to
+        scratch = 1  # a column for padding tokens beyond the capacity
         self.cache, self.columns = spread_prompts(out.past_key_values, row_B, self.capacity + scratch)
         self.filled = width
         self.runs = self.columns is not None and self.policy.attention_kernel in MASKED_KERNELS
