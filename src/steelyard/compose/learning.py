@@ -119,7 +119,7 @@ def build_learner(config: Config, policy: Policy, quarantine: Path | None = None
 
 
 def build_any_learner(config: Config, policy: Policy, quarantine: Path) -> AnyLearner:
-    """Build a learner in this process, or with [cluster.learners] a group of ranks whose weights ``policy`` mirrors."""
+    """The learner in this process, or with [cluster.learners] a group of ranks whose weights ``policy`` mirrors."""
     if config.cluster.learners is None:
         return build_learner(config, policy, quarantine)
     from steelyard.compose.ranks import build_learner_group

@@ -1,4 +1,4 @@
-"""The complete configuration, one table per section."""
+"""The whole configuration: one table a section."""
 
 from __future__ import annotations
 
@@ -22,40 +22,36 @@ from steelyard.config.warmstart import WarmstartConfig
 
 
 class Config(Section):
-    """The configuration of a run. Construction raises a ``ConfigError`` if its values cannot work together."""
+    """Everything a run is made from. Construction fails with a ``ConfigError`` if the parts cannot work together."""
 
-    run: RunConfig = Field(default=RunConfig(), description="Name, folder, seed and length of the run.")
-    model: ModelConfig = Field(default=ModelConfig(), description="The model to train.")
-    tasks: TasksConfig | None = Field(default=None, description="The tasks, and how their prompts are sent.")
-    domain: DomainConfig | None = Field(default=None, description="A domain, which provides tasks and verifier.")
+    run: RunConfig = Field(default=RunConfig(), description="The run itself.")
+    model: ModelConfig = Field(default=ModelConfig(), description="The policy.")
+    tasks: TasksConfig | None = Field(default=None, description="Where tasks come from.")
+    domain: DomainConfig | None = Field(default=None, description="A domain, instead of tasks and verifier.")
     warmstart: WarmstartConfig | None = Field(
         default=None, description="Supervised training on the domain's examples before the first step."
     )
     judge: JudgeConfig | None = Field(
         default=None,
-        description="A classifier of real versus generated text, whose score is added to the domain's reward.",
+        description="A model that learns to tell real things from made ones, and judges beside the domain.",
     )
-    verify: VerifyConfig = Field(default=VerifyConfig(), description="The verifier, and how it is run.")
-    constraint: ConstraintConfig | None = Field(
-        default=None, description="A grammar or automaton that every sample must follow."
+    verify: VerifyConfig = Field(default=VerifyConfig(), description="Who checks the samples.")
+    constraint: ConstraintConfig | None = Field(default=None, description="What every sample must look like.")
+    sampling: SamplingConfig = Field(default=SamplingConfig(), description="How samples are drawn.")
+    credit: CreditConfig = Field(
+        default=CreditConfig(), description="How samples are credited relative to their group."
     )
-    sampling: SamplingConfig = Field(default=SamplingConfig(), description="How the policy is sampled.")
-    credit: CreditConfig = Field(default=CreditConfig(), description="How rewards become advantages within a group.")
-    loss: LossConfig = Field(default=LossConfig(), description="The training objective.")
-    reference: ReferenceConfig = Field(default=ReferenceConfig(), description="The model that KL is measured against.")
+    loss: LossConfig = Field(default=LossConfig(), description="The objective.")
+    reference: ReferenceConfig = Field(default=ReferenceConfig(), description="The model KL is measured against.")
     optimiser: OptimiserConfig = Field(default=OptimiserConfig(), description="The optimiser.")
     evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Evaluation on held-out tasks.")
-    checkpoint: CheckpointConfig = Field(
-        default=CheckpointConfig(), description="When checkpoints are saved, and which are kept."
-    )
-    cluster: ClusterConfig = Field(default=ClusterConfig(), description="The Ray cluster, if one is used.")
-    tracking: TrackingConfig = Field(
-        default=TrackingConfig(), description="Display and logging of metrics and samples."
-    )
+    checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="What is saved.")
+    cluster: ClusterConfig = Field(default=ClusterConfig(), description="The Ray cluster, where one is used.")
+    tracking: TrackingConfig = Field(default=TrackingConfig(), description="What is shown and logged.")
 
     @property
     def has_domain(self) -> bool:
-        """Whether a domain, named here or passed as a Python object, provides tasks and verifier."""
+        """Whether a domain brings tasks and verifier: named here, or handed over as a Python object."""
         return self.domain is not None or "domain" in self.run.supplied
 
     @model_validator(mode="after")
