@@ -46,6 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
     )
+    _add_machines(parser)
+    _add_workload(parser)
+    add_trust(parser)
+    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN)}."
+
+
+def _add_machines(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("machines, written as 8xh100", f"known: {', '.join(ACCELERATORS)}")
     where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner ({HALF_NODE})")
     where.add_argument(
@@ -79,6 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S,L,B",
         help="shares of the data-sheet values reached: FLOP/s in sampling and learning, bandwidth (0.5,0.4,0.7)",
     )
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("workload")
     what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (256)")
     what.add_argument("--tokens", type=positive, metavar="N", help="mean tokens per completion (the longest allowed)")
@@ -91,8 +101,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="mean core seconds to verify a sample (%(default)g)",
     )
     what.add_argument("--check-p99", type=_number, metavar="X", help="99th percentile of seconds to verify a sample")
-    add_trust(parser)
-    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN)}."
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
