@@ -2,18 +2,18 @@
 
     python examples/reference_loop.py
 
-A transformer of a third of a million parameters learns from scratch to sort digits: `2 0 1 =` should be answered
-`0 1 2 <end>`. There is no data set of answers, only a function that scores one. In every step the policy answers each
-question several times (a group); answers better than their group's mean become likelier, worse ones less likely:
+A transformer with a third of a million parameters learns from scratch to sort digits: the answer to `2 0 1 =` should be
+`0 1 2 <end>`. There is no dataset of answers, only a function that scores an answer. In every step the policy answers
+each question several times (a group). Answers better than their group's mean become more likely, worse ones less:
 
     A_i  = (r_i - mean(r)) / (std(r) + 1e-6)                                    advantage within the group
     rho  = pi(token) / pi_old(token)                                            ratio to the policy that sampled
     KL   = exp(-d) + d - 1,  d = log pi(token) - log pi_reference(token)        "k3", distance to a frozen reference
     loss = mean_i mean_t [ -min(rho A, clip(rho, 1 - low, 1 + high) A) + beta KL ]
 
-(Shao et al., arXiv 2402.03300.) Steelyard's trainer does the same with more care for speed, memory, constraints and
-failures; a benchmark feeds both the same rollouts and compares the weights after three steps. `update` is the part it
-calls.
+(Shao et al., arXiv 2402.03300.) Steelyard's trainer computes the same, with more attention to speed, memory,
+constraints and failures. A benchmark calls `update` and Steelyard's learner with the same rollouts and compares the
+weights after three steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Config:
     group_size: int = 8
     max_new_tokens: int = 5
     temperature: float = 1.0
-    never_sampled: tuple[int, ...] = (PAD,)  # what an answer cannot show
+    never_sampled: tuple[int, ...] = (PAD,)  # has no text, so it is excluded from sampling
     learning_rate: float = 1e-3
     clip_low: float = 0.2
     clip_high: float = 0.2
@@ -51,7 +51,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One answer: the question's tokens and then the answer's, how it scored, and which question it belongs to."""
+    """One answer: the tokens of question and answer, the reward, and the index of the question."""
 
     token_ids: list[int]
     prompt_length: int
@@ -63,11 +63,11 @@ class Rollout:
         return len(self.token_ids) - self.prompt_length
 
 
-# ------------------------------------------------------------------------------------------------ the task
+# ------------------------------------------------------------------------------------------------ task
 
 
 def draw_task(generator: random.Random) -> list[int]:
-    """Two or three digits to sort."""
+    """Draw two or three digits to sort."""
     return [generator.randrange(DIGITS) for _ in range(generator.choice([2, 3]))]
 
 
@@ -76,10 +76,10 @@ def prompt_of(digits: Sequence[int]) -> list[int]:
 
 
 def score(digits: Sequence[int], answer: Sequence[int]) -> float:
-    """Share of places that are right, the end included: 1 for the sorted digits and nothing else."""
-    right = [FIRST_DIGIT + digit for digit in sorted(digits)] + [END]
-    hits = sum(given == wanted for given, wanted in zip(answer, right, strict=False))
-    return hits / max(len(right), len(answer))
+    """Return the fraction of correct positions, including the end token: 1 only for exactly the sorted digits."""
+    expected = [FIRST_DIGIT + digit for digit in sorted(digits)] + [END]
+    correct = sum(given == wanted for given, wanted in zip(answer, expected, strict=False))
+    return correct / max(len(expected), len(answer))
 
 
 # ------------------------------------------------------------------------------------------------ sampling
@@ -128,21 +128,21 @@ def sample(model: LlamaForCausalLM, tasks: Sequence[Sequence[int]], config: Conf
 
 
 def answer_logps(model: LlamaForCausalLM, rollouts: Sequence[Rollout], config: Config) -> Tensor:
-    """Log-probs of the answers' tokens under the distribution they were drawn from, one rollout after the other."""
+    """Return the log-probs of all answer tokens under the distribution they were sampled from, in rollout order."""
     width = max(len(rollout.token_ids) for rollout in rollouts)
-    place_T = torch.arange(width)
+    position_T = torch.arange(width)
     start_B = torch.tensor([rollout.prompt_length for rollout in rollouts])[:, None]
     end_B = torch.tensor([len(rollout.token_ids) for rollout in rollouts])[:, None]
     token_BT = torch.tensor([rollout.token_ids + [PAD] * (width - len(rollout.token_ids)) for rollout in rollouts])
-    logit_BTV = model(input_ids=token_BT, attention_mask=(place_T < end_B).long(), use_cache=False).logits
+    logit_BTV = model(input_ids=token_BT, attention_mask=(position_T < end_B).long(), use_cache=False).logits
     logit_BTV = logit_BTV.float().index_fill(-1, torch.tensor(config.never_sampled), -torch.inf)
     logp_BTV = (logit_BTV[:, :-1] / config.temperature).log_softmax(-1)  # logits at t predict the token at t + 1
     logp_BT = logp_BTV.gather(-1, token_BT[:, 1:, None]).squeeze(-1)
-    return logp_BT[((place_T >= start_B) & (place_T < end_B))[:, 1:]]
+    return logp_BT[((position_T >= start_B) & (position_T < end_B))[:, 1:]]
 
 
 def advantages(rollouts: Sequence[Rollout]) -> list[float]:
-    """Reward relative to the group's mean, in units of its standard deviation; 0 where all rewards are equal."""
+    """Return each reward relative to its group: (reward - mean) / std, or 0 if all rewards are equal."""
     result = [0.0] * len(rollouts)
     for group in {rollout.group for rollout in rollouts}:
         members = [i for i, rollout in enumerate(rollouts) if rollout.group == group]
@@ -157,7 +157,7 @@ def advantages(rollouts: Sequence[Rollout]) -> list[float]:
 def token_losses(
     logp_N: Tensor, old_logp_N: Tensor, reference_logp_N: Tensor, advantage_N: Tensor, c: Config
 ) -> Tensor:
-    """The clipped surrogate and the KL penalty of every token."""
+    """Return the clipped surrogate loss plus KL penalty of every token."""
     ratio_N = (logp_N - old_logp_N).exp()
     clipped_N = ratio_N.clamp(1 - c.clip_low, 1 + c.clip_high)
     delta_N = logp_N - reference_logp_N
@@ -173,11 +173,11 @@ def update(
     config: Config,
     microbatches: list[list[int]] | None = None,
 ) -> dict[str, float]:
-    """One optimiser step on a batch of whole groups, given the reference's log-probs of each rollout's answer.
+    """Take one optimiser step on a batch of complete groups, given the reference log-probs of each rollout's answer.
 
-    ``microbatches`` says which rollouts (by index) go through the model together; the gradient is that of the whole
-    batch however it is split. There is one step per batch, so the policy that sampled is the current one and
-    ``old_logp`` is ``logp`` without its gradient: the ratio is 1 and only its derivative counts.
+    ``microbatches`` lists which rollouts (by index) go through the model together; the gradient is that of the whole
+    batch for any split. With one step per batch, the current policy is the one that sampled, so ``old_logp`` equals
+    ``logp`` without its gradient: the ratio is 1, and only its derivative matters.
     """
     if microbatches is None:
         rows = list(range(len(rollouts)))
@@ -199,12 +199,12 @@ def update(
     return {"loss": total, "grad_norm": norm.item()}
 
 
-# ------------------------------------------------------------------------------------------------ the loop
+# ------------------------------------------------------------------------------------------------ loop
 
 
 def train(config: Config) -> list[float]:
     """Train from scratch, print progress, and return the mean reward of every step."""
-    model = make_model(config.seed).eval()  # no dropout anywhere: the policy that is scored is the one that sampled
+    model = make_model(config.seed).eval()  # no dropout, so that the scored policy is the one that sampled
     reference = copy.deepcopy(model).requires_grad_(False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0)
     generator = random.Random(config.seed)
@@ -224,7 +224,7 @@ def train(config: Config) -> list[float]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)  # so small a model is fastest on one thread
+    torch.set_num_threads(1)  # a model this small is fastest on one thread
     start = time.perf_counter()
     means = train(Config())
     print(f"mean reward {means[0]:.3f} -> {sum(means[-10:]) / 10:.3f} in {time.perf_counter() - start:.0f} s")

@@ -1,12 +1,12 @@
 """Mutation tests of `steelyard.algorithms`: does a test fail when a formula is changed?
 
-    python tests/mutation.py             test all mutants again (15 minutes on one free core)
-    python tests/mutation.py --resume    resume an interrupted run
+    python tests/mutation.py             start over with all mutants (a quarter of an hour on one free core)
+    python tests/mutation.py --resume    continue a stopped run
     python tests/mutation.py --report    only report on the last run
 
-mutmut changes one operator, number, name or string at a time and runs the tests that cover it. docs/mutation.md lists
-the equivalent mutants, which no test can detect, with reasons. At least 90% of the other mutants must be killed, and a
-survivor that the page does not list fails the run. Settings are in ``[tool.mutmut]`` of pyproject.toml.
+mutmut changes one operator, number, name or string at a time and runs the tests that reach it. docs/mutation.md lists
+the survivors that are equivalent to the original, with the reason. At least 90% of the other mutants must be killed,
+and a survivor that is not listed fails the run. Settings: ``[tool.mutmut]`` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ROOT = Path(__file__).parent.parent
 BAR = 0.9
 
 
-def run_mutmut(*, resume: bool) -> None:
+def run_mutmut(*, start_over: bool) -> None:
     import pytest
     from mutmut.__main__ import cli
 
     if not hasattr(pytest.Item, "_nodeid"):  # mutmut 3.8 reads a private name that pytest 9.2 no longer has
         pytest.Item._nodeid = property(lambda item: item.nodeid)  # type: ignore[attr-defined]
-    if not resume:
+    if start_over:
         shutil.rmtree(ROOT / "mutants", ignore_errors=True)
     cli(["run", "--max-children", "1"], standalone_mode=False)
 
@@ -45,7 +45,7 @@ def statuses() -> dict[str, str]:
 
 
 def report(found: dict[str, str]) -> bool:
-    """Print the score and every survivor that docs/mutation.md does not list, and return whether the run passes."""
+    """Print the score and every survivor that docs/mutation.md does not list; return whether the run passes."""
     page = (ROOT / "docs/mutation.md").read_text()
     survivors = [name for name, status in found.items() if status not in ("killed", "timeout")]
     equivalent = [name for name in survivors if f"`{name}`" in page]
@@ -54,16 +54,16 @@ def report(found: dict[str, str]) -> bool:
         print(f"{found[name]}: {name}   (mutmut show 'steelyard.algorithms.{name}')")
     killed = len(found) - len(survivors)
     score = killed / max(1, len(found) - len(equivalent))
-    print(f"{dict(Counter(found.values()))}; {len(equivalent)} survivors are listed as equivalent")
-    print(f"mutation score {score:.3f} on {len(found) - len(equivalent)} mutants that are not equivalent (bar {BAR})")
+    print(f"{dict(Counter(found.values()))}, {len(equivalent)} survivors are listed as equivalent")
+    print(f"mutation score {score:.3f} of {len(found) - len(equivalent)} non-equivalent mutants (bar {BAR})")
     return score >= BAR and not unlisted
 
 
 def main() -> None:
     os.chdir(ROOT)
-    os.environ["OMP_NUM_THREADS"] = "1"  # a process with threads must not be forked
+    os.environ["OMP_NUM_THREADS"] = "1"  # mutmut forks, which is unsafe after threads have started
     if "--report" not in sys.argv:
-        run_mutmut(resume="--resume" in sys.argv)
+        run_mutmut(start_over="--resume" not in sys.argv)
     sys.exit(not report(statuses()))
 
 

@@ -1,8 +1,8 @@
 """A pytest plugin that lists the tests that exceeded the time budget of their folder.
 
 Exceeding the budget is not a failure, because times depend on the machine as much as on the test. The summary lists
-such tests, and `.ci/run` lists them again at the end. If ``STEELYARD_TIMINGS`` names a file, the wall time of every test
-is appended to it, one JSON object per line.
+such tests, and `.ci/run` lists them again at the end. If ``STEELYARD_TIMINGS`` names a file, the wall time of every
+test is appended to it, one JSON object per line.
 """
 
 from __future__ import annotations

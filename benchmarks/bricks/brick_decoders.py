@@ -119,9 +119,9 @@ class DecodingEvaluator:
         from steelyard.sampling.local import LocalSampler
 
         decoding = replace(self.decoding, rule=CutRule(temperature=BRICKGPT.temperature))
-        sampler, made = LocalSampler(policy, seed=self.seed), [list[Attempt]() for _ in self.tasks]
+        sampler, found = LocalSampler(policy, seed=self.seed), [list[Attempt]() for _ in self.tasks]
         for attempt in itertools.count():
-            slots = [slot for slot, attempts in enumerate(made) if not is_finished(attempts, budget)]
+            slots = [slot for slot, attempts in enumerate(found) if not is_finished(attempts, budget)]
             if not slots:
                 break
             requests = [
@@ -129,10 +129,10 @@ class DecodingEvaluator:
             ]
             for one in sorted(sampler.sample(requests, decoding), key=lambda one: one.key):
                 success = self.outcome(self.tasks[one.key.slot], one.text).success
-                made[one.key.slot].append(Attempt(len(one.completion_ids), success))
+                found[one.key.slot].append(Attempt(len(one.completion_ids), success))
             for slot in slots:
-                made[slot] = truncate_attempts(made[slot], budget)
-        return made
+                found[slot] = truncate_attempts(found[slot], budget)
+        return found
 
     def rejection_attempts(self, policy: Any, budget: int, *, rollback: bool) -> list[list[Attempt]]:
         """Run all briefs together; the model writes each line without its constraint."""

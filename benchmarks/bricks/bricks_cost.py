@@ -40,7 +40,7 @@ ratio is 0.25 or 0.31 depending on the processor's state."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses five structures per size instead of twenty, three rounds and wider bars."""
+    """Measure; the quick version uses five structures per size instead of twenty, three rounds and wider bars."""
     count = 5 if quick else STRUCTURES
     bar = progress.add_task("bricks", total=len(SIZES) * count)
     rows: list[dict[str, Cell]] = []

@@ -22,7 +22,7 @@ UPDATE_EVERY = 1000
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses a hundredth of the texts."""
+    """Measure; the quick version uses a hundredth of the texts."""
     count = TEXTS // 100 if quick else TEXTS
     rng = random.Random("bricks-fuzz")
     sources = texts(rng, SOURCES // 10 if quick else SOURCES)

@@ -1,4 +1,4 @@
-"""Stability reproduces eight published outcomes, and the largest pull agrees with every independent computation.
+"""The stability check reproduces eight published outcomes and agrees with every independent computation.
 
 On random structures, most of them loaded, it compares HiGHS with Gurobi on the same programs, our program with another
 formulation solved by SciPy, structures with moved, scaled, rotated and mirrored copies, and checks floating bricks.
@@ -32,7 +32,7 @@ Row = dict[str, Cell]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses a tenth of the random structures."""
+    """Measure; the quick version uses a tenth of the random structures."""
     share = 10 if quick else 1
     outcomes = published()
     turned = list(cases("images", IMAGES // share, (2, 14), progress))

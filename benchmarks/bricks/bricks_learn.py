@@ -1,4 +1,4 @@
-"""Training raises the success of held-out brick structures to 90%, from warm-start examples of which 30–50% succeed.
+"""Training raises success on held-out brick briefs to 90%, after a warm start on examples of which 30–50% succeed.
 
 A successful structure stands under its load, is connected and fulfils its brief. Training takes the steps of the
 recipe, or an hour if they need longer, with evaluations on the validation briefs. Held-out briefs, whose parameters
@@ -69,7 +69,7 @@ class LearningRun:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes a few steps on small towers and cantilevers and requires a rise of the held-out reward."""
+    """Measure; the quick version takes a few steps on small towers and cantilevers, and the reward must rise."""
     if quick:
         return _quick(progress)
     runs: list[LearningRun] = []

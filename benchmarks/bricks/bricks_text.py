@@ -104,7 +104,7 @@ ShowStatus = Callable[[str], None]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes a step on small towers, with bars that hold for any model, and a bar on the loss."""
+    """Measure; the quick version takes a step on small towers and has bars on validity and loss only."""
     size = QUICK if quick else FULL
     task = progress.add_task("bricks-text", total=1)
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""The purpose of a brief must be rewarded: without it, training produces heaps. Action spaces and estimators compared.
+"""Without a reward for the brief's purpose, training produces heaps; action spaces and estimators are compared too.
 
 Each run changes one setting of the ``bricks`` recipe and trains one seed for a quarter of the time of ``bricks-learn``.
 Runs with the same action space share one warm start. Without the purpose, and the success that contains it, the reward
@@ -42,7 +42,7 @@ QUICK = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick trains for seconds after a small warm start and only requires a positive reward."""
+    """Measure; the quick version trains for seconds after a small warm start and only requires a positive reward."""
     minutes = 0.03 if quick else MINUTES / 4
     small: dict[str, Any] = QUICK if quick else {}
     bar = progress.add_task("variants", total=len(VARIANTS) * minutes)

@@ -45,10 +45,10 @@ class LineWriter:
         self._breaks: dict[int, bool] = {}
         self._prefill()
 
-    def __call__(self, asked: Mapping[int, Asked]) -> dict[int, PricedLine]:
+    def __call__(self, requests: Mapping[int, Asked]) -> dict[int, PricedLine]:
         """Write one line per requested prompt: up to a line break, the end of the text, or ``MAX_LINE_TOKENS``."""
-        self._compact(asked)
-        rows = {row: asked[prompt] for row, prompt in enumerate(self.prompt_of_row) if prompt in asked}
+        self._compact(requests)
+        rows = {row: requests[prompt] for row, prompt in enumerate(self.prompt_of_row) if prompt in requests}
         hidden_BD = self._continue_from({row: request.text for row, request in rows.items()})
         temperature_B1 = torch.tensor(
             [[rows[row].temperature if row in rows else 1.0] for row in range(len(self.prompt_of_row))],
@@ -140,8 +140,8 @@ class LineWriter:
         mask = torch.zeros(hidden.shape, dtype=self.columns.dtype, device=hidden.device)
         return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)[:, None]
 
-    def _compact(self, asked: Mapping[int, Asked]) -> None:
-        kept = [row for row, prompt in enumerate(self.prompt_of_row) if prompt in asked]
+    def _compact(self, requests: Mapping[int, Asked]) -> None:
+        kept = [row for row, prompt in enumerate(self.prompt_of_row) if prompt in requests]
         if len(kept) <= COMPACT_BELOW * len(self.prompt_of_row):
             self.cache.batch_select_indices(torch.tensor(kept, device=self.policy.device))
             self.prompt_of_row = [self.prompt_of_row[row] for row in kept]

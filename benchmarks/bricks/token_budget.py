@@ -56,14 +56,14 @@ def per_thousand(tasks: Iterable[Sequence[Attempt]]) -> float:
 
 def truncate_attempts(attempts: Iterable[Attempt], budget: int) -> list[Attempt]:
     """Return the attempts up to the first success or until the tokens are used up."""
-    made: list[Attempt] = []
+    kept: list[Attempt] = []
     left = budget
     for attempt in attempts:
-        if left <= 0 or (made and made[-1].success):
+        if left <= 0 or (kept and kept[-1].success):
             break
-        made.append(_within(attempt, left))
-        left -= made[-1].tokens
-    return made
+        kept.append(_within(attempt, left))
+        left -= kept[-1].tokens
+    return kept
 
 
 def is_finished(attempts: Sequence[Attempt], budget: int) -> bool:
@@ -75,12 +75,12 @@ def request_attempts(
     start: Callable[[], Building], succeeds: Callable[[Structure], bool], budget: int
 ) -> LineRequester[list[Attempt]]:
     """Build structures until one succeeds or the tokens are used up."""
-    made: list[Attempt] = []
-    while not is_finished(made, budget):
-        left = budget - sum(attempt.tokens for attempt in made)
+    kept: list[Attempt] = []
+    while not is_finished(kept, budget):
+        left = budget - sum(attempt.tokens for attempt in kept)
         built, tokens = yield from _build_within(start(), left)
-        made.append(_within(Attempt(tokens, built is not None and succeeds(built.structure)), left))
-    return made
+        kept.append(_within(Attempt(tokens, built is not None and succeeds(built.structure)), left))
+    return kept
 
 
 def run_together(requesters: Sequence[LineRequester[Found]], write: WriteLines) -> list[Found]:

@@ -38,7 +38,7 @@ FORCED: dict[str, Any] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes two short repetitions in float32 (fast on any processor), with wider bars."""
+    """Measure; the quick version takes two short repetitions in float32 (fast on any processor), with wider bars."""
     pairs, tokens, bars = (2, 24, (1.3, 1.2, 1.0)) if quick else (PAIRS, TOKENS, (1.1, 1.05, 1.0))
     model = {"path": _folder(), "dtype": "float32" if quick else "bfloat16"}
     bar = progress.add_task("warm-up", total=2 * (6 * pairs + 3))

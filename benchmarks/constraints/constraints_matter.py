@@ -1,4 +1,4 @@
-"""Scoring on the supports learns at least as well as masking in the sampler alone, and its log ratios are 0.
+"""Training on the supports learns at least as well as masking only the sampler, and its log ratios are 0.
 
 A small policy packs boxes under a constraint, with the same five seeds for both sides. *Masked only* is common
 practice: the constraint masks the sampler, but the learner scores the tokens with a softmax over the full vocabulary.
@@ -31,15 +31,15 @@ class SamplerWithoutSupports:
         self.sampler = sampler
 
     def sample(self, requests: Sequence[Any], decoding: Any) -> Iterator[Sample]:
-        for made in self.sampler.sample(requests, decoding):
-            yield replace(made, decisions=replace(made.decisions, support_N=None, supports=None))
+        for drawn in self.sampler.sample(requests, decoding):
+            yield replace(drawn, decisions=replace(drawn.decisions, support_N=None, supports=None))
 
     def publish(self, version: int) -> None:
         self.sampler.publish(version)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses one seed and a quarter of the steps, with bars on the log ratios only."""
+    """Measure; the quick version uses one seed and a quarter of the steps, with bars on the log ratios only."""
     seeds, steps = (SEEDS[:1], STEPS // 4) if quick else (SEEDS, STEPS)
     bar = progress.add_task("packing", total=len(seeds) * len(SIDES) * steps)
     curves = {side: [run(side, seed, steps, progress, bar) for seed in seeds] for side in SIDES}

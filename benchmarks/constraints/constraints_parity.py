@@ -29,7 +29,7 @@ PROMPTS = ("a", "Now write.", "The quick brown fox jumps.")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses only the small policy."""
+    """Measure; the quick version uses only the small policy."""
     models = ["characters"] if quick else ["characters", "SmolLM2-135M"]
     bar = progress.add_task("constraints", total=len(models) * len(CONSTRAINTS) * len(RULES))
     details: list[dict[str, Cell]] = []
@@ -102,8 +102,8 @@ def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]
 
     tasks = trainer.parts.source.draw(0, trainer.parts.tasks_per_step)
     decoding = Decoding(rule, trainer.parts.decoding.max_new_tokens, supports)
-    made = sample(trainer.parts.sampler, requests_for(tasks, 0, count), decoding)
-    return [one for one in made if len(one.decisions)]
+    samples = sample(trainer.parts.sampler, requests_for(tasks, 0, count), decoding)
+    return [one for one in samples if len(one.decisions)]
 
 
 def with_recomputed_supports(trainer: Any, samples: Sequence[Sample]) -> list[Sample]:

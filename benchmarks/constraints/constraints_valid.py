@@ -54,7 +54,7 @@ class Family:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses a thousandth of the automata's sequences and a fiftieth of the grammars'."""
+    """Measure; the quick version uses a thousandth of the automata's sequences and a fiftieth of the grammars'."""
     families = [*automata(), *grammars()]
     shares = {"brackets": AUTOMATA // 2, "boxes": AUTOMATA // 2 - SAMPLED}
     rows = [through_the_sampler(SAMPLED // 100 if quick else SAMPLED, progress)]
@@ -195,19 +195,19 @@ def through_the_sampler(count: int, progress: Progress) -> dict[str, Cell]:
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for
 
-    bar, rejected, made, seed = progress.add_task("random policies", total=count), 0, 0, 0
-    while made < count:
+    bar, rejected, drawn, seed = progress.add_task("random policies", total=count), 0, 0, 0
+    while drawn < count:
         trainer = build(seed, 1, "unused")
         tasks = trainer.parts.source.draw(0, 64)
         decoding = Decoding(max_new_tokens=box_packing.BOXES_PER_TASK + 1 + seed % box_packing.BOXES_PER_TASK)
         for sample in trainer.parts.sampler.sample(requests_for(tasks, seed, 16), decoding):
             rejected += sample.finish != "stop" or not packs(tasks[sample.key.slot], sample.text)
-            made += 1
+            drawn += 1
         seed += 1
-        progress.update(bar, completed=made)
+        progress.update(bar, completed=drawn)
     return {
         "constraint": f"boxes, {seed} random policies",
-        "sequences": made,
+        "sequences": drawn,
         "rejected": rejected,
         "cut off": 0,
         "longest": 2 * box_packing.BOXES_PER_TASK + 1,

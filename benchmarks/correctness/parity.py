@@ -39,7 +39,7 @@ SHARPEN = 2.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses only the from-scratch models."""
+    """Measure; the quick version uses only the from-scratch models."""
     details: list[dict[str, Cell]] = []
     task = progress.add_task("from scratch", total=len(RULES) * (len(FILL_STEPS) + (1 if quick else 2)))
     trainer = scratch_trainer()

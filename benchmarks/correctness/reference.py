@@ -26,7 +26,7 @@ BAR = 1e-3
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses one seed instead of five."""
+    """Measure; the quick version uses one seed instead of five."""
     seeds = SEEDS[:1] if quick else SEEDS
     task = progress.add_task("reference", total=len(seeds))
     details: list[dict[str, Cell]] = []
@@ -56,11 +56,7 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
     rows: list[dict[str, Cell]] = []
     for step in range(STEPS):
         groups = trainer.rollouts.fetch(trainer.rollouts.take(step, Stopwatch()).groups)
-        rollouts = [
-            loop.Rollout(sample.token_ids.tolist(), sample.prompt_length, verdict.reward, number)
-            for number, group in enumerate(groups)
-            for sample, verdict in zip(group.samples, group.verdicts, strict=True)
-        ]
+        rollouts = reference_rollouts(loop, groups)
         ours = trainer_step(trainer, groups)
         with torch.no_grad():
             reference_logps = [loop.answer_logps(frozen, [rollout], config) for rollout in rollouts]
@@ -81,6 +77,15 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
             }
         )
     return rows
+
+
+def reference_rollouts(loop: Any, groups: Any) -> list[Any]:
+    """Convert the trainer's groups to rollouts of the reference loop."""
+    return [
+        loop.Rollout(sample.token_ids.tolist(), sample.prompt_length, verdict.reward, number)
+        for number, group in enumerate(groups)
+        for sample, verdict in zip(group.samples, group.verdicts, strict=True)
+    ]
 
 
 def trainer_step(trainer: Any, groups: Any) -> dict[str, float]:

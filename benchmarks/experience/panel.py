@@ -1,8 +1,8 @@
-"""A slow run is never silent: the live panel moves every few seconds, fits its terminal and acknowledges Ctrl-C.
+"""The live panel of a slow run changes every few seconds, fits its terminal and acknowledges Ctrl-C.
 
 A real run with a slow verifier draws on terminals of 80 and 140 columns, with synchronous and asynchronous steps. Every
-screen is looked at: no line is wrapped, no figure is cut, the panel never loses a row while it is live. A full run
-writes pictures of it to ``docs/images``.
+screen is checked: no line is wrapped, no figure is truncated, and the live panel never loses a row. A full run writes
+screenshots to ``docs/images``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.framework.result import Cell, Figure, Result
 CASES = {"80 columns": (80, 0), "140 columns": (140, 0), "80 columns, asynchronous": (80, 1)}
 STEPS = 100
 INTERRUPT_AFTER = 4
-"""Steps; two evaluations and checkpoints lie before."""
+"""Steps before the interrupt; they include two evaluations and checkpoints."""
 PATIENCE = 600.0
 CTRL_C = "\x03"
 STILL_SECONDS, ACKNOWLEDGED_SECONDS = 3.0, 2.0
@@ -31,31 +31,31 @@ PHASE = re.compile(r"│ now +(evaluating: \w+|[a-z]+)(?: +(\d+)/(\d+))?")
 ACKNOWLEDGEMENT, FAREWELL = "finishing this step", "stopped after step"
 IMAGES = ROOT / "docs" / "images"
 KEPT = {"80 columns": ("verifying", "evaluating: verifying", "learning"), "140 columns": ("verifying", "learning")}
-"""Phases of which a picture is kept."""
+"""Phases whose screenshots are stored."""
 
 
 @dataclass
-class Seen:
-    """What a run showed."""
+class PanelObservations:
+    """What the screens of a run showed."""
 
     still: float = 0.0
-    """The longest time in which nothing changed, from the first panel to the last, in seconds."""
+    """The longest time without a change, from the first panel to the last, in seconds."""
     acknowledged: float = float("nan")
-    cut: set[str] = field(default_factory=set[str])
+    truncated: set[str] = field(default_factory=set[str])
     lost_rows: int = 0
     wrapped: list[str] = field(default_factory=list[str])
-    told: bool = False
-    """It said how to resume."""
+    resume_shown: bool = False
+    """Whether the run printed how to resume."""
     screens: int = 0
     pictures: dict[str, str] = field(default_factory=dict[str, str])
-    """By phase; of those that count, the newest that is not much more than half done."""
+    """The newest screenshot of each phase; of phases with a count, one at most 60% done."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: 80 columns only, without pictures."""
+    """Measure; the quick version uses 80 columns only and stores no screenshots."""
     cases = {name: case for name, case in CASES.items() if not quick or name == "80 columns"}
     task = progress.add_task("panel", total=len(cases))
-    found: dict[str, Seen] = {}
+    found: dict[str, PanelObservations] = {}
     for name, (columns, staleness) in cases.items():
         progress.update(task, description=name)
         with tempfile.TemporaryDirectory() as folder:
@@ -63,37 +63,38 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.advance(task)
     if not quick:
         keep_pictures(found)
-    wrong = [line for seen in found.values() for line in (*seen.wrapped, *seen.cut)]
-    note = "Wrapped or cut: " + "; ".join(wrong) if wrong else ""
+    wrong = [line for seen in found.values() for line in (*seen.wrapped, *seen.truncated)]
+    note = "Wrapped or truncated: " + "; ".join(wrong) if wrong else ""
     return Result("panel", figures(list(found.values())), [detail(name, seen) for name, seen in found.items()], note)
 
 
-def figures(found: list[Seen]) -> tuple[Figure, ...]:
+def figures(found: list[PanelObservations]) -> tuple[Figure, ...]:
     return (
         Figure("longest time without a change", max(seen.still for seen in found), "<=", STILL_SECONDS, "s"),
         Figure("Ctrl-C acknowledged", max(seen.acknowledged for seen in found), "<=", ACKNOWLEDGED_SECONDS, "s"),
         Figure("wrapped lines", sum(len(seen.wrapped) for seen in found), "<=", 0),
-        Figure("rows with cut figures", sum(len(seen.cut) for seen in found), "<=", 0),
+        Figure("rows with truncated figures", sum(len(seen.truncated) for seen in found), "<=", 0),
         Figure("rows lost while live", sum(seen.lost_rows for seen in found), "<=", 0),
         Figure("fewest phases seen", min(len(seen.pictures) for seen in found), ">=", 4),
-        Figure("runs that said how to resume", sum(seen.told for seen in found), ">=", len(found)),
+        Figure("runs that printed how to resume", sum(seen.resume_shown for seen in found), ">=", len(found)),
     )
 
 
-def detail(name: str, seen: Seen) -> dict[str, Cell]:
+def detail(name: str, seen: PanelObservations) -> dict[str, Cell]:
     return {
         "terminal": name,
         "screens": seen.screens,
-        "longest still s": seen.still,
+        "longest pause s": seen.still,
         "acknowledged s": seen.acknowledged,
         "phases seen": ", ".join(sorted(seen.pictures)),
     }
 
 
-def watch(columns: int, staleness: int, folder: str) -> Seen:
-    """Let a run draw until it has done some steps, interrupt it once, and look at every screen until it has ended."""
+def watch(columns: int, staleness: int, folder: str) -> PanelObservations:
+    """Let a run draw for some steps, interrupt it once, and check every screen until it has ended."""
     command = [sys.executable, "-m", "benchmarks.experience.slow_run", folder, str(STEPS), str(staleness)]
-    terminal, seen = Terminal(command, columns, os.environ | {"OMP_NUM_THREADS": "1"}), Seen()
+    terminal = Terminal(command, columns, os.environ | {"OMP_NUM_THREADS": "1"})
+    seen = PanelObservations()
     deadline = time.monotonic() + PATIENCE
     interrupted = changed = None
     before: list[str] = []
@@ -108,7 +109,7 @@ def watch(columns: int, staleness: int, folder: str) -> Seen:
             if changed is not None and panel_of(screen):
                 seen.still = max(seen.still, now - changed)
             changed = now if panel_of(screen) else None
-            look(screen, before, seen)
+            check_screen(screen, before, seen)
             before, text = screen, "\n".join(screen)
             phase = PHASE.search("\n".join(panel_of(screen)))
             if phase is not None and int(phase[2] or 0) <= 0.6 * int(phase[3] or 1):
@@ -122,28 +123,28 @@ def watch(columns: int, staleness: int, folder: str) -> Seen:
         terminal.close()
     if not seen.pictures:
         raise RuntimeError("\n".join(["the run showed no panel; its screen:", *before]))
-    seen.wrapped, seen.told = terminal.screen.wrapped, FAREWELL in "\n".join(before)
+    seen.wrapped, seen.resume_shown = terminal.screen.wrapped, FAREWELL in "\n".join(before)
     return seen
 
 
-def look(screen: list[str], before: list[str], seen: Seen) -> None:
-    """What is wrong with a screen."""
+def check_screen(screen: list[str], before: list[str], seen: PanelObservations) -> None:
+    """Record what is wrong with a screen."""
     seen.screens += 1
     panel, last = panel_of(screen), panel_of(before)
-    seen.cut |= {row for row in panel if "…" in row}
-    if panel and any("│ now" in row for row in panel):  # the last one is doing nothing
+    seen.truncated |= {row for row in panel if "…" in row}
+    if panel and any("│ now" in row for row in panel):  # the final panel shows no activity
         seen.lost_rows += max(0, len(last) - len(panel))
 
 
 def panel_of(screen: list[str]) -> list[str]:
-    """The rows of the newest panel that is whole."""
+    """Return the rows of the newest complete panel."""
     tops = [number for number, row in enumerate(screen) if row.startswith("╭")]
     rows = screen[tops[-1] :] if tops else []
     ends = [number for number, row in enumerate(rows) if row.startswith("╰")]
     return rows[: ends[0] + 1] if ends else []
 
 
-def keep_pictures(found: dict[str, Seen]) -> None:
+def keep_pictures(found: dict[str, PanelObservations]) -> None:
     for name, phases in KEPT.items():
         for phase in phases:
             words = "-".join(re.findall(r"[a-z0-9]+", f"{name} {phase}"))

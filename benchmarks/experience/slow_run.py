@@ -1,4 +1,4 @@
-"""The run that ``benchmarks.experience.panel`` looks at: a small model, and a verifier that takes its time."""
+"""The run that ``benchmarks.experience.panel`` watches: a small model with a slow verifier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORDS = ("copy", *"0123456789")
 
 
 def check(task: Task, text: str) -> Verdict:
-    """The share of right digits, and whether there are as many as wanted; a quarter of a second for either."""
+    """Score the share of correct digits and the correct length, and take a quarter of a second."""
     time.sleep(0.25)
     wanted, given = str(task.prompt).split()[1:], text.split()
     right = sum(one == other for one, other in zip(wanted, given, strict=False)) / len(wanted)

@@ -1,4 +1,4 @@
-"""A terminal in memory: what a program on a pseudo-terminal draws, as text and as pictures."""
+"""A terminal in memory that records what a program on a pseudo-terminal draws, as text and as pictures."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rich.text import Text
 ROWS = 50
 TOKEN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[^\[]|[^\x1b]", re.DOTALL)
 CONTROLLED = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY); os.execv(sys.argv[1], sys.argv[1:])"
-"""Makes the terminal that of the program, which then gets signals from its keyboard."""
+"""Makes the pseudo-terminal the program's controlling terminal, so that the program gets signals from its keyboard."""
 UNFINISHED = re.compile(r"\x1b(\[[0-9;?]*)?\Z")
 
 
 class Screen:
-    """Knows what rich's live displays send: text, colours, line ends, cursor up, and erased lines."""
+    """Interprets what rich's live displays send: text, colours, line ends, cursor up, and erased lines."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.wrapped: list[str] = []
-        """Beginnings of lines that were too long for the terminal."""
+        """Starts of lines that were too long for the terminal."""
         self._lines: list[list[tuple[str, str]]] = [[]]
         self._row = self._column = 0
         self._style, self._held = "", ""
@@ -76,7 +76,7 @@ class Screen:
         return ["".join(letter for letter, _ in line).rstrip() for line in self._lines]
 
     def picture(self, title: str, rows: int = 24) -> str:
-        """The last rows as an SVG."""
+        """Return the last rows as SVG."""
         console = Console(record=True, width=self.columns, file=io.StringIO(), force_terminal=True, _environ={})
         used = [number for number, line in enumerate(self.text()) if line][-rows:]
         for line in self._lines[used[0] : used[-1] + 1] if used else []:
@@ -87,12 +87,12 @@ class Screen:
 
 
 class Terminal:
-    """A program and the screen that it draws on."""
+    """A program and the screen on which it draws."""
 
     def __init__(self, command: Sequence[str], columns: int, environment: Mapping[str, str]) -> None:
         self.screen = Screen(columns)
         self.keyboard, theirs = os.openpty()
-        """The end that is typed at and read from."""
+        """The side of the pseudo-terminal that is written to and read from."""
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
         hidden = ("NO_COLOR", "COLUMNS", "LINES")
         plain = {name: value for name, value in environment.items() if name not in hidden}
@@ -109,12 +109,12 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, seconds: float) -> bool:
-        """Draw what the program has written, waiting at most so long for it; False at its end."""
+        """Draw what the program has written, waiting at most ``seconds`` for it; return False at its end."""
         if not select.select([self.keyboard], [], [], seconds)[0]:
             return True
         try:
             written = os.read(self.keyboard, 1 << 16)
-        except OSError:  # Linux says so when the other side is closed
+        except OSError:  # raised by Linux when the other side is closed
             written = b""
         self.screen.feed(self._decoder.decode(written))
         return bool(written)

@@ -1,4 +1,4 @@
-"""Training fills holes in unseen functions better by judge and parser, without gaming the judge.
+"""Training improves fills of unseen functions according to judge and parser, without gaming the judge.
 
 The judge was trained on fills of the warm start and can be exploited. So its scores are compared with two models that
 training never uses and that were trained on other texts (PyTorch's own sources): a second judge, and a causal character
@@ -176,13 +176,13 @@ def original(task: Task) -> str:
 
 def pairwise_accuracy(judge: Callable[[Sequence[str]], list[float]], groups: Sequence[Group]) -> float:
     """Return how often an original is rated above a fill of it."""
-    real = judge([original(group.task) for group in groups])
-    made = judge([group.samples[0].text for group in groups])
-    return _mean(above > below for above, below in zip(real, made, strict=True))
+    originals = judge([original(group.task) for group in groups])
+    fills = judge([group.samples[0].text for group in groups])
+    return _mean(above > below for above, below in zip(originals, fills, strict=True))
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick uses short functions, a small model and short training, and requires a rise of the reward."""
+    """Measure; the quick version trains a small model on short functions, and the reward must rise."""
     if quick:
         return _quick(progress)
     bar = progress.add_task("the second judge and the causal model", total=1)

@@ -51,7 +51,7 @@ PASS_AT_K_TYPE = (Variant("pass_at_k", k=K), Variant("max_at_k", k=K), Variant("
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick trains group_norm with ppo_clip for one seed, until half the reward or 50 seconds."""
+    """Measure; the quick version trains group_norm with ppo_clip for one seed, until half the reward or 50 seconds."""
     if quick:
         task = progress.add_task("learn-scratch", total=1)
         row = learn(MEAN_TYPE[0], 0, 50.0, QUICK_TARGET)

@@ -27,7 +27,7 @@ IN_FLOAT32: Changes = {"model": {"dtype": "float32"}}
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes a few small steps with one seed and requires a rise of the held-out reward instead."""
+    """Measure; the quick version takes a few small steps with one seed, and the held-out reward must rise."""
     seeds, steps, held_out = (SEEDS[:1], 3, 16) if quick else (SEEDS, STEPS, 100)
     bar = progress.add_task("learn-smol", total=len(seeds) * steps)
     tasks_per_step, changes = (2, IN_FLOAT32) if quick else (4, None)

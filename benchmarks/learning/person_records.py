@@ -43,13 +43,13 @@ def tasks(split: str, count: int) -> list[Task]:
     names = NAMES[-HELD_OUT_NAMES:] if held_out else NAMES[:-HELD_OUT_NAMES]
     forms = FORMS[-HELD_OUT_FORMS:] if held_out else FORMS[:-HELD_OUT_FORMS]
     rng = np.random.default_rng([held_out, 7])
-    made: dict[str, Task] = {}
-    while len(made) < count:
+    found: dict[str, Task] = {}
+    while len(found) < count:
         person = {"name": str(rng.choice(names)), "age": int(rng.integers(18, 90)), "city": str(rng.choice(CITIES))}
         sentence = str(rng.choice(forms)).format(**person)
         prompt = ({"role": "user", "content": QUESTION.format(sentence=sentence)},)
-        made.setdefault(sentence, Task(f"{split}-{len(made)}", prompt, spec=person))
-    return list(made.values())
+        found.setdefault(sentence, Task(f"{split}-{len(found)}", prompt, spec=person))
+    return list(found.values())
 
 
 def check(task: Task, text: str) -> Verdict:

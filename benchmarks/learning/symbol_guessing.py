@@ -20,11 +20,11 @@ def tasks(split: str) -> list[Task]:
     """Return 512 prompts, every eighth of them held out, with evenly distributed hidden answers."""
     prompts = [f"guess {' '.join(symbols)} =" for symbols in itertools.product(SYMBOLS, repeat=3)]
     answers = np.random.default_rng(3).permutation(np.tile(SYMBOLS, len(prompts) // len(SYMBOLS)))
-    made = [
+    every_task = [
         Task(str(number), prompt, spec={"answer": str(answer)})
         for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
     ]
-    return [task for task in made if (int(task.id) % 8 == 0) == (split == "held_out")]
+    return [task for task in every_task if (int(task.id) % 8 == 0) == (split == "held_out")]
 
 
 def check(task: Task, text: str) -> Verdict:

@@ -1,9 +1,8 @@
-"""A run on a cluster ends by itself at its last step, whatever part of it is killed on the way.
+"""A run on a cluster finishes, whichever of its parts is killed during training.
 
-The run of ``cluster-learn``, smaller: two learner ranks, a vLLM replica and a Ray pool. In one run each, a sampler, a
-verification actor, a learner rank or a whole node of two (a raylet, with all that is placed on it) is killed five
-times, each time at a random moment of a step. Every step must be there once, with all its samples, and every loss must
-be in the log.
+It is a smaller version of the run of ``cluster-learn``: two learner ranks, a vLLM replica and a Ray pool. In one run
+each, a sampler, a verification actor, a learner rank, or one of two nodes (a raylet with everything placed on it) is
+killed five times, at random moments. Every step must occur once, with all its samples, and every loss must be logged.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from benchmarks.learning import learn_smol
 from benchmarks.scale.cluster_learn import ON_CLUSTER
 
 KILLS = 5
-STEPS_A_KILL = 2
+STEPS_PER_KILL = 2
 STORE = 2**30
-"""Bytes of each node for objects, the weights above all."""
+"""Object store of each node in bytes, mainly for the weights."""
 TASKS, GROUP = 2, 4
 NODE = "node"
 ACTORS = {"sampler": "SamplerStation", "verification actor": "Station", "learner rank": "LearnerRank"}
-"""What is killed, and the class of the actor, which Ray writes into the command line of its process."""
+"""The killed parts and their actor classes, which Ray writes into the command lines of their processes."""
 LOSSES = {
     "sampler": "a sampler was lost",
     "verification actor": "a verification actor was lost",
@@ -50,7 +49,7 @@ SMALL = {
 
 
 class Log(logging.Handler):
-    """Keeps the messages of a run."""
+    """Collects the warnings of a run."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -61,46 +60,46 @@ class Log(logging.Handler):
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: a node is removed once, from a run in float32."""
+    """Measure; the quick version removes a node once, from a run in float32."""
     tables = {**SMALL, **learn_smol.IN_FLOAT32} if quick else SMALL
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once: the same for all clusters
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once, so all clusters share it
     bar = progress.add_task("cluster-faults", total=len(kinds) * kills)
     rows: list[dict[str, Cell]] = []
     for number, kind in enumerate(kinds):
 
-        def tell(done: int, number: int = number, kind: str = kind) -> None:
+        def report_kills(done: int, number: int = number, kind: str = kind) -> None:
             progress.update(bar, completed=number * kills + done, description=f"{kind} killed {done} times")
 
-        with machines(kind) as (address, kill):
-            rows.append(sabotaged(kind, kills, address, tables, kill, tell))
-    whole = sum(row["ended"] == "yes" for row in rows)
+        with cluster_for(kind) as (address, kill):
+            rows.append(run_with_kills(kind, kills, address, tables, kill, report_kills))
+    finished = sum(row["finished"] == "yes" for row in rows)
     return Result(
         "cluster-faults",
         (
-            Figure("runs that end by themselves", whole / len(rows), ">=", 1.0),
-            Figure("steps missing or twice", sum(int(row["steps wrong"]) for row in rows), "<=", 0),
-            Figure("steps without all their samples", sum(int(row["samples wrong"]) for row in rows), "<=", 0),
-            Figure("kills that no line of the log tells of", sum(int(row["untold"]) for row in rows), "<=", 0),
-            Figure("kills of each kind", min(int(row["killed"]) for row in rows), ">=", kills),
+            Figure("share of runs that finish", finished / len(rows), ">=", 1.0),
+            Figure("steps missing or repeated", sum(int(row["steps wrong"]) for row in rows), "<=", 0),
+            Figure("steps with missing samples", sum(int(row["samples wrong"]) for row in rows), "<=", 0),
+            Figure("kills missing in the log", sum(int(row["not in the log"]) for row in rows), "<=", 0),
+            Figure("fewest kills of a kind", min(int(row["killed"]) for row in rows), ">=", kills),
         ),
         rows,
     )
 
 
-def sabotaged(
+def run_with_kills(
     kind: str,
     kills: int,
     address: str,
     tables: Mapping[str, Any],
     kill: Callable[[], None],
-    tell: Callable[[int], None],
+    report_kills: Callable[[int], None],
 ) -> dict[str, Cell]:
-    """One run, of which something is killed at a random moment after every other step."""
+    """Run once, and kill the part at a random moment after every second step."""
     from steelyard.folders import run_folder
     from steelyard.run import run
 
-    steps = STEPS_A_KILL * (kills + 1)
+    steps = STEPS_PER_KILL * (kills + 1)
     log, killed = Log(), list[float]()
     logging.getLogger("steelyard").addHandler(log)
     began = time.perf_counter()
@@ -108,41 +107,42 @@ def sabotaged(
         changes = {**tables, "cluster": {**tables["cluster"], "address": address}}
         config, supplied = learn_smol.run_settings(0, steps, 8, TASKS, scratch, changes)
         folder = run_folder(config)
-        saboteur = threading.Thread(target=_sabotage, args=(folder, kills, kill, killed, tell), daemon=True)
-        saboteur.start()
+        arguments = (folder, kills, kill, killed, report_kills)
+        killer = threading.Thread(target=_kill_repeatedly, args=arguments, daemon=True)
+        killer.start()
         try:
-            ended = run(config, supplied, resume=False).step == steps
+            finished = run(config, supplied, resume=False).step == steps
         finally:
             logging.getLogger("steelyard").removeHandler(log)
         rows = logged(folder)
-    told = {name: sum(text in message for message in log.messages) for name, text in LOSSES.items()}
+    losses = {name: sum(text in message for message in log.messages) for name, text in LOSSES.items()}
     seen = [row["step"] for row in rows]
     return {
         "killed part": kind,
         "killed": len(killed),
-        "ended": "yes" if ended else "no",
+        "finished": "yes" if finished else "no",
         "steps": len(rows),
         "steps wrong": len(set(range(1, steps + 1)) ^ set(seen)) + len(seen) - len(set(seen)),
         "samples wrong": sum(row["samples"] != TASKS * GROUP for row in rows),
-        **{f"log: {name} lost": count for name, count in told.items()},
-        "untold": max(0, len(killed) - (max(told.values()) if kind == NODE else told[kind])),
+        **{f"log: {name} lost": count for name, count in losses.items()},
+        "not in the log": max(0, len(killed) - (max(losses.values()) if kind == NODE else losses[kind])),
         "minutes": (time.perf_counter() - began) / 60,
     }
 
 
-def _sabotage(
-    folder: Path, kills: int, kill: Callable[[], None], killed: list[float], tell: Callable[[int], None]
+def _kill_repeatedly(
+    folder: Path, kills: int, kill: Callable[[], None], killed: list[float], report_kills: Callable[[int], None]
 ) -> None:
-    """After every second step, within the time that a step takes."""
+    """Kill after every second step, at a random moment within the duration of a step."""
     rng, last = random.Random(0), time.monotonic()
     for number in range(kills):
-        while len(logged(folder)) < STEPS_A_KILL * (number + 1):
+        while len(logged(folder)) < STEPS_PER_KILL * (number + 1):
             time.sleep(0.05)
-        step_seconds, last = min(20.0, (time.monotonic() - last) / STEPS_A_KILL), time.monotonic()
+        step_seconds, last = min(20.0, (time.monotonic() - last) / STEPS_PER_KILL), time.monotonic()
         time.sleep(rng.uniform(0, step_seconds))
         kill()
         killed.append(time.monotonic())
-        tell(len(killed))
+        report_kills(len(killed))
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:
@@ -153,8 +153,8 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def machines(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Where the run's cluster is, and what kills the part."""
+def cluster_for(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the address of the run's cluster, and a function that kills the part."""
     if kind != NODE:
         yield "local", lambda: kill_actor(ACTORS[kind])
         return
@@ -165,7 +165,7 @@ def machines(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
     nodes = [cluster.add_node(**node)]
 
     def remove() -> None:
-        """A node goes, and a new one comes in its place."""
+        """Remove a node and add a new one."""
         cluster.remove_node(nodes.pop(), allow_graceful=False)
         nodes.append(cluster.add_node(**node))
 
@@ -176,12 +176,12 @@ def machines(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def kill_actor(name: str) -> None:
-    """One process of the class, as soon as there is one."""
+    """Kill one process of the actor class, as soon as there is one."""
     while not (found := processes(name)):
         time.sleep(0.05)
     os.kill(random.choice(found), signal.SIGKILL)
 
 
 def processes(name: str) -> list[int]:
-    """Ray's actors of a class that descend from this process: another run on the machine has such actors too."""
+    """Return Ray's actors of a class that descend from this process; other runs on the machine may have some too."""
     return [pid for pid in descendants() if command_of(pid).startswith(f"ray::{name}")]

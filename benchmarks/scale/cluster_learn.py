@@ -1,7 +1,7 @@
-"""On a Ray cluster, with two learner ranks, a vLLM replica and a Ray pool, a model learns as it does in one process.
+"""On a Ray cluster with two learner ranks, a vLLM replica and a Ray pool, a model learns as well as in one process.
 
-The task of ``learn-smol``: SmolLM2-135M-Instruct with LoRA 64 answers in JSON. The same seeds, steps and held-out tasks
-on both sides; what differs is a few lines of the configuration.
+The task is that of ``learn-smol``: SmolLM2-135M-Instruct with LoRA 64 answers in JSON. Seeds, steps and held-out tasks
+are the same on both sides; only a few lines of the configuration differ.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: two small steps, too few to be sure of a rise; in float32, where sampler and learner agree closely if
-    every update reached the sampler.
+    """Measure; the quick version takes two small steps, too few for a significant rise of the reward.
+
+    It runs in float32, where sampler and learner agree closely if every update reached the sampler.
     """
     size = (2, 16, 2) if quick else (learn_smol.STEPS, 100, 4)
-    asked = [(seed, name) for seed in learn_smol.SEEDS for name in SIDES]
-    bar = progress.add_task("cluster-learn", total=size[0] * (1 if quick else len(asked)))
+    runs = [(seed, name) for seed in learn_smol.SEEDS for name in SIDES]
+    bar = progress.add_task("cluster-learn", total=size[0] * (1 if quick else len(runs)))
 
     def advance(text: str) -> None:
         progress.update(bar, advance=1, description=text)
 
     if quick:
-        row = agree(size, advance)
+        row = compare_log_probs(size, advance)
         return Result("cluster-learn", quick_figures(row), [row])
-    rows = [learn(name, seed, SIDES[name], size, advance) for seed, name in asked]
+    rows = [learn(name, seed, SIDES[name], size, advance) for seed, name in runs]
     return Result("cluster-learn", figures(rows), rows, note(rows))
 
 
-def agree(size: tuple[int, int, int], advance: Callable[[str], None]) -> dict[str, Cell]:
-    """A few steps on the cluster: how much the updates change log-probs, and how far the sampler's lie from them."""
+def compare_log_probs(size: tuple[int, int, int], advance: Callable[[str], None]) -> dict[str, Cell]:
+    """Take a few steps and return how much updates change log-probs, and how far the sampler's differ from them."""
     exact = {**ON_CLUSTER, **learn_smol.IN_FLOAT32, "optimiser": {"minibatches": 2}}
     apart, moved = list[float](), list[float]()
     with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(0, *size, scratch, exact)) as opened:
@@ -60,7 +61,7 @@ def agree(size: tuple[int, int, int], advance: Callable[[str], None]) -> dict[st
     return {
         "steps": len(apart),
         "largest |log ratio| to the sampler": max(apart),
-        "largest of an update": max(moved[:-1]),
+        "largest |log ratio| of an update": max(moved[:-1]),
     }
 
 
@@ -71,7 +72,7 @@ def learn(
     size: tuple[int, int, int],
     advance: Callable[[str], None],
 ) -> dict[str, Cell]:
-    """One seed on one side: held-out reward before and after, with 95% bootstrap intervals over tasks."""
+    """Train one seed on one side; report held-out reward before and after with 95% bootstrap intervals over tasks."""
     with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(seed, *size, scratch, tables)) as opened:
         trainer: Any = opened
         before = trainer.evaluator.run()
@@ -90,34 +91,34 @@ def learn(
         "after": after.reward.mean,
         "after, 95%": f"{after.reward.low:.2f}–{after.reward.high:.2f}",
         "success after": after.success.mean,
-        "sure rise": after.reward.low - before.reward.high,
+        "gap of the intervals": after.reward.low - before.reward.high,
         "largest |log ratio|": log_ratio,
         "minutes": minutes,
     }
 
 
 def quick_figures(row: Mapping[str, Cell]) -> tuple[Figure, ...]:
-    """By the bars of ``vllm-parity``; weights that never arrived would lie as far off as an update takes them."""
+    """Apply the bars of ``vllm-parity``: if the new weights never arrived, the gap would be as large as an update."""
     return (
         Figure("|log ratio| of learner and sampler", float(row["largest |log ratio| to the sampler"]), "<=", MOST),
-        Figure("that of an update", float(row["largest of an update"]), ">=", APART * MOST),
+        Figure("|log ratio| of an update", float(row["largest |log ratio| of an update"]), ">=", APART * MOST),
     )
 
 
 def figures(rows: Sequence[Mapping[str, Cell]]) -> tuple[Figure, ...]:
     on_cluster = [row for row in rows if row["side"] == CLUSTER]
-    rise = min(float(row["sure rise"]) for row in on_cluster)
+    rise = min(float(row["gap of the intervals"]) for row in on_cluster)
     return (
-        Figure("on the cluster, lowest 95% bound after - highest before", rise, ">=", 0.0),
-        Figure("distance of the two 95% intervals of the reward at the end", distance(*ends(rows).values()), "<=", 0.0),
+        Figure("on the cluster: lower 95% bound after minus upper bound before", rise, ">=", 0.0),
+        Figure("gap between the 95% intervals of the final reward", distance(*ends(rows).values()), "<=", 0.0),
     )
 
 
 def ends(rows: Sequence[Mapping[str, Cell]]) -> dict[str, list[float]]:
-    """Held-out rewards at the end of each side, a figure a seed."""
+    """Return the final held-out rewards of each side, one per seed."""
     return {name: [float(row["after"]) for row in rows if row["side"] == name] for name in SIDES}
 
 
 def note(rows: Sequence[Mapping[str, Cell]]) -> str:
     shown = [f"{name} {low:.2f}–{high:.2f}" for name, (low, high) in ((n, interval(v)) for n, v in ends(rows).items())]
-    return f"Held-out reward at the end, 95% of the mean over seeds: {', '.join(shown)}."
+    return f"Final held-out reward, 95% interval of the mean over seeds: {', '.join(shown)}."

@@ -1,14 +1,16 @@
-"""Two learner ranks end where one process ends on the same microbatches, resume bit for bit, and load on one.
+"""Two learner ranks end where one process ends on the same microbatches, resume bit for bit, and load on one rank.
 
-FSDP2 and DDP on gloo, full weights and LoRA, AdamW and 8-bit AdamW: five steps at a learning rate of 1e-3 with exact
-KL, entropy bonus, clipped gradients and now and then an odd number of microbatches. Measured is the distance of the
-weights from those of one process, as a share of how far that one moved. A control learns from half of the samples.
+The cases are FSDP2 and DDP on gloo, full weights and LoRA, AdamW and 8-bit AdamW. Each takes five steps at a learning
+rate of 1e-3 with exact KL, entropy bonus, clipped gradients and sometimes an odd number of microbatches. The figure is
+the distance of the weights from those of one process, relative to how far the latter moved. A control learns from half
+of the samples.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,23 +54,23 @@ QUICK = [Case("fsdp", False, "8-bit AdamW"), Case("fsdp", True, "AdamW"), Case("
 
 @dataclass(frozen=True)
 class Outcome:
-    """What two ranks, resumed, on one rank and exported, have in common with one process."""
+    """Differences between one process and two ranks, resumed, loaded on one rank, and exported."""
 
     distance: float
-    """Share of the change in one process; the larger of that after five steps on two ranks and of that between two
-    ranks and one rank that took up the checkpoint of two."""
+    """Relative to the change in one process; the larger of two distances: of two ranks from one process after five
+    steps, and of two ranks from one rank that continued from their checkpoint."""
     metrics: float
     resumed: int
-    """From here on: tensors that are not bitwise the same."""
+    """Tensors that are not bitwise equal; the same holds for the next two fields."""
     on_one: int
     exported: int
     idle: int
-    """Turns of a rank in which it had no microbatch left."""
+    """Turns in which a rank had no microbatch left."""
     control: float
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: three of the cases."""
+    """Measure; the quick version uses three of the cases."""
     from steelyard.quiet import quiet_engines
 
     cases = QUICK if quick else CASES
@@ -93,9 +95,9 @@ def figures(outcomes: Mapping[Case, Outcome]) -> tuple[Figure, ...]:
     return (
         *distances,
         Figure("largest relative difference of a metric", max(o.metrics for o in every), "<=", BAR),
-        Figure("tensors that two resumed ranks do not repeat", sum(o.resumed for o in every), "<=", 0),
-        Figure("tensors that one rank does not load", sum(o.on_one for o in every), "<=", 0),
-        Figure("tensors that the transformers folder does not hold", sum(o.exported for o in every), "<=", 0),
+        Figure("tensors that differ after resuming two ranks", sum(o.resumed for o in every), "<=", 0),
+        Figure("tensors that one rank loads differently", sum(o.on_one for o in every), "<=", 0),
+        Figure("tensors that the transformers folder lacks or changes", sum(o.exported for o in every), "<=", 0),
         Figure("fewest idle turns of a rank", min(o.idle for o in every), ">=", 1),
         Figure("control: half of the samples", min(o.control for o in every), ">=", 100 * BAR),
     )
@@ -109,17 +111,17 @@ def _row(case: Case, outcome: Outcome) -> dict[str, Cell]:
         "distance": outcome.distance,
         "metrics": outcome.metrics,
         "not resumed": outcome.resumed,
-        "not loaded on one": outcome.on_one,
+        "not loaded on one rank": outcome.on_one,
         "not exported": outcome.exported,
         "control": outcome.control,
     }
 
 
 def compare(case: Case, scratch: Path) -> Outcome:
-    """One process, then two ranks that are saved, resumed, loaded on one rank, and exported."""
+    """Train in one process, then on two ranks that are saved, resumed, loaded on one rank, and exported."""
     from steelyard.checkpoint import Store
 
-    start, batches, rule = _beginning(case)
+    start, batches, rule = _start(case)
     alone, ours = in_one_process(case, batches)
     half, _ = in_one_process(case, [batch[::2] for batch in batches])
     store = Store(scratch)
@@ -127,8 +129,7 @@ def compare(case: Case, scratch: Path) -> Outcome:
     def group(ranks: int) -> ProcessGroup:
         return ProcessGroup(partial(build, case), rule, ranks=ranks, sharding=case.sharding)
 
-    two = group(2)
-    try:
+    with closing(group(2)) as two:
         theirs = learn(two, batches[:SAVED], 0)
         parts = two.parts()
         store.save(SAVED, folders=parts.folders, tensors=parts.tensors, state=parts.state)
@@ -136,32 +137,16 @@ def compare(case: Case, scratch: Path) -> Outcome:
         theirs += learn(two, batches[SAVED:], SAVED)
         together, merged = dict(two.weights("all")), dict(two.weights())
         state = two.parts().state
-    finally:
-        two.close()
     checkpoint = store.latest()
     if checkpoint is None:
-        raise RuntimeError("nothing was saved")
-    again = group(2)
-    try:
-        again.restore(checkpoint)
-        learn(again, batches[SAVED:], SAVED)
-        resumed = dict(again.weights("all"))
-        same_state = again.parts().state == state
-    finally:
-        again.close()
-    one = group(1)
-    try:
-        one.restore(checkpoint)
-        loaded = dict(one.weights("all"))
-        learn(one, batches[SAVED:], SAVED)
-        on_one = distance(dict(one.weights("all")), together, start)
-    finally:
-        one.close()
+        raise RuntimeError("the store has no checkpoint after saving")
+    _, resumed, resumed_state = _continued(group(2), checkpoint, batches)
+    loaded, on_one, _ = _continued(group(1), checkpoint, batches)
     moved = [name for name in together if not torch.equal(together[name], start[name])]
     return Outcome(
-        distance=max(distance(together, alone, start), on_one),
+        distance=max(distance(together, alone, start), distance(on_one, together, start)),
         metrics=_metric_difference(ours, theirs),
-        resumed=_unequal(resumed, together) + (not same_state) + (not moved),
+        resumed=_unequal(resumed, together) + (resumed_state != state) + (not moved),
         on_one=_unequal(loaded, saved),
         exported=_unequal(opened(case, checkpoint.folder("model")), saved) + _unequal_names(merged, start),
         idle=sum(idle_turns(batch, rule) for batch in batches),
@@ -169,8 +154,17 @@ def compare(case: Case, scratch: Path) -> Outcome:
     )
 
 
+def _continued(group: ProcessGroup, checkpoint: Any, batches: Batches) -> tuple[Weights, Weights, Any]:
+    """Restore a checkpoint and learn the remaining batches; return the weights before and after, and the state."""
+    with closing(group):
+        group.restore(checkpoint)
+        loaded = dict(group.weights("all"))
+        learn(group, batches[SAVED:], SAVED)
+        return loaded, dict(group.weights("all")), group.parts().state
+
+
 def idle_turns(batch: Sequence[Any], rule: Any) -> int:
-    """How often one of two ranks idles in a step: once for every odd number of microbatches."""
+    """Count how often one of two ranks idles in a step: once for every odd number of microbatches."""
     from steelyard.training.learner_samples import by_length, minibatches
 
     parts = minibatches(batch, rule.minibatches, rule.epochs, (rule.seed, 0))
@@ -187,7 +181,7 @@ def in_one_process(case: Case, batches: Batches) -> tuple[Weights, list[dict[str
 
 
 def learn(learner: Any, batches: Batches, first: int) -> list[dict[str, float]]:
-    """Score and update, as the loop does; the metrics of every step."""
+    """Score and update as the loop does, and return the metrics of every step."""
     from dataclasses import replace
 
     found: list[dict[str, float]] = []
@@ -200,7 +194,7 @@ def learn(learner: Any, batches: Batches, first: int) -> list[dict[str, float]]:
 
 
 def build(case: Case, ranks: Any) -> Any:
-    """The learner of a process, alone or as a rank, by the way that every run takes."""
+    """Build the learner of a process, alone or as a rank, in the same way as a run."""
     from steelyard import compose
 
     config = _config(case)
@@ -210,7 +204,7 @@ def build(case: Case, ranks: Any) -> Any:
 
 
 def sharpen(model: Any) -> None:
-    """Enlarge the random weights, so that distributions are far from flat."""
+    """Scale up the random weights, so that the distributions are far from uniform."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1 and "lora" not in name:
@@ -243,8 +237,8 @@ def _config(case: Case) -> Any:
     )
 
 
-def _beginning(case: Case) -> tuple[Weights, Batches, Any]:
-    """Weights at the start, and what every step learns from: samples of the first policy with random advantages."""
+def _start(case: Case) -> tuple[Weights, Batches, Any]:
+    """Return the initial weights and the batches: samples of the initial policy with random advantages."""
     from steelyard.sampling.base import Decoding
     from steelyard.sampling.local import LocalSampler
     from steelyard.training.learner_samples import LearnerSample
@@ -258,13 +252,13 @@ def _beginning(case: Case) -> tuple[Weights, Batches, Any]:
     batches: Batches = []
     for step in range(STEPS):
         samples = sample(sampler, requests_for(tasks, step, 5), Decoding(max_new_tokens=NEW_TOKENS))
-        advantages = [np.full(len(made.decisions), rng.normal(), np.float32) for made in samples]
+        advantages = [np.full(len(one.decisions), rng.normal(), np.float32) for one in samples]
         batches.append([LearnerSample(*pair) for pair in zip(samples, advantages, strict=True)])
     return _copied(learner.policy.model), batches, learner.rule
 
 
 def opened(case: Case, folder: Path) -> Weights:
-    """The weights of a checkpoint's model folder, read by transformers or PEFT themselves."""
+    """Return the weights of a checkpoint's model folder, loaded by transformers or PEFT."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -282,7 +276,7 @@ def _copied(model: Any) -> Weights:
 
 
 def distance(found: Weights, wanted: Weights, start: Weights) -> float:
-    """|found - wanted| / |wanted - start| over all weights together."""
+    """Return |found - wanted| / |wanted - start| over all weights together."""
     return _norm(found, wanted) / _norm(wanted, start)
 
 
@@ -291,13 +285,13 @@ def _norm(one: Weights, other: Weights) -> float:
 
 
 def _unequal(found: Weights, wanted: Weights) -> int:
-    """How many tensors are missing, superfluous or not bitwise equal."""
+    """Count the tensors that are missing, superfluous or not bitwise equal."""
     shared = found.keys() & wanted.keys()
     return len(found.keys() ^ wanted.keys()) + sum(not torch.equal(found[name], wanted[name]) for name in shared)
 
 
 def _unequal_names(merged: Weights, start: Weights) -> int:
-    """Merged weights must carry the names of the model without an adapter."""
+    """Count the merged weights whose names differ from those of the model without an adapter."""
     plain = [name.removeprefix("base_model.model.") for name in start if ".lora_" not in name]
     return len({name.replace(".base_layer", "") for name in plain} ^ merged.keys())
 

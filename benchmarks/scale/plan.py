@@ -1,9 +1,9 @@
-"""``steelyard plan`` against real runs: step time within 20% and peak memory within 15% of what it predicts.
+"""``steelyard plan`` predicts step times of real runs within 20% and their peak memory within 15%.
 
-Rates of the sampler and of the learner are fitted to some configurations, and what they predict of *others* (other
-depths, widths, numbers of samples, lengths, ranks, vocabularies, checkers that wait) is held to their measured steps.
-Memory is predicted from shapes alone and held to the peak of a fresh process, less what it held after its imports and a
-step of a tiny model.
+Rates of the sampler and of the learner are fitted to some configurations. Their predictions for *other* configurations
+(depth, width, number of samples, length, rank, vocabulary, verifiers that wait) are compared with measured steps.
+Memory is predicted from shapes alone and compared with the peak of a fresh process, minus its memory after imports and
+a step of a tiny model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.framework.process import measured
+from benchmarks.framework.process import run_module
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.scale.plan_measurements import Case, cores
 from steelyard.memory.footprint import Batch, Training, footprint
@@ -47,11 +47,11 @@ PREDICTED = (
     Case("more and longer", layers=3, width=192, rows=80, tokens=96, kl=0.05),
     Case("LoRA", layers=4, width=192, rows=32, tokens=64, rank=32, kl=0.05),
     Case("larger vocabulary", layers=4, width=128, rows=48, tokens=32, words=997),
-    Case("checks that work", layers=4, width=128, rows=64, tokens=48, check=0.004),
-    Case("checked while sampling", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.02, workers=4),
-    Case("slow checks", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.2, workers=4),
+    Case("verifier that computes", layers=4, width=128, rows=64, tokens=48, check=0.004),
+    Case("verified during sampling", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.02, workers=4),
+    Case("slow verifier", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.2, workers=4),
 )
-"""The last two wait, and are timed by the clock on the wall: only where there is more than one core."""
+"""The last two wait and are measured in wall-clock time, only on more than one core."""
 MEMORY = (
     Case("from scratch, all weights", layers=4, width=512, rows=16, tokens=64, kl=0.05, steps=1),
     Case("from scratch, LoRA 16", layers=8, width=512, rows=16, tokens=64, rank=16, kl=0.05, steps=1),
@@ -66,7 +66,7 @@ Timed = tuple[Work, float]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: memory from scratch alone; times need more configurations than a minute has room for."""
+    """Measure; the quick version predicts only the memory of models from scratch: times need more configurations."""
     task = progress.add_task("plan", total=2 if quick else 1 + len(MEMORY))
     if quick:
         rows = [memory_row(case, *_run([case], progress, task)) for case in MEMORY[:2]]
@@ -76,37 +76,38 @@ def measure(quick: bool, progress: Progress) -> Result:
     rates = fitted(CALIBRATION, timed[: len(CALIBRATION)])
     rows = [time_row(case, found, rates) for case, found in zip(predicted, timed[len(CALIBRATION) :], strict=True)]
     rows += [memory_row(case, *_run([case], progress, task)) for case in MEMORY]
-    time_error = _largest("step time, predicted against measured", rows, "s a step", TIME_BAR)
+    time_error = _largest("step time", rows, "s/step", TIME_BAR)
     return Result("plan", (time_error, _memory_error(rows)), rows, _note(rates, CALIBRATION))
 
 
 def _memory_error(rows: Sequence[Mapping[str, Cell]]) -> Figure:
-    return _largest("peak memory, predicted against measured", rows, "MiB", MEMORY_BAR)
+    return _largest("peak memory", rows, "MiB", MEMORY_BAR)
 
 
 def _run(cases: Sequence[Case], progress: Progress, task: Any) -> list[dict[str, Any]]:
-    """In one process, in turns."""
+    """Run the cases in one fresh process, in turns."""
     progress.update(task, description=f"plan: {cases[0].name}")
     from benchmarks.framework.smollm import model_folder
 
     named = [asdict(replace(case, model=str(model_folder()) if case.model else "")) for case in cases]
-    found: Any = measured("benchmarks.scale.plan_measurements", json.dumps(named))
+    found: Any = run_module("benchmarks.scale.plan_measurements", json.dumps(named))
     progress.advance(task)
     return found
 
 
 def _largest(name: str, rows: Sequence[Mapping[str, Cell]], unit: str, bar: float) -> Figure:
-    """The largest relative error among the rows of one unit."""
+    """Return the largest relative error among the rows of one unit."""
     errors = [abs(float(row["error"])) for row in rows if row["unit"] == unit]
-    return Figure(f"{name}, largest error of {len(errors)}", max(errors), "<=", bar, spread=max(errors) - min(errors))
+    label = f"{name}: largest relative error of {len(errors)} predictions"
+    return Figure(label, max(errors), "<=", bar, spread=max(errors) - min(errors))
 
 
 def _note(rates: tuple[Rates, Rates], calibration: Sequence[Case]) -> str:
-    clock = "one core, by processor time" if cores() == 1 else f"{cores()} cores"
+    clock = "one core, in CPU time" if cores() == 1 else f"{cores()} cores"
     sampler, learner = rates
     return (
         f"{clock}; rates from {len(calibration)} other configurations: sampler {_shown(sampler, SAMPLING)}; "
-        f"learner {_shown(learner, LEARNING)} (seconds a unit)."
+        f"learner {_shown(learner, LEARNING)} (seconds per unit)."
     )
 
 
@@ -137,14 +138,14 @@ def run_of(case: Case, prompt: int) -> Run:
 
 
 def sampler_work(case: Case, run: Run) -> Work:
-    """All passes of the local sampler, wave by wave."""
+    """Return the work of all passes of the local sampler, wave by wave."""
     wave = case.wave or case.rows
     one = decode(run.shape, run.training, wave, run.prompt + case.tokens / 2).times(case.tokens)
     return (one + prefill(run.shape, run.training, 1, run.prompt)).times(math.ceil(case.rows / wave))
 
 
 def passes(run: Run, found: Measured) -> tuple[int, int]:
-    """Of scoring, with twice the tokens at once, and of the update."""
+    """Return the passes of scoring, which takes twice the tokens per pass, and of the update."""
 
     def needed(tokens: int) -> int:
         return math.ceil(run.samples / max(tokens // run.sequence, 1))
@@ -153,17 +154,17 @@ def passes(run: Run, found: Measured) -> tuple[int, int]:
 
 
 def fitted(cases: Sequence[Case], found: Sequence[Measured]) -> tuple[Rates, Rates]:
-    """Rates of the sampler and of the learner."""
+    """Fit the rates of the sampler and of the learner."""
     sampled: list[Timed] = []
-    learnt: list[Timed] = []
+    learned: list[Timed] = []
     for case, seconds in zip(cases, found, strict=True):
         run = run_of(case, seconds["prompt"])
         scoring, updating = learner_work(run, passes(run, seconds))
         sampled.append((sampler_work(case, run), seconds["sample"]))
-        learnt.append((updating, seconds["update"]))
+        learned.append((updating, seconds["update"]))
         if case.kl:
-            learnt.append((scoring, seconds["score"]))
-    return _fit(sampled, SAMPLING), _fit(learnt, LEARNING)
+            learned.append((scoring, seconds["score"]))
+    return _fit(sampled, SAMPLING), _fit(learned, LEARNING)
 
 
 def _fit(timed: Sequence[Timed], kinds: Sequence[str]) -> Rates:
@@ -171,7 +172,7 @@ def _fit(timed: Sequence[Timed], kinds: Sequence[str]) -> Rates:
 
 
 def pipeline_of(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> Pipeline:
-    """One replica, here, that samples and learns in turns."""
+    """Describe one local replica that samples and learns in turns."""
     sampler, learner = rates
     run = run_of(case, found["prompt"])
     context = run.prompt + case.tokens / 2
@@ -203,7 +204,7 @@ def time_row(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> dict[st
     }
     split = f"{phases['sample']:.3g} + {phases['learn']:.3g}"
     measured_split = f"{found['sample']:.3g} + {found['score'] + found['update']:.3g}"
-    return _row(case, "s a step", outcome.step, found["step"], f"{split} (measured {measured_split})")
+    return _row(case, "s/step", outcome.step, found["step"], f"{split} (measured {measured_split})")
 
 
 def memory_row(case: Case, found: Measured) -> dict[str, Cell]:
@@ -226,5 +227,5 @@ def _row(case: Case, unit: str, predicted: float, real: float, split: str) -> di
         "predicted": predicted,
         "measured": real,
         "error": predicted / real - 1,
-        "predicted as": split,
+        "breakdown": split,
     }

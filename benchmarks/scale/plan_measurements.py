@@ -20,31 +20,31 @@ from benchmarks.framework.process import peak_memory, resident_memory
 from steelyard.types import Task
 
 WORDS = 197
-"""Words of the closed vocabulary; with the three special ones there are 200."""
+"""Words of the closed vocabulary; with the three special tokens there are 200."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, and how much of it in a step. Every completion has its full length."""
+    """A model and the size of its steps. Every completion has its full length."""
 
     name: str
     layers: int = 4
     width: int = 128
     rows: int = 32
-    """Samples a step, all of one group."""
+    """Samples per step, all in one group."""
     wave: int = 0
-    """How many of them are decoded at once; 0: all."""
+    """Samples that are decoded at the same time; 0 means all."""
     prompt: int = 12
     tokens: int = 48
     rank: int = 0
     kl: float = 0.0
     words: int = WORDS
     check: float = 0.0
-    """Seconds of the checker for a sample: it waits in processes of its own, and works in the training process."""
+    """Verifier seconds per sample: spent waiting in worker processes, or computing in the training process."""
     workers: int = 0
-    """Processes that check; 0: in the training process."""
+    """Worker processes for verification; 0 means in the training process."""
     model: str = ""
-    """Folder of a pretrained model instead."""
+    """Folder of a pretrained model, used instead of one from scratch."""
     dtype: str = "float32"
     steps: int = 3
     checkpointing: bool = False
@@ -59,11 +59,11 @@ class Case:
 
 
 TINY = Case("tiny", layers=1, width=32, rows=4, tokens=4, kl=0.05, steps=1)
-"""A step of it loads all that is loaded late, so that it is not counted as memory of the step."""
+"""One step of it loads everything that is imported late, which is then not counted as memory of the measured step."""
 
 
 def check(task: Task, text: str) -> float:
-    """Waits or works as long as the task says; differs between samples."""
+    """Wait or compute for the seconds given by the task; the reward differs between samples."""
     seconds = float(task.spec["seconds"])
     if task.spec["waits"]:
         time.sleep(seconds)
@@ -74,7 +74,7 @@ def check(task: Task, text: str) -> float:
 
 
 def tables(case: Case, scratch: str) -> dict[str, Any]:
-    """The configuration of the run."""
+    """Return the configuration of the run."""
     model: dict[str, Any] = {
         "device": "cpu",
         "dtype": case.dtype,
@@ -116,12 +116,12 @@ def cores() -> int:
 
 
 def clock() -> float:
-    """Seconds: of this process alone if it has but one core."""
+    """Return seconds: CPU time of this process if it has one core, else wall-clock time."""
     return time.process_time() if cores() == 1 else time.perf_counter()
 
 
-class Running:
-    """A case at work: its trainer, and what each of its steps took."""
+class RunningCase:
+    """The trainer of a case, and the measured seconds of each of its steps."""
 
     def __init__(self, case: Case, scratch: str) -> None:
         from steelyard import config as configs
@@ -130,7 +130,7 @@ class Running:
         from steelyard.policies.causal import CausalPolicy
 
         class Endless(CausalPolicy):
-            """Nothing ends a sample but its limit."""
+            """Samples end only at their maximum length."""
 
             end_ids = ()  # type: ignore[assignment]
 
@@ -164,7 +164,7 @@ class Running:
         return call
 
     def result(self) -> dict[str, float]:
-        """The fastest step but for the first, which warms up, and what of the run the prediction starts from."""
+        """Return the fastest step after the first, which warms up, and the sizes that the prediction needs."""
         later = self.found[1:]
         fastest = min(later, key=lambda step: step["step"])
         return {
@@ -177,15 +177,15 @@ class Running:
 
 
 def run(cases: Sequence[Case]) -> list[dict[str, float]]:
-    """The cases take turns, a step each, so that a machine that slows down slows all of them."""
+    """Run the cases in turns, one step each, so that a slower machine affects all of them equally."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 
     baseline = resident_memory()
     with tempfile.TemporaryDirectory() as scratch:
-        running: list[Running] = []
+        running: list[RunningCase] = []
         try:
-            running.extend(Running(case, f"{scratch}/{number}") for number, case in enumerate(cases))
+            running.extend(RunningCase(case, f"{scratch}/{number}") for number, case in enumerate(cases))
             for _ in range(1 + max(case.steps for case in cases)):
                 for one in running:
                     one.step()
@@ -196,6 +196,6 @@ def run(cases: Sequence[Case]) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
-    asked = [Case(**case) for case in json.loads(sys.argv[1])]
-    run([replace(TINY, rank=asked[0].rank, dtype=asked[0].dtype)])
-    print(json.dumps(run(asked)))
+    chosen = [Case(**case) for case in json.loads(sys.argv[1])]
+    run([replace(TINY, rank=chosen[0].rank, dtype=chosen[0].dtype)])
+    print(json.dumps(run(chosen)))

@@ -1,4 +1,4 @@
-"""A learner group whose ranks are plain processes of this machine, asked through pipes: what Ray does, without Ray."""
+"""A learner group whose ranks are local processes connected by pipes: the same as on Ray, without Ray."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRELOAD = ["torch", "transformers", "peft", "steelyard.compose.ranks", "transfor
 
 
 class ProcessGroup(RankGroup):
-    """``ranks`` processes from a fork server that has everything imported."""
+    """Starts ``ranks`` processes from a fork server that has imported everything."""
 
     def __init__(
         self, build: BuildLearner, rule: UpdateRule, *, ranks: int, mirror: Any = None, **settings: Any
@@ -47,7 +47,7 @@ class ProcessGroup(RankGroup):
         answers: list[Any] = []
         for pipe in pipes:
             if not pipe.poll(PATIENCE):
-                raise TimeoutError(f"a rank has not answered for {PATIENCE:.0f} s")
+                raise TimeoutError(f"a rank did not answer within {PATIENCE:.0f} s")
             ok, answer = pipe.recv()
             if not ok:
                 raise answer
@@ -61,7 +61,7 @@ class ProcessGroup(RankGroup):
 
 
 def serve(pipe: Connection) -> None:
-    """The life of a rank: do what is asked, answer with the result or with the error."""
+    """Run a rank: call the requested methods and send back the result or the error."""
     import torch
 
     torch.set_num_threads(1)
@@ -73,5 +73,5 @@ def serve(pipe: Connection) -> None:
             return
         try:
             pipe.send((True, getattr(rank, method)(*arguments, **named)))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other side must know
+        except Exception as error:  # noqa: BLE001 - the other side must know about every error
             pipe.send((False, error))

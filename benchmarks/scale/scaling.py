@@ -1,9 +1,9 @@
-"""A simulated cluster of 1,024 GPUs and 100,000 verifier cores takes hardly longer for a step than one of 16 GPUs.
+"""A simulated cluster of 1,024 GPUs and 100,000 verifier cores takes hardly longer per step than one of 16 GPUs.
 
-A 14B model, 96 samples and 100 cores a GPU, so that a step would always take the same if nothing were shared.
-Accelerators are those of the data sheet; the controller's cost of a sample is measured here, and what the Ray pool
-costs it comes from the stored result of ``pool-throughput``. Each other design leaves out one thing that is there
-for scale.
+The model has 14B parameters, with 96 samples and 100 cores per GPU, so that the step time would be constant if nothing
+were shared. Accelerators have the rates of their data sheet. The controller's cost per sample is measured here, and the
+cost of the Ray pool comes from the stored result of ``pool-throughput``. Each of the other designs lacks one feature
+that is there for scale.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from steelyard.types import Decisions, Sample, SampleKey, Task
 BAR = 1.25
 SIZES, QUICK_SIZES = (16, 64, 256, 512, 1024), (16, 32, 64)
 SAMPLES, CORES = 96, 100
-"""For each GPU."""
+"""Samples and cores per GPU."""
 GROUP, PROMPT = 64, 512
 TOKENS = Spread(800, 1200, 1200)
 CHECK = Spread(9.0, 60.0, 60.0)
-"""A game's nine seconds, one in a hundred at the time limit."""
+"""Nine seconds for a game; one in a hundred reaches the time limit."""
 LORA = Training(2, 64, state=2, checkpointing=True)
 FULL = Training(2, checkpointing=True)
 STEPS = 7
@@ -51,7 +51,7 @@ DESIGNS = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: up to 64 GPUs."""
+    """Measure; the quick version goes up to 64 GPUs."""
     sizes = QUICK_SIZES if quick else SIZES
     controller = controller_seconds(2_000 if quick else 10_000) + pool_seconds()
     task = progress.add_task("scaling", total=len(sizes) * len(DESIGNS))
@@ -62,19 +62,19 @@ def measure(quick: bool, progress: Progress) -> Result:
             rows.append(row(design, gpus, predicted(design, gpus, controller)))
             progress.advance(task)
     ours = [float(row["step s"]) for row in rows if row["design"] == FIRST]
-    name = f"step of {sizes[-1]:,} GPUs and {sizes[-1] * CORES:,} cores over that of {sizes[0]}, simulated"
+    name = f"simulated step time, {sizes[-1]:,} GPUs and {sizes[-1] * CORES:,} cores / {sizes[0]} GPUs"
     figure = Figure(name, ours[-1] / ours[0], "<=", BAR)
     note = (
-        f"A sample costs the controller {1e3 * controller:.2f} ms (measured). {SAMPLES} samples and {CORES} cores a "
-        f"GPU; a check takes {CHECK.mean:.0f} s, one in a hundred {CHECK.p99:.0f} s or more. Learners and samplers "
-        f"divide the GPUs as suits the design best. Learners hold whole copies of the weights where they fit (ddp), "
-        f"samplers take {SAMPLER_SHARE:.0%} of a GPU and get whole weights."
+        f"A sample costs the controller {1e3 * controller:.2f} ms (measured). There are {SAMPLES} samples and {CORES} "
+        f"cores per GPU; a verification takes {CHECK.mean:.0f} s, one in a hundred {CHECK.p99:.0f} s or more. GPUs are "
+        f"divided between learners and samplers in the best of three ratios. Learners hold complete copies of the "
+        f"weights where these fit (ddp); samplers use {SAMPLER_SHARE:.0%} of a GPU and receive complete weights."
     )
     return Result("scaling", (figure,), rows, note)
 
 
 def predicted(design: str, gpus: int, controller: float) -> Prediction:
-    """The best of a few ways to divide the GPUs; ``controller`` of a design multiplies what was measured."""
+    """Predict the best of three divisions of the GPUs; a design's ``controller`` multiplies the measured cost."""
     training, changes = DESIGNS[design]
     kind = ACCELERATORS["h100"]
     run = Run(KNOWN["qwen2.5-14b"], training, gpus * SAMPLES // GROUP, GROUP, PROMPT, TOKENS)
@@ -91,7 +91,7 @@ def predicted(design: str, gpus: int, controller: float) -> Prediction:
         replace(site, learners=Machines(learners, kind), samplers=Machines(gpus - learners, kind))
         for learners in (gpus // 2, 5 * gpus // 8, 3 * gpus // 4)
     ]
-    small = SIZES[0] / gpus  # how to divide is decided on a cluster of the smallest size
+    small = SIZES[0] / gpus  # the division is chosen for a cluster of the smallest size
     best = min(divided, key=lambda one: predict(_scaled(run, small), _shrunk(one, small), STEPS).outcome.step)
     return predict(run, best, STEPS)
 
@@ -130,11 +130,11 @@ def row(design: str, gpus: int, found: Prediction) -> dict[str, Cell]:
     }
 
 
-# --- what the controller costs ---------------------------------------------------------------------------------------
+# --- cost of the controller ------------------------------------------------------------------------------------------
 
 
 def controller_seconds(count: int) -> float:
-    """Processor seconds of the loop for a sample, with nothing to wait for: hand it on, take its verdict, credit it."""
+    """Return the loop's CPU seconds per sample without waiting: pass it on, receive its verdict, assign credit."""
     from steelyard.sampling.base import Decoding, SampleRequest
     from steelyard.training.credit import Credit
     from steelyard.training.phases import collect, requests_for
@@ -147,7 +147,7 @@ def controller_seconds(count: int) -> float:
     pool = InlinePool(as_verifier(_length))
 
     class Ready:
-        """Samples that are made already."""
+        """A sampler with ready-made samples."""
 
         def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
             return iter(samples)
@@ -177,7 +177,8 @@ def _sample(slot: int, index: int) -> Sample:
 
 
 def pool_seconds() -> float:
-    """What handing a tiny item to the pool on Ray and taking its verdict costs, as ``pool-throughput`` measured it."""
+    """Return the seconds to submit a tiny item to the Ray pool and receive its verdict, from ``pool-throughput``."""
     stored = json.loads((report.RESULTS / "pool-throughput.json").read_text(encoding="utf-8"))
-    rates: Sequence[float] = [r["ours items/s"] for r in stored["result"]["details"] if r["work"] == "tiny on Ray"]
+    details = stored["result"]["details"]
+    rates: Sequence[float] = [row["Steelyard items/s"] for row in details if row["work"] == "tiny on Ray"]
     return 1 / statistics.median(rates)

@@ -1,7 +1,8 @@
-"""vLLM and the learner give every drawn token the same log-prob, also after each update, whose weights really arrive.
+"""vLLM and the learner compute the same log-prob of every sampled token, also after updates, so new weights do arrive.
 
-SmolLM2-135M in float32: freely, with top-p 0.95, under a JSON schema and under an automaton, with all weights trained
-and with LoRA. After every update the new samples are scored with the new weights and, as a control, with those before.
+SmolLM2-135M in float32 samples freely, with top-p 0.95, under a JSON schema and under an automaton, with full training
+and with LoRA. After every update, the new samples are scored with the new weights and, as a control, with the previous
+ones.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 from rich.progress import Progress
 
 from benchmarks.constraints.constrained_policies import CONSTRAINTS
-from benchmarks.correctness.parity import TEXT_PROMPTS, gaps_of
+from benchmarks.correctness.parity import TEXT_PROMPTS, log_prob_gaps
 from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule, Sample
 
-WAYS: dict[str, tuple[CutRule, str | None]] = {
+METHODS: dict[str, tuple[CutRule, str | None]] = {
     "free": (CutRule(), None),
     "top-p 0.95": (CutRule(top_p=0.95), None),
     "JSON schema": (CutRule(), "JSON schema"),
@@ -30,13 +31,13 @@ TRAINED: dict[str, dict[str, Any]] = {
     "LoRA": {"model": {"lora": {"rank": 8, "alpha": 16}}, "optimiser": {"lr": 1e-3}},
 }
 FULL, QUICK = (4, 32), (2, 12)
-"""Samples a task, and tokens a sample."""
+"""Samples per task, and tokens per sample."""
 UPDATES = 5
 MEAN, MOST, APART = 2e-5, 2e-4, 100.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: all weights, one update, few and short samples."""
+    """Measure; the quick version takes one update of all weights, with few and short samples."""
     kinds, updates = (["all weights"], 1) if quick else (list(TRAINED), UPDATES)
     bar = progress.add_task("vLLM starts", total=len(kinds) * (updates + 1))
     details: list[dict[str, Cell]] = []
@@ -53,12 +54,12 @@ def measure(quick: bool, progress: Progress) -> Result:
         figures.append(Figure(f"{kind}: mean |Δ log-prob|", float(gap_N.mean()), "<=", MEAN, "nats"))
         figures.append(Figure(f"{kind}: max |Δ log-prob|", float(gap_N.max()), "<=", MOST, "nats"))
     apart = [float(row["previous / new"]) for row in details if row["previous / new"] != ""]
-    figures.append(Figure("against the previous weights, least multiple of the mean", min(apart), ">=", APART))
+    figures.append(Figure("smallest ratio of mean gaps, previous / new weights", min(apart), ">=", APART))
     return Result("vllm-parity", tuple(figures), details)
 
 
 class _Study:
-    """A policy that is updated and its vLLM sampler."""
+    """A policy that is updated, and its vLLM sampler."""
 
     def __init__(self, kind: str, count: int, tokens: int) -> None:
         from steelyard import config as configs
@@ -75,16 +76,16 @@ class _Study:
         self.before: list[Any] | None = None
 
     def round(self, update: int, details: list[dict[str, Cell]]) -> list[np.ndarray]:
-        """Sample in every way and compare, then take an optimiser step on all of it and publish."""
-        made: list[Sample] = []
+        """Sample with every method and compare, then take an optimiser step on all samples and publish the weights."""
+        drawn: list[Sample] = []
         gaps: list[np.ndarray] = []
-        for way, (rule, name) in WAYS.items():
+        for method, (rule, name) in METHODS.items():
             samples = self._draw(update, rule, self.constraints[name])
-            gap_N = gaps_of(self.trainer, samples)
+            gap_N = log_prob_gaps(self.trainer, samples)
             row: dict[str, Cell] = {
                 "trained": self.kind,
                 "updates": update,
-                "drawn": way,
+                "sampling": method,
                 "decisions": len(gap_N),
                 "mean |Δ|": float(gap_N.mean()),
                 "max |Δ|": float(gap_N.max()),
@@ -92,11 +93,11 @@ class _Study:
             }
             if self.before is not None:
                 with self._previous(self.before):
-                    row["previous / new"] = float(gaps_of(self.trainer, samples).mean() / gap_N.mean())
+                    row["previous / new"] = float(log_prob_gaps(self.trainer, samples).mean() / gap_N.mean())
             details.append(row)
             gaps.append(gap_N)
-            made += samples
-        self._update(made, update)
+            drawn += samples
+        self._update(drawn, update)
         return gaps
 
     def close(self) -> None:
@@ -110,10 +111,10 @@ class _Study:
         trainer = self.trainer
         trainer.parts.sampler.constraint = constraint
         tasks = trainer.parts.source.draw(0, len(TEXT_PROMPTS))
-        made = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
-        if {one.policy_version for one in made} != {step}:
-            raise RuntimeError(f"samples of step {step} say they are of another policy")
-        return [one for one in made if len(one.decisions)]
+        samples = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
+        if {one.policy_version for one in samples} != {step}:
+            raise RuntimeError(f"some samples of step {step} have another policy version")
+        return [one for one in samples if len(one.decisions)]
 
     def _update(self, samples: Sequence[Sample], step: int) -> None:
         from steelyard.training.learner_samples import LearnerSample
@@ -127,7 +128,7 @@ class _Study:
 
     @contextmanager
     def _previous(self, before: Sequence[Any]) -> Iterator[None]:
-        """With the weights as they were before the last update."""
+        """Use the weights from before the last update within the context."""
         import torch
 
         parameters = [parameter for _, parameter in self.trainer.policy.trainable()]
@@ -141,7 +142,7 @@ class _Study:
 
 
 def _tables(kind: str, tokens: int, constraint: str | None) -> dict[str, Any]:
-    """Two minibatches a step make the learner compute the old log-probs, as it does in training."""
+    """Return the settings; two minibatches per step make the learner compute the old log-probs, as in training."""
     from benchmarks.framework.smollm import model_folder
 
     trained = TRAINED[kind]

@@ -1,9 +1,9 @@
-"""Sampling through our layer is as fast as bare ``LLM.generate`` on the same requests.
+"""Sampling through Steelyard reaches 95% of the throughput of bare ``LLM.generate`` on the same requests.
 
-SmolLM2-135M in float32, groups of 16, in one process on one engine: our sampler and ``LLM.generate`` in turn, with the
-same prompts, seeds and parameters, the prefix cache emptied before each. With top-p the bare side cuts by vLLM's own
-code, which does not say what it has kept. Under a JSON schema there is no bare side with the same grammar; what is
-measured is the share of the time that is not spent on our masks.
+SmolLM2-135M in float32 samples groups of 16 in one process on one engine. Steelyard's sampler and ``LLM.generate`` take
+turns with the same prompts, seeds and parameters, with the prefix cache emptied before each. With top-p, the bare side
+uses vLLM's own cut, which does not report the kept tokens. Under a JSON schema there is no bare side with the same
+grammar, so the figure is the share of the time that is not spent on our masks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule
 
 BAR, QUICK_BAR = 0.95, 0.8
-"""The quick form has two short rounds, and their noise."""
+"""Wider because quick runs have two short rounds, which are noisier."""
 RULES = {"free": CutRule(), "top-p 0.95": CutRule(top_p=0.95)}
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: one pair of rounds, shorter samples."""
+    """Measure; the quick version takes two rounds with shorter samples."""
     rounds, count, tokens = (2, 8, 24) if quick else (5, 16, 64)
     least = QUICK_BAR if quick else BAR
     bar = progress.add_task("vLLM starts", total=rounds * len(RULES) + 1)
@@ -36,7 +36,7 @@ def measure(quick: bool, progress: Progress) -> Result:
     details: list[dict[str, Cell]] = []
     figures: list[Figure] = []
     for name, rule in RULES.items():
-        side.ours(rule, 0)  # warm
+        side.ours(rule, 0)  # warm-up
         pairs: list[tuple[float, float]] = []
         for number in range(rounds):
             progress.update(bar, description=name)
@@ -44,24 +44,25 @@ def measure(quick: bool, progress: Progress) -> Result:
             progress.advance(bar)
         ratios = [ours / bare for ours, bare in pairs]
         spread = max(ratios) - min(ratios)
-        figures.append(Figure(f"{name}: ours / bare", statistics.median(ratios), ">=", least, spread=spread))
+        figures.append(Figure(f"{name}: throughput / vLLM", statistics.median(ratios), ">=", least, spread=spread))
         details.append(_row(name, pairs))
     progress.update(bar, description="JSON schema")
     speed, outside = side.constrained()
     progress.advance(bar)
     figures.append(Figure("JSON schema: share of the time outside our masks", outside, ">=", least))
-    details.append({"drawn": "JSON schema", "ours tokens/s": round(speed, 1), "bare tokens/s": "", "ratio": ""})
+    details.append({"sampling": "JSON schema", "Steelyard tokens/s": round(speed, 1), "vLLM tokens/s": "", "ratio": ""})
     side.close()
     return Result("vllm-throughput", tuple(figures), details)
 
 
 def _row(name: str, pairs: list[tuple[float, float]]) -> dict[str, Cell]:
     ours, bare = (statistics.median(side) for side in zip(*pairs, strict=True))
-    return {"drawn": name, "ours tokens/s": round(ours, 1), "bare tokens/s": round(bare, 1), "ratio": ours / bare}
+    rates = {"Steelyard tokens/s": round(ours, 1), "vLLM tokens/s": round(bare, 1)}
+    return {"sampling": name, **rates, "ratio": ours / bare}
 
 
 class _Side:
-    """One engine, asked by us and directly."""
+    """One engine, used through Steelyard and directly."""
 
     def __init__(self, count: int, tokens: int) -> None:
         from steelyard import config as configs
@@ -78,11 +79,11 @@ class _Side:
         self.tasks = [Task(str(number), prompt) for number, prompt in enumerate(prompts)]
 
     def pair(self, rule: CutRule, number: int) -> tuple[float, float]:
-        """Tokens a second, ours and bare, on the same requests; who begins alternates."""
+        """Return tokens per second, ours and bare, on the same requests; the order alternates."""
         return self._alternate(number, lambda: self.ours(rule, number), lambda: self.bare(rule, number))
 
     def constrained(self) -> tuple[float, float]:
-        """Tokens a second under the schema, and the share of the time that is not spent on masks."""
+        """Return tokens per second under the schema, and the share of the time that is not spent on masks."""
         from steelyard.sampling.vllm.masks import RowMasks
 
         spent, apply = 0.0, RowMasks.apply
@@ -116,11 +117,11 @@ class _Side:
         self.engine.llm.reset_prefix_cache()
         requests = requests_for(self.tasks, number, self.count)
         start = time.perf_counter()
-        made = sample(self.sampler, requests, Decoding(rule, self.tokens))
-        return sum(len(one.completion_ids) for one in made) / (time.perf_counter() - start)
+        samples = sample(self.sampler, requests, Decoding(rule, self.tokens))
+        return sum(len(one.completion_ids) for one in samples) / (time.perf_counter() - start)
 
     def bare(self, rule: CutRule, number: int) -> float:
-        """What a user of vLLM writes: prompts in, token ids and log-probs out."""
+        """Sample as a user of vLLM would: prompts in, token ids and log-probs out."""
         from vllm import SamplingParams
 
         from steelyard.sampling.randomness import stream
@@ -145,15 +146,15 @@ class _Side:
                         detokenize=False,
                     )
                 )
-        made = self.engine.llm.generate(prompts, parameters, use_tqdm=False)
-        return sum(len(one.outputs[0].token_ids) for one in made) / (time.perf_counter() - start)
+        results = self.engine.llm.generate(prompts, parameters, use_tqdm=False)
+        return sum(len(one.outputs[0].token_ids) for one in results) / (time.perf_counter() - start)
 
     def close(self) -> None:
         self.engine.close()
 
 
 def _tables(tokens: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Without and with the constraint."""
+    """Return the settings without and with the constraint."""
     from benchmarks.framework.smollm import model_folder
 
     plain: dict[str, Any] = {

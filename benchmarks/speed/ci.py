@@ -1,9 +1,10 @@
-"""The gate takes at most 25 minutes from a fresh clone on two cores, and its tests pass on a machine that is busy.
+"""The CI gate takes at most 25 minutes from a fresh clone on two cores, and its tests also pass on a busy machine.
 
-Two lanes run side by side, each with one process per core, so that each is the load of the other: `.ci/run` from a
-fresh clone and then all its test stages twice more, and seven times the tests that involve processes, Ray, vLLM or
-time. Those are among the test stages too, so they run ten times in all. The lane that is left at the end competes with
-one busy loop per core. Then two more fresh clones run with nothing next to them. Two hours on two cores.
+Two lanes run at the same time, each with one process per core, so that each is the other's load. One runs `.ci/run`
+from a fresh clone and then all its test stages twice more; the other runs the tests that involve processes, Ray, vLLM
+or time seven times. The test stages contain these too, so they run ten times in all. The lane that is left at the end
+competes with one busy loop per core. Then two more fresh clones run on the idle machine. It takes two hours on two
+cores.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from benchmarks.framework.result import Cell, Figure, Result
 MINUTES = 25.0
 BUSY_MINUTES = 60.0
 QUICK_MINUTES = 15.0
-"""`.ci/run fast`: at most 6 minutes after installation, and room for a slower machine."""
+"""`.ci/run fast` takes at most 6 minutes after installation; the rest allows for slower machines."""
 TEST_ROUNDS = 3
 CONTENDED_ROUNDS = 10 - TEST_ROUNDS
 CONTENDED = (
@@ -48,7 +49,7 @@ CONTENDED = (
 
 @dataclass(frozen=True)
 class GateRun:
-    """One run of `.ci/run`: its exit code, its minutes, and the line it printed for every stage."""
+    """One run of `.ci/run`: exit code, minutes and output, which has a line for every stage."""
 
     name: str
     code: int
@@ -57,12 +58,12 @@ class GateRun:
 
     def row(self) -> dict[str, Cell]:
         stages = re.findall(r"^ *(\d+) s  (.+)$", self.output.rpartition("== durations")[2], re.MULTILINE)
-        told = ", ".join(f"{name} {seconds} s" for seconds, name in stages)
-        return {"run": self.name, "exit code": self.code, "minutes": round(self.minutes, 1), "stages": told}
+        shown = ", ".join(f"{name} {seconds} s" for seconds, name in stages)
+        return {"run": self.name, "exit code": self.code, "minutes": round(self.minutes, 1), "stages": shown}
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: `.ci/run fast` from one clone."""
+    """Measure; the quick version runs `.ci/run fast` from one clone."""
     task = progress.add_task("ci", total=1 if quick else 2 + TEST_ROUNDS + CONTENDED_ROUNDS)
     rows: list[dict[str, Cell]] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -106,13 +107,13 @@ def full_runs(scratch: Path) -> Iterator[GateRun]:
         for number in range(1, CONTENDED_ROUNDS + 1):
             yield contended(f"busy, processes and engines {number}", tree, venv)
 
-    yield from side_by_side([stages(), engines()])
+    yield from run_lanes([stages(), engines()])
     yield gate("idle clone 1", clone(scratch / "one"))
     yield gate("idle clone 2", clone(scratch / "two"))
 
 
-def side_by_side(lanes: Sequence[Iterator[GateRun]]) -> Iterator[GateRun]:
-    """The runs of all lanes as they end; from the end of the first lane on, with one busy loop per core."""
+def run_lanes(lanes: Sequence[Iterator[GateRun]]) -> Iterator[GateRun]:
+    """Yield the runs of all lanes as they end; after the first lane ends, add one busy loop per core."""
     found: queue.Queue[GateRun | None] = queue.Queue()
 
     def drive(lane: Iterator[GateRun]) -> None:
@@ -128,7 +129,7 @@ def side_by_side(lanes: Sequence[Iterator[GateRun]]) -> Iterator[GateRun]:
         for ended in range(1, len(lanes) + 1):
             yield from iter(found.get, None)
             if ended < len(lanes):
-                load.enter_context(both_cores_busy())
+                load.enter_context(all_cores_busy())
 
 
 def clone(folder: Path) -> Path:
@@ -137,7 +138,7 @@ def clone(folder: Path) -> Path:
 
 
 def gate(name: str, tree: Path, mode: str = "", *, venv: Path | None = None) -> GateRun:
-    """`.ci/run` as CI calls it; with ``venv`` the installed packages are kept for the next run."""
+    """Run `.ci/run` as CI does; with ``venv``, the installed packages are kept for the next run."""
     own = {} if venv is None else {"STEELYARD_CI_VENV": str(venv)}
     return _run(name, ["bash", ".ci/run", *([mode] if mode else [])], tree, own)
 
@@ -148,8 +149,8 @@ def contended(name: str, tree: Path, venv: Path) -> GateRun:
 
 
 @contextmanager
-def both_cores_busy() -> Iterator[None]:
-    """One endless loop per core."""
+def all_cores_busy() -> Iterator[None]:
+    """Run one endless loop per core."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 2)]
     try:
         yield

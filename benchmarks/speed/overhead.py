@@ -1,8 +1,8 @@
-"""Steelyard's sampler and learner cost little beyond the bare transformers and torch calls on the same batch.
+"""Steelyard's sampler and learner add little time to the bare transformers and torch calls on the same batch.
 
-SmolLM2-135M in bfloat16, 16 samples of 64 tokens without end-of-sequence. The bare sampler is ``model.generate``; the
-bare update is forward, cross-entropy, backward and fused AdamW over the same microbatches. Both sides use one model
-object and alternate.
+SmolLM2-135M in bfloat16 takes 16 samples of 64 tokens without end-of-sequence. The bare sampler is ``model.generate``;
+the bare update is forward, cross-entropy, backward and fused AdamW over the same microbatches. Both sides use the same
+model object and alternate.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from steelyard.types import Sample
 GROUP = 16
 PAIRS = 5
 QUICK_BARS = (0.7, 1.5)
-"""Three short repetitions of a small policy are too few to hold the real ones."""
+"""Wider than the full bars, because three short repetitions with a small policy are noisy."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Quick: the 10M policy from scratch instead of SmolLM2, fewer repetitions, wider bars."""
+    """Measure; the quick version uses the 10M policy from scratch, fewer repetitions and wider bars."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer, task, tokens = build(quick, scratch)
         pairs = 3 if quick else PAIRS
@@ -54,7 +54,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def figures(times: dict[str, tuple[list[float], list[float]]]) -> tuple[Figure, ...]:
-    """Sampling as a ratio of speeds, the update as a ratio of times."""
+    """Return a ratio of speeds for sampling and a ratio of times for the update."""
     ours, bare = times["sampling"]
     speed = [b / a for a, b in zip(ours, bare, strict=True)]
     mine, plain = times["update"]
@@ -77,7 +77,7 @@ def details(times: dict[str, tuple[list[float], list[float]]], tokens: int) -> l
 def alternate(
     ours: Callable[[], object], bare: Callable[[], object], pairs: int, progress: Progress, bar: Any, name: str
 ) -> tuple[list[float], list[float]]:
-    """Seconds of both sides, run in turn after one run each that warms up."""
+    """Run both sides in turn, after one warm-up each, and return their seconds."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs + 1):
         for place, work in enumerate((ours, bare)):
@@ -91,7 +91,7 @@ def alternate(
 
 
 def build(quick: bool, scratch: str) -> tuple[Any, Any, int]:
-    """A trainer whose policy never ends a sample, its task, and the number of new tokens."""
+    """Build a trainer whose policy never ends a sample; return it with its task and the number of new tokens."""
     from pathlib import Path
 
     from benchmarks.framework.smollm import model_folder
@@ -127,7 +127,7 @@ def draw(trainer: Any, task: Any, tokens: int) -> list[Sample]:
 
 
 def generate(policy: Any, ids: Sequence[int], tokens: int) -> None:
-    """The engine's own sampling of the same batch."""
+    """Sample the same batch with transformers' own ``generate``."""
     import torch
 
     prompt_BT = torch.tensor([list(map(int, ids))] * GROUP)
@@ -157,7 +157,7 @@ def learner_batch(samples: Sequence[Sample]) -> list[Any]:
 
 
 def bare_update(model: Any, optimiser: Any, samples: Sequence[Sample], microbatch_tokens: int) -> None:
-    """Forward, cross-entropy on the completions, backward, clip and step, in the same microbatches."""
+    """Compute forward, cross-entropy on the completions, backward, clipping and step, in the same microbatches."""
     import torch
 
     from steelyard.training.learner_samples import by_length

@@ -1,7 +1,7 @@
-"""Steelyard's side of the comparison: one workload in this process, its measurements as JSON on the last line.
+"""Run one workload with Steelyard in this process, and print the measurements as JSON on the last line.
 
-``python -m benchmarks.speed.run_steelyard MODEL_FOLDER WORKLOAD_JSON [OVERRIDES_JSON]``. Everything else is
-Steelyard's default, except that the optimiser is fused AdamW, TRL's default.
+``python -m benchmarks.speed.run_steelyard MODEL_FOLDER WORKLOAD_JSON [OVERRIDES_JSON]``. Settings that the workload
+does not name are Steelyard's defaults, except that the optimiser is fused AdamW, TRL's default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.speed.workloads import Workload, prompts, reward_letters
 
 
 def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
-    """The configuration of the run."""
+    """Return the configuration of the run."""
     model: dict[str, Any] = {"path": folder, "dtype": "bfloat16", "device": "cpu"}
     if workload.lora_rank:
         model["lora"] = {"rank": workload.lora_rank}
@@ -35,7 +35,7 @@ def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
 
 
 def run(folder: str, workload: Workload, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Train ``workload.steps`` timed steps and return what was measured."""
+    """Train ``workload.steps`` timed steps and return the measurements."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 
@@ -45,7 +45,7 @@ def run(folder: str, workload: Workload, overrides: dict[str, Any]) -> dict[str,
     from steelyard.policies.causal import CausalPolicy
 
     class Endless(CausalPolicy):
-        """Nothing ends a sample but its limit."""
+        """Samples end only at their maximum length."""
 
         end_ids = ()  # type: ignore[assignment]
 

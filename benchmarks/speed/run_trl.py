@@ -1,6 +1,7 @@
-"""TRL's side of the comparison: one workload in this process, its measurements as JSON on the last line.
+"""Run one workload with TRL in this process, and print the measurements as JSON on the last line.
 
-``python -m benchmarks.speed.run_trl MODEL_FOLDER WORKLOAD_JSON``. Everything else is TRL's default.
+``python -m benchmarks.speed.run_trl MODEL_FOLDER WORKLOAD_JSON``. Settings that the workload does not name are TRL's
+defaults.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from benchmarks.speed.workloads import Workload, prompts, reward_letters
 
 
 def trainer_arguments(workload: Workload, scratch: str) -> dict[str, Any]:
-    """What is asked of TRL beyond its defaults. Group 16 is two microbatches of its default batch size of 8."""
+    """Return the settings beyond TRL's defaults. A group of 16 is two microbatches of its default batch size of 8."""
     generation = {"min_new_tokens": workload.new_tokens} if workload.full_length else None
     return {
         "output_dir": scratch,
@@ -39,7 +40,7 @@ def trainer_arguments(workload: Workload, scratch: str) -> dict[str, Any]:
 
 
 def run(folder: str, workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
-    """Train ``workload.steps`` timed steps and return what was measured."""
+    """Train ``workload.steps`` timed steps and return the measurements."""
     from datasets import Dataset
     from peft import LoraConfig
     from transformers import TrainerCallback

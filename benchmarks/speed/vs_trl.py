@@ -1,7 +1,7 @@
-"""Steelyard against TRL's GRPOTrainer on the same work: seconds a step, tokens a second, peak memory.
+"""Steelyard trains faster and with less memory than TRL's GRPOTrainer on the same work.
 
-Every run is a fresh process, so that its peak memory is its own, and the two sides alternate. Memory is the peak of
-the process less what it held after its imports.
+Every run is a fresh process with its own peak memory, and the two sides alternate. Memory is the peak of the process
+minus its memory after imports.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.framework.process import measured
+from benchmarks.framework.process import run_module
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.speed.workloads import ROWS, Workload, write_from_scratch, write_models
 
 SIDES = {"Steelyard": "benchmarks.speed.run_steelyard", "TRL": "benchmarks.speed.run_trl"}
 TIME_BARS = {"full-length": 0.7, "varying": 0.5, "from-scratch": 0.5}
 QUICK_BAR = 1.0
-"""Two short steps in one process are too few to hold a tight bar."""
+"""Two short steps in one process are too noisy for a tight bar."""
 MEMORY_BARS = {"full-length": 0.85, "lora": 0.6}
 Runs = Sequence[Mapping[str, Any]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Alternate the sides over every row; quick: only the small policy, one short run each, no slower than TRL."""
+    """Measure every row on alternating sides; the quick version takes one short run of the small policy."""
     rows = [replace(ROWS[-1], group=32, new_tokens=100, steps=2, runs=1)] if quick else list(ROWS)
     task = progress.add_task("vs-trl", total=2 * sum(row.runs for row in rows))
     figures: list[Figure] = []
@@ -45,7 +45,7 @@ def measure(quick: bool, progress: Progress) -> Result:
             for number in range(row.runs):
                 for side, module in SIDES.items():
                     progress.update(task, description=f"{row.name}, {side}, run {number + 1}")
-                    runs[side].append(measured(module, str(folder / row.model), json.dumps(asdict(row))))
+                    runs[side].append(run_module(module, str(folder / row.model), json.dumps(asdict(row))))
                     progress.advance(task)
             found = compare(row, runs["Steelyard"], runs["TRL"])
             figures += [replace(figure, bar=QUICK_BAR) for figure in found] if quick else found
@@ -54,7 +54,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def compare(row: Workload, ours: Runs, theirs: Runs) -> list[Figure]:
-    """The ratios that have a bar; the spread is that of the ratio between neighbouring runs."""
+    """Return the ratios that have a bar; the spread is that of the ratios of neighbouring runs."""
     figures: list[Figure] = []
     if row.name in TIME_BARS:
         pairs = [_step(a) / _step(b) for a, b in zip(ours, theirs, strict=True)]
@@ -68,7 +68,7 @@ def compare(row: Workload, ours: Runs, theirs: Runs) -> list[Figure]:
 
 
 def detail(row: Workload, side: str, runs: Runs) -> dict[str, Cell]:
-    """One line of the table: medians over the runs of one side."""
+    """Return one row of the table: medians over the runs of one side."""
     seconds = [_step(run) for run in runs]
     length = statistics.mean(run["mean_length"] for run in runs)
     step = statistics.median(seconds)
@@ -87,7 +87,7 @@ def detail(row: Workload, side: str, runs: Runs) -> dict[str, Cell]:
 
 
 def _step(run: Mapping[str, Any]) -> float:
-    """Mean seconds a step: lengths vary between steps, and long steps count as much as they take."""
+    """Return mean seconds per step; lengths vary between steps, and the mean weighs long steps by their time."""
     return statistics.mean(run["seconds"])
 
 

@@ -1,4 +1,4 @@
-"""The rows of the comparison with TRL: what both sides are asked to do, in plain values that travel as JSON."""
+"""The workloads of the comparison with TRL: plain values that both sides receive as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUESTIONS = (
     "What is two plus two?",
 )
 EXAMPLE = ({"role": "user", "content": "What is the capital of Italy?"}, {"role": "assistant", "content": "Rome."})
-"""With this exchange before the question most answers are short and some are cut off: 3 to 64 tokens, 20 on average."""
+"""After this exchange most answers are short and some are cut off: 3 to 64 tokens, 20 on average."""
 
 VOCABULARY = 320
 FROM_SCRATCH_PROMPT = 12
@@ -25,17 +25,17 @@ FROM_SCRATCH_PROMPT = 12
 
 @dataclass(frozen=True)
 class Workload:
-    """One row. ``model`` names what is trained: the pretrained 135M model or the 10M policy from scratch."""
+    """One row of the comparison. ``model`` is the pretrained 135M model or the 10M policy from scratch."""
 
     name: str
     model: str
     group: int
     new_tokens: int
     full_length: bool
-    """End-of-sequence is suppressed, so that every sample has ``new_tokens`` tokens."""
+    """Suppress end-of-sequence, so that every sample has ``new_tokens`` tokens."""
     lora_rank: int = 0
     steps: int = 3
-    """Timed steps, after one that warms up."""
+    """Timed steps, after one warm-up step."""
     runs: int = 3
     beta: float = 0.04
     learning_rate: float = 1e-6
@@ -50,7 +50,7 @@ ROWS = (
 
 
 def prompts(workload: Workload) -> list[Any]:
-    """One prompt a step, in this order on both sides: chat messages, or words of the closed vocabulary."""
+    """Return one prompt per step, in the same order for both sides: chat messages, or words of the vocabulary."""
     count = workload.steps + 1
     if workload.model == "smollm2":
         before = [] if workload.full_length else list(EXAMPLE)
@@ -60,13 +60,13 @@ def prompts(workload: Workload) -> list[Any]:
 
 
 def reward_letters(completions: list[Any], **_: Any) -> list[float | None]:
-    """A cheap reward in TRL's own form that differs between samples: the share of letters that are vowels."""
+    """Return the share of vowels: a cheap reward in TRL's format that differs between samples."""
     texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
     return [sum(letter in "aeiou02468" for letter in text) / max(len(text), 1) for text in texts]
 
 
 def write_models(folder: Path) -> None:
-    """Both models as bfloat16 folders ``smollm2`` and ``scratch``, which each side loads in its own way."""
+    """Write both models in bfloat16 to the folders ``smollm2`` and ``scratch``, which each side loads itself."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -79,7 +79,7 @@ def write_models(folder: Path) -> None:
 
 
 def write_from_scratch(folder: Path) -> None:
-    """A Llama of 4 layers and width 448 (about 10M parameters) over a closed vocabulary of words."""
+    """Write a Llama of 4 layers and width 448 (about 10M parameters) over a closed vocabulary of words."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast

@@ -31,7 +31,7 @@ END = "<eos>"
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick takes 500 walks and enumerates theories of up to 15 words."""
+    """Measure; the quick version takes 500 walks and enumerates theories of up to 15 words."""
     rows = walks(500 if quick else WALKS, progress)
     listed = enumerated(15 if quick else WORDS, progress)
     accepted = {name: accepts(write(rounded(model)), TheoryGrammar()) for name, model in models().items()}
@@ -76,21 +76,15 @@ def walks(count: int, progress: Progress) -> list[dict[str, Cell]]:
             valid = is_right(mutant, grammar.limits)
             disagreements += valid != accepts(mutant, grammar)
             right += valid
-        lengths = [len(text.split()) for text in texts]
-        rows.append(
-            {
-                "start": kind,
-                "walks": len(texts) + stuck,
-                "distinct": len(set(texts)),
-                "mean words": sum(lengths) / max(len(lengths), 1),
-                "max words": max(lengths, default=0),
-                "stuck": stuck,
-                "wrong": wrong,
-                "mutants still valid": right,
-                "disagreements": disagreements,
-            }
-        )
+        counts = {"stuck": stuck, "wrong": wrong, "mutants still valid": right, "disagreements": disagreements}
+        rows.append({"start": kind, "walks": len(texts) + stuck, **_statistics(texts), **counts})
     return rows
+
+
+def _statistics(texts: Sequence[str]) -> dict[str, Cell]:
+    lengths = [len(text.split()) for text in texts]
+    mean = sum(lengths) / max(len(lengths), 1)
+    return {"distinct": len(set(texts)), "mean words": mean, "max words": max(lengths, default=0)}
 
 
 def walk(constraint: WordConstraint[Any], task: Task, budget: int, rng: random.Random) -> str | None:

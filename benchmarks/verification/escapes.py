@@ -163,7 +163,7 @@ def reach_by_abstract_socket(attempt: Attempt) -> bool:
 
 def look_up_a_name(attempt: Attempt) -> bool:
     """Send a DNS query whose name contains the word to the attempt's own resolver."""
-    with resolver() as (port, asked):
+    with resolver() as (port, queried):
         printed = attempt.run(f"""
 import socket, struct
 name = b"".join(bytes([len(part)]) + part for part in ({attempt.word.encode()!r}, b"example")) + b"\\0"
@@ -173,7 +173,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
     client.sendto(query, ("127.0.0.1", {port}))
     print(socket.inet_ntoa(client.recv(512)[-4:]))
 """)
-    return attempt.word in asked and ADDRESS in printed
+    return attempt.word in queried and ADDRESS in printed
 
 
 def read_outside(attempt: Attempt) -> bool:
@@ -334,7 +334,7 @@ def _heard(listener: socket.socket) -> str:
 @contextmanager
 def resolver() -> Iterator[tuple[int, list[str]]]:
     """Run a name server on loopback that has one address for every name; yield its port and the queried names."""
-    asked: list[str] = []
+    queried: list[str] = []
 
     def answer() -> None:
         with suppress(OSError):
@@ -342,7 +342,7 @@ def resolver() -> Iterator[tuple[int, list[str]]]:
                 query, client = server.recvfrom(512)
                 if not query:
                     return
-                asked.append(query[13 : 13 + query[12]].decode())
+                queried.append(query[13 : 13 + query[12]].decode())
                 head = query[:2] + struct.pack(">5H", 0x8180, 1, 1, 0, 0)
                 record = struct.pack(">3HIH", 0xC00C, 1, 1, 0, 4) + socket.inet_aton(ADDRESS)
                 server.sendto(head + query[12:] + record, client)
@@ -351,7 +351,7 @@ def resolver() -> Iterator[tuple[int, list[str]]]:
         server.bind(("127.0.0.1", 0))
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        yield server.getsockname()[1], asked
+        yield server.getsockname()[1], queried
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
             last.sendto(b"", server.getsockname())
         thread.join(5)

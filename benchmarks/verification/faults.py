@@ -1,4 +1,4 @@
-"""Every item of a verifier that misbehaves in every way gets the correct typed cause, and no process is left behind.
+"""When a verifier misbehaves in any way, every item gets the correct typed cause and no process is left behind.
 
 20,000 items come in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two training
 runs on such a verifier follow. On Ray there are 2,000 items.
@@ -33,7 +33,7 @@ MEMORY = 64 * 2**20
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick verifies 2,000 items in processes and 230 on Ray."""
+    """Measure; the quick version verifies 2,000 items in processes and 230 on Ray."""
     adopt_orphans()  # so that processes that a worker leaves behind are found
     rows: list[dict[str, Cell]] = []
     figures = [

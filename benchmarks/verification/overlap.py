@@ -1,4 +1,4 @@
-"""A verifier that waits as long as sampling takes runs in parallel with it: a step takes the longer of both times."""
+"""A verifier that waits as long as sampling takes is hidden behind it: a step takes the longer of the two times."""
 
 from __future__ import annotations
 

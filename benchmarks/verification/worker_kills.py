@@ -1,4 +1,4 @@
-"""Workers killed at random while they verify lose no item, count none twice, and are not blamed on the sample.
+"""When workers are killed at random during verification, no item is lost, counted twice, or blamed for the kill.
 
 SIGKILL hits workers and supervisors of the process pool, actors on Ray, and a whole Ray node.
 """
@@ -38,7 +38,7 @@ def unhurried(_task: Task, text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; quick kills 10 workers and 2 actors."""
+    """Measure; the quick version kills 10 workers and 2 actors."""
     figures = [
         *in_processes(QUICK_KILLS if quick else KILLS, progress),
         *on_ray(QUICK_ACTOR_KILLS if quick else ACTOR_KILLS, progress),

@@ -144,11 +144,11 @@ def _models(config: Config) -> Iterator[str]:
 
 def outward_links(folder: Path) -> list[Reference]:
     """Find symbolic links that lead out of a run folder; writing to them would change other files."""
-    whole, found = _real(str(folder)), list[Reference]()
-    for place, folders, files in os.walk(whole):
+    root, found = _real(str(folder)), list[Reference]()
+    for place, folders, files in os.walk(root):
         for path in (Path(place) / name for name in sorted([*folders, *files])):
-            if path.is_symlink() and not (target := _real(str(path))).is_relative_to(whole):
-                key = f"link {str(path.relative_to(whole))!r}"
+            if path.is_symlink() and not (target := _real(str(path))).is_relative_to(root):
+                key = f"link {str(path.relative_to(root))!r}"
                 found.append(Reference(key, repr(str(target)), "leads out of the run folder"))
     return found
 

@@ -1,4 +1,4 @@
-"""The command line called as a user calls it: in this process where possible, since importing torch takes seconds."""
+"""Fixtures that call the command line as a user does; in this process if possible, as importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import steelyard
 from steelyard.cli import main
 
 TINY = ("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.kv_heads", "1")
-"""Overrides that make the model of `steelyard init` train in milliseconds a step."""
+"""Overrides with which the model of `steelyard init` trains in milliseconds per step."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ Call = Callable[..., Outcome]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder; modules imported from it are forgotten afterwards."""
+    """An empty working folder; modules imported from it are unloaded afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "120")
@@ -53,6 +53,6 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """For subprocesses: this source tree, and one thread."""
+    """The environment for subprocesses: this source tree, and one thread."""
     source = str(Path(steelyard.__file__).parents[1])
     return os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}

@@ -1,4 +1,4 @@
-"""Bricks as a user trains them: a warm start within a run or before it, training from there, resuming, evaluating."""
+"""Training bricks: a warm start within a run or before it, then training, resuming and evaluating."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_run_makes_its_own_warm_start_and_resumes_without_another(call: Call) 
     rows = read_metrics(run / "metrics.jsonl")
     assert [row["step"] for row in rows] == [0, 1, 2]
 
-    whole = json.loads(call("eval", "bricks", "--json", "--tasks", "4").out)
+    uninterrupted = json.loads(call("eval", "bricks", "--json", "--tasks", "4").out)
     shutil.rmtree(run / "checkpoints" / "step-00000002")
     resumed = call("train", "--resume", str(run))
     assert resumed.code == 0, resumed.err
@@ -53,10 +53,10 @@ def test_a_run_makes_its_own_warm_start_and_resumes_without_another(call: Call) 
     assert (run / "warmstart" / "model.safetensors").stat().st_mtime_ns == before
     again = read_metrics(run / "metrics.jsonl")
     assert again[-1]["reward/mean"] == rows[-1]["reward/mean"]
-    assert json.loads(call("eval", "bricks", "--json", "--tasks", "4").out)["reward"] == whole["reward"]
+    assert json.loads(call("eval", "bricks", "--json", "--tasks", "4").out)["reward"] == uninterrupted["reward"]
 
 
-def test_what_an_attempt_left_behind_is_not_begun_from(call: Call, folder: Path) -> None:
+def test_an_incomplete_warm_start_is_not_used(call: Call, folder: Path) -> None:
     left = folder / "runs" / "bricks" / "warmstart"
     left.mkdir(parents=True)
     trained = call("train", "bricks", *TRAIN)
@@ -64,7 +64,7 @@ def test_what_an_attempt_left_behind_is_not_begun_from(call: Call, folder: Path)
     assert (left / "model.safetensors").is_file()
 
 
-def test_one_warm_start_for_several_runs(call: Call) -> None:
+def test_several_runs_can_share_a_warm_start(call: Call) -> None:
     made = call("warmstart", "bricks", *SMALL, "--out", "warm")
     assert made.code == 0, made.err
     assert "128 examples" in made.out
@@ -81,7 +81,7 @@ def test_one_warm_start_for_several_runs(call: Call) -> None:
     assert json.loads(start.out)["reward"] == json.loads(judged.out)["reward"]
 
 
-def test_looking_at_a_start_that_is_gone_does_not_train_it_again(call: Call) -> None:
+def test_evaluating_a_deleted_warm_start_does_not_train_it_again(call: Call) -> None:
     assert call("train", "bricks", *TRAIN).code == 0
     shutil.rmtree("runs/bricks/warmstart")
     refused = call("eval", "bricks", "--checkpoint", "start")
@@ -89,13 +89,13 @@ def test_looking_at_a_start_that_is_gone_does_not_train_it_again(call: Call) -> 
     assert "the start of the run is lost; choose a checkpoint" in refused.err
 
 
-def test_a_folder_that_is_not_there_is_named(call: Call) -> None:
+def test_the_error_names_a_missing_warm_start_folder(call: Call) -> None:
     refused = call("train", "bricks", *TRAIN, "--warmstart.folder", "nowhere")
     assert refused.code == 2
-    assert "nowhere is not there; make it with `steelyard warmstart`" in refused.err
+    assert "nowhere does not exist; create it with `steelyard warmstart`" in refused.err
 
 
-def test_a_domain_without_examples_says_so(call: Call) -> None:
+def test_the_error_for_a_domain_without_examples_names_the_method(call: Call) -> None:
     refused = call("warmstart", "sequences")
     assert refused.code == 2
     assert "write Sequences.examples(" in refused.err

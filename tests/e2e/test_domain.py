@@ -1,4 +1,4 @@
-"""A domain of the user's own, from outside the package: the tutorial, as an object, by import path and by name."""
+"""A user's own domain from outside the package: the tutorial, as an object, by import path and by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def walks(folder: Path) -> Any:
-    """The tutorial's files in the working folder, with a short run; its module."""
+    """Write the tutorial's files with a short run, and return its module."""
     Path("walks.py").write_text(blocks(TUTORIAL, "python")[0], encoding="utf-8")
     recipe = blocks(TUTORIAL, "toml")[0].replace("steps = 40", "steps = 2").replace("every = 20", "every = 2")
     quick = '[verify]\npool = "inline"\n\n[tracking]\nsamples_every = 1\nconsole = false\n'
@@ -68,7 +68,7 @@ def weights(run: str) -> bytes:
     return (newest / "model/model.safetensors").read_bytes()
 
 
-def test_the_tutorial_does_what_it_says(call: Call, walks: Any) -> None:
+def test_the_tutorial_works(call: Call, walks: Any) -> None:
     assert len(blocks(TUTORIAL, "python")[0].splitlines()) <= 60
     (commands,) = blocks(TUTORIAL, "sh")
     outputs: dict[str, str] = {}
@@ -92,7 +92,7 @@ def test_the_tutorial_does_what_it_says(call: Call, walks: Any) -> None:
     assert not any(one & other for one, other in itertools.combinations(splits, 2))
 
 
-def test_the_domain_of_the_guide_trains(walks: Any) -> None:
+def test_the_domain_in_the_contributing_guide_trains(walks: Any) -> None:
     (code,) = blocks(GUIDE, "python")
     Path("guide.py").write_text(code, encoding="utf-8")
     domain = import_module("guide").Doubling
@@ -108,7 +108,7 @@ def test_the_domain_of_the_guide_trains(walks: Any) -> None:
     assert domain().render([domains.Artifact(group.samples[0].text, "a")], "svg").startswith(b"<svg")
 
 
-def test_an_object_is_handed_over_again(call: Call, walks: Any) -> None:
+def test_a_run_with_a_domain_object_needs_it_again_later(call: Call, walks: Any) -> None:
     run = steelyard.train(domain=walks.Walks(), recipe="walks.toml")
     assert "samples-00000002.svg" in {path.name for path in (run.folder / "artifacts").iterdir()}
     assert run.evaluate(tasks=2).reward.mean > 0
@@ -127,8 +127,8 @@ def test_an_object_is_handed_over_again(call: Call, walks: Any) -> None:
     assert call("export", "walks", "--out", "model", "--domain.name", "walks:Walks").code == 0
 
     assert steelyard.open_run("runs/walks", domain=walks.Walks()).resume(4).step == 4
-    assert steelyard.train(domain=walks.Walks(), recipe="walks.toml", run={"steps": 4, "name": "whole"}).step == 4
-    assert weights("walks") == weights("whole"), "resumed bit for bit"
+    assert steelyard.train(domain=walks.Walks(), recipe="walks.toml", run={"steps": 4, "name": "complete"}).step == 4
+    assert weights("walks") == weights("complete"), "resumed bit for bit"
     named = call("eval", "runs/walks", "--domain.name", "walks:Walks", "--tasks", "1")
     assert named.code == 0, named.err
     with pytest.raises(steelyard.SteelyardError, match=r"steelyard\.domains\.Domain"):
@@ -151,7 +151,7 @@ def test_a_run_builds_its_domain_once(walks: Any, call: Call) -> None:
     assert counted.built == 1
 
 
-def test_a_run_from_elsewhere_imports_no_domain(walks: Any, call: Call, tmp_path: Path) -> None:
+def test_the_domain_of_an_untrusted_run_is_not_imported(walks: Any, call: Call, tmp_path: Path) -> None:
     assert call("train", "walks.toml").code == 0
     Path("theirs.py").write_text("from pathlib import Path\nPath('imported').touch()\nfrom walks import Walks\n")
     shutil.copytree("runs/walks", "theirs")

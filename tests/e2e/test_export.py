@@ -1,4 +1,4 @@
-"""The model of a run for other programs: it opens without us, and says what the policy says."""
+"""An exported model loads without Steelyard and gives the same logits as the policy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_merged_adapter_is_a_plain_model_with_the_same_logits(base: str, dora:
     assert not list(Path("whole").glob("adapter*"))
     assert torch.allclose(logits(whole), logits(run.policy.model), atol=1e-5)
     start: Any = AutoModelForCausalLM.from_pretrained(base)
-    assert (logits(whole) - logits(start)).abs().max() > 1e-2, "training has moved it"
+    assert (logits(whole) - logits(start)).abs().max() > 1e-2, "training has changed the weights"
     assert whole.generation_config.suppress_tokens == list(run.policy.excluded)
 
     alone = call("export", "runs/x", "--out", "adapter")
@@ -75,7 +75,7 @@ def dora_adapter(base: str) -> str:
     return "dora"
 
 
-def test_merging_in_bfloat16_keeps_the_type_and_float32_can_be_asked_for(base: str, call: Call) -> None:
+def test_merging_keeps_bfloat16_unless_float32_is_requested(base: str, call: Call) -> None:
     run = train({"path": base, "dtype": "bfloat16", "lora": {"rank": 4}})
     assert call("export", "runs/x", "--out", "narrow", "--merge").code == 0
     assert call("export", "runs/x", "--out", "wide", "--merge", "--model.dtype", "float32").code == 0
@@ -86,7 +86,7 @@ def test_merging_in_bfloat16_keeps_the_type_and_float32_can_be_asked_for(base: s
     assert torch.allclose(logits(wide), logits(run.policy.model).float(), atol=0.2, rtol=0.05)
 
 
-def test_a_run_without_lora_is_a_whole_model(call: Call) -> None:
+def test_a_run_without_lora_exports_a_complete_model(call: Call) -> None:
     run = train(SMALL, constraint={"kind": "regex", "source": "[0-9](-[0-9]){0,2}"}, tasks=["1", "2-3"])
     refused = call("export", "runs/x", "--out", "whole", "--merge")
     assert refused.code == 2
@@ -101,7 +101,7 @@ def test_a_run_without_lora_is_a_whole_model(call: Call) -> None:
 
     taken = call("export", "runs/x", "--out", "whole")
     assert taken.code == 2
-    assert "is there already" in taken.err
+    assert "already exists" in taken.err
     nowhere = call("export", "runs/y", "--out", "z")
     assert nowhere.code == 2
     assert "not a run folder" in nowhere.err

@@ -1,4 +1,4 @@
-"""What a newcomer does in the first hour: init, check, train, eval, sample, doctor."""
+"""The first hour of a new user: init, check, train, eval, sample, doctor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .conftest import TINY, Call
 
 TRAIN = (
     *("--run.steps", "6", "--evaluate.every", "3", "--tracking.samples_every", "3", "--checkpoint.every", "2"),
-    *("--optimiser.lr", "0.02"),  # large enough for six steps to change what is sampled
+    *("--optimiser.lr", "0.02"),  # large enough for six steps to change the samples
 )
 
 
@@ -27,16 +27,16 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
 
     checked = call("check", "steelyard.toml", "--tasks", "2", "--samples", "8", *TINY)
     assert checked.code == 0
-    for said in ("2 tasks × 8 samples", "time per sample", "dead groups", "same verdict twice", "100%", "rejected:"):
-        assert said in checked.out
-    assert not Path("runs").exists(), "a check leaves nothing behind"
+    for text in ("2 tasks × 8 samples", "time per sample", "dead groups", "same verdict twice", "100%", "rejected:"):
+        assert text in checked.out
+    assert not Path("runs").exists(), "a check leaves no files"
 
     trained = call("train", "steelyard.toml", *TINY, *TRAIN)
     assert trained.code == 0
     assert "step 6/6" in trained.out
     assert "samples at step 3" in trained.out
     assert "steelyard eval runs/numbers" in trained.out
-    assert trained.err == "", "engines keep quiet"
+    assert trained.err == "", "libraries print nothing"
     assert "curves: runs/numbers/curves.svg\n" in trained.out
     curves = Path("runs/numbers/curves.svg").read_text(encoding="utf-8")
     assert all(f">{title}</text>" in curves for title in ("Reward", "Eval success", "Entropy", "Time per step"))
@@ -47,8 +47,8 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
     judged = call("eval", "runs/numbers", "--k", "1,2,8", "--tasks", "4", "--evaluate.temperature", "0.5")
     assert judged.code == 0
     assert "runs/numbers at step 6: 4 held_out tasks × 8 samples, temperature 0.5 (evaluate.temperature)" in judged.out
-    for said in ("best of 8", "pass@8", "distinct outputs"):
-        assert said in judged.out
+    for text in ("best of 8", "pass@8", "distinct outputs"):
+        assert text in judged.out
 
     first, again = (call("eval", "numbers", "--checkpoint", which, "--json") for which in ("4", "start"))
     report = json.loads(first.out)
@@ -70,7 +70,7 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
     assert "closed vocabulary: leap;" in unknown.err
 
 
-def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> None:
+def test_sampling_a_prompt_needs_no_verifier_and_scoring_names_missing_columns(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--verify.pool", "inline")
     prompt = ("sample", "runs/numbers", "--n", "2", "--prompt", "write 2 odd =")
@@ -82,7 +82,7 @@ def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> Non
     assert "count, kind" in lacking.out
     assert """--spec '{"count": "…", "kind": "…"}'""" in lacking.out
     Path("tasks.jsonl").unlink()
-    assert "columns: kind. Pass them" in call(*prompt, "--score").out, "as far as they are known"
+    assert "columns: kind. Pass them" in call(*prompt, "--score").out, "only the column in the error is known"
 
     Path("verifier.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
     del sys.modules["verifier"]
@@ -93,7 +93,7 @@ def test_a_prompt_needs_no_verifier_and_its_columns_are_named(call: Call) -> Non
     assert call(*prompt, "--score").code == 2
 
 
-def test_a_model_folder_is_evaluated_with_a_recipe(call: Call) -> None:
+def test_a_model_folder_can_be_evaluated_with_a_recipe(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
     Path("runs/numbers/checkpoints/step-00000001/model").rename("model")
@@ -104,13 +104,13 @@ def test_a_model_folder_is_evaluated_with_a_recipe(call: Call) -> None:
     assert json.loads(judged.out)["tasks"] == 4
     shown = call("sample", "model", "--prompt", "write 2 odd =", "--n", "1", "--sampling.max_new_tokens", "4")
     assert shown.code == 0, shown.err
-    assert "reward" not in shown.out, "nobody judges a bare model"
+    assert "reward" not in shown.out, "a bare model has no verifier"
     refused = call("sample", "model", "--prompt", "write 2 odd =", "--score")
     assert refused.code == 2
     assert "--verify.verifier" in refused.err
 
 
-def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:
+def test_check_fails_with_advice_if_the_verifier_fails(call: Call) -> None:
     call("init")
     Path("broken.py").write_text("def score(task, text):\n    return task.spec['nowhere']\n", encoding="utf-8")
     checked = call("check", "steelyard.toml", "--tasks", "1", *TINY, "--verify.verifier", "broken:score")
@@ -122,13 +122,13 @@ def test_check_fails_and_advises_when_the_checker_does(call: Call) -> None:
     assert trained.code == 2
     assert "verification failed for" in trained.err
     assert "steelyard train --resume runs/numbers" in trained.err
-    assert trained.err.count("Traceback") == 1, "the checker's, not ours"
+    assert trained.err.count("Traceback") == 1, "the verifier's traceback only"
 
 
-def test_doctor_says_what_is_there_and_what_fits(call: Call) -> None:
+def test_doctor_lists_what_is_installed_and_what_fits(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", *TINY, "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
     found = call("doctor", "--model", "runs/numbers/checkpoints/step-00000001/model")
     assert found.code == 0
-    for said in ("torch 2.", "cpu: ", "sandbox ", "sequences", "LoRA 64, 4-bit base", "fits"):
-        assert said in found.out
+    for text in ("torch 2.", "cpu: ", "sandbox ", "sequences", "LoRA 64, 4-bit base", "fits"):
+        assert text in found.out

@@ -1,4 +1,4 @@
-"""Fill-in as a user has it: a run with warm start and judge, what it fills in, and models and judges by folder."""
+"""Fill-in: a run with warm start and judge, its samples, and models and judges given by folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_run_from_warm_start_to_page(call: Call) -> None:
     assert HOLE in seen.out
     assert seen.out.count("judge 0.") == 3
     rewards = [float(line.split("reward ")[1].split()[0]) for line in seen.out.splitlines() if "reward " in line]
-    assert rewards == sorted(rewards, reverse=True), "the best first"
+    assert rewards == sorted(rewards, reverse=True), "best first"
 
     assert call("sample", "infill", "--page", "fills.html").code == 0
     page = Path("fills.html").read_text(encoding="utf-8")
@@ -54,15 +54,15 @@ def test_a_run_from_warm_start_to_page(call: Call) -> None:
     assert json.loads(call("eval", "infill", "--json", "--tasks", "4", "--k", "1").out)["unscored"] == 0.0
 
 
-def test_a_warm_start_and_a_judge_for_several_runs_and_a_model_by_its_folder(call: Call) -> None:
+def test_runs_can_share_a_warm_start_and_a_judge_and_load_a_model_by_folder(call: Call) -> None:
     begun = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
-    assert "warmstart.folder: warm is not there; make it with `steelyard warmstart`" in begun.err
+    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in begun.err
     looked = call("check", "infill", *SMALL, "--judge.folder", "judge")
-    assert "judge.folder: judge is not there; make it with `steelyard judge train`" in looked.err
+    assert "judge.folder = judge does not exist; create it with `steelyard judge train`" in looked.err
     assert call("warmstart", "infill", *SMALL, "--out", "warm").code == 0
     judged = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
     assert judged.code == 0, judged.err
-    assert "32 real texts and as many made ones" in judged.out
+    assert "32 real and as many generated texts" in judged.out
     named = ("--warmstart.folder", "warm", "--judge.folder", "judge")
     assert call("train", "infill", *TRAIN, *named, "--run.name", "named").code == 0
     assert Path("runs/named/judge/config.json").is_file()
@@ -83,7 +83,7 @@ def test_a_warm_start_and_a_judge_for_several_runs_and_a_model_by_its_folder(cal
     assert "judge" not in call("sample", "opened").out
 
 
-def test_a_page_is_for_runs_of_a_domain(call: Call) -> None:
+def test_a_page_needs_a_run_with_a_domain(call: Call) -> None:
     assert "run with a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
 
 

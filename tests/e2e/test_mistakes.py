@@ -1,4 +1,4 @@
-"""A mistake gets one clean message, exit code 2, no traceback, and no wait for torch."""
+"""A user error gives one clear message, exit code 2 and no traceback, without waiting for torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["train", "sequences", "--optimiser.learning_rate", "1"], "optimiser.learning_rate = 1: unknown key"),
         (["train", "sequences", "--run.step", "5"], "did you mean run.steps?"),
@@ -50,19 +50,19 @@ sys.exit(main())
         (["export", "bricks", "some.txt", "--out", "some.stl"], "one of .ldr, .gltf, .obj"),
     ],
 )
-def test_a_mistake_is_told_at_once(words: list[str], said: str, environment: dict[str, str]) -> None:
+def test_a_mistake_is_reported_without_torch(words: list[str], message: str, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, *words], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 2
     assert done.stderr.startswith("steelyard: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "steelyard train sequences"),
         (["--help"], "steelyard COMMAND --help"),
@@ -74,12 +74,12 @@ def test_a_mistake_is_told_at_once(words: list[str], said: str, environment: dic
         (["eval", "--help"], "--checkpoint"),
     ],
 )
-def test_help_and_init_need_no_torch(words: list[str], said: str, environment: dict[str, str]) -> None:
+def test_help_and_init_need_no_torch(words: list[str], message: str, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, *words], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert message in done.stdout
 
 
 OWN = """
@@ -101,7 +101,7 @@ SMALL += ("--model.scratch.heads", "2", "--model.scratch.kv_heads", "1", "--mode
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([*SMALL, "--model.lora.targets", '["query"]'], "model.lora.targets ('query',) cannot be used"),
         ([*SMALL, "--model.lora.adapter", "nowhere"], "model.lora.adapter 'nowhere' cannot be loaded"),
@@ -118,7 +118,7 @@ SMALL += ("--model.scratch.heads", "2", "--model.scratch.kv_heads", "1", "--mode
         ([*SMALL, "--verify.cache", "own.py/verdicts"], "verdict cache own.py/verdicts: "),
     ],
 )
-def test_a_mistake_that_shows_when_parts_are_built_names_its_key(words: list[str], said: str, call: Call) -> None:
+def test_an_error_while_building_the_run_names_its_key(words: list[str], message: str, call: Call) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
     Path("own.py").write_text(SCORE, encoding="utf-8")
     Path("latin.jsonl").write_bytes(b'{"prompt": "a"}\n{"prompt": "caf\xe9"}\n')
@@ -129,25 +129,25 @@ def test_a_mistake_that_shows_when_parts_are_built_names_its_key(words: list[str
         tiny_policy(kind="masked").save_pretrained(Path("masked"))
     done = call("train", "own.toml", *words)
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"),
+    ("recipe", "message"),
     [
         ("bad.toml", "bad.toml: not valid TOML"),
         ({"run.steps": 5}, "run.steps = 5 is not a table; write {'run': {'steps': 5}}"),
         ({"run": 5}, "run = 5 is not a table"),
     ],
 )
-def test_a_recipe_from_python_that_cannot_be_read(recipe: Any, said: str) -> None:
+def test_an_unreadable_recipe_from_python_is_explained(recipe: Any, message: str) -> None:
     Path("bad.toml").write_text("[run\nsteps = 3", encoding="utf-8")
-    with pytest.raises(ConfigError, match=re.escape(said)):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         steelyard.train(recipe=recipe)
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ({"steps": 5}, 'did you mean run={"steps": 5}?'),
         ({"lr": 1e-3}, 'did you mean optimiser={"lr": 0.001}?'),
@@ -158,8 +158,8 @@ def test_a_recipe_from_python_that_cannot_be_read(recipe: Any, said: str) -> Non
         ({"run": 5}, "run = 5 is not a table"),
     ],
 )
-def test_a_key_without_its_section_from_python(keys: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
+def test_a_key_without_its_section_is_answered_with_the_section(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
         steelyard.train(recipe="sequences", **keys)
 
 
@@ -171,7 +171,7 @@ def test_debug_shows_the_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) 
         call("train", "nothing")
 
 
-def test_a_taken_folder_is_not_written_into(call: Call) -> None:
+def test_an_existing_project_is_not_overwritten(call: Call) -> None:
     call("init")
     again = call("init")
     assert again.code == 2

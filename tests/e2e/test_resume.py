@@ -1,6 +1,6 @@
-"""A run that is stopped and taken up again ends as the uninterrupted one: weights, optimiser, metrics, bit for bit.
+"""A stopped and resumed run equals the uninterrupted one bit for bit: weights, optimiser state and metrics.
 
-Everything is in one process, with new objects after each stop, as a new process would build them.
+Everything runs in one process, with new objects after each stop, as in a new process.
 """
 
 from __future__ import annotations
@@ -116,21 +116,21 @@ def resumed(config: configs.Config) -> Trainer:
 
 
 def stop_after(trainer: Trainer, step: int) -> None:
-    """As a signal would: ask for a stop while that step runs."""
+    """Train and request a stop during this step, as a signal would."""
     observe = trainer.parts.source.observe
 
-    def ask(groups: Any) -> None:
+    def request_stop(groups: Any) -> None:
         observe(groups)
         if trainer.step == step:
             trainer.stopping = True
 
-    trainer.parts.source.observe = ask  # type: ignore[method-assign]
+    trainer.parts.source.observe = request_stop  # type: ignore[method-assign]
     trainer.train()
     assert trainer.step == step
 
 
 def bits(tree: Any) -> tuple[dict[str, bytes], str]:
-    """Everything a state dict holds: bytes of tensors, and the rest as text."""
+    """Return the full content of a state dict: tensors as bytes, and the rest as text."""
     tensors, skeleton = flatten(tree)
     plain = {
         name: tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()
@@ -139,7 +139,7 @@ def bits(tree: Any) -> tuple[dict[str, bytes], str]:
 
 
 def outcome(trainer: Trainer, folder: Path) -> dict[str, Any]:
-    """All that must be equal at the end of two runs."""
+    """Return everything that must be equal at the end of two runs."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     rows = [{name: value for name, value in json.loads(line).items() if not name.startswith("time/")} for line in lines]
     reference = trainer.learner.reference
@@ -160,7 +160,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert value == other[part], part
 
 
-def whole_run(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
+def uninterrupted_run(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
     trainer = started(config_of(tables, folder))
     trainer.train()
     return outcome(trainer, folder)
@@ -168,10 +168,10 @@ def whole_run(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
-    """Stopped after step 2 and again after step 3, each time taken up by new objects."""
+    """The run stops after step 2 and again after step 3, and resumes with new objects each time."""
     if "8-bit" in name:
         pytest.importorskip("bitsandbytes")
-    expected = whole_run(RUNS[name], tmp_path / "whole")
+    expected = uninterrupted_run(RUNS[name], tmp_path / "uninterrupted")
     config = config_of(RUNS[name], tmp_path / "parts")
     stop_after(started(config), 2)
     stop_after(resumed(config), 3)
@@ -185,19 +185,19 @@ def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) 
         assert sum(row.get("groups/refilled", 0) for row in rows) > 0
         assert len({row["kl/coefficient"] for row in rows if "loss" in row}) == STEPS
     if "loss" in RUNS[name]:
-        assert max(row.get("kl/k3", row.get("kl", 0.0)) for row in rows) > 1e-6, "the reference is at work"
+        assert max(row.get("kl/k3", row.get("kl", 0.0)) for row in rows) > 1e-6, "the reference has an effect"
 
 
 @pytest.mark.parametrize("name", ["full", "masked"])
-def test_work_after_the_checkpoint_is_done_again_and_logged_once(name: str, tmp_path: Path) -> None:
-    """A run that dies between two checkpoints: metrics and samples after the older one are cut and written anew."""
-    expected = whole_run(RUNS[name], tmp_path / "whole")
+def test_steps_after_the_checkpoint_are_repeated_and_logged_once(name: str, tmp_path: Path) -> None:
+    """The run dies between two checkpoints; later metrics and samples are removed and written again."""
+    expected = uninterrupted_run(RUNS[name], tmp_path / "uninterrupted")
     config = config_of(RUNS[name], tmp_path / "parts", every=2)
     trainer = started(config)
     trainer.settings = type(trainer.settings)(**{**_fields(trainer.settings), "steps": 4})
     trainer.train()
     trainer.step = 4
-    trainer.tracker.log(5, {"loss": 123.0})  # step 5 was logged, and then the power went
+    trainer.tracker.log(5, {"loss": 123.0})  # step 5 was logged, then the run died
     shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000004")
     last = resumed(config_of(RUNS[name], tmp_path / "parts"))
     assert last.step == 2
@@ -205,8 +205,8 @@ def test_work_after_the_checkpoint_is_done_again_and_logged_once(name: str, tmp_
     assert_same(expected, outcome(last, tmp_path / "parts"))
 
 
-def _fields(plan: Any) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in plan.__slots__}
+def _fields(settings: Any) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in settings.__slots__}
 
 
 def truncate(path: Path) -> None:
@@ -220,7 +220,7 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "harm"),
+    ("file", "damage"),
     [
         ("model/model.safetensors", flip),
         ("optimiser.safetensors", truncate),
@@ -228,13 +228,13 @@ def flip(path: Path) -> None:
         ("manifest.json", truncate),
     ],
 )
-def test_a_torn_checkpoint_falls_back_to_the_one_before(
-    file: str, harm: Callable[[Path], None], tmp_path: Path, uninterrupted: tuple[str, dict[str, Any]]
+def test_a_damaged_checkpoint_falls_back_to_the_previous_one(
+    file: str, damage: Callable[[Path], None], tmp_path: Path, uninterrupted: tuple[str, dict[str, Any]]
 ) -> None:
     name, expected = uninterrupted
     config = config_of(RUNS[name], tmp_path / "parts", every=1)
     stop_after(started(config), 3)
-    harm(tmp_path / "parts" / "checkpoints" / "step-00000003" / file)
+    damage(tmp_path / "parts" / "checkpoints" / "step-00000003" / file)
     last = resumed(config)
     assert last.step == 2
     last.train()
@@ -245,13 +245,13 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(
 def uninterrupted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[str, Any]]:
-    """The name of a run, and how it ends."""
-    return request.param, whole_run(RUNS[request.param], tmp_path_factory.mktemp("runs") / "whole")
+    """The name of a run, and its outcome without interruption."""
+    return request.param, uninterrupted_run(RUNS[request.param], tmp_path_factory.mktemp("runs") / "uninterrupted")
 
 
 @pytest.mark.parametrize("name", ["full", "masked"])
-def test_a_run_without_any_checkpoint_begins_again(name: str, tmp_path: Path) -> None:
-    expected = whole_run(RUNS[name], tmp_path / "whole")
+def test_a_run_without_a_checkpoint_starts_over(name: str, tmp_path: Path) -> None:
+    expected = uninterrupted_run(RUNS[name], tmp_path / "uninterrupted")
     config = config_of(RUNS[name], tmp_path / "parts")
     stop_after(started(config), 2)
     shutil.rmtree(tmp_path / "parts" / "checkpoints")
@@ -261,9 +261,9 @@ def test_a_run_without_any_checkpoint_begins_again(name: str, tmp_path: Path) ->
     assert_same(expected, outcome(last, tmp_path / "parts"))
 
 
-def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:
-    """Another seed must not pass for the same run."""
-    one = whole_run(RUNS["full"], tmp_path / "a")
+def test_the_comparison_detects_a_difference(tmp_path: Path) -> None:
+    """A run with another seed must differ."""
+    one = uninterrupted_run(RUNS["full"], tmp_path / "a")
     other = started(
         config_of(
             {**RUNS["full"], "run": {"seed": 4, "folder": str(tmp_path), "name": "b", "steps": STEPS}}, tmp_path / "b"

@@ -1,4 +1,4 @@
-"""``[tasks.source]``: a source of the user's own and a mixture from TOML, trained and resumed exactly."""
+"""``[tasks.source]``: a user's own source and a mixture configured in TOML, trained and resumed exactly."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def weights(run: str) -> bytes:
 
 
 def shown(run: str) -> set[str]:
-    """Ids of the tasks whose samples were shown."""
+    """Return the ids of the tasks whose samples were shown."""
     files = Path("runs", run, "artifacts").glob("samples-*.jsonl")
     return {json.loads(line)["task_id"] for file in files for line in file.read_text(encoding="utf-8").splitlines()}
 
@@ -146,20 +146,20 @@ def shown(run: str) -> set[str]:
 )
 def test_a_source_trains_and_resumes_exactly(call: Call, tables: str, vocabulary: str, drawn: set[str]) -> None:
     text = RUN.format(vocabulary=vocabulary) + tables
-    train(call, text, "whole")
+    train(call, text, "complete")
     train(call, text, "halves", "--run.steps", "2")
     resumed = call("train", "--resume", "runs/halves", "--run.steps", "4")
     assert resumed.code == 0, resumed.err
-    assert weights("whole") == weights("halves")
-    assert shown("whole") == shown("halves")
-    assert drawn <= shown("whole")
+    assert weights("complete") == weights("halves")
+    assert shown("complete") == shown("halves")
+    assert drawn <= shown("complete")
     if tables.endswith(SPLITS):
-        assert {name.partition("/")[0] for name in shown("whole")} == {"train", "more"}
-    sampled = call("sample", "whole", "--split", "train", "--n", "1")
+        assert {name.partition("/")[0] for name in shown("complete")} == {"train", "more"}
+    sampled = call("sample", "complete", "--split", "train", "--n", "1")
     assert sampled.code == 0, sampled.err
 
 
-def test_a_part_without_tasks_is_named(call: Call) -> None:
+def test_the_error_names_a_part_without_tasks(call: Call) -> None:
     options = ("--domain.options.symbols", "3", "--domain.options.max_length", "2")
     Path("empty.toml").write_text(RUN.format(vocabulary="") + DOMAIN + SPLITS, encoding="utf-8")
     rejected = call("train", "empty.toml", *options)
@@ -167,13 +167,13 @@ def test_a_part_without_tasks_is_named(call: Call) -> None:
     assert "the part 'more' has no tasks" in rejected.err
 
 
-def test_tasks_made_by_a_function(call: Call) -> None:
+def test_tasks_generated_by_a_function(call: Call) -> None:
     source = '[tasks.source]\nkind = "generated"\nfunction = "letters:make"\n'
     train(call, RUN.format(vocabulary=WORDS) + TASKS + source, "made", "--run.steps", "2")
     assert shown("made") <= {str(number) for number in range(8)}
 
 
-def test_a_source_from_elsewhere_is_not_imported(call: Call, tmp_path: Path) -> None:
+def test_the_source_of_an_untrusted_recipe_is_not_imported(call: Call, tmp_path: Path) -> None:
     Path("letters.py").write_text(LETTERS + "from pathlib import Path\nPath('imported').touch()\n", encoding="utf-8")
     (tmp_path / "sent").mkdir()
     recipe = tmp_path / "sent" / "theirs.toml"
@@ -185,7 +185,7 @@ def test_a_source_from_elsewhere_is_not_imported(call: Call, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ('kind = "mixtur"', "did you mean mixture?"),
         ('kind = "letters:score"', "must be a class with the methods of steelyard.data.Source"),
@@ -193,9 +193,9 @@ def test_a_source_from_elsewhere_is_not_imported(call: Call, tmp_path: Path) -> 
         ('kind = "letters:Harsher"', "did you mean 'Harder'"),
     ],
 )
-def test_mistakes_are_explained(call: Call, source: str, said: str) -> None:
+def test_mistakes_are_explained(call: Call, source: str, message: str) -> None:
     Path("wrong.toml").write_text(RUN.format(vocabulary=WORDS) + TASKS + f"[tasks.source]\n{source}\n")
     rejected = call("train", "wrong.toml")
     assert rejected.code == 2
     assert "tasks.source.kind" in rejected.err
-    assert said in rejected.err
+    assert message in rejected.err

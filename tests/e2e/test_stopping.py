@@ -1,4 +1,4 @@
-"""A signal finishes the step, saves and prints how to resume; a second one stops now and leaves the last checkpoint."""
+"""After a signal the run finishes the step, saves and prints how to resume; after a second one it stops immediately."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wait_for_steps(process: subprocess.Popen[str], metrics: Path, count: int) ->
     deadline = time.monotonic() + 250
     while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") < count:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "the run did not get going"
+        assert time.monotonic() < deadline, "the run did not start"
         time.sleep(0.05)
 
 
@@ -81,7 +81,7 @@ steelyard.train(
 
 
 def test_a_second_interrupt_of_a_script_stops_now(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Started from Python, in the middle of a step that would never end."""
+    """The run is started from Python and interrupted during a step that would never end."""
     Path("script.py").write_text(SCRIPT, encoding="utf-8")
     command = [sys.executable, "script.py", "100000"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)

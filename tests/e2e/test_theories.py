@@ -1,4 +1,4 @@
-"""Theories as a user has them: a run with its warm start, resumed to the bit, what it writes, an atlas, and files."""
+"""Theories: a run with its warm start, resumed exactly, its samples, an atlas, and model files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = (
 )
 
 
-def test_a_run_from_warm_start_to_samples(call: Call) -> None:
+def test_a_run_from_the_warm_start_to_samples(call: Call) -> None:
     trained = call("train", "theories", *SMALL, "--run.steps", "2", "--checkpoint.every", "1")
     assert trained.code == 0, trained.err
     assert "warm start (4)" in trained.err
@@ -44,7 +44,7 @@ def test_a_run_from_warm_start_to_samples(call: Call) -> None:
     assert "anomalies" in seen.out
 
 
-def test_a_model_in_a_file_is_judged(call: Call) -> None:
+def test_a_model_in_a_file_can_be_verified(call: Call) -> None:
     Path("sm.txt").write_text(laid_out(standard_model_text()), encoding="utf-8")
     judged = call("verify", "theories", "sm.txt")
     assert judged.code == 0, judged.err

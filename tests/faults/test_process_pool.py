@@ -1,4 +1,4 @@
-"""The process pool against verifiers that really crash, hang, fork, flood and lie."""
+"""The process pool with verifiers that really crash, hang, fork, flood their output and forge answers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from steelyard.verification import Limits, ProcessPool, Recycling, as_verifier
 
 SOURCE = Path(steelyard.__file__).parents[1]
 UNHURRIED = Limits(seconds=100)
-"""Reached only by what really hangs, however busy the machine is."""
+"""Limits that only a hanging verifier reaches, even on a busy machine."""
 
 
 @contextmanager
 def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
-    """A pool of one worker, of which nothing may be left at the end."""
+    """Open a pool with one worker, and assert that no process of it remains at the end."""
     declared = settings.pop("declared", {})
     pool = ProcessPool(as_verifier(function, **declared), **{"workers": 1, "limits": PATIENT_LIMITS, **settings})
     try:
@@ -46,7 +46,7 @@ def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """pytest-timeout ends a wait that has no end."""
+    """Wait until the condition holds; pytest-timeout ends an endless wait."""
     while not condition():
         time.sleep(0.01)
 
@@ -65,7 +65,7 @@ def test_every_misbehaviour_ends_as_what_it_is_and_the_next_item_is_judged(kind:
         assert zombies() == []
 
 
-def test_one_that_crashes_a_batch_costs_the_others_nothing() -> None:
+def test_an_item_that_crashes_its_batch_does_not_affect_the_others() -> None:
     with pool_of(misbehaving.misbehave_in_batches, declared={"mode": "batch", "size": 4}) as pool:
         verdicts = judged(pool, [FINE, "segfault", FINE, FINE, "few", FINE])
     assert [verdict.status for verdict in verdicts] == [
@@ -85,7 +85,7 @@ def crashing_group(task: Task, texts: list[str]) -> list[float]:
     return [float(len(text)) for text in texts]
 
 
-def test_a_group_that_crashes_is_unscored_as_a_whole() -> None:
+def test_all_samples_of_a_group_that_crashes_are_unscored() -> None:
     with pool_of(crashing_group, declared={"mode": "group"}) as pool:
         texts = ["a", "die", "b", "c"]
         pool.submit([misbehaving.item(number, text, group_size=2) for number, text in enumerate(texts)])
@@ -102,7 +102,7 @@ def burn(task: Task, text: str) -> float:
     return 1.0
 
 
-def test_processor_time_is_counted_anew_for_every_item() -> None:
+def test_cpu_time_is_counted_separately_for_every_item() -> None:
     with pool_of(burn, limits=Limits(seconds=60, cpu_seconds=1)) as pool:
         verdicts = judged(pool, ["0.7", "0.7", "0.7", "30"])
     assert [verdict.cause for verdict in verdicts] == ["", "", "", "cpu limit"]
@@ -127,17 +127,17 @@ def test_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
         assert "Too many open files" in judged(pool, ["x"])[0].reason
 
 
-def say_and_die(task: Task, text: str) -> float:
+def print_and_exit(task: Task, text: str) -> float:
     print("here is why", text)
     os._exit(9)
 
 
-def test_the_end_of_what_it_printed_is_in_the_reason() -> None:
-    with pool_of(say_and_die) as pool:
+def test_the_reason_includes_the_end_of_the_output() -> None:
+    with pool_of(print_and_exit) as pool:
         first, second = judged(pool, ["one", "two"])
     assert "here is why one" in first.reason
     assert "two" in second.reason
-    assert "one" not in second.reason, "only what this item printed"
+    assert "one" not in second.reason, "only the output of this item"
 
 
 def process_id(task: Task, text: str) -> float:
@@ -152,11 +152,11 @@ def hoard(task: Task, text: str) -> float:
 HELD: list[bytearray] = []
 
 
-def test_workers_are_recycled_after_so_many_items_or_so_much_memory() -> None:
+def test_workers_are_recycled_by_number_of_items_and_by_memory() -> None:
     with pool_of(process_id, recycling=Recycling(items=10)) as pool:
         pids = [verdict.reward for verdict in judged(pool, [FINE] * 40)]
         assert len(set(pids)) == 4
-        assert pool.metrics() == {}, "nobody was lost"
+        assert pool.metrics() == {}, "no worker was lost"
     with pool_of(hoard, recycling=Recycling(memory_mb=120)) as pool:
         assert len({verdict.reward for verdict in judged(pool, [FINE] * 12)}) >= 3
 
@@ -171,7 +171,7 @@ async def slow(task: Task, text: str) -> float:
     return float(os.getpid())
 
 
-def test_threads_may_stay_but_not_without_end() -> None:
+def test_leftover_threads_are_tolerated_up_to_a_limit() -> None:
     with pool_of(leave_thread, limits=Limits(memory_mb=None)) as pool:
         assert len({verdict.reward for verdict in judged(pool, [FINE] * 100)}) in (3, 4)
     with pool_of(slow) as pool:
@@ -179,7 +179,7 @@ def test_threads_may_stay_but_not_without_end() -> None:
 
 
 def start_helper(task: Task, text: str) -> float:
-    """A verifier that keeps a process of its own from item to item."""
+    """A verifier that keeps its own process running between items."""
     if not HELPERS:
         HELPERS.append(subprocess.Popen(["sleep", "1000"]))
     return float(HELPERS[0].poll() is None)
@@ -188,7 +188,7 @@ def start_helper(task: Task, text: str) -> float:
 HELPERS: list[subprocess.Popen[bytes]] = []
 
 
-def test_children_live_on_only_if_asked() -> None:
+def test_child_processes_survive_only_with_keep_children() -> None:
     with pool_of(start_helper, keep_children=True) as pool:
         assert [verdict.reward for verdict in judged(pool, [FINE] * 3)] == [1.0, 1.0, 1.0]
     with pool_of(start_helper) as pool:
@@ -196,7 +196,7 @@ def test_children_live_on_only_if_asked() -> None:
 
 
 def hang_once(task: Task, text: str) -> float:
-    """Hangs the first time it gets a file's name, and returns the second time."""
+    """Hang on the first call with a file name, and return on the second."""
     try:
         Path(text).touch(exist_ok=False)
     except FileExistsError:
@@ -233,7 +233,7 @@ time.sleep(1000)
 """
 
 
-def test_when_the_run_is_killed_all_its_workers_go() -> None:
+def test_all_workers_end_when_the_run_is_killed() -> None:
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root), str(SOURCE)])
     run = subprocess.Popen(
@@ -247,14 +247,14 @@ def test_when_the_run_is_killed_all_its_workers_go() -> None:
     assert settle_down(0) == 0
 
 
-def test_lambdas_and_closures_are_sent_by_value_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_lambdas_and_closures_are_sent_by_value_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     bonus = 2.0
     with caplog.at_level(logging.WARNING, "steelyard.verification"), pool_of(lambda task, text: bonus) as pool:
         assert judged(pool, [FINE])[0].reward == 2.0
     assert "not importable by name" in caplog.text
 
 
-def test_importable_functions_are_imported_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_importable_functions_are_imported_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with pool_of(misbehaving.misbehave) as pool:
         judged(pool, [FINE])
     assert caplog.text == ""
@@ -284,7 +284,7 @@ def test_a_script_without_a_main_guard_works_and_no_worker_loads_torch(tmp_path:
     assert done.stdout.splitlines() == ["[10.0]"], done.stderr
 
 
-def test_what_cannot_be_sent_is_refused_with_the_way_out() -> None:
+def test_a_verifier_that_cannot_be_sent_is_rejected_with_a_suggestion() -> None:
     lock = threading.Lock()
     with pytest.raises(VerifierError, match=r'cannot be sent to another process.*verify\.pool = "inline"'):
         ProcessPool(as_verifier(lambda task, text: float(lock.locked())))
@@ -301,7 +301,7 @@ def test_what_cannot_be_sent_is_refused_with_the_way_out() -> None:
 def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, preload: bool, message: str
 ) -> None:
-    """It can be imported here, and not in the worker."""
+    """The module imports in this process, but not in the worker."""
     guard = "import os\nif os.environ.get('STEELYARD_KEEPER'):\n    "
     (tmp_path / "far_checker.py").write_text(f"{guard}{module}\ndef score(task, text):\n    return 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -321,7 +321,7 @@ def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
 def test_a_module_that_starts_threads_is_imported_by_every_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fork would have only one of its threads."""
+    """A forked worker would have only one of its threads."""
     (tmp_path / "threaded_checker.py").write_text(
         "import threading, queue\nasked, answered = queue.Queue(), queue.Queue()\n"
         "def serve():\n    while True:\n        answered.put(len(asked.get()))\n"
@@ -344,7 +344,7 @@ def numpy_success(task: Task, text: str) -> Verdict:
     return Verdict.scored(0.5, success=np.float32(text) > 0.5)  # type: ignore[arg-type]
 
 
-def test_numpy_and_objects_in_a_verdict_become_plain() -> None:
+def test_numpy_values_and_objects_in_a_verdict_become_plain_data() -> None:
     with pool_of(numpy_success) as pool:
         low, high, odd = judged(pool, ["0.1", "0.9", "object"])
     assert (low.success, high.success) == (False, True)
@@ -352,7 +352,7 @@ def test_numpy_and_objects_in_a_verdict_become_plain() -> None:
 
 
 def flaky_process(task: Task, text: str) -> float:
-    """One item poisons the process: all that come after it fail there, and only there."""
+    """One item breaks its process: all later items fail there, and only there."""
     if POISONED:
         raise OSError("the library is in a bad state")
     if text == "poison":
@@ -363,7 +363,7 @@ def flaky_process(task: Task, text: str) -> float:
 POISONED: list[str] = []
 
 
-def test_with_one_worker_an_accident_is_tried_again_in_a_fresh_process() -> None:
+def test_with_one_worker_a_failure_is_retried_in_a_new_process() -> None:
     with pool_of(flaky_process) as pool:
         verdicts = judged(pool, [FINE, "poison", FINE, FINE, FINE, FINE])
     assert [verdict.status for verdict in verdicts] == ["scored"] * 6
@@ -375,7 +375,7 @@ def fast_or_slow(task: Task, text: str) -> float:
     return float(text)
 
 
-def test_only_the_item_that_took_too_long_is_blamed() -> None:
+def test_only_the_item_that_takes_too_long_times_out() -> None:
     with pool_of(fast_or_slow, limits=Limits(seconds=4)) as pool:
         texts = ["0.001"] * 50 + ["1000"] + ["0.001"] * 50
         verdicts = judged(pool, texts)
@@ -384,23 +384,23 @@ def test_only_the_item_that_took_too_long_is_blamed() -> None:
 
 
 def test_forged_answers_neither_break_the_pool_nor_reach_other_samples(tmp_path: Path) -> None:
-    """A verifier can write to its worker's connection; calls are numbered, and every value is checked."""
+    """A verifier can write to its worker's connection, so calls are numbered and every value is checked."""
     kinds = [kind for kind in worker_protocol.FORGED if kind not in worker_protocol.HANG]
     assert worker_protocol.forge(*kinds)(tmp_path) is None
 
 
-def test_a_batch_without_order_is_refused(tmp_path: Path) -> None:
+def test_scores_without_an_order_are_rejected(tmp_path: Path) -> None:
     assert worker_protocol.without_order(worker_protocol.set_of_scores)(tmp_path) is None
 
 
 def large(task: Task, text: str) -> float:
     if text == "fail":
-        raise OSError("once more, please")
+        raise OSError("try again")
     return float(len(text))
 
 
-def test_a_worker_that_retires_with_requests_unsent_is_replaced() -> None:
-    """An accident retires the only worker while more than its connection holds waits to be sent to it."""
+def test_a_worker_that_retires_with_unsent_requests_is_replaced() -> None:
+    """A failure retires the only worker while more requests wait than its connection can buffer."""
     with pool_of(large, limits=Limits()) as pool:
         verdicts = judged(pool, ["fail", *("x" * 20_000_000 for _ in range(3))])
     assert [verdict.status for verdict in verdicts] == ["rejected", *["scored"] * 3]
@@ -414,7 +414,7 @@ def test_a_consumer_that_stops_loses_nothing() -> None:
     assert sorted(key.slot for key, _ in found) == list(range(20))
 
 
-def test_a_closed_pool_says_so() -> None:
+def test_a_closed_pool_rejects_items() -> None:
     with pool_of(misbehaving.misbehave) as pool:
         pass
     with pytest.raises(VerifierError, match="closed"):
@@ -422,7 +422,7 @@ def test_a_closed_pool_says_so() -> None:
 
 
 def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor leaves behind what the import had started."""
+    """Processes that the import started do not remain either."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
         "if os.environ.get('STEELYARD_KEEPER'):\n"

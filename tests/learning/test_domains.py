@@ -1,4 +1,4 @@
-"""A warm start and a few steps under a constraint, on small tasks of a domain: the training reward rises."""
+"""After a warm start, a few steps under a constraint on small tasks of a domain raise the training reward."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_the_reward_of_theories_rises(tmp_path: Path) -> None:
     assert welch(reward[:third], reward[-third:]) > 2, reward
 
 
-def test_a_reward_that_stays_is_not_taken_for_one_that_rises() -> None:
+def test_the_statistic_distinguishes_constant_from_rising_rewards() -> None:
     assert welch([0.1, 0.3, 0.2, 0.2], [0.2, 0.1, 0.3, 0.25]) < 2
     assert welch([0.1, 0.3, 0.2, 0.2], [0.5, 0.6, 0.4, 0.5]) > 2
 
 
 def welch(before: Sequence[float], after: Sequence[float]) -> float:
-    """Welch's t: the difference of two means over its standard error."""
+    """Return Welch's t: the difference of two means divided by its standard error."""
     variances = [statistics.variance(values) / len(values) for values in (before, after)]
     return (statistics.fmean(after) - statistics.fmean(before)) / math.sqrt(sum(variances))

@@ -1,4 +1,4 @@
-"""The first examples that people run learn visibly: those of the README, and the project of `steelyard init`."""
+"""The examples in the README and the project of `steelyard init` learn visibly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steelyard.tracking import read_metrics
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder, whose modules are forgotten afterwards."""
+    """An empty working folder; its modules are unloaded afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ends(folder: Path, metric: str) -> tuple[float, float]:
-    """Mean of a metric over the first and the last tenth of a run."""
+    """Return the mean of a metric over the first and last tenth of a run."""
     values = [float(row[metric]) for row in read_metrics(folder / "metrics.jsonl") if metric in row]
     tenth = max(1, len(values) // 10)
     return _mean(values[:tenth]), _mean(values[-tenth:])
@@ -41,21 +41,21 @@ def _mean(values: Sequence[float]) -> float:
     ("number", "name", "metric", "low", "high"),
     [(0, "evens", "success", 0.1, 0.6), (1, "sums", "success", 0.15, 0.4)],
 )
-def test_the_examples_of_the_readme_learn(number: int, name: str, metric: str, low: float, high: float) -> None:
+def test_the_examples_in_the_readme_learn(number: int, name: str, metric: str, low: float, high: float) -> None:
     exec(compile("import steelyard\n" + blocks("python")[number], "README.md", "exec"), {"__name__": "__main__"})
     first, last = ends(Path("runs") / name, metric)
     assert first < low
     assert last > high
 
 
-def test_there_is_no_other_example_in_the_readme() -> None:
+def test_all_examples_in_the_readme_are_tested() -> None:
     assert len(blocks("python")) == 2
 
 
 def test_the_project_of_init_learns(folder: Path) -> None:
     write_template(folder)
     quiet = {"evaluate.every": 0, "tracking.console": False}
-    run(configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING, resume=False)  # of 150: seconds will do
+    run(configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING, resume=False)  # 60 of its 150 steps
     first, last = ends(Path("runs/numbers"), "reward/mean")
     assert first < 0.2
     assert last > 0.5

@@ -1,7 +1,7 @@
-"""A tiny policy learns to answer a letter with the next one: every estimator with PPO's clip, every other surrogate.
+"""A tiny policy learns to answer a letter with the next one, with every estimator and every surrogate.
 
-Each run takes a second or two. The bar is loose, but with the sign of the advantage flipped every one of them fails
-(shown for one of them here).
+Each run takes a second or two. The bar is low, but every run fails if the sign of the advantage is flipped; one test
+shows this for one run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ESTIMATORS: dict[str, Estimator] = {
 SURROGATES = ("gspo", "cispo", "reinforce")
 START, BAR = 0.25, 0.6
 LOWER_BARS = {"best_of_group": 0.25}
-"""It has no gradient once two samples of a group are right, so it stops early: at 0.22 to 0.38, by seed."""
+"""``best_of_group`` has no gradient once two samples of a group are correct, so it stops at 0.22 to 0.38."""
 
 
 def follows(task: Task, text: str) -> bool:
@@ -49,7 +49,7 @@ def follows(task: Task, text: str) -> bool:
 def learnt(
     folder: Path, credit: Credit, *, name: str = "ppo_clip", policy: CausalPolicy | None = None, **learner: object
 ) -> tuple[float, float]:
-    """Mean reward over the first and the last steps of a run."""
+    """Train and return the mean reward over the first and last steps."""
     settings = {"lr": 1e-2, "objective": Objective(surrogate(name)), "microbatch_tokens": 4096} | learner
     trainer = tiny_trainer(
         folder,
@@ -69,7 +69,7 @@ def learnt(
 
 def assert_learnt(found: tuple[float, float], bar: float = BAR) -> None:
     start, end = found
-    assert start < START, "it could do it from the start"
+    assert start < START, "the untrained policy already solves the task"
     assert end > bar
 
 
@@ -83,12 +83,12 @@ def test_every_surrogate_learns(name: str, tmp_path: Path) -> None:
     assert_learnt(learnt(tmp_path, Credit(), name=name))
 
 
-def test_several_updates_a_rollout_learn(tmp_path: Path) -> None:
+def test_several_updates_per_rollout_learn(tmp_path: Path) -> None:
     assert_learnt(learnt(tmp_path, Credit(), epochs=2, minibatches=2))
 
 
 def test_lora_learns(tmp_path: Path) -> None:
-    """Over a frozen base whose embeddings are large enough to be told apart."""
+    """The frozen base has embeddings that are large enough to distinguish."""
     assert_learnt(learnt(tmp_path, Credit(), policy=tiny_policy(words=WORDS, lora=Lora(8, 16)), lr=1e-2))
 
 
@@ -113,7 +113,7 @@ def test_a_policy_that_fills_in_learns(tmp_path: Path) -> None:
     assert np.mean(rewards[-4:]) > 0.8
 
 
-def test_the_wrong_sign_is_noticed(tmp_path: Path) -> None:
-    """The same run with the advantage turned round unlearns it."""
+def test_the_wrong_sign_of_the_advantage_is_detected(tmp_path: Path) -> None:
+    """With the advantage negated, the same run gets worse."""
     start, end = learnt(tmp_path, Credit(estimator=lambda reward_M, group_M: -group_norm(reward_M, group_M)))
     assert end < start < START

@@ -1,4 +1,4 @@
-"""Defaults stated by the configuration and by the objects it builds are the same; so is what the command line says."""
+"""The configuration, the objects it builds and the command line have the same defaults."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SECTIONS: dict[str, type[Any]] = {
     "cluster.samplers": SamplersConfig,
     "tasks": TasksConfig,
 }
-"""Tables that a configuration need not have."""
+"""Optional tables of the configuration."""
 
 SAME: list[tuple[Callable[..., Any], dict[str, str]]] = [
     (CutRule, {name: f"sampling.{name}" for name in ("temperature", "top_k", "top_p", "min_p")}),
@@ -134,7 +134,7 @@ SAME: list[tuple[Callable[..., Any], dict[str, str]]] = [
 
 
 def configured(key: str) -> Any:
-    """The default of a dotted key."""
+    """Return the default of a dotted key."""
     table, _, name = key.rpartition(".")
     section: Any = SECTIONS.get(table)
     if section is None:
@@ -161,19 +161,19 @@ def test_an_object_and_its_key_have_the_same_default(thing: Callable[..., Any], 
 
 
 @pytest.mark.parametrize("name", SURROGATES)
-def test_a_surrogate_has_the_options_that_the_configuration_resolves_to(name: str) -> None:
+def test_surrogate_options_match_the_configuration(name: str) -> None:
     options = LossConfig.model_validate({"surrogate": name}).surrogate_options()
     assert {option: declared(SURROGATES[name], option) for option in options} == options
 
 
-def test_ppo_clips_alike_on_both_sides_and_gspo_as_its_paper() -> None:
-    """PPO and GRPO; DAPO's clip-higher (0.28) has to be requested."""
+def test_ppo_clips_symmetrically_and_gspo_as_in_its_paper() -> None:
+    """The defaults are those of PPO and GRPO; DAPO's clip-higher (0.28) must be set."""
     assert declared(SURROGATES["ppo_clip"], "clip_low") == declared(SURROGATES["ppo_clip"], "clip_high") == 0.2
     assert declared(SURROGATES["gspo"], "clip_low") == 3e-4
     assert declared(SURROGATES["gspo"], "clip_high") == 4e-4
 
 
-def test_a_penalty_that_is_left_empty_is_that_of_credit() -> None:
+def test_the_default_truncation_penalty_matches_credit() -> None:
     assert declared(Credit, "truncation_penalty") == defaults.TRUNCATION_PENALTY == 1.0
 
 
@@ -184,7 +184,7 @@ def options_of(command: str) -> argparse.Namespace:
     return parser.parse_args(required)
 
 
-def test_commands_and_the_run_of_python_have_the_same_defaults() -> None:
+def test_commands_and_the_python_api_have_the_same_defaults() -> None:
     sample, evaluate = options_of("sample"), options_of("evaluate")
     assert (sample.n, sample.tasks) == (declared(Run.sample, "n"), declared(Run.sample, "tasks"))
     assert sample.checkpoint == evaluate.checkpoint == declared(Run.sample, "checkpoint")

@@ -1,4 +1,4 @@
-"""Links of the README and of the pages lead to files and headings that are there."""
+"""Links in the README and the documentation point to existing files and headings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"))
 
 
-def test_every_place_that_a_page_links_to_is_there() -> None:
+def test_every_link_target_exists() -> None:
     links = [
         (page, *link.partition("#")[::2])
         for page in PAGES
@@ -26,11 +26,11 @@ def test_every_place_that_a_page_links_to_is_there() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of its headings."""
+    """Return the anchors that GitHub generates for the headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def prose(page: Path) -> str:
-    """Without its blocks of code, in which a comment looks like a heading."""
+    """Remove code blocks, in which a comment looks like a heading."""
     return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

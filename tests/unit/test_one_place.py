@@ -1,4 +1,4 @@
-"""What must exist once: suggestions, the loader of import paths, special tokens, the cutting of long texts."""
+"""Mechanisms that must exist only once: suggestions, loading by name, special tokens, shortening of text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "steelyard"
         (r"finish == \"length\"|finish [!=]= \"stop\"", {"types.py"}),
     ],
 )
-def test_it_is_written_in_one_place(pattern: str, places: set[str]) -> None:
+def test_each_mechanism_exists_in_one_place(pattern: str, places: set[str]) -> None:
     found = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
@@ -42,7 +42,7 @@ def test_it_is_written_in_one_place(pattern: str, places: set[str]) -> None:
 
 def test_suggestions() -> None:
     assert closest("Question", ["answer", "question"]) == "question"
-    assert closest("scorefunc", ["scoreFunc"]) == "scoreFunc", "as it is spelled"
+    assert closest("scorefunc", ["scoreFunc"]) == "scoreFunc", "in its original spelling"
     assert closest("zzz", ["answer"]) is None
     assert did_you_mean("answr", ["answer"]) == "; did you mean answer?"
     assert did_you_mean("zzz", ["answer"]) == ""
@@ -58,17 +58,15 @@ def test_long_texts() -> None:
     assert bounded("ab" + "x" * 10 + "yz", 4) == "ab … 10 characters left out … yz"
 
 
-def test_special_tokens_are_those_of_models_from_scratch() -> None:
+def test_models_from_scratch_use_the_special_tokens() -> None:
     tokenizer = closed_vocabulary_tokenizer(["a"], masks=True)
     assert tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == [PAD, BOS, EOS, MASK, "a"]
     own = (tokenizer.pad_token, tokenizer.bos_token, tokenizer.eos_token, tokenizer.mask_token)
     assert own == (PAD, BOS, EOS, MASK)
 
 
-def test_only_the_users_own_code_is_looked_for_in_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A domain of an installed package must not be replaced by a module that happens to lie in the working folder."""
+def test_only_user_code_is_searched_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module in the working folder must not replace a domain of an installed package."""
     (tmp_path / "of_this_folder.py").write_text("def f(): return 1\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])

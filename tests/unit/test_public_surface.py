@@ -1,4 +1,4 @@
-"""What users may import. A name that comes or goes changes this file, and so the changelog."""
+"""The public names. Adding or removing one changes this file, and needs a changelog entry."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SURFACE = {
 
 
 @pytest.mark.parametrize("module", SURFACE)
-def test_the_public_names_are_these(module: str) -> None:
+def test_public_names(module: str) -> None:
     loaded = importlib.import_module(module)
     classes = [name for name, value in vars(loaded).items() if isinstance(value, type)]
     assert sorted(getattr(loaded, "__all__", classes)) == sorted(SURFACE[module])
@@ -56,13 +56,13 @@ def test_importing_the_package_does_not_load_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_every_error_of_ours_can_be_caught_as_one() -> None:
+def test_all_errors_share_a_base_class() -> None:
     errors = importlib.import_module("steelyard.errors")
     ours = [getattr(errors, name) for name in SURFACE["steelyard.errors"] if name != "Invalid"]
     assert all(issubclass(error, errors.SteelyardError) for error in ours)
 
 
-def test_the_console_script_leads_somewhere() -> None:
+def test_the_console_script_exists() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     module, _, function = project["scripts"]["steelyard"].partition(":")
     assert callable(getattr(importlib.import_module(module), function))

@@ -1,4 +1,4 @@
-"""A run that loses its learner: it goes on from its last checkpoint, but not for ever, and not once it is to stop."""
+"""A run that loses its learner restarts from its last checkpoint, but not forever, and not after a stop request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.tiny import tiny_trainer
 STEPS = 6
 CONFIG = configs.load("text", {"model.path": "unused", "tasks.file": "unused", "verify.verifier": "unused:score"})
 Trouble = Callable[[Trainer, int], None]
-"""What happens in a step of the n-th trainer, before its update."""
+"""Called in a step of the n-th trainer, before its update."""
 
 
 class Run:
-    """``run`` with trainers made by hand, of which the learner has trouble."""
+    """Calls ``run_locked`` with fake trainers whose learners fail."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, trouble: Trouble, save_every: int = 2) -> None:
         self.folder, self.trouble, self.save_every = folder, trouble, save_every
@@ -38,7 +38,7 @@ class Run:
 
     def build(self) -> Trainer:
         gc.collect()
-        assert not any(one() for one in self.trainers), "the one before is gone"
+        assert not any(one() for one in self.trainers), "the previous trainer was freed"
         self.built += 1
         if self.built in self.lost_while_building:
             raise LostLearnerError("rank 1 was lost while the group came up")
@@ -61,7 +61,7 @@ class Run:
 
 
 def lose_at(*steps: int) -> Trouble:
-    """The n-th trainer loses its learner at the n-th of these steps, later ones not at all."""
+    """Make the n-th trainer lose its learner at the n-th of these steps; later trainers do not fail."""
 
     def trouble(trainer: Trainer, number: int) -> None:
         if number <= len(steps) and trainer.step == steps[number - 1]:
@@ -70,28 +70,28 @@ def lose_at(*steps: int) -> Trouble:
     return trouble
 
 
-def test_a_run_goes_on_as_long_as_it_comes_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_restarted_as_long_as_it_makes_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, lose_at(1, 2, 3, 4, 5, 5, 5))
     assert run.go().step == STEPS
     assert run.built == 8
 
 
-def test_a_loss_that_repeats_at_the_same_step_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time some steps since the checkpoint are done again, which is no progress."""
+def test_repeated_losses_at_the_same_step_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeating the steps since the checkpoint does not count as progress."""
     run = Run(tmp_path, monkeypatch, lose_at(*[3] * 50))
     with pytest.raises(LostLearnerError, match="rank 0"):
         run.go()
     assert run.built == 4
 
 
-def test_a_loss_while_the_group_comes_up_again_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_during_a_restart_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, lose_at(3))
     run.lost_while_building = {2, 3}
     assert run.go().step == STEPS
     assert run.built == 4
 
 
-def test_losses_while_it_comes_up_end_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_losses_during_restarts_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, lose_at(3))
     run.lost_while_building = set(range(2, 50))
     with pytest.raises(LostLearnerError, match="came up"):
@@ -99,7 +99,7 @@ def test_losses_while_it_comes_up_end_it_too(tmp_path: Path, monkeypatch: pytest
     assert run.built == 4
 
 
-def test_a_run_that_never_came_up_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_never_started_is_not_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, lose_at())
     run.lost_while_building = {1}
     with pytest.raises(LostLearnerError, match="came up"):
@@ -108,7 +108,7 @@ def test_a_run_that_never_came_up_is_not_started_again(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("step", [3, STEPS - 1])
-def test_a_loss_after_it_was_asked_to_stop_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def test_a_loss_after_a_stop_request_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     def trouble(trainer: Trainer, _number: int) -> None:
         if trainer.step == step:
             trainer.stopping = True

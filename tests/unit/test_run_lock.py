@@ -1,4 +1,4 @@
-"""One process per run folder: the lock is the kernel's and knows whether the folder is still in its place."""
+"""One process per run folder: the kernel holds the lock, and a moved folder is detected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_folder_that_never_became_a_run_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "config.toml").is_file()
 
 
-def test_a_moved_and_a_deleted_folder_are_noticed(tmp_path: Path) -> None:
+def test_moving_or_deleting_the_folder_is_detected(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with RunLock(folder) as lock:
         (folder / "config.toml").touch()
@@ -71,7 +71,7 @@ def test_a_moved_and_a_deleted_folder_are_noticed(tmp_path: Path) -> None:
             lock.require_in_place()
 
 
-def test_the_loop_writes_nothing_once_its_folder_is_gone(tmp_path: Path) -> None:
+def test_the_loop_writes_nothing_after_its_folder_moved(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path / "run", steps=3, show_every=1)
 
     def gone() -> None:

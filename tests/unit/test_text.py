@@ -1,11 +1,11 @@
-"""Text of a model, a verifier or a data set is shown, not obeyed, and never too long."""
+"""Text from models, verifiers and data sets is printed safely and never too long."""
 
 from __future__ import annotations
 
 from steelyard.text import bounded, one_line, printable
 
 
-def test_control_characters_and_lone_surrogates_are_shown() -> None:
+def test_control_characters_and_lone_surrogates_are_made_visible() -> None:
     shown = printable("a\x1b[2J\x7f\ud800\tb\r\nc")
     assert shown == "a␛[2J␡\N{REPLACEMENT CHARACTER} b\nc"
     assert shown.encode()

@@ -1,4 +1,4 @@
-"""What a recipe or a run folder would execute is found without executing it, and needs the user's consent."""
+"""Code that a recipe or run folder names is found without executing it, and needs the user's consent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MINE = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with a module ``mine``, and a state folder without agreements."""
+    """Create a working folder with a module ``mine``, and a state folder without agreements."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "mine.py").write_text(MINE, encoding="utf-8")
@@ -107,13 +107,13 @@ AUTOMATON = {"kind": "automaton", "source": "mine:Automaton", "options": {"depth
         ),
     ],
 )
-def test_everything_that_names_code_is_found(base: dict[str, Any], keys: dict[str, Any], found: list[str]) -> None:
+def test_all_references_to_code_are_found(base: dict[str, Any], keys: dict[str, Any], found: list[str]) -> None:
     assert keys_of(config_of(base, **keys)) == found
     assert not Path("imported").exists()
 
 
 def test_every_key_that_takes_an_import_path_is_known() -> None:
-    """A new key that says ``module:`` in its help has to be listed in ``references``."""
+    """Every key whose help contains ``module:`` must be listed in ``references``."""
     taking = {key.key for key in configs.describe() if "module:" in key.help}
     assert taking == {
         "domain.name",
@@ -126,25 +126,25 @@ def test_every_key_that_takes_an_import_path_is_known() -> None:
     }
 
 
-def test_a_reference_says_which_file_would_be_imported(here: Path) -> None:
+def test_a_reference_names_the_file_to_import(here: Path) -> None:
     (found,) = trust.references(config_of())
     assert str(found) == f"verify.verifier = 'mine:score': imports {str(here / 'mine.py')!r}"
     (found,) = trust.references(config_of(verify__verifier="nowhere.at.all:score"))
     assert (found.sources, str(here) in found.effect) == ((), True)
     constraint = list(trust.references(config_of(constraint=AUTOMATON)))[1]
-    assert '{"depth": 3}' in constraint.value, "its arguments are part of what is agreed to"
+    assert '{"depth": 3}' in constraint.value, "the agreement covers its arguments"
     source = config_of(DOMAIN_BASE, tasks={"source": {"kind": "mine:Source", "options": {"slope": 2}}})
     assert '{"slope": 2}' in next(trust.references(source)).value
 
 
-def test_looking_for_a_module_leaves_the_search_path_as_it_was(here: Path) -> None:
+def test_finding_a_module_does_not_change_the_search_path(here: Path) -> None:
     before = list(sys.path)
     list(trust.references(config_of(verify__verifier="mine.deeper:f")))
     assert sys.path == before
     assert not (here / "imported").exists()
 
 
-def test_a_recipe_in_the_working_folder_may_import_what_is_next_to_it(here: Path) -> None:
+def test_a_recipe_in_the_working_folder_may_import_neighbouring_modules(here: Path) -> None:
     recipe(config_of())
     (here / "src" / "package").mkdir(parents=True)
     (here / "src" / "package" / "__init__.py").touch()
@@ -162,7 +162,7 @@ def test_a_recipe_in_the_working_folder_may_import_what_is_next_to_it(here: Path
         ({"verify__cache": "/elsewhere/x.pth"}, "recipe.toml", ["verify.cache", "/elsewhere/x.pth"]),
     ],
 )
-def test_other_code_of_a_recipe_needs_consent_once(keys: dict[str, Any], path: str, said: list[str]) -> None:
+def test_other_code_needs_consent_once(keys: dict[str, Any], path: str, said: list[str]) -> None:
     config = config_of(**keys)
     with pytest.raises(TrustError) as refused:
         recipe(config, path)
@@ -173,7 +173,7 @@ def test_other_code_of_a_recipe_needs_consent_once(keys: dict[str, Any], path: s
         recipe(config, "other/recipe.toml")
 
 
-def test_verdicts_may_be_kept_in_the_working_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_cache_in_the_working_folder_needs_no_consent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(DOMAIN_BASE, verify__cache=str(here / "kept" / "verdicts.sqlite"))
     recipe(config)
     folder = run_folder(here)
@@ -187,7 +187,7 @@ def test_verdicts_may_be_kept_in_the_working_folder(here: Path, monkeypatch: pyt
         run(config, folder)
 
 
-def test_a_configuration_inside_a_run_folder_is_no_recipe_of_the_users(here: Path) -> None:
+def test_a_configuration_inside_a_run_folder_is_not_a_trusted_recipe(here: Path) -> None:
     (here / "config.toml").touch()
     with pytest.raises(TrustError):
         recipe(config_of(), "config.toml")
@@ -199,7 +199,7 @@ def test_shipped_recipes_are_trusted() -> None:
 
 
 @pytest.mark.parametrize("typed", ["verify.verifier", "verify"])
-def test_what_the_command_line_names_is_trusted(here: Path, typed: str) -> None:
+def test_code_named_on_the_command_line_is_trusted(here: Path, typed: str) -> None:
     run(config_of(), run_folder(here), typed=(typed,))
 
 
@@ -211,14 +211,14 @@ def test_a_run_logs_to_the_users_account_only_with_consent(here: Path) -> None:
         run(config, here / "runs" / "theirs")
 
 
-def test_code_that_a_warm_start_brings_is_that_of_the_run(here: Path) -> None:
-    """It is opened in place of the model, with the same settings."""
+def test_the_code_of_a_warm_start_belongs_to_the_run(here: Path) -> None:
+    """Its model replaces the configured one, with the same settings."""
     config = config_of(DOMAIN_BASE, model={"scratch": {}, "trust_remote_code": True}, warmstart={})
     (found,) = trust.references(config)
     assert str(here / "runs" / "run" / "warmstart") in found.effect
 
 
-def test_only_what_a_command_uses_is_asked_about(here: Path) -> None:
+def test_only_code_that_a_command_uses_needs_consent(here: Path) -> None:
     folder = run_folder(here)
     config = config_of(DOMAIN_BASE, credit__advantage="mine:advantage", model__trust_remote_code=True)
     run(config, folder, uses=DOMAIN)
@@ -228,7 +228,7 @@ def test_only_what_a_command_uses_is_asked_about(here: Path) -> None:
         assert {key for key in ("model", "credit") if f"\n  {key}." in str(refused.value)} == asked
 
 
-def test_a_run_of_the_users_own_is_not_asked_about_wherever_it_is(here: Path) -> None:
+def test_the_users_own_run_needs_no_consent_after_a_move(here: Path) -> None:
     folder, config = run_folder(here), config_of()
     with pytest.raises(TrustError):
         run(config, folder)
@@ -238,7 +238,7 @@ def test_a_run_of_the_users_own_is_not_asked_about_wherever_it_is(here: Path) ->
     run(config, moved)
 
 
-def test_agreement_is_for_one_run_one_value_and_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agreement_covers_one_run_one_value_and_one_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = run_folder(here)
     trust.remember_run(folder, config_of(constraint=AUTOMATON))
     others = config_of(verify__verifier="mine:other"), config_of(constraint={**AUTOMATON, "options": {"depth": 4}})
@@ -258,7 +258,7 @@ def test_agreement_is_for_one_run_one_value_and_one_file(here: Path, monkeypatch
 
 
 @pytest.mark.parametrize("about", ["", "[]", '{"id": 5}', "{", "{}"])
-def test_a_run_without_an_id_is_known_by_its_place(here: Path, about: str) -> None:
+def test_a_run_without_an_id_is_identified_by_its_folder(here: Path, about: str) -> None:
     folder, config = run_folder(here), config_of()
     (folder / "run.json").write_text(about, encoding="utf-8")
     trust.remember_run(folder, config)
@@ -290,7 +290,7 @@ def test_a_new_run_does_not_follow_links_either(here: Path) -> None:
     recipe(config_of(), uses=SAMPLING)
 
 
-def test_agreements_are_the_users_alone(here: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_agreements_that_others_can_write_are_ignored(here: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder, config = run_folder(here), config_of()
     trust.remember_run(folder, config)
     kept = here.parent / "state" / "steelyard" / "trusted"
@@ -304,7 +304,7 @@ def test_agreements_are_the_users_alone(here: Path, caplog: pytest.LogCaptureFix
     assert "chmod 600" in caplog.text
 
 
-def test_where_nothing_can_be_kept_consent_is_needed_every_time(
+def test_without_a_writable_state_folder_consent_is_needed_every_time(
     here: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder, config = run_folder(here), config_of()
@@ -316,8 +316,8 @@ def test_where_nothing_can_be_kept_consent_is_needed_every_time(
         run(config, folder)
 
 
-def test_agreements_in_a_relative_folder_are_not_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive could bring them."""
+def test_agreements_in_a_relative_folder_are_ignored(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive could contain them."""
     folder, config = run_folder(here), config_of()
     trust.remember_run(folder, config)
     monkeypatch.setenv("XDG_STATE_HOME", os.path.relpath(here.parent / "state"))
@@ -333,7 +333,7 @@ def test_control_characters_are_not_printed() -> None:
     assert Reference("key", "value", "effect").sources == ()
 
 
-def test_a_recipe_from_python_is_data_too(here: Path) -> None:
+def test_a_recipe_loaded_from_python_needs_consent_too(here: Path) -> None:
     (here / "below").mkdir()
     (here / "below" / "recipe.toml").write_text(configs.dump(config_of()), encoding="utf-8")
     with pytest.raises(TrustError, match="trust=True"):

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.correctness.seam_checks import SeamCheck
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.grammar.starting_points import standard_model_text
 from steelyard.domains.theories.grammar.random_theories import random_theory
+from steelyard.domains.theories.grammar.starting_points import standard_model_text
 from steelyard.domains.theories.model.known_models import standard_model
 from steelyard.domains.theories.model.notation import right
 from steelyard.domains.theories.physics.mass_spectrum import spectrum

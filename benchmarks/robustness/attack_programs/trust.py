@@ -228,10 +228,10 @@ ATTACKS = (
     Attack("run folder", "code that is not needed", _unused_code),
     Attack("run folder", "a class that is not an automaton", _any_class),
     Attack("run folder", "the user's own run, returned with other code", _returned_run),
-    Attack("run folder", "no attack: the user's own run", _own_run),
-    Attack("run folder", "links to files of the user's", _links),
+    Attack("run folder", "control: the user's own run", _own_run),
+    Attack("run folder", "links to the user's files", _links),
     Attack("run folder", "modules named like Python's in the working folder", _shadowed_modules),
-    Attack("recipe", "from a folder of its own", _recipe_elsewhere),
+    Attack("recipe", "in another folder", _recipe_elsewhere),
     *(
         Attack("recipe", f"{key} in the project", partial(_recipe_in_project, key, own))
         for key, own in IN_PROJECT.items()

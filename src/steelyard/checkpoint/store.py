@@ -164,7 +164,7 @@ class Store:
                 self._drop(path)
 
     def _present(self) -> dict[int, Path]:
-        """Map steps to folders. A folder under replacement counts until the new one is in place."""
+        """Map steps to folders. While a checkpoint is being replaced, its old folder counts."""
         if not self.folder.is_dir():
             return {}
         found: dict[int, Path] = {}
@@ -243,7 +243,7 @@ class Store:
 
 
 def _remove(path: Path) -> None:
-    """Delete a folder and its contents; of a link, delete only the link."""
+    """Delete a folder with its contents; if the path is a link, delete only the link."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

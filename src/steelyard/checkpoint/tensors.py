@@ -79,19 +79,19 @@ def load_tree(path: Path) -> Tree:
 def to_json(tree: Tree, *, what: str) -> str:
     """Serialise a tree without tensors; plain data stays plain JSON."""
 
-    def refuse(_: Tensor, path: str) -> Any:
+    def reject(_: Tensor, path: str) -> Any:
         raise CheckpointError(f"{what}: {path or 'the value'} is a tensor; pass it to Store.save as `tensors`")
 
-    return json.dumps(_encode(tree, "", refuse, what), indent=1, allow_nan=False)
+    return json.dumps(_encode(tree, "", reject, what), indent=1, allow_nan=False)
 
 
 def from_json(text: str) -> Tree:
     """Inverse of :func:`to_json`; raises ``ValueError`` if the text is not JSON."""
 
-    def refuse(name: str) -> Tensor:
+    def reject(name: str) -> Tensor:
         raise CheckpointError(f"a JSON state refers to the tensor {name!r}")
 
-    return _decode(json.loads(text), refuse)
+    return _decode(json.loads(text), reject)
 
 
 def _encode(tree: Tree, path: str, note: Callable[[Tensor, str], Any], what: str = "state") -> Any:

@@ -36,7 +36,7 @@ MAX_RETRIED_CHUNK = 8
 MAX_FAILED_STARTS = 10
 """Actors that may be lost in a row before they are running."""
 MAX_LOSSES = 5
-"""How many actors a call may lose before it counts as unscored."""
+"""How often a call may lose its actor before it counts as unscored."""
 WAKE_SECONDS = 0.05
 UNPLACED_SECONDS = 60.0
 """How long an actor may wait for free cores before a warning is logged."""

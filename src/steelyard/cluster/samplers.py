@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 CHUNKS_PER_REPLICA = 2
 """Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
-"""Replicas that may be lost without a sample in between before the run stops."""
+"""Replicas that may be lost in a row, without a sample in between, before the run stops."""
 Named = Sequence[tuple[str, Tensor]]
 
 
 class Engine(Protocol):
-    """A sampler that loads weights it is given."""
+    """A sampler that can load new weights."""
 
     def load(self, weights: Named, version: int) -> None: ...
 
@@ -185,11 +185,11 @@ class RaySampler:
                     self.ray.kill(replica.handle)
         self._connection.close()
 
-    def _require_room(self, least: int, timeout: float) -> None:
-        """Raise an error unless at least ``least`` replicas are placed within ``timeout`` seconds."""
+    def _require_room(self, needed: int, timeout: float) -> None:
+        """Raise an error unless at least ``needed`` replicas are placed within ``timeout`` seconds."""
         count = len(self._replicas)
         placed, _ = self.ray.wait([one.placed for one in self._replicas], num_returns=count, timeout=timeout)
-        if len(placed) < least:
+        if len(placed) < needed:
             raise TrainingError(
                 f"the cluster had no room for {count - len(placed)} of {count} samplers within {START_SECONDS:.0f} s. "
                 "Check `ray status` for what is in use, or lower cluster.samplers.replicas or verify.workers"

@@ -106,12 +106,15 @@ def _sample_and_verify(config: Config, tasks: int, samples: int) -> _Trial:
         sampler = build_sampler(config, policy)
     start = time.perf_counter()
     with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
-        made = _sample(config, CountedSampler(sampler, advance), drawn, samples)
+        samples_by_task = _sample(config, CountedSampler(sampler, advance), drawn, samples)
     sampling = time.perf_counter() - start
     pool = build_trial_pool(config, verifier, supplied)
     with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
-        (first, seconds), (second, seconds_again) = (_verify(pool, drawn, made, advance) for _ in range(2))
-    groups = [Group(task, tuple(own), tuple(said)) for task, own, said in zip(drawn, made, first, strict=True)]
+        (first, seconds), (second, seconds_again) = (_verify(pool, drawn, samples_by_task, advance) for _ in range(2))
+    groups = [
+        Group(task, tuple(own), tuple(verdicts))
+        for task, own, verdicts in zip(drawn, samples_by_task, first, strict=True)
+    ]
     return _Trial(groups, second, min(seconds, seconds_again), sampling, describe_prompting(policy))
 
 
@@ -127,18 +130,18 @@ def _sample(config: Config, sampler: Sampler, tasks: Sequence[Task], samples: in
     from steelyard.compose import build_decoding
     from steelyard.training.phases import requests_for, sample
 
-    made = sample(sampler, requests_for(tasks, 0, samples), build_decoding(config))
-    return [made[at : at + samples] for at in range(0, len(made), samples)]
+    drawn = sample(sampler, requests_for(tasks, 0, samples), build_decoding(config))
+    return [drawn[at : at + samples] for at in range(0, len(drawn), samples)]
 
 
 def _verify(
-    pool: Pool, tasks: Sequence[Task], made: Sequence[Sequence[Sample]], advance: Callable[[], None]
+    pool: Pool, tasks: Sequence[Task], samples_by_task: Sequence[Sequence[Sample]], advance: Callable[[], None]
 ) -> tuple[list[list[Verdict]], float]:
-    """Return the verdicts of each task, and the seconds taken."""
+    """Verify the samples of each task; return their verdicts and the elapsed seconds."""
     from steelyard.training.phases import verify
 
     start, found = time.perf_counter(), list[list[Verdict]]()
-    for task, samples in zip(tasks, made, strict=True):
+    for task, samples in zip(tasks, samples_by_task, strict=True):
         found.append(verify(pool, [Item(task, sample, len(samples)) for sample in samples]))
         advance()
     return found, time.perf_counter() - start

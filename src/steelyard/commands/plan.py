@@ -46,6 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
     )
+    _add_machines(parser)
+    _add_workload(parser)
+    add_trust(parser)
+    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN)}."
+
+
+def _add_machines(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("machines, written as 8xh100", f"known: {', '.join(ACCELERATORS)}")
     where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner ({HALF_NODE})")
     where.add_argument(
@@ -79,6 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S,L,B",
         help="shares of the data-sheet values reached: FLOP/s in sampling and learning, bandwidth (0.5,0.4,0.7)",
     )
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("workload")
     what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (256)")
     what.add_argument("--tokens", type=positive, metavar="N", help="mean tokens per completion (the longest allowed)")
@@ -91,8 +101,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="mean core seconds to verify a sample (%(default)g)",
     )
     what.add_argument("--check-p99", type=_number, metavar="X", help="99th percentile of seconds to verify a sample")
-    add_trust(parser)
-    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN)}."
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -285,12 +293,12 @@ def hints(work: Run, site: Site, found: Prediction) -> list[str]:
     """Suggest settings that would make better use of these machines."""
     lines: list[str] = []
     copies = replace(site, sharded=False)
-    whole = plan_memory(work, copies)
-    scoring, updating, traffic = learning(work, copies, whole)
+    replicated = plan_memory(work, copies)
+    scoring, updating, traffic = learning(work, copies, replicated)
     learn = max(scoring + updating, traffic)
-    if found.memory.sharded and whole.fits and learn < 0.95 * found.pipeline.learn:
+    if found.memory.sharded and replicated.fits and learn < 0.95 * found.pipeline.learn:
         lines.append(
-            f'cluster.learners.sharding = "ddp": full copies fit ({amount(whole.wanted)}), and the learner takes '
+            f'cluster.learners.sharding = "ddp": full copies fit ({amount(replicated.wanted)}), and the learner takes '
             f"{learn:.3g} s instead of {found.pipeline.learn:.3g} s"
         )
     rows = plan_memory(work, replace(site, share=SAMPLER_SHARE)).rows

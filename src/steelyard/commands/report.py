@@ -1,4 +1,4 @@
-"""Summarise many samples of a run: how many are distinct and, if the domain can print_line, which are new.
+"""Summarise many samples of a run: how many are distinct and, if the domain can tell, which are new.
 
 Samples and verifies tasks, or reads artifacts from files. Prints a table and writes an HTML page.
 """

@@ -32,7 +32,7 @@ from steelyard.training.stopping import StopRequest, stopping_on_signals
 from steelyard.training.warmstart import loss_of, warm_start
 
 LAST = 0.1
-"""Final learning rate, as a fraction of the initial one."""
+"""Final learning rate, as a fraction of the peak."""
 MADE_WITH = "made-with.json"
 """File with the settings of a warm start, in its folder."""
 

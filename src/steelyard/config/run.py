@@ -18,7 +18,7 @@ def _file_name(text: str) -> str:
 
 
 RunName = Annotated[str, AfterValidator(_file_name)]
-Supplied = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "constraint"]
+SuppliedPart = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "constraint"]
 
 
 class RunConfig(Section):
@@ -26,7 +26,7 @@ class RunConfig(Section):
     folder: str = Field(default="runs", description="Folder that contains the runs.", min_length=1)
     seed: int = Field(default=0, description="Seed of all random numbers of the run.", ge=0, lt=2**63)
     steps: int = Field(default=200, description="Number of training steps.", ge=1)
-    supplied: tuple[Supplied, ...] = Field(
+    supplied: tuple[SuppliedPart, ...] = Field(
         default=(),
         strict=False,
         description="Parts that were passed to steelyard.train as Python objects; set by steelyard.train.",

@@ -71,7 +71,7 @@ def _file_rows(path: Path) -> Iterable[Row]:
             "a hub data set"
         )
     if not path.is_file():
-        raise DataError(f"{path}: no such file (working directory: {Path.cwd()})")
+        raise DataError(f"{path}: no such file (looked in {Path.cwd()})")
     return readers[path.suffix](path)
 
 

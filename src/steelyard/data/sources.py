@@ -197,7 +197,7 @@ def domain_source(domain: Domain, split: Split = "train", *, seed: int = 0) -> S
 
 
 def as_source(tasks: object, *, seed: int = 0, shuffle: bool = True) -> Source:
-    """Return a source for a source, the name of a file or hub data set, or an iterable of tasks."""
+    """Convert a file name, hub data set name or iterable of tasks to a source; a source is returned unchanged."""
     if isinstance(tasks, Source):
         return tasks
     if isinstance(tasks, str | Path):

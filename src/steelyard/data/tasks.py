@@ -74,8 +74,8 @@ def task_from_row(
     given_id, difficulty = row.get("id"), row.get("difficulty")
     if difficulty is not None and (isinstance(difficulty, bool) or not isinstance(difficulty, int | float)):
         raise DataError(f"{where}: difficulty must be a number, got {difficulty!r}")
-    apart = ("id", "difficulty") if template is not None else (prompt_column, "id", "difficulty")
-    spec = {intern(str(name)): row[name] for name in row if name not in apart}
+    reserved = ("id", "difficulty") if template is not None else (prompt_column, "id", "difficulty")
+    spec = {intern(str(name)): row[name] for name in row if name not in reserved}
     if too_deep(spec):
         raise DataError(TOO_DEEP.format(where=where))
     return Task(
@@ -158,8 +158,8 @@ def require_distinct_ids(tasks: list[Task], where: str) -> list[Task]:
 def checksum(tasks: Iterable[Task]) -> int:
     """Compute a checksum of all fields of the tasks that is the same in every process.
 
-    Of a spec value that is neither plain data nor an array, only the type counts: its ``repr`` may differ between
-    processes.
+    A spec value that is neither plain data nor an array contributes only its type, because its ``repr`` may differ
+    between processes.
     """
     found = 0
     encode = json.JSONEncoder(check_circular=False).encode  # canonical() copies the data, so it has no cycles

@@ -59,7 +59,7 @@ class Summary:
     """A summary of many artifacts, such as the number of distinct and of new ones."""
 
     lines: tuple[str, ...]
-    """The first states the result."""
+    """Lines of text; the first states the result."""
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     page: str
@@ -67,7 +67,7 @@ class Summary:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """Summarise a verdict in caption lines: reward and success, or the reason of the failure."""
+    """Summarise a verdict in caption lines: reward and success, or the cause of the failure."""
     if verdict.status == "unscored":
         return [f"unscored ({verdict.cause})"]
     if verdict.status == "rejected":

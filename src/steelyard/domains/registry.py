@@ -62,7 +62,7 @@ def find_domain(name: str) -> type[Domain]:
     paths = {**_installed(), **BUILT_IN}
     if name not in paths and not is_import_path(name):
         hint = nearest_or_all(name, domain_names())
-        raise ConfigError(f"domain {name!r} does not exist; {hint} Name your own class as 'module:Class'")
+        raise ConfigError(f"domain {name!r} does not exist; {hint} (name your own class as 'module:Class')")
     what = f"domain {name!r}:"
     return _require_domain(load_object(paths[name], what=what) if name in paths else load_own(name, what=what), name)
 

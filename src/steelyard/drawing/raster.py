@@ -100,7 +100,7 @@ def _write(image: Image, pen: ImageDraw, label: Label) -> None:
 
 
 def transliterate(text: str) -> str:
-    """Replace characters that Pillow's default font lacks, which has few beyond ASCII: ``×`` becomes x, é becomes e."""
+    """Replace characters that Pillow's default font lacks: ``×`` becomes x, and é becomes e."""
     return "".join(letter if letter in LETTERS else _spelling(letter) for letter in text)
 
 

@@ -49,17 +49,17 @@ def drawable(value: float) -> bool:
     return math.isfinite(value) and abs(value) < LARGEST
 
 
-def scale(axis: Axis, values: Sequence[float], *, most: int = 5) -> Scale:
-    """Choose a scale for finite values, with at most ``most`` + 1 ticks."""
+def scale(axis: Axis, values: Sequence[float], *, max_intervals: int = 5) -> Scale:
+    """Choose a scale for finite values, with at most ``max_intervals`` + 1 ticks."""
     found = [*values, *(limit for limit in (axis.low, axis.high) if limit is not None)] or [0.0, 1.0]
     low, high = min(found), max(found)
     if axis.log:
-        return _log_scale(axis, low, high, most)
+        return _log_scale(axis, low, high, max_intervals)
     size = max(abs(low), abs(high))
     if high - low <= max(1e-9 * size, SMALLEST):
         room = 1.0 if axis.whole else size / 2 if size > SMALLEST else 0.5
         low, high = low if axis.low is not None else low - room, high + room
-    step = _step((high - low) / most, whole=axis.whole)
+    step = _step((high - low) / max_intervals, whole=axis.whole)
     first = math.floor(low / step + 1e-9)
     last = max(math.ceil(high / step - 1e-9), first + 1)
     ticks = tuple(step * place for place in range(first, last + 1))
@@ -77,11 +77,11 @@ def _step(least: float, *, whole: bool) -> float:
     return next((step for step in steps if step >= 1 and step == int(step)), max(1.0, float(math.ceil(steps[0]))))
 
 
-def _log_scale(axis: Axis, low: float, high: float, most: int) -> Scale:
+def _log_scale(axis: Axis, low: float, high: float, max_intervals: int) -> Scale:
     high = max(high, 2 * low)
-    base = 2.0 if high / low <= 2.0 ** (2 * most) else 10.0
+    base = 2.0 if high / low <= 2.0 ** (2 * max_intervals) else 10.0
     first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
-    every = max(1, math.ceil((last - first) / most))
+    every = max(1, math.ceil((last - first) / max_intervals))
     ticks = tuple(base**power for power in range(first, last + 1, every))
     return Scale(base**first, base**last, ticks, tuple(_short(tick, percent=axis.percent) for tick in ticks), log=True)
 

@@ -41,7 +41,7 @@ down every later step.
 """
 
 SCRATCH_COLUMNS = 1
-"""Columns behind the capacity, which rows without a token to run write to."""
+"""Columns behind the capacity, for padding tokens."""
 
 GROWTH = 1.5
 """Factor by which the cache grows when an episode needs more room."""

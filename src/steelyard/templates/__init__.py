@@ -1,4 +1,4 @@
-"""What ``steelyard init`` writes: a checker, its configuration and a few tasks, ready to train."""
+"""The files that ``steelyard init`` writes: a verifier, its configuration and a few tasks, ready to train."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from steelyard.errors import ConfigError
 
 FILES = {"verifier.py": "verifier.py.txt", "steelyard.toml": "steelyard.toml", "tasks.jsonl": "tasks.jsonl"}
-"""Name in the user's folder and in the package, where a checker is data and no module of ours."""
+"""File name in the user's folder -> file name in the package, where the verifier must not be a module."""
 
 
 def write_template(folder: str | Path) -> list[Path]:
-    """Write the files into ``folder``, made if missing, and return their paths. Nothing is ever written over."""
+    """Write the files into ``folder``, creating it if needed, and return their paths. Never overwrites a file."""
     paths = [Path(folder) / name for name in FILES]
     present = [str(path) for path in paths if path.exists()]
     if present:
-        raise ConfigError(f"{', '.join(present)}: already there, nothing was written; choose another folder")
+        raise ConfigError(f"{', '.join(present)} already exists, so nothing was written; choose another folder")
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ConfigError(f"{folder} is a file and not a folder; choose another name") from None
+        raise ConfigError(f"{folder} is a file, not a folder; choose another name") from None
     for path in paths:
         template = files("steelyard.templates") / "init" / FILES[path.name]
         path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")

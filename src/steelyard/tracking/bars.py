@@ -22,7 +22,7 @@ Advance = Callable[..., None]
 def counting(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, and yield the function that advances it.
 
-    Without a terminal, print a line at the start, and further lines if the work takes long.
+    Without a terminal, it prints a line at the start, and more lines if the work takes long.
     """
     console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:

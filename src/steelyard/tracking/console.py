@@ -23,7 +23,7 @@ from steelyard.tracking.shown import ShownSample
 
 
 class Screen(Console):
-    """A rich console that raises ``BrokenPipeError`` when the pipe is closed, where rich would exit the process."""
+    """A rich console that raises ``BrokenPipeError`` when the pipe is closed, instead of exiting the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -68,8 +68,8 @@ def shares(parts: Sequence[float], width: int) -> list[int]:
 
 def duration(seconds: float) -> str:
     """Format seconds as ``0:42``, ``12:05``, ``3:07:11`` or ``2d 04:10``."""
-    whole = max(0, round(seconds))
-    days, rest = divmod(whole, 86400)
+    total = max(0, round(seconds))
+    days, rest = divmod(total, 86400)
     hours, rest = divmod(rest, 3600)
     minutes, rest = divmod(rest, 60)
     if days:

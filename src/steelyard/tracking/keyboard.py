@@ -14,7 +14,7 @@ except ImportError:  # Windows
 
 
 def hide_control_keys(output: IO[str]) -> Callable[[], None]:
-    """Hide control characters and return the function that restores the terminal.
+    """Stop the terminal from echoing control keys, and return the function that restores it.
 
     Does nothing unless output and keyboard are a terminal and this process is in its foreground; the system would stop
     a background process that changes the terminal.

@@ -1,4 +1,4 @@
-"""The checkers of the brick benchmarks can say no, and their random structures are worth checking."""
+"""The checkers of the brick benchmarks reject invalid structures, and their random structures cover enough cases."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from steelyard.domains.bricks import Brick, Physics, Structure, World, floating,
         (Brick(2, 2, 0, 0, 1),),
     ],
 )
-def test_what_is_no_structure_is_found_out(bricks: tuple[Brick, ...]) -> None:
+def test_invalid_structures_are_detected(bricks: tuple[Brick, ...]) -> None:
     assert bricks_fuzz.is_valid(Structure((Brick(2, 2, 0, 0, 0), Brick(2, 2, 1, 0, 1))))
     assert not bricks_fuzz.is_valid(Structure(bricks))
 
 
-def test_a_crash_is_noted_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     crashes: list[str] = []
     assert bricks_fuzz.parse_outcome("2x4 (0,0,9)", crashes) == "floating"
     assert bricks_fuzz.parse_outcome("2x4 (0,0,0)", crashes) == parse("2x4 (0,0,0)", World())
@@ -36,7 +36,7 @@ def test_a_crash_is_noted_down(monkeypatch: pytest.MonkeyPatch) -> None:
     assert crashes == ["ZeroDivisionError on '2x4 (0,0,0)'"]
 
 
-def test_heaps_are_connected_unless_asked_otherwise() -> None:
+def test_random_structures_are_connected_unless_floating_bricks_are_requested() -> None:
     for seed in range(10):
         assert not floating(heap(12, random.Random(seed)))
     assert sum(bool(floating(heap(12, random.Random(seed), float_=0.3))) for seed in range(10)) > 5
@@ -48,7 +48,7 @@ def test_mutated_texts_are_the_same_for_the_same_seed() -> None:
     assert len(set(found[0])) > 40
 
 
-def test_the_other_formulation_by_hand() -> None:
+def test_the_independent_formulation_by_hand() -> None:
     pytest.importorskip("scipy")
     lever = Structure((Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1)))
     assert brick_reference.largest_pull(lever, (), Physics()) == pytest.approx(0.81e-3 * 9.8 / 4)

@@ -1,4 +1,4 @@
-"""What bricks-learn counts: different structures, and success by kind."""
+"""bricks-learn counts distinct structures and success by kind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TWO, SWAPPED = "x0 y0 z0 1x1 x2 y0 z0 2x2", "x2 y0 z0 2x2 x0 y0 z0 1x1"
 MOVED, OTHER = "x3 y1 z0 1x1 x5 y1 z0 2x2", "x0 y0 z0 1x1"
 
 
-def group(kind: str, made: list[tuple[str, bool]]) -> Group:
+def group(kind: str, texts: list[tuple[str, bool]]) -> Group:
     none = np.zeros(0, np.int32)
     decisions = Decisions(none, none, np.zeros(0, np.float32))
-    samples = [Sample(SampleKey(0, 0, 0, n), none, 0, text, "stop", decisions) for n, (text, _) in enumerate(made)]
-    verdicts = [Verdict.scored(float(success), success=success) for _, success in made]
+    samples = [Sample(SampleKey(0, 0, 0, n), none, 0, text, "stop", decisions) for n, (text, _) in enumerate(texts)]
+    verdicts = [Verdict.scored(float(success), success=success) for _, success in texts]
     return Group(Task(kind, kind, {"kind": kind}), tuple(samples), tuple(verdicts))
 
 
@@ -31,15 +31,16 @@ def run_with(*groups: Group) -> LearningRun:
     return LearningRun(0, SPACE, found, found, [], 0.0)
 
 
-def test_order_does_not_make_another_structure_and_a_move_does_if_places_count() -> None:
-    assert canonical_bricks(SPACE, TWO, ignore_position=False) == canonical_bricks(
-        SPACE, SWAPPED, ignore_position=False
-    )
-    assert canonical_bricks(SPACE, TWO, ignore_position=False) != canonical_bricks(SPACE, MOVED, ignore_position=False)
-    assert canonical_bricks(SPACE, TWO, ignore_position=True) == canonical_bricks(SPACE, MOVED, ignore_position=True)
+def test_order_does_not_matter_and_position_matters_unless_ignored() -> None:
+    def canonical(text: str, *, ignore_position: bool = False) -> tuple[Any, ...]:
+        return canonical_bricks(SPACE, text, ignore_position=ignore_position)
+
+    assert canonical(TWO) == canonical(SWAPPED)
+    assert canonical(TWO) != canonical(MOVED)
+    assert canonical(TWO, ignore_position=True) == canonical(MOVED, ignore_position=True)
 
 
-def test_only_successes_count_as_distinct_and_the_same_for_two_briefs_is_two() -> None:
+def test_only_successes_count_as_distinct_and_briefs_are_counted_separately() -> None:
     run = run_with(
         group("tower", [(TWO, True), (SWAPPED, True), (MOVED, True), (OTHER, False)]), group("wall", [(TWO, True)])
     )

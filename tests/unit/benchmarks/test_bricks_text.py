@@ -1,4 +1,4 @@
-"""bricks-text can say no, and a model that knows nothing is told apart from one that does."""
+"""bricks-text can miss its bars, and distinguishes an untrained model from a trained one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STANDING = "2x2 (4,4,0)\n2x2 (4,4,1)\n2x2 (4,4,2)\n"
 
 
 def found(*, warm: list[TextOutcome], trained: list[TextOutcome], constraint: int, rejection: int) -> Study:
-    """Two briefs, the second of which is never won."""
+    """Return a study of two briefs, the second of which is never solved."""
 
     def evaluation(stage: str, decoding: str, first: list[TextOutcome]) -> StageOutcomes:
         return StageOutcomes(stage, decoding, ["tower", "wall"], [first, [BAD] * len(first)], 30.0)
@@ -64,7 +64,7 @@ def test_each_bar_can_be_missed(changed: dict[str, Any], ok: list[bool]) -> None
     assert [figure.ok for figure in bricks_text.full_figures(study, 100)] == ok
 
 
-def test_a_loss_that_has_not_fallen_misses_the_quick_bar() -> None:
+def test_a_high_loss_misses_the_quick_bar() -> None:
     study = found(warm=[GOOD], trained=[GOOD], constraint=1, rejection=1)
     assert all(figure.ok for figure in bricks_text.quick_figures(study))
     stuck = Study(study.evaluations, study.budget_runs, 2.0, 1, {})
@@ -100,7 +100,7 @@ def test_the_outcome_of_a_text(text: str, expected: tuple[bool, bool, bool]) -> 
     assert text_outcome(Lines(World(), 9), Task("t", "", TOWER.spec), text) == expected
 
 
-def test_a_model_that_knows_nothing_is_valid_under_the_constraint_alone(tmp_path: Path) -> None:
+def test_an_untrained_model_is_valid_only_under_the_constraint(tmp_path: Path) -> None:
     pytest.importorskip("highspy")
     from steelyard import config as configs
     from steelyard.compose import build_policy, tasks_of_split
@@ -121,7 +121,7 @@ def test_a_model_that_knows_nothing_is_valid_under_the_constraint_alone(tmp_path
     found = {one.decoding: one for one in evaluator.evaluate(BASE, policy, 2)}
     assert found[CONSTRAINT].mean("valid") == 1.0
     assert found[FREE].mean("valid") == 0.0
-    assert policy.constraint is not None, "it is back"
+    assert policy.constraint is not None, "the constraint is restored"
 
     runs = {run.decoding: run for run in evaluator.compare_at_equal_tokens(BASE, policy, 100)}
     assert runs.keys() == {CONSTRAINT, REJECTION, ROLLBACK}

@@ -1,4 +1,4 @@
-"""The figures of the benchmarks are computed from the right numbers, and their measures can see a difference."""
+"""The benchmarks compute their figures from the right numbers, and detect differences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_claim_against_trl_has_its_bar():
     }
 
 
-def test_both_sides_get_one_prompt_a_step():
+def test_both_sides_get_one_prompt_per_step():
     for row in ROWS:
         assert len(prompts(row)) == row.steps + 1
 
@@ -53,14 +53,14 @@ def test_the_reward_differs_between_samples():
     assert reward_letters(["", "xyz"]) == [0, 0]
 
 
-def test_overhead_compares_speeds_of_sampling_and_times_of_updates():
+def test_overhead_compares_sampling_speeds_and_update_times():
     sampling, update = overhead.figures({"sampling": ([2.0, 2.0], [1.0, 3.0]), "update": ([3.0], [2.0])})
     assert sampling.value == 1.0  # 0.5 and 1.5
     assert update.value == 1.5
     assert not update.ok
 
 
-def test_learning_is_judged_by_the_worst_seed():
+def test_learning_is_measured_by_the_worst_seed():
     rows = [{"variant": "a", "start": 0.1, "end": end} for end in (0.99, 0.94)]
     reached, start = learn_scratch.mean_figures(rows)
     assert reached.value == 0.94
@@ -76,18 +76,18 @@ def write_run(folder: Path, weights: bytes, metrics: str) -> Path:
     return folder
 
 
-def test_resume_sees_a_changed_bit_and_a_changed_metric_but_no_time(tmp_path):
+def test_resume_detects_a_changed_bit_and_a_changed_metric_but_ignores_times(tmp_path):
     row = '{"step": 1, "loss": %s, "time/step": %s}\n'
-    peace = write_run(tmp_path / "peace", b"\x00\x01", row % (0.5, 1.0))
+    undisturbed = write_run(tmp_path / "undisturbed", b"\x00\x01", row % (0.5, 1.0))
     same = write_run(tmp_path / "same", b"\x00\x01", row % (0.5, 9.0))
     bit = write_run(tmp_path / "bit", b"\x00\x03", row % (0.5, 1.0))
     loss = write_run(tmp_path / "loss", b"\x00\x01", row % (0.5000000000000001, 1.0))
-    assert resume.differences(peace, same) == ()
-    assert resume.differences(peace, bit) == ("checkpoints/step-00000002/model/model.safetensors",)
-    assert resume.differences(peace, loss) == ("metrics.jsonl",)
+    assert resume.differences(undisturbed, same) == ()
+    assert resume.differences(undisturbed, bit) == ("checkpoints/step-00000002/model/model.safetensors",)
+    assert resume.differences(undisturbed, loss) == ("metrics.jsonl",)
 
 
-def test_a_run_that_ended_differently_survived_no_kill():
+def test_the_kills_of_a_run_that_ended_differently_are_not_survived():
     outcomes = {"a": resume.Outcome(25, 3, ()), "b": resume.Outcome(25, 4, ("metrics.jsonl",))}
     survived, in_writes = resume.figures(outcomes, 25)
     assert (survived.value, survived.bar, survived.ok) == (25, 50, False)
@@ -105,12 +105,12 @@ def test_a_run_that_ended_differently_survived_no_kill():
         ({"optimiser": {"lr": 1.01e-3, "microbatch_tokens": 128}}, False),
     ],
 )
-def test_the_reference_loop_tells_another_algorithm_from_ours(change, equal):
+def test_the_reference_loop_detects_a_different_algorithm(change, equal):
     final = reference.compare(0, **change)[-1]
     assert (float(final["share"]) <= reference.BAR) is equal
 
 
-def test_held_out_people_and_sentences_are_not_trained_on():
+def test_held_out_names_and_sentences_do_not_occur_in_training():
     training, held_out = tasks("train", 200), tasks("held_out", 100)
     assert not {task.spec["name"] for task in training} & {task.spec["name"] for task in held_out}
     assert not {task.prompt[0]["content"] for task in training} & {task.prompt[0]["content"] for task in held_out}
@@ -126,14 +126,14 @@ def test_held_out_people_and_sentences_are_not_trained_on():
         ('Sure! {"name": "Anna", "age": 30, "city": "Rome"}', 0.0, False),
     ],
 )
-def test_the_json_checker_wants_the_schema_and_the_values(answer, reward, success):
+def test_the_json_verifier_requires_the_schema_and_the_values(answer, reward, success):
     task = tasks("train", 1)[0]
     verdict = check(type(task)(task.id, task.prompt, {"name": "Anna", "age": 30, "city": "Rome"}), answer)
     assert verdict.reward == pytest.approx(reward)
     assert verdict.success is success
 
 
-def test_best_of_k_estimators_have_to_beat_group_norm():
+def test_pass_at_k_estimators_must_beat_group_norm():
     found = {"group_norm": [0.5, 0.7], "pass_at_k": [0.7, 0.7], "max_at_k": [0.5, 0.7]}
     better, equal = learn_scratch.pass_at_k_figures(found)
     assert better.value == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""The benchmark runner: bars are judged, a short figure exits non-zero, quick runs leave full results alone."""
+"""The benchmark runner: figures are compared with bars, a missed bar exits non-zero, quick runs keep full results."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def run(value: float, folder: Path, *, quick: bool = False) -> int:
     ("comparison", "value", "ok"),
     [("<=", 0.5, True), ("<=", 0.51, False), (">=", 0.5, True), (">=", 0.49, False), ("<=", math.nan, False)],
 )
-def test_a_figure_is_judged_by_its_bar(comparison, value, ok):
+def test_a_figure_is_compared_with_its_bar(comparison, value, ok):
     assert Figure("x", value, comparison, 0.5).ok is ok
 
 
-def test_one_short_figure_makes_the_result_short():
+def test_one_missed_bar_makes_the_result_short():
     good, bad = Figure("a", 1, "<=", 2), Figure("b", 3, "<=", 2)
     assert Result("x", (good,)).ok
     assert not Result("x", (good, bad)).ok
     assert not Result("x", ()).ok
 
 
-def test_a_short_result_exits_non_zero_and_says_so_last(tmp_path, capsys):
-    assert run(0.7, tmp_path) == command.SHORT
+def test_a_missed_bar_exits_non_zero_and_is_printed_last(tmp_path, capsys):
+    assert run(0.7, tmp_path) == command.BAR_MISSED
     assert capsys.readouterr().out.splitlines()[-1] == "parity: gap 0.7 nat (bar <= 0.5) short"
 
 
-def test_a_reached_bar_exits_zero_and_says_so_last(tmp_path, capsys):
+def test_a_reached_bar_exits_zero_and_is_printed_last(tmp_path, capsys):
     assert run(0.25, tmp_path) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "parity: gap 0.25 nat (bar <= 0.5) ok"
 
@@ -62,7 +62,7 @@ def test_a_quick_run_never_replaces_a_full_one(tmp_path):
     assert Record.from_json((tmp_path / "quick" / "parity.json").read_text()).quick
 
 
-def test_the_json_holds_what_is_needed_to_judge_and_repeat():
+def test_the_json_has_everything_needed_to_interpret_and_repeat():
     stored = json.loads(record(result(0.25), quick=False, seconds=1.23).to_json())
     assert stored["ok"] is True
     assert stored["command"] == "python -m benchmarks parity"
@@ -86,7 +86,7 @@ def test_a_record_survives_json():
     assert again.result.figures == kept.result.figures
 
 
-def test_what_is_not_a_number_is_null_in_json_and_short_when_it_comes_back():
+def test_nan_is_null_in_json_and_misses_the_bar_when_read_again():
     nothing = replace(result(math.nan), details=[{"step": 0, "entropy": math.nan}, {"step": 1, "entropy": math.inf}])
     kept = record(nothing, quick=True, seconds=2.0)
     assert "NaN" not in kept.to_json()
@@ -97,17 +97,17 @@ def test_what_is_not_a_number_is_null_in_json_and_short_when_it_comes_back():
     assert all(math.isnan(float(row["entropy"])) for row in again.details)
 
 
-def test_the_catalogue_lists_the_modules_that_measure():
+def test_the_catalogue_lists_the_modules_with_a_measure_function():
     assert "vs-trl" in catalogue.names()
     assert "report" not in catalogue.names()
     assert all(catalogue.claim(name).endswith(".") for name in catalogue.names())
 
 
-def test_an_unknown_name_is_refused_with_the_nearest(capsys):
+def test_an_unknown_name_is_rejected_with_a_suggestion(capsys):
     assert command.main(["vs-tlr"]) == command.USAGE
     assert "did you mean 'vs-trl'" in capsys.readouterr().out
 
 
-def test_listing_imports_no_torch():
+def test_listing_does_not_import_torch():
     code = "import sys; from benchmarks.__main__ import main; main(['--list']); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True)

@@ -1,4 +1,4 @@
-"""Lines written together, with a cache that is written over, are those of a plain model that begins anew each time."""
+"""Lines written in a batch with an overwritten cache equal those of a plain model that starts over for each line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def policy() -> CausalPolicy:
 
 
 class Plain:
-    """The same draws, each from a pass over all of the text."""
+    """Draws the same tokens, each from a forward pass over the whole text."""
 
     def __init__(self, policy: CausalPolicy) -> None:
         self.policy, self.drawn = policy, [0] * len(PROMPTS)
@@ -56,8 +56,8 @@ class Plain:
         return int((cumulative_V <= number * cumulative_V[-1]).sum())
 
 
-def test_the_lines_are_those_of_a_plain_model(policy: CausalPolicy) -> None:
-    """Prompts and texts of different length; texts that grow, stay, shrink and change; rows that leave."""
+def test_the_lines_equal_those_of_a_plain_model(policy: CausalPolicy) -> None:
+    """Prompts and texts differ in length; texts grow, stay, shrink and change; rows leave the batch."""
     rounds = [
         {0: Asked("", 1.0), 1: Asked("", 0.5), 2: Asked("", 1.0)},
         {0: Asked("12\n", 1.0), 1: Asked("", 0.6), 2: Asked("ab\ncd\n", 1.0)},
@@ -72,11 +72,11 @@ def test_the_lines_are_those_of_a_plain_model(policy: CausalPolicy) -> None:
         written = writer(asked)
         assert written == {place: plain.line(place, wanted) for place, wanted in asked.items()}
         lengths |= {one.tokens for one in written.values()}
-    assert len(lengths) > 2, "lines of different length, or nothing is tried here"
+    assert len(lengths) > 2, "the lines must differ in length, or the test checks nothing"
     assert writer.prompt_of_row == [2]
 
 
-def test_rows_may_stay_although_nobody_asks_for_them(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_may_stay_although_they_are_not_requested(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_writer, "COMPACT_BELOW", 0.0)
     writer, plain = LineWriter(policy, PROMPTS, room=30, seed=SEED), Plain(policy)
     for asked in ({0: Asked("", 1.0), 2: Asked("a\n", 1.0)}, {2: Asked("a\nb\n", 1.0)}, {0: Asked("1\n", 1.0)}):
@@ -84,7 +84,7 @@ def test_rows_may_stay_although_nobody_asks_for_them(policy: CausalPolicy, monke
     assert writer.prompt_of_row == [0, 1, 2]
 
 
-def test_what_two_texts_have_in_common() -> None:
+def test_the_shared_prefix_of_two_texts() -> None:
     assert shared_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
     assert shared_prefix([1, 2], [1, 2, 3]) == 2
     assert shared_prefix([], [1]) == 0

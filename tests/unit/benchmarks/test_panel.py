@@ -1,10 +1,10 @@
-"""The terminal in memory shows what a real one would, and what is wrong with a panel is found."""
+"""The terminal in memory shows what a real terminal would, and flaws of a panel are detected."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.experience.panel import Seen, look, panel_of
+from benchmarks.experience.panel import PanelObservations, check_screen, panel_of
 from benchmarks.experience.terminal import Screen, Terminal
 
 
@@ -26,7 +26,7 @@ def test_a_picture_has_the_text_and_its_colours() -> None:
     assert picture.count("fill: #cc555a") == 1
 
 
-def test_a_program_draws_on_a_terminal_of_its_own() -> None:
+def test_a_program_draws_on_its_own_terminal() -> None:
     program = "import os, sys; print(sys.stdout.isatty(), os.get_terminal_size().columns, 'ö')"
     terminal = Terminal([sys.executable, "-c", program], 47, {})
     try:
@@ -41,14 +41,14 @@ def panel(*rows: str) -> list[str]:
     return ["something above", "╭─ steelyard ─╮", *(f"│ {row} │" for row in rows), "╰─────────────╯", ""]
 
 
-def test_cut_figures_and_lost_rows_are_found() -> None:
-    seen = Seen()
+def test_truncated_figures_and_lost_rows_are_detected() -> None:
+    seen = PanelObservations()
     first, second = panel("now  sampling", "KL 0.0…"), panel("now  saving")
     assert panel_of(first) == first[1:-1]
     assert panel_of(first[:2]) == []
-    look(first, [], seen)
-    look(second, first, seen)
-    look(first, second, seen)
-    look(panel(), first, seen)
+    check_screen(first, [], seen)
+    check_screen(second, first, seen)
+    check_screen(first, second, seen)
+    check_screen(panel(), first, seen)
     assert seen.lost_rows == 1, "the last panel may be smaller"
-    assert seen.cut == {"│ KL 0.0… │"}
+    assert seen.truncated == {"│ KL 0.0… │"}

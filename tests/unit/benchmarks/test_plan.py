@@ -1,4 +1,4 @@
-"""The benchmark ``plan``: its cases are configurations, and rates that are true predict what they made."""
+"""The benchmark ``plan``: its cases are valid configurations, and the true rates predict what they generated."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ TRUE = (
 )
 
 
-def made(case: Case) -> dict[str, float]:
-    """What a machine with those rates would measure."""
+def simulated(case: Case) -> dict[str, float]:
+    """Return what a machine with the true rates would measure."""
     found = {"prompt": 12, "microbatch": 2000, "chunk": 100}
     run = run_of(case, 12)
     scoring, updating = learner_work(run, passes(run, found))
@@ -45,35 +45,35 @@ def made(case: Case) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", [TINY, *CALIBRATION, *PREDICTED, *MEMORY], ids=lambda case: case.name)
-def test_every_case_is_a_configuration(case: Case) -> None:
+def test_every_case_is_a_valid_configuration(case: Case) -> None:
     config = configs.build(tables(case, "runs"), source="test")
     assert replace(training_of(config), eager=case.dtype == "bfloat16") == run_of(case, 12).training
 
 
-def test_no_case_is_fitted_and_predicted() -> None:
+def test_no_case_is_both_fitted_and_predicted() -> None:
     assert not {replace(case, name="") for case in CALIBRATION} & {replace(case, name="") for case in PREDICTED}
     assert len([case for case in PREDICTED if not case.workers]) >= 6
     assert len(MEMORY) >= 4
 
 
 @pytest.mark.parametrize("case", [case for case in PREDICTED if not case.workers], ids=lambda case: case.name)
-def test_true_rates_are_found_and_predict_other_cases(case: Case) -> None:
-    rates = fitted(CALIBRATION, [made(case) for case in CALIBRATION])
-    assert abs(float(time_row(case, made(case), rates)["error"])) < 0.02
+def test_the_true_rates_are_recovered_and_predict_other_cases(case: Case) -> None:
+    rates = fitted(CALIBRATION, [simulated(case) for case in CALIBRATION])
+    assert abs(float(time_row(case, simulated(case), rates)["error"])) < 0.02
 
 
-def test_waiting_checks_hide_behind_sampling_if_they_are_quick() -> None:
+def test_fast_waiting_verifiers_hide_behind_sampling() -> None:
     quick, slow = (case for case in PREDICTED if case.workers)
-    within = simulate(pipeline_of(quick, made(quick), TRUE), 3)
+    within = simulate(pipeline_of(quick, simulated(quick), TRUE), 3)
     assert within.phases["verifiers"] < 0.1 * within.step
-    behind = simulate(pipeline_of(slow, made(slow), TRUE), 3)
+    behind = simulate(pipeline_of(slow, simulated(slow), TRUE), 3)
     assert behind.phases["samplers"] + behind.phases["verifiers"] == pytest.approx(
         slow.rows * slow.check / slow.workers, rel=0.2
     )
 
 
-def test_memory_is_held_to_what_was_measured() -> None:
-    row = memory_row(MEMORY[0], {**made(MEMORY[0]), "memory": 400 * 2**20})
+def test_predicted_memory_is_compared_with_the_measurement() -> None:
+    row = memory_row(MEMORY[0], {**simulated(MEMORY[0]), "memory": 400 * 2**20})
     assert row["error"] == pytest.approx(float(row["predicted"]) / 400 - 1)
     assert shape_of(MEMORY[-1]).parameters == pytest.approx(134.5e6, rel=1e-3)
     assert set(SAMPLING) | set(LEARNING) == {"calls", "flops", "cache", "logits", "tokens", "activations", "state"}

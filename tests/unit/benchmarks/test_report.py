@@ -1,4 +1,4 @@
-"""docs/results.md is generated: the committed page equals what the stored results give."""
+"""docs/results.md is generated: the committed page equals the one generated from the stored results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_committed_tables_are_the_generated_ones():
         assert (PAGE.parent / name).read_text(encoding="utf-8") == page, "run: python -m benchmarks --report"
 
 
-def test_a_table_that_is_out_of_date_is_replaced_and_the_text_around_it_stays(tmp_path):
+def test_an_outdated_table_is_replaced_and_the_text_around_it_stays(tmp_path):
     kept = record(Result("sandbox", (Figure("n", 1, ">=", 1),), ({"escape": "by night"},)), quick=False, seconds=3)
     (tmp_path / "sandbox.json").write_text(kept.to_json())
     page, text = pages_with_results(tmp_path)["sandbox.md"], (PAGE.parent / "sandbox.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def test_a_table_that_is_out_of_date_is_replaced_and_the_text_around_it_stays(tm
     assert page.rpartition("<!-- end -->")[2] == text.rpartition("<!-- end -->")[2]
 
 
-def test_a_short_figure_is_shown_as_short(tmp_path):
+def test_a_missed_bar_is_shown_as_short(tmp_path):
     figures = (Figure("gap", 0.7, "<=", 0.5, "nat", 0.1), Figure("share", 0.9, ">=", 0.8))
     details = ({"row": "a", "gap": 0.7}, {"row": "b", "gap": 0.61234})
     kept = record(Result("parity", figures, details), quick=False, seconds=3)
@@ -43,7 +43,7 @@ def test_a_short_figure_is_shown_as_short(tmp_path):
     assert "`python -m benchmarks parity`" in page
 
 
-def test_what_was_not_measured_is_left_out_of_pictures_and_tables(tmp_path):
+def test_missing_values_are_left_out_of_pictures_and_tables(tmp_path):
     """A run has no entropy before its first step."""
     first, second, third = ({"run": "a", "minutes": 1.0 * at} for at in range(3))
     every = ("held-out success", "distinct successes", "fermion contents", "entropy")
@@ -60,11 +60,11 @@ def test_what_was_not_measured_is_left_out_of_pictures_and_tables(tmp_path):
 
 def test_pictures_have_ticks_titles_and_named_curves():
     for name, picture in pictures().items():
-        said = set(re.findall(r"<text [^>]*>([^<]*)</text>", picture))
+        texts = set(re.findall(r"<text [^>]*>([^<]*)</text>", picture))
         drawn = PICTURES[name.removesuffix(".svg")]
-        assert {drawn.axis.title, *(shown.title for shown in drawn.shown)} <= said
-        assert {shown.axis.title for shown in drawn.shown} <= said
-        assert sum(bool(re.fullmatch(r"[\d.]+%?", text)) for text in said) > 5
+        assert {drawn.axis.title, *(panel.title for panel in drawn.panels)} <= texts
+        assert {panel.axis.title for panel in drawn.panels} <= texts
+        assert sum(bool(re.fullmatch(r"[\d.]+%?", text)) for text in texts) > 5
     assert ">seed 2</text>" in pictures()["bricks-learn.svg"]
 
 

@@ -1,4 +1,4 @@
-"""The pretrained model without a hub: an ordinary folder that answers a question."""
+"""The pretrained model is an ordinary folder and answers a question."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 from benchmarks.framework import smollm
 
 
-def test_a_folder_named_by_the_environment_is_used_as_it_is(tmp_path, monkeypatch):
+def test_a_folder_named_by_the_environment_is_used_unchanged(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setenv(smollm.ENVIRONMENT, str(tmp_path))
     assert smollm.model_folder() == tmp_path
 
 
 @pytest.mark.slow
-def test_it_answers():
+def test_the_model_answers_a_question():
     if not smollm.is_unpacked():
-        pytest.skip("SmolLM2 is not unpacked here; `steelyard fetch smollm2` does it (93 MB)")
+        pytest.skip("SmolLM2 is not unpacked here; run `steelyard fetch smollm2` (93 MB)")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

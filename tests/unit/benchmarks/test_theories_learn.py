@@ -1,4 +1,4 @@
-"""What theories-learn counts: the domain's successes, up to how they are written."""
+"""theories-learn counts the domain's successes, and counts equivalent theories once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BROKEN = "GAUGE SU(2) SU(3) SSB S1 1 3 c1 1e2 MULTIPLETS F1 left 2 8 x1 INTERACT
 
 
 @pytest.mark.parametrize(("text", "counted"), [(UNBROKEN, 0), (BROKEN, 1), (standard_model_text(), 1)])
-def test_what_counts_is_what_the_verifier_calls_a_success(text: str, counted: int) -> None:
+def test_a_success_is_what_the_verifier_calls_one(text: str, counted: int) -> None:
     task, sample = Task("a", "nothing"), sample_of([1, 2], text=text)
     verdict = Judge()(task, text)
     assert verdict.success == bool(counted)
     assert len(successes([Group(task, (sample, sample), (verdict, Verdict.scored(0.0)))])) == counted
 
 
-def test_scalars_and_pairs_make_no_other_content_of_chiral_fermions() -> None:
+def test_scalars_and_pairs_do_not_change_the_chiral_fermion_content() -> None:
     dressed = BROKEN.replace("INTERACTIONS", "S2 3 1 F2 left 1 3 x1 F3 left 1 3* x1 INTERACTIONS")
     other = BROKEN.replace("left 2 8", "left 4 8")
     samples = tuple(sample_of([1, 2], text=text) for text in (BROKEN, dressed, other))
@@ -30,14 +30,14 @@ def test_scalars_and_pairs_make_no_other_content_of_chiral_fermions() -> None:
     assert contents([Group(Task("a", "groups"), samples, verdicts)]) == 2
 
 
-def test_success_is_told_for_each_gauge_group() -> None:
+def test_success_is_listed_for_each_gauge_group() -> None:
     yes, no = Verdict.scored(1.0, success=True), Verdict.scored(0.0)
     broken, unbroken = (sample_of([1, 2], text=text) for text in (BROKEN, UNBROKEN))
     groups = [Group(Task("a", "groups"), (broken, unbroken), verdicts) for verdicts in ((yes, yes), (no, yes))]
     assert by_gauge_group(groups) == "SU(2) × SU(3) 1.000, SU(2) × SU(3) 0.500"
 
 
-def test_extensions_are_counted_once_and_a_singlet_is_none() -> None:
+def test_extensions_are_counted_once_and_singlets_are_ignored() -> None:
     def with_fields(words: str) -> str:
         return standard_model_text().replace(" INTERACTIONS", f" {words} INTERACTIONS")
 
@@ -49,7 +49,7 @@ def test_extensions_are_counted_once_and_a_singlet_is_none() -> None:
     assert extensions([Group(Task("a", "model"), samples, verdicts)]) == [shorter]
 
 
-def test_an_extension_is_shown_by_what_it_adds_and_its_lightest_exotic() -> None:
+def test_an_extension_is_shown_by_its_additions_and_its_lightest_exotic() -> None:
     fields, terms = "F6 left 1 1 0 x1 S2 1 3 +2/3", "phi2 S2 S2* 2e4"
     text = standard_model_text().replace(" INTERACTIONS", f" {fields} INTERACTIONS") + f" {terms}"
     assert added(text) == "`F6 left 1 1 0 x1`, `S2 1 3 +2/3`, `phi2 S2 S2* 2e4`"

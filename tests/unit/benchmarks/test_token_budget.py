@@ -1,4 +1,4 @@
-"""Equal tokens: what counts as a token, a try and a win, with a writer that reads from scripts."""
+"""Equal tokens: how tokens, attempts and successes are counted, with a writer that reads from scripts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from steelyard.domains.bricks import Structure, World
 
 WORLD = World()
 LINE = 11
-"""Tokens of a line in the scripts; an end is one token."""
+"""Tokens of a line in the scripts; the end of a text is one token."""
 
 
 class Scripts:
-    """Writes the lines of a script for each place, and notes who asked together."""
+    """Writes the lines of a script for each requester, and records which requests came together."""
 
     def __init__(self, *scripts: list[str]) -> None:
         self.scripts = scripts
@@ -58,26 +58,26 @@ def test_rejected_lines_and_the_end_cost_tokens() -> None:
     assert scripts.tokens == 4 * LINE + 1
 
 
-def test_after_a_failure_it_is_tried_again_from_the_start() -> None:
+def test_a_failed_attempt_is_followed_by_another_from_the_start() -> None:
     scripts = Scripts(["1x1 (0,0,0)", "", "1x1 (0,0,0)", "1x1 (0,0,1)", ""])
     assert attempts(scripts, budget=100) == [[Attempt(LINE + 1, False), Attempt(2 * LINE + 1, True)]]
 
 
-def test_a_try_that_takes_more_than_is_left_is_cut_off_and_lost() -> None:
+def test_an_attempt_over_the_budget_is_cut_off_and_fails() -> None:
     lines = ["1x1 (0,0,0)", "1x1 (0,0,1)", ""]
     (found,) = attempts(Scripts([*lines]), budget=2 * LINE)
     assert found == [Attempt(2 * LINE, False)]
     (found,) = attempts(Scripts([*lines]), budget=2 * LINE + 1)
-    assert found == [Attempt(2 * LINE + 1, True)], "the end fits, to the token"
+    assert found == [Attempt(2 * LINE + 1, True)], "the end just fits"
 
 
-def test_patience_that_ends_a_structure_ends_the_try() -> None:
+def test_running_out_of_patience_ends_the_attempt() -> None:
     scripts = Scripts(["1x1 (0,0,0)", "x", "1x1 (0,0,0)", "1x1 (0,0,1)", ""])
     (found,) = attempts(scripts, budget=100, patience=Patience(rejections=0))
     assert found == [Attempt(2 * LINE, False), Attempt(2 * LINE + 1, True)]
 
 
-def test_those_that_are_done_are_not_asked_again_and_keep_their_place() -> None:
+def test_finished_requesters_are_skipped_and_keep_their_number() -> None:
     scripts = Scripts(["1x1 (0,0,0)", "1x1 (0,0,1)", ""], ["1x1 (0,0,0)"] + ["x"] * 9)
     first, second = attempts(scripts, budget=3 * LINE)
     assert first == [Attempt(2 * LINE + 1, True)]
@@ -85,7 +85,7 @@ def test_those_that_are_done_are_not_asked_again_and_keep_their_place() -> None:
     assert scripts.rounds == [[0, 1], [0, 1], [0, 1], [1]]
 
 
-def test_tries_of_another_decoder_are_counted_alike() -> None:
+def test_tries_of_another_decoder_are_counted_the_same_way() -> None:
     made = [Attempt(10, False), Attempt(20, True), Attempt(5, True)]
     assert truncate_attempts(made, 100) == made[:2]
     assert truncate_attempts(made, 30) == made[:2]
@@ -96,14 +96,14 @@ def test_tries_of_another_decoder_are_counted_alike() -> None:
     assert is_finished(made[:2], 100)
 
 
-def test_what_it_comes_to() -> None:
-    won, lost = [Attempt(10, False), Attempt(20, True)], [Attempt(40, False)]
-    assert (tokens_to_success(won), tokens_to_success(lost)) == (30.0, math.inf)
-    assert solved_within([won, lost], 29) == [0.0, 0.0]
-    assert solved_within([won, lost], 30) == [1.0, 0.0]
-    assert per_thousand([won, lost]) == pytest.approx(1000 / 70)
+def test_budgets_and_rates() -> None:
+    solved, failed = [Attempt(10, False), Attempt(20, True)], [Attempt(40, False)]
+    assert (tokens_to_success(solved), tokens_to_success(failed)) == (30.0, math.inf)
+    assert solved_within([solved, failed], 29) == [0.0, 0.0]
+    assert solved_within([solved, failed], 30) == [1.0, 0.0]
+    assert per_thousand([solved, failed]) == pytest.approx(1000 / 70)
 
 
-def test_a_try_costs_at_least_a_token() -> None:
-    with pytest.raises(ValueError, match="without any token"):
+def test_an_attempt_costs_at_least_one_token() -> None:
+    with pytest.raises(ValueError, match=r"attempt.tokens = 0 .* at least 1"):
         truncate_attempts([Attempt(0, False)], 10)

@@ -75,27 +75,27 @@ def raises(**errors: Exception) -> Callable[[int], int]:
     ],
 )
 def test_only_connection_errors_count_as_a_lost_rank(group: Make, error: Exception, kind: type[Exception]) -> None:
-    made = group(raises(r1=error))
+    learner_group = group(raises(r1=error))
     with pytest.raises(kind) as caught:
-        made.score([])
+        learner_group.score([])
     assert type(caught.value) is kind
     assert str(error.args[0]) in str(caught.value)
     with pytest.raises(TrainingError, match="the learner group has stopped"):
-        made.score([])
+        learner_group.score([])
 
 
 def test_the_cause_is_reported_and_not_the_connections_that_it_broke(group: Make) -> None:
-    made = group(raises(r0=RuntimeError("Connection closed by peer"), r2=ValueError("the cause")))
+    learner_group = group(raises(r0=RuntimeError("Connection closed by peer"), r2=ValueError("the cause")))
     with pytest.raises(TrainingError, match=r"rank 2 failed: ValueError\('the cause'\)") as caught:
-        made.score([])
+        learner_group.score([])
     assert not isinstance(caught.value, LostLearnerError)
 
 
 def test_a_dead_rank_is_reported_before_any_other_failure(group: Make, ray: FakeRay) -> None:
-    made = group(raises(r0=ValueError("the consequence")))
+    learner_group = group(raises(r0=ValueError("the consequence")))
     ray.handles[2].lost = True
     with pytest.raises(LostLearnerError, match="rank 2 was lost"):
-        made.score([])
+        learner_group.score([])
 
 
 def test_too_small_a_cluster_is_an_error_that_names_the_key(group: Make, ray: FakeRay) -> None:

@@ -1,4 +1,4 @@
-"""The command line called in this process."""
+"""Call the command line in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from steelyard.cli import main
 
 Call = Callable[..., tuple[int, str, str]]
-"""Words to exit code, standard output and standard error."""
+"""Maps command-line words to exit code, standard output and standard error."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`verify`, `render` and `export` on files: what is written where, what is said, and with which exit code."""
+"""`verify`, `render` and `export` on files: output files, messages and exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files() -> set[str]:
     return {path.name for path in Path().iterdir()} - {"bridge.txt", "floats.txt"}
 
 
-def test_verify_says_brick_by_brick_and_draws_beside_the_file(call: Call) -> None:
+def test_verify_reports_every_brick_and_draws_next_to_the_file(call: Call) -> None:
     code, out, err = call("verify", "bricks", "bridge.txt")
     assert (code, err) == (0, "")
     assert "6x2" in out
@@ -45,14 +45,14 @@ def test_verify_says_brick_by_brick_and_draws_beside_the_file(call: Call) -> Non
 def test_verify_with_a_brief(call: Call) -> None:
     code, out, _ = call("verify", "bricks", "bridge.txt", "--brief", BRIEF, "--no-picture")
     assert code == 0
-    assert "success: its purpose is served by 100.0%" in out
+    assert "success: purpose fulfilled to 100.0%" in out
     assert not files()
     code, out, _ = call("verify", "bricks", "bridge.txt", "--brief", BRIEF.replace("4", "3", 1), "--no-picture")
     assert code == 1
     assert "no success" in out
 
 
-def test_verify_answers_no_with_1_and_a_mistake_with_2(call: Call) -> None:
+def test_verify_exits_with_1_for_a_bad_artifact_and_2_for_an_error(call: Call) -> None:
     code, out, _ = call("verify", "bricks", "floats.txt", "--picture", "fallen.png")
     assert code == 1
     assert "floating" in out
@@ -72,11 +72,11 @@ def test_verify_lists_flaws_with_their_lines(call: Call) -> None:
     assert "\x1b" not in out
     Path("empty.txt").write_text("", encoding="utf-8")
     code, out, _ = call("verify", "bricks", "empty.txt")
-    assert (code, out) == (1, "there is no brick to judge\n")
+    assert (code, out) == (1, "there is no brick to verify\n")
     assert files() == {"bad.txt", "bad.svg", "empty.txt"}, "nothing to draw"
 
 
-def test_verify_reads_stdin_and_draws_only_where_it_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_of_stdin_draws_only_with_picture(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(BRIDGE))
     code, out, _ = call("verify", "bricks", "-")
     assert code == 0
@@ -84,7 +84,7 @@ def test_verify_reads_stdin_and_draws_only_where_it_is_told(call: Call, monkeypa
     assert not files()
 
 
-def test_verify_takes_options_of_the_domain(call: Call) -> None:
+def test_verify_accepts_domain_options(call: Call) -> None:
     Path("long.txt").write_text("2x2 (30,0,0)\n", encoding="utf-8")
     code, out, _ = call("verify", "bricks", "long.txt", "--no-picture")
     assert code == 1
@@ -94,7 +94,7 @@ def test_verify_takes_options_of_the_domain(call: Call) -> None:
     assert call("export", "bricks", "long.txt", "--out", "long.ldr", *wide)[0] == 0
 
 
-def test_render_one_file_by_its_ending(call: Call) -> None:
+def test_render_selects_the_format_by_suffix(call: Call) -> None:
     Image = pytest.importorskip("PIL.Image")
     assert call("render", "bricks", "bridge.txt", "--by", "stress") == (0, "wrote bridge.svg\n", "")
     assert call("render", "bricks", "bridge.txt", "--out", "deep/b.PNG", "--scale", "2", "--by", "stress")[0] == 0
@@ -111,7 +111,7 @@ def test_render_several_files_as_a_sheet(call: Call) -> None:
     assert texts == ["bridge", "floats"]
 
 
-def test_export_by_its_ending(call: Call) -> None:
+def test_export_selects_the_format_by_suffix(call: Call) -> None:
     assert call("export", "bricks", "bridge.txt", "--out", "b.ldr") == (0, "wrote b.ldr\n", "")
     assert Path("b.ldr").read_text().count("2456.dat") == 1
     assert call("export", "bricks", "bridge.txt", "--out", "b.obj")[1] == "wrote b.obj\nwrote b.mtl\n"
@@ -132,8 +132,8 @@ def test_export_by_its_ending(call: Call) -> None:
         ),
         (("verify", "bricks", "bridge.txt", "--brief", "{"), "--brief is not JSON"),
         (("verify", "bricks", "bridge.txt", "--brief", "[1]"), "--brief must be a JSON object"),
-        (("verify", "bricks", "bridge.txt", "--brief", '{"kind": "castle"}'), "no brief is of the kind 'castle'"),
-        (("verify", "bricks", "bridge.txt", "--method", "guess"), "there are highs, gurobi, connectivity"),
+        (("verify", "bricks", "bridge.txt", "--brief", '{"kind": "castle"}'), "kind = 'castle' does not exist"),
+        (("verify", "bricks", "bridge.txt", "--method", "guess"), "choose highs, gurobi or connectivity"),
         (("verify", "bricks", "bridge.txt", "--picture", "x.jpg"), "one of .svg, .png, .gif"),
         (("verify", "bricks", "bridge.txt", "--run.steps", "1"), "only domain options can be set"),
         (("verify", "bricks", "bridge.txt", "--domain.options.colour", "1"), "its parameters are: kinds"),
@@ -144,7 +144,7 @@ def test_export_by_its_ending(call: Call) -> None:
         (("render", "bricks", "bridge.txt", "--out", "x.png", "--scale", "1000"), "lower scale"),
         (("render", "bricks", "bridge.txt", "--out", "bridge.txt/x.png"), "bridge.txt/x.png cannot be written"),
         (("export", "bricks", "bridge.txt", "--out", "x.stl"), "one of .ldr, .gltf, .obj"),
-        (("export", "bricks", "bridge.txt", "--out", "x"), "--out x: the ending says what to write"),
+        (("export", "bricks", "bridge.txt", "--out", "x"), "--out x: the suffix selects the format"),
     ],
 )
 def test_mistakes_are_explained(call: Call, words: tuple[str, ...], said: str) -> None:
@@ -154,7 +154,7 @@ def test_mistakes_are_explained(call: Call, words: tuple[str, ...], said: str) -
     assert not files()
 
 
-def test_a_missing_solver_or_pillow_is_named_by_its_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_solver_or_pillow_names_its_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from steelyard.domains.bricks.stability import highs
 
     monkeypatch.setattr(highs, "_kept", type(highs._kept)())

@@ -1,4 +1,4 @@
-"""Arguments of a command and overrides of the configuration are told apart; errors are worded."""
+"""Arguments of a command are separated from configuration overrides, and errors are explained."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from steelyard.errors import PolicyError
         ("--judge none --resume runs/x", "--resume runs/x", "--judge none"),
     ],
 )
-def test_overrides_are_split_off(line: str, plain: str, overrides: str) -> None:
+def test_overrides_are_separated_from_arguments(line: str, plain: str, overrides: str) -> None:
     assert split_overrides(line.split(), {"--tasks", "--checkpoint"}) == (plain.split(), overrides.split())
 
 
-def test_options_of_a_command_come_before_sections_of_the_same_name() -> None:
+def test_command_options_take_precedence_over_sections_of_the_same_name() -> None:
     own = options_of(parser_of("eval", evaluate))
     assert split_overrides(["x", "--tasks", "4", "--checkpoint", "best", "--judge", "none"], own) == (
         ["x", "--tasks", "4", "--checkpoint", "best"],
@@ -50,10 +50,10 @@ def test_help_lists_every_key() -> None:
     assert "--judge none" in text
 
 
-def test_errors_are_explained_with_their_notes_and_bugs_are_not() -> None:
+def test_errors_are_explained_with_their_notes_but_bugs_are_not() -> None:
     error = PolicyError("no such model")
-    error.add_note("go on with: this")
-    assert explain(error) == "no such model\ngo on with: this"
+    error.add_note("resume with: this")
+    assert explain(error) == "no such model\nresume with: this"
     assert explain(ValueError("a bug")) == ""
 
     class OutOfMemoryError(RuntimeError): ...

@@ -1,4 +1,4 @@
-"""Failures of the file system and of the data: a message with a solution, no traceback."""
+"""Failures of the file system and bad data give a message with a solution and no traceback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_depth_is_counted_without_recursion() -> None:
 
 
 @pytest.mark.parametrize("spec", [DEEP, "[" * 400 + "]" * 400])
-def test_a_deep_spec_is_named_by_its_line(tmp_path: Path, spec: str) -> None:
+def test_the_error_for_a_deep_spec_names_its_line(tmp_path: Path, spec: str) -> None:
     for name, content in (
         ("t.jsonl", f'{{"prompt": "a", "deep": {spec}}}'),
         ("t.json", f'[{{"prompt": "a", "d": {spec}}}]'),
@@ -57,7 +57,7 @@ def test_deep_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b'[run]\nname = "to', b"\xff\xfe\0", b"[run"])
-def test_a_torn_configuration(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_configuration(tmp_path: Path, content: bytes) -> None:
     config = configs.load("sequences")
     write_config(tmp_path, config)
     (tmp_path / "config-until-step-00000010.toml").touch()
@@ -68,7 +68,7 @@ def test_a_torn_configuration(tmp_path: Path, content: bytes) -> None:
         write_config(tmp_path, config)
 
 
-def test_a_torn_run_json_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_damaged_run_json_is_ignored(tmp_path: Path) -> None:
     assert read_run_info(tmp_path) == {}
     write_run_info(tmp_path, {"a": 1})
     assert read_run_info(tmp_path) == {"a": 1}
@@ -91,11 +91,11 @@ def test_a_failing_disk_gets_a_solution(number: int) -> None:
     assert "--run.folder" in message
 
 
-def test_an_error_that_is_ours_keeps_its_traceback() -> None:
+def test_a_bug_keeps_its_traceback() -> None:
     assert explain(OSError(errno.EBADF, "Bad file descriptor")) == ""
     assert explain(ValueError("x")) == ""
 
 
-def test_messages_never_carry_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_contain_no_escape_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "no\x1b[2Jthing"]) == 2
     assert "\x1b" not in capsys.readouterr().err

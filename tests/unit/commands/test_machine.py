@@ -1,4 +1,4 @@
-"""What the machine has, and the table of extras against the package's own."""
+"""Inspection of the machine, and the table of extras compared with pyproject.toml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from steelyard.commands.inputs.machine import CORE, EXTRAS, available_memory, missing
 
 
-def test_the_table_of_extras_is_that_of_the_package() -> None:
+def test_the_table_of_extras_matches_the_package() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     assert set(EXTRAS) == set(extras) - {"dev"}
@@ -20,12 +20,12 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
 
 
 MODULES = {"pillow": "PIL", "tensorboard": "torch.utils.tensorboard"}
-"""What is imported of a package, where that is not its name."""
+"""Import name of packages for which it differs from the package name."""
 INDIRECT = {"accelerate": "from trl", "gguf": "gguf_file="}
-"""Packages that only another library imports, and how ours asks for that."""
+"""Packages that only another library imports, with the code that requests them."""
 
 
-def test_every_extra_is_imported_somewhere() -> None:
+def test_every_extra_is_used() -> None:
     root = Path(__file__).parents[3]
     code = "\n".join(
         path.read_text(encoding="utf-8") for folder in ("src", "benchmarks") for path in (root / folder).rglob("*.py")
@@ -40,7 +40,7 @@ def test_every_extra_is_imported_somewhere() -> None:
     assert [package for extra in EXTRAS.values() for package in extra.packages if not imported(package)] == []
 
 
-def test_this_machine_is_looked_at() -> None:
+def test_available_memory_is_measured() -> None:
     memory = available_memory()
     assert memory is None or memory > 0
     assert missing(EXTRAS["data"].__class__(("no-such-package",), "")) == ["no-such-package"]

@@ -1,4 +1,4 @@
-"""`steelyard plan`: a node with a 14B model, a cluster of hundreds of GPUs, and what it refuses."""
+"""`steelyard plan`: a node with a 14B model, a cluster with hundreds of GPUs, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODE = (
     "--sampling.tasks_per_step 8 --sampling.group_size 64 --sampling.max_new_tokens 1200 --prompt-tokens 3440 "
     "--check-seconds 9 --check-p99 30"
 )
-"""512 samples of 1.2k tokens a step, LoRA 64 on all linear layers."""
+"""512 samples of 1.2k tokens per step, with LoRA of rank 64 on all linear layers."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_a_14b_model_with_lora_fits_on_a_node(capsys: pytest.CaptureFixture[str]
     assert "(512 given: enough)" in text
 
 
-def test_a_node_whose_gpus_are_divided_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_split_into_learners_and_samplers_can_run_it(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, f"{NODE} --cores 512")
     assert text == said(capsys, f"{NODE} --cores 512 --learners 4xh100 --samplers 4xh100")
     assert "of 80 GB: fits" in text
@@ -57,7 +57,7 @@ def test_a_node_whose_gpus_are_divided_runs_it(capsys: pytest.CaptureFixture[str
         ("--model.quantize 4bit", "separate samplers for quantised weights"),
     ],
 )
-def test_a_layout_that_cannot_be_run_is_called_so(capsys: pytest.CaptureFixture[str], words: str, missing: str) -> None:
+def test_a_layout_that_cannot_be_run_is_reported(capsys: pytest.CaptureFixture[str], words: str, missing: str) -> None:
     text = said(capsys, f"{NODE} {words}")
     assert f"not runnable yet: {missing}" in " ".join(text.split())
     assert "time per step" in text
@@ -70,13 +70,13 @@ def test_a_model_larger_than_a_gpu_has_no_sampler(capsys: pytest.CaptureFixture[
     assert "4 replicas of 1" in text
 
 
-def test_without_checkpointing_it_does_not_and_the_way_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_checkpointing_it_does_not_fit_and_a_solution_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, NODE.replace("--model.gradient_checkpointing true", ""))
     assert "does not fit" in text
     assert "model.gradient_checkpointing = true" in text
 
 
-def test_a_cluster_overlaps_and_wants_thousands_of_cores(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_overlaps_phases(capsys: pytest.CaptureFixture[str]) -> None:
     scaled = NODE.replace("tasks_per_step 8", "tasks_per_step 64")
     text = said(capsys, f"{scaled} --learners 64xh100 --samplers 64xh100 --cores 4000 --sampling.staleness 1")
     assert "overlapped, at most 1 behind" in text
@@ -86,8 +86,8 @@ def test_a_cluster_overlaps_and_wants_thousands_of_cores(capsys: pytest.CaptureF
 APART = f"{NODE} --learners 16xh100 --samplers 16xh100 --cores 512"
 
 
-def test_the_plan_is_of_what_the_run_will_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """Learners share the weights and vLLM takes 40% unless the configuration says otherwise; what it costs is told."""
+def test_the_plan_matches_the_configuration_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """By default learners shard the weights and vLLM takes 40% of the memory; hints name the cost."""
     text = said(capsys, f"{APART} --sampling.engine vllm")
     assert "sharded over 16" in text
     assert "29.5 GB to 2 nodes" in text
@@ -102,11 +102,11 @@ def test_the_plan_is_of_what_the_run_will_do(capsys: pytest.CaptureFixture[str])
     assert "vLLM has 90% of a GPU's memory (sampling.vllm.memory)" in text
 
 
-def test_what_samples_is_said_if_the_recipe_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_assumed_engine_is_named_if_the_recipe_does_not_set_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "with up to 90% of a GPU's memory, though sampling.engine is local" in said(capsys, APART)
 
 
-def test_quantised_weights_are_not_shared_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quantised_weights_are_not_sharded(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a full copy" in said(capsys, f"{APART} --model.quantize 4bit")
 
 
@@ -116,7 +116,7 @@ def test_too_few_cores_are_the_bottleneck(capsys: pytest.CaptureFixture[str]) ->
     assert "(8 given: too few)" in text
 
 
-def test_machines_of_your_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_custom_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "machines.toml"
     file.write_text("[mine]\nmemory_gb = 80\nbandwidth_gbs = 3350\ntflops = 989\nlink_gbs = 450\nnetwork_gbs = 50\n")
     known = read_accelerators(file)
@@ -138,12 +138,12 @@ def test_machines_of_your_own(capsys: pytest.CaptureFixture[str], tmp_path: Path
         ("--tokens-p99 20", "--tokens-p99"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+def test_invalid_arguments_are_rejected(capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
     assert main(["plan", "text", "--model.path", "smollm2-135m", *words.split()]) != 0
     assert said in capsys.readouterr().err
 
 
-def test_what_your_machines_reach_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reached_shares_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     usual = said(capsys, f"{NODE} --gpus 8xh100 --cores 512")
     assert said(capsys, f"{NODE} --gpus 8xh100 --cores 512 --reached 0.5,0.4,0.7") == usual
     assert "60% (sampling), 30% (learning) and 80%" in said(capsys, f"{NODE} --gpus 8xh100 --reached 0.6,0.3,0.8")
@@ -156,17 +156,17 @@ def test_shares_are_three_numbers(capsys: pytest.CaptureFixture[str], shares: st
     assert "three shares" in capsys.readouterr().err
 
 
-def test_a_table_without_its_numbers_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_machine_table_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "machines.toml"
     file.write_text("[mine]\nmemory = 80\n")
     with pytest.raises(ConfigError, match="bandwidth_gbs"):
         read_accelerators(file)
 
 
-def test_every_bottleneck_has_an_answer() -> None:
+def test_every_bottleneck_has_a_suggestion() -> None:
     outcome = simulate(Pipeline(1, 1, 1, 1, Spread(1), 0.1, 0.1, 0.1, 1, Spread(0.1), 0.1, 0.1, 0.1))
     assert set(BOTTLENECKS) == set(outcome.busy)
 
 
-def test_a_small_model_from_scratch_is_planned_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_from_scratch_can_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
     assert "from scratch" in said(capsys, "plan sequences --gpus 1xrtx4090 --cores 8")

@@ -1,4 +1,4 @@
-"""`steelyard plot`: what is written where, and what is said of runs that cannot be drawn."""
+"""`steelyard plot`: output files, and messages for runs that cannot be plotted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_run(folder: str, steps: int, *, torn: bool = False) -> Path:
-    """A run folder as far as `plot` reads it."""
+    """Write the files of a run folder that `plot` reads."""
     path = Path(folder)
     path.mkdir(parents=True)
     (path / "config.toml").write_text("", encoding="utf-8")
@@ -32,14 +32,14 @@ def texts(path: Path | str) -> list[str]:
     return [str(element.text) for element in ET.parse(path).getroot() if element.tag.endswith("text")]
 
 
-def test_a_run_gets_its_curves_as_svg_and_png(call: Call) -> None:
+def test_plot_writes_svg_and_png(call: Call) -> None:
     Image = pytest.importorskip("PIL.Image")
     run = make_run("runs/mine", 3, torn=True)
     assert call("plot", "runs/mine") == (0, "wrote runs/mine/curves.svg\nwrote runs/mine/curves.png\n", "")
     assert {"mine", "Reward", "Success", "3 steps", "3 not finite", "step"} <= set(texts(run / "curves.svg"))
     with Image.open(run / "curves.png") as image:
         assert image.width > 600
-    assert call("plot", "mine")[0] == 0, "runs/ is where runs are looked for"
+    assert call("plot", "mine")[0] == 0, "runs/ is searched for runs"
 
 
 def test_several_runs_are_compared_in_one_chart(call: Call) -> None:
@@ -51,14 +51,14 @@ def test_several_runs_are_compared_in_one_chart(call: Call) -> None:
     assert call("plot", "runs/one", "runs/two")[1].startswith("wrote curves.svg\n")
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
+def test_runs_with_equal_names_are_labelled_by_folder(call: Call) -> None:
     make_run("a/run", 2)
     make_run("b/run", 2)
     call("plot", "a/run", "b/run", "--out", "both.svg")
     assert {"a/run", "b/run"} <= set(texts("both.svg"))
 
 
-def test_without_pillow_there_is_the_svg(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pillow_only_the_svg_is_written(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run("runs/mine", 2)
     monkeypatch.setitem(sys.modules, "PIL", None)
     code, out, err = call("plot", "runs/mine")
@@ -78,7 +78,7 @@ def test_without_pillow_there_is_the_svg(call: Call, monkeypatch: pytest.MonkeyP
         (["good", "empty"], ["empty has no metrics yet"]),
         (["good", "--out", "x.pdf"], ["--out x.pdf", ".svg, .png"]),
         (["good", "--run.steps", "3"], ["plot takes no --run.steps", "remove it"]),
-        (["other"], ["other: there is nothing to draw"]),
+        (["other"], ["nothing to draw"]),
     ],
 )
 def test_mistakes(call: Call, words: list[str], said: list[str]) -> None:

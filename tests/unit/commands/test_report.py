@@ -1,4 +1,4 @@
-"""`steelyard report`: what many things come to, as a table and a page."""
+"""`steelyard report`: a summary of many artifacts as a table and a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_things_of_a_file(things: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_on_files(things: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "theories", str(things)]) == 0
     said = capsys.readouterr().out
     assert "2 distinct theories among 3 consistent ones (4 samples, 3 readable)" in said
@@ -32,7 +32,7 @@ def test_things_of_a_file(things: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert page.count("<svg") == 2
 
 
-def test_the_page_goes_where_it_is_told_to(things: Path, tmp_path: Path) -> None:
+def test_the_page_is_written_to_out(things: Path, tmp_path: Path) -> None:
     assert main(["report", "theories", str(things), "--out", str(tmp_path / "a" / "page.html")]) == 0
     assert (tmp_path / "a" / "page.html").exists()
 
@@ -40,7 +40,7 @@ def test_the_page_goes_where_it_is_told_to(things: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["theories"], "theories is a domain: name files with its artifacts"),
+        (["theories"], "theories is a domain: add files with its artifacts"),
         (["theory", "things.txt"], "did you mean theories?"),
         (["theories", "none.txt"], "none.txt: no such file"),
     ],

@@ -1,4 +1,4 @@
-"""Theories in files, from the command line: what is read, written and refused."""
+"""Theory files on the command line: reading, writing and rejected input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_second_sarah_model_does_not_take_the_companions_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_sarah_model_does_not_overwrite_the_companions_of_the_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["export", "theories", "sm.txt", "--out", "models/sm.m"]) == 0
     first = Path("models/parameters.m").read_bytes()
     assert main(["export", "theories", "other.txt", "--out", "models/other.m"]) == 2
@@ -35,7 +37,7 @@ def test_a_second_sarah_model_does_not_take_the_companions_of_the_first(capsys: 
     assert main(["export", "theories", "sm.txt", "--out", "new/particles.m"]) == 2
 
 
-def test_a_report_on_files_with_a_line_for_each_piece(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_on_files_lists_every_theory(capsys: pytest.CaptureFixture[str]) -> None:
     twice = Path("twice.txt")
     twice.write_text(laid_out(SM) + laid_out(SM.replace("x3", "x2")), encoding="utf-8")
     assert main(["report", "theories", "sm.txt", "twice.txt"]) == 0
@@ -43,7 +45,7 @@ def test_a_report_on_files_with_a_line_for_each_piece(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("text", "said"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])
-def test_a_report_on_nothing_says_why(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_report_explains_why(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("none.txt").write_text(text, encoding="utf-8")
     assert main(["report", "theories", "none.txt"]) == 2
     assert said in capsys.readouterr().err

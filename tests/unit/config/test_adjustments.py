@@ -1,4 +1,4 @@
-"""Values that follow from other keys: the learning rate of small models, and warm-ups in short trial runs."""
+"""Values that depend on other keys: the learning rate of small models, and warm-ups in short runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ SCRATCH: dict[str, Any] = {**OWN, "model": {"scratch": {"vocabulary": ["a"]}}}
 PRETRAINED: dict[str, Any] = {**OWN, "model": {"path": "some/model"}}
 
 
-def test_a_model_from_scratch_has_a_learning_rate_of_its_own() -> None:
+def test_a_model_from_scratch_has_its_own_default_learning_rate() -> None:
     assert build(SCRATCH).optimiser.lr == SCRATCH_LR
     assert build(PRETRAINED).optimiser.lr == PRETRAINED_LR
     assert build({**SCRATCH, "optimiser": {"weight_decay": 0.1}}).optimiser.lr == SCRATCH_LR
     assert build({**SCRATCH, "optimiser": {"lr": PRETRAINED_LR}}).optimiser.lr == PRETRAINED_LR
 
 
-def test_the_resolved_text_has_the_learning_rate_and_it_stays(tmp_path: Path) -> None:
+def test_the_resolved_configuration_fixes_the_learning_rate(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(dump(build(SCRATCH)).replace(f"lr = {SCRATCH_LR}", "lr = 0.007"))
-    assert load(path).optimiser.lr == 0.007, "of an older version, say, whose default was another"
+    assert load(path).optimiser.lr == 0.007, "for example written by an older version with another default"
     assert load(path, {"optimiser.lr": None}).optimiser.lr == SCRATCH_LR
 
 
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("name", recipes())
-def test_every_recipe_can_be_tried_for_a_few_steps(name: str, steps: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_recipe_loads_with_a_few_steps(name: str, steps: int, caplog: pytest.LogCaptureFixture) -> None:
     config, whole = load(name, ["--run.steps", str(steps)]), load(name)
     warmup = whole.optimiser.warmup_steps
     assert config.optimiser.warmup_steps == (warmup if warmup < steps else 0)
@@ -41,7 +41,7 @@ def test_every_recipe_can_be_tried_for_a_few_steps(name: str, steps: int, caplog
     ]
 
 
-def test_warm_ups_take_a_tenth_of_a_run_that_is_too_short_for_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_warm_ups_that_are_too_long_are_shortened_to_a_tenth_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
     config = load(
         "bricks",
         {

@@ -18,7 +18,7 @@ def saved(tmp_path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", recipes())
-def test_every_recipe_loads_and_survives_being_written(name: str, tmp_path: Path) -> None:
+def test_every_recipe_loads_and_round_trips(name: str, tmp_path: Path) -> None:
     config = load(name)
     assert config.run.name == name
     assert load(saved(tmp_path, dump(config))) == config
@@ -28,7 +28,7 @@ def test_the_first_run_and_the_template_are_shipped() -> None:
     assert {"sequences", "text"} <= set(recipes())
 
 
-def test_a_file_with_every_kind_of_value_survives_being_written(tmp_path: Path) -> None:
+def test_a_file_with_every_kind_of_value_round_trips(tmp_path: Path) -> None:
     data = {
         "run": {"seed": 2**62, "supplied": ["eval_tasks"]},
         "model": {"scratch": {"vocabulary": ["a", 'quote"', "\n", "é"]}, "lora": {"targets": ["q_proj"], "alpha": 16}},
@@ -49,14 +49,14 @@ def test_a_file_with_every_kind_of_value_survives_being_written(tmp_path: Path) 
     assert again.optimiser.lr == 3.0000000000000004e-5
 
 
-def test_an_empty_key_is_left_out_of_the_text_and_empty_by_default() -> None:
+def test_an_empty_key_is_not_written_and_empty_by_default() -> None:
     assert "clip_low" not in dump(build(MINIMAL))
     optional = [key.key for key in describe() if key.default == ""]
     assert "loss.clip_low" in optional
 
 
 def test_every_key_that_may_be_empty_is_empty_by_default() -> None:
-    """Otherwise leaving it out of the text would not bring the emptiness back."""
+    """Otherwise a key that ``dump`` omits would not be empty after loading."""
 
     def offenders(schema: dict, names: dict) -> list[str]:
         found = []
@@ -114,6 +114,6 @@ def test_surrogate_options_fill_in_each_surrogates_own_defaults() -> None:
     assert options(surrogate="reinforce") == {}
 
 
-def test_the_short_form_of_one_verifier_is_an_entry_like_others() -> None:
+def test_a_single_verifier_is_listed_as_an_entry() -> None:
     (entry,) = build(MINIMAL).verify.entries
     assert (entry.function, entry.weight) == ("checker:verify", 1.0)

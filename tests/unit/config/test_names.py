@@ -1,4 +1,4 @@
-"""The configuration cannot import the algorithms (they need torch), so it repeats their names; compared here."""
+"""The configuration repeats the names of algorithms, which it cannot import without torch; they must agree."""
 
 from __future__ import annotations
 

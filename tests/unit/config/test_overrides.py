@@ -33,7 +33,7 @@ from steelyard.errors import ConfigError
         (["--credit.k", "1\nx = 2"], "credit.k", "1\nx = 2"),
     ],
 )  # fmt: skip
-def test_values_are_read_as_toml_writes_them(words: list[str], key: str, value: Any) -> None:
+def test_values_use_toml_syntax(words: list[str], key: str, value: Any) -> None:
     parsed = parse_overrides(words)
     assert parsed == {key: value}
     assert type(parsed[key]) is type(value)
@@ -48,12 +48,12 @@ def test_a_key_without_value_is_true() -> None:
 
 
 @pytest.mark.parametrize("words", [["run.steps", "5"], ["-v"], ["--"], ["--=5"]])
-def test_what_is_no_override_is_refused(words: list[str]) -> None:
+def test_an_argument_that_is_not_an_override_is_rejected(words: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"overrides look like --section\.key value"):
         parse_overrides(words)
 
 
-def test_overrides_do_not_touch_what_they_are_applied_to() -> None:
+def test_overrides_do_not_modify_their_input() -> None:
     data = {"verify": {"verifiers": [{"weight": 1.0}]}}
     result = apply_overrides(data, {"verify.verifiers.0.weight": 2.0, "run.steps": 3})
     assert result == {"verify": {"verifiers": [{"weight": 2.0}]}, "run": {"steps": 3}}
@@ -70,17 +70,17 @@ def test_a_number_becomes_the_start_of_its_schedule() -> None:
     ("key", "reason"),
     [
         ("run.steps.x", "run.steps is 3, not a table"),
-        ("verify.verifiers.1.weight", "'1' is no entry of a list of 1"),
-        ("verify.verifiers.first", "'first' is no entry of a list of 1"),
+        ("verify.verifiers.1.weight", "'1' is not an index of a list with 1"),
+        ("verify.verifiers.first", "'first' is not an index of a list with 1"),
     ],
 )
-def test_a_path_through_something_else_is_refused(key: str, reason: str) -> None:
+def test_a_path_through_a_value_is_rejected(key: str, reason: str) -> None:
     data = {"run": {"steps": 3}, "verify": {"verifiers": [{}]}}
     with pytest.raises(ConfigError, match=reason):
         apply_overrides(data, {key: 1})
 
 
-def test_overrides_win_over_the_recipe() -> None:
+def test_overrides_take_precedence_over_the_recipe() -> None:
     config = load("sequences", ["--run.steps", "7", "--sampling.group_size=4", "--domain.options.max_length", "2"])
     assert (config.run.steps, config.sampling.group_size) == (7, 4)
     assert config.domain is not None

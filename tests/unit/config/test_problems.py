@@ -59,7 +59,7 @@ def test_each_problem_names_key_value_and_solution(override: str, message: str) 
     assert message in str(caught.value)
 
 
-def test_every_problem_is_in_the_one_error() -> None:
+def test_one_error_lists_every_problem() -> None:
     with pytest.raises(ConfigError) as caught:
         load("text", ["--run.steps", "0", "--sampling.top_k=-1", "--los.x", "1"])
     text = str(caught.value)

@@ -303,7 +303,7 @@ COMPANIONS: dict[str, list[str]] = {
     "reference.mode = periodic": [*KL, "--reference.every=9"],
     "optimiser.rounding": ["--model.dtype=bfloat16", "--model.lora=none"],
 }
-"""What a choice needs with it."""
+"""Other overrides that a choice needs."""
 
 
 @pytest.mark.parametrize(("key", "choice"), CHOICES)

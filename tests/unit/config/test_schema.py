@@ -21,12 +21,12 @@ def test_every_key_has_help_that_ends_in_a_full_stop() -> None:
     assert [key.key for key in describe() if not key.help.endswith(".")] == []
 
 
-def test_known_keys_hold_tables_and_leaves() -> None:
+def test_known_keys_contain_tables_and_leaves() -> None:
     assert {"loss", "loss.kl", "loss.kl.coefficient", "loss.kl.coefficient.start", "model.lora"} <= known_keys()
     assert "verify.verifiers.weight" in known_keys()
 
 
-def test_text_keys_are_told_from_others() -> None:
+def test_text_keys_are_recognised() -> None:
     assert takes_only_text("run.name")
     assert takes_only_text("tasks.file")
     assert takes_only_text("verify.verifiers.0.name")

@@ -1,4 +1,4 @@
-"""The configuration of verification agrees with what it configures."""
+"""The verification section agrees with the objects that it configures."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from steelyard.errors import ConfigError
 from steelyard.verification import Blame, Cause, Limits, Recycling
 
 
-def test_its_causes_are_the_causes() -> None:
+def test_the_causes_match_the_enum() -> None:
     assert set(CAUSES) == set(Cause)
 
 
-def test_its_defaults_are_those_of_the_objects() -> None:
+def test_the_defaults_match_the_objects() -> None:
     assert {name: value or None for name, value in LimitsConfig()} == asdict(Limits())
     assert dict(RecycleConfig()) == asdict(Recycling())
     assert VerifyConfig().tries == Blame().tries
 
 
-def test_an_unknown_cause_is_answered_with_the_nearest() -> None:
+def test_an_unknown_cause_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="did you mean timeout"):
         load("text", ["--verify.blame={timeuot='rejected'}"])

@@ -37,8 +37,8 @@ def ids(drawn: Sequence[Task]) -> list[str]:
 
 def mixture(seed: int = 0) -> MixtureSource:
     return MixtureSource(
-        {"list": ListSource(tasks(5), seed=1), "made": GeneratedSource(lambda index: Task(str(index), "p"))},
-        {"list": 1.0, "made": 3.0},
+        {"list": ListSource(tasks(5), seed=1), "generated": GeneratedSource(lambda index: Task(str(index), "p"))},
+        {"list": 1.0, "generated": 3.0},
         seed=seed,
     )
 
@@ -146,7 +146,7 @@ def test_an_empty_list_is_rejected() -> None:
 
 def test_a_mixture_follows_its_weights_and_prefixes_task_ids() -> None:
     counts = Counter(task.id.split("/")[0] for task in mixture().draw(0, 4000))
-    assert counts["made"] / 4000 == pytest.approx(0.75, abs=0.03)
+    assert counts["generated"] / 4000 == pytest.approx(0.75, abs=0.03)
     assert ids(mixture(seed=0).draw(0, 50)) != ids(mixture(seed=1).draw(0, 50))
 
 
@@ -187,7 +187,7 @@ def test_names_with_a_slash_and_states_of_other_mixtures_are_rejected() -> None:
     with pytest.raises(DataError, match="'/'"):
         MixtureSource({"a/b": ListSource(tasks(1))}, {"a/b": 1})
     state: dict[str, Any] = {"counter": 0, "sources": {"other": {}}}
-    with pytest.raises(DataError, match=r"\['other'\].*\['list', 'made'\].*same sources"):
+    with pytest.raises(DataError, match=r"\['other'\].*\['generated', 'list'\].*same sources"):
         mixture().load_state_dict(state)
 
 

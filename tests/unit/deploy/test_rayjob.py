@@ -1,4 +1,4 @@
-"""The Kubernetes manifest: its structure, that its parts fit each other, and that its command is one we have."""
+"""The Kubernetes manifest has a valid structure, consistent parts and a valid command."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_has_the_structure_of_a_rayjob(job: Any) -> None:
         (("spec", "rayClusterSpec", "workerGroupSpecs", 0, "template", "spec", "containers", 0, "image"), "untagged"),
     ],
 )
-def test_a_mistake_is_noticed(job: Any, where: tuple[Any, ...], value: Any) -> None:
+def test_the_schema_detects_mistakes(job: Any, where: tuple[Any, ...], value: Any) -> None:
     wrong = copy.deepcopy(job)
     place = wrong
     for key in where[:-1]:
@@ -58,15 +58,15 @@ def test_a_mistake_is_noticed(job: Any, where: tuple[Any, ...], value: Any) -> N
         jsonschema.validate(wrong, SCHEMA)
 
 
-def test_what_is_mounted_is_there_and_all_pods_have_one_image(job: Any) -> None:
+def test_volumes_exist_and_all_pods_use_one_image(job: Any) -> None:
     for pod in pods(job):
         volumes = {volume["name"] for volume in pod["volumes"]}
         assert {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]} == volumes
     assert len({container["image"] for pod in pods(job) for container in pod["containers"]}) == 1
 
 
-def test_memory_and_accelerators_are_asked_for_as_they_are_limited(job: Any) -> None:
-    """Kubernetes refuses accelerators that differ, and kills pods that pass the memory they were placed by."""
+def test_requests_equal_limits_for_memory_and_accelerators(job: Any) -> None:
+    """Kubernetes rejects different values for accelerators, and kills pods that exceed their requested memory."""
     for pod in pods(job):
         for container in pod["containers"]:
             requests, limits = container["resources"]["requests"], container["resources"]["limits"]
@@ -80,13 +80,13 @@ def test_groups_that_may_grow_are_within_their_bounds(job: Any) -> None:
     assert cluster["enableInTreeAutoscaling"]
 
 
-def test_its_ray_asks_for_tokens_and_is_the_one_we_test_with(job: Any) -> None:
+def test_ray_requires_tokens_and_has_the_tested_version(job: Any) -> None:
     ray = pytest.importorskip("ray")
     assert job["spec"]["rayClusterSpec"]["rayVersion"].rpartition(".")[0] == ray.__version__.rpartition(".")[0]
     assert tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 52)
 
 
-def test_its_commands_are_ours(job: Any) -> None:
+def test_its_commands_parse(job: Any) -> None:
     program = shlex.split(job["spec"]["entrypoint"])
     assert program[:2] == ["bash", "-c"]
     calls = [shlex.split(call) for call in re.findall(r"steelyard train ([^;]+);", program[2])]

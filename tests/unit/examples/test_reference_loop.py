@@ -1,4 +1,4 @@
-"""The single-file reference loop and the composed objective are the same algorithm, gradient for gradient."""
+"""The single-file reference loop has the same gradients as the composed objective."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loop() -> ModuleType:
 
 
 def prepare(loop: ModuleType):
-    """A model, another one as reference, and rollouts of the model."""
+    """Return a model, a different model as reference, and rollouts of the model."""
     config = loop.Config(tasks_per_step=4, group_size=4, temperature=0.7, kl_coefficient=0.3)
     model, reference = loop.make_model(0).eval(), loop.make_model(1).eval()
     generator = random.Random(2)

@@ -97,9 +97,9 @@ def test_a_tokenizer_that_changes_texts_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"tokenizer changes .*use a model whose tokenizer preserves"):
         policy.fillable(Task("t", f"print({HOLE})\n"), 3)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="texts with holes need one that keeps them"):
+    with pytest.raises(ConfigError, match="choose a lossless one"):
         Infill(tokenizer=str(tmp_path)).task("train", 0)
-    with pytest.raises(ConfigError, match=r"without a tokenizer\.json"):
+    with pytest.raises(ConfigError, match=r"without tokenizer\.json"):
         Infill(tokenizer=str(tmp_path.parent)).task("train", 0)
 
 

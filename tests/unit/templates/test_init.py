@@ -1,4 +1,4 @@
-"""What ``steelyard init`` writes loads, agrees with itself, and overwrites nothing."""
+"""The files that ``steelyard init`` writes load, are consistent, and overwrite nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "new"
 
 
-def test_the_configuration_loads_and_names_files_that_are_there(folder: Path) -> None:
+def test_the_configuration_loads_and_its_files_exist(folder: Path) -> None:
     config = load(folder / "steelyard.toml")
     assert config.tasks is not None
     assert config.verify.verifier == "verifier:score"
@@ -55,7 +55,7 @@ def test_every_prompt_is_in_the_vocabulary_and_fits(folder: Path) -> None:
         ("write 4 large =", "5 9 8 0", 3 / 4),
     ],
 )
-def test_the_checker_grades(prompt: str, text: str, reward: float) -> None:
+def test_the_verifier_gives_graded_rewards(prompt: str, text: str, reward: float) -> None:
     task = next(task for task in load_tasks("tasks.jsonl") if task.prompt == prompt)
     verdict = load_function("verifier:score")(task, text)
     assert verdict.reward == pytest.approx(reward)
@@ -64,7 +64,7 @@ def test_the_checker_grades(prompt: str, text: str, reward: float) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("text", ["", "write", "1 even 2"])
-def test_the_checker_rejects_what_is_no_row_of_numbers(text: str) -> None:
+def test_the_verifier_rejects_text_that_is_not_a_row_of_numbers(text: str) -> None:
     with pytest.raises(Invalid):
         load_function("verifier:score")(Task("t", "p", {"kind": "even", "count": 2}), text)
 
@@ -77,25 +77,25 @@ def test_every_task_has_a_right_answer() -> None:
         assert score(task, answer).success, task.prompt
 
 
-def test_the_checker_is_about_twenty_lines(folder: Path) -> None:
+def test_the_verifier_is_about_twenty_lines(folder: Path) -> None:
     assert len((folder / "verifier.py").read_text().splitlines()) <= 25
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_nothing_is_written_over(name: str, tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(ConfigError, match=f"{name}: already there"):
+    with pytest.raises(ConfigError, match=f"{name} already exists"):
         write_template(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     for folder in (tmp_path / "taken", tmp_path / "taken" / "deeper"):
-        with pytest.raises(ConfigError, match="is a file and not a folder"):
+        with pytest.raises(ConfigError, match="is a file, not a folder"):
             write_template(folder)
 
 
-def test_missing_parents_are_made(tmp_path: Path) -> None:
+def test_missing_parents_are_created(tmp_path: Path) -> None:
     assert [path.name for path in write_template(tmp_path / "a" / "b")] == list(FILES)

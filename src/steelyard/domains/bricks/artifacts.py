@@ -56,7 +56,7 @@ EXPORTS: dict[str, Callable[[Structure, str], dict[str, str]]] = {
 
 
 class BrickArtifacts(Domain):
-    """The half of the bricks domain that renders, exports and reports. :class:`Bricks` adds tasks and the verifier."""
+    """The methods of the bricks domain that render, export and report. :class:`Bricks` adds tasks and the verifier."""
 
     picture_formats: ClassVar = ("svg", "png", "gif")
     export_formats: ClassVar = tuple(EXPORTS)

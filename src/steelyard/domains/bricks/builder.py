@@ -55,8 +55,8 @@ def misread(brief: Brief, rng: Rng) -> Brief:
     """Change one parameter of the brief by one or two; raise ``ValueError`` if the result is not a valid brief."""
     off = int(rng.choice([-2, -1, 1, 2]))
     if isinstance(brief, Shape):
-        place = int(rng.integers(len(brief.heights)))
-        heights = [height + off * (n == place) for n, height in enumerate(brief.heights)]
+        index = int(rng.integers(len(brief.heights)))
+        heights = [height + off * (n == index) for n, height in enumerate(brief.heights)]
         return Shape(brief.depth, tuple(heights))
     names = [f.name for f in fields(brief) if f.name not in NOT_IN_DESIGN and isinstance(getattr(brief, f.name), int)]
     if not names:
@@ -82,9 +82,9 @@ def stop_early(bricks: list[Brick], _world: World, rng: Rng) -> list[Brick]:
 def shift(bricks: list[Brick], world: World, rng: Rng) -> list[Brick]:
     """Move a random brick by one stud, if there is room."""
     for _ in range(MAX_ATTEMPTS):
-        place, (dx, dy) = int(rng.integers(len(bricks))), SIDES[int(rng.integers(len(SIDES)))]
-        others = bricks[:place] + bricks[place + 1 :]
-        moved = bricks[place]._replace(x=bricks[place].x + dx, y=bricks[place].y + dy)
+        index, (dx, dy) = int(rng.integers(len(bricks))), SIDES[int(rng.integers(len(SIDES)))]
+        others = bricks[:index] + bricks[index + 1 :]
+        moved = bricks[index]._replace(x=bricks[index].x + dx, y=bricks[index].y + dy)
         if _fits(moved, others, world):
             return [*others, moved]
     return drop(bricks, world, rng)

@@ -54,8 +54,8 @@ def bricks_at(tiles: Sequence[Tile], x: int, y: int, z: int) -> list[Brick]:
 
 def layer(length: int, width: int, x: int, z: int, library: Library, rng: Rng) -> list[Brick]:
     """Build a solid layer, tiled at random and mostly in the more efficient direction."""
-    ways = [tile(length, width, library, across=across, rng=rng) for across in (False, True)]
-    fewer, more = sorted(ways, key=len)
+    options = [tile(length, width, library, across=across, rng=rng) for across in (False, True)]
+    fewer, more = sorted(options, key=len)
     return bricks_at(fewer if rng.random() < EFFICIENT else more, x, 0, z)
 
 
@@ -113,15 +113,15 @@ def bridge(brief: Bridge, library: Library, rng: Rng) -> list[Brick]:
 
 def cantilever(brief: Cantilever, library: Library, rng: Rng) -> list[Brick]:
     """Build a base and an arm of full-length rows; the arm overlaps the base by at least two cells."""
-    ways = [
+    options = [
         (arm - brief.reach, base, arm)
         for base in lengths(library, 2)
         for arm in lengths(library, 1)
         if base <= brief.base and 2 <= arm - brief.reach <= base
     ]
-    if not ways:
+    if not options:
         raise ValueError(f"no part reaches {brief.reach} beyond a base of {brief.base}")
-    _, base, arm = max(ways) if brief.load * brief.reach > LIGHT else ways[int(rng.integers(len(ways)))]
+    _, base, arm = max(options) if brief.load * brief.reach > LIGHT else options[int(rng.integers(len(options)))]
     bricks = [b for z in range(brief.height) for b in bricks_at(rows(base, 2, library), 0, 0, z)]
     top = rows(arm, 2, library, narrow=rng.random() < NARROW)
     return bricks + bricks_at(top, base + brief.reach - arm, 0, brief.height)

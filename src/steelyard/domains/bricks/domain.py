@@ -74,7 +74,7 @@ class Bricks(BrickArtifacts):
     prompt_form: str = "chat"
     """Prompt form for language models: ``chat``, ``message`` or ``plain`` (see ``PROMPTS``)."""
     constrained: bool = True
-    """Allow only bricks that can be placed. Without the constraint, such bricks are skipped and lower ``quality``."""
+    """Allow only bricks that can be placed. If false, other bricks are skipped and lower ``quality``."""
     most: int = 40
     """Maximum number of bricks per structure."""
     world_size: tuple[int, int, int] = (20, 20, 20)
@@ -151,10 +151,10 @@ class Bricks(BrickArtifacts):
         if split != "train":
             return self._evaluation_briefs[split][index]
         by_kind = self._briefs["train"]
-        place, kind = divmod(index, len(by_kind))
+        position, kind = divmod(index, len(by_kind))
         briefs = list(by_kind.values())[kind]
-        epoch, place = divmod(place, len(briefs))
-        return briefs[np.random.default_rng([self.seed, kind, epoch]).permutation(len(briefs))[place]]
+        epoch, position = divmod(position, len(briefs))
+        return briefs[np.random.default_rng([self.seed, kind, epoch]).permutation(len(briefs))[position]]
 
     def prompt(self, brief: Brief) -> Prompt:
         """Return the brief's words for a closed vocabulary, or an instruction for a language model."""
@@ -231,7 +231,7 @@ class Bricks(BrickArtifacts):
         shuffled: dict[str, list[Brief]] = {}
         for number, (kind, briefs) in enumerate(self._briefs[split].items()):
             order = np.random.default_rng([self.seed, number, SPLITS.index(split)]).permutation(len(briefs))
-            shuffled[kind] = [briefs[place] for place in order]
+            shuffled[kind] = [briefs[position] for position in order]
         return shuffled
 
 

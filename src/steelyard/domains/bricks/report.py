@@ -42,10 +42,10 @@ def report_on(reading: Reading, brief: Brief | None, settings: RewardSettings) -
 
 def _rows(reading: Reading, found: Stability) -> Iterator[Row]:
     afloat, solved = set(floating(reading.structure)), not math.isnan(found.pull)
-    for place, (line, brick) in enumerate(zip(reading.lines, reading.structure.bricks, strict=True)):
-        good = place not in found.failing
-        pull = f"{max(found.score_B[place], 0.0):.1%}" if solved and good else "–"
-        state = "floating" if place in afloat else "held" if good else "lets go"
+    for index, (line, brick) in enumerate(zip(reading.lines, reading.structure.bricks, strict=True)):
+        good = index not in found.failing
+        pull = f"{max(found.score_B[index], 0.0):.1%}" if solved and good else "–"
+        state = "floating" if index in afloat else "held" if good else "lets go"
         yield Row((str(line), f"{brick.h}x{brick.w}", f"({brick.x},{brick.y},{brick.z})", pull, state), good)
 
 
@@ -60,7 +60,7 @@ def _standing(reading: Reading, found: Stability, loads: Sequence[Load]) -> str:
     pull = f"largest pull {newtons:g} N, {newtons / PUBLISHED.capacity:.1%} of a contact's capacity"
     if found.stands:
         return f"stands{under}: {pull}; every brick reaches the ground"
-    lines = ", ".join(str(reading.lines[place]) for place in found.failing)
+    lines = ", ".join(str(reading.lines[index]) for index in found.failing)
     return f"collapses{under}: {pull if math.isfinite(found.pull) else 'no equilibrium exists'}; see line {lines}"
 
 

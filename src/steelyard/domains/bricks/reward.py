@@ -1,7 +1,7 @@
 """The reward of a brick structure: a weighted sum of named parts.
 
 - ``purpose``: degree to which the form matches the brief, from 0 to 1
-- ``stability``: 1 if the structure stands under its loads, otherwise at most 0.5, higher for a smaller excess pull
+- ``stability``: 1 if the structure stands under its loads, otherwise at most 0.5, falling with the largest pull
 - ``connectivity``: share of bricks connected to the ground
 - ``success``: 1 if it stands, is connected, fulfils its brief, and no brick of the text was skipped
 - ``length``: number of bricks over ``long``, at most 1
@@ -147,8 +147,8 @@ def quality(flaws: Sequence[Flaw], bricks: int, penalties: Penalties) -> float:
 
 def step_rewards(structure: Structure, brief: Brief, weight: float, reward: float) -> list[float]:
     """Give each brick ``weight`` times its gain in purpose, and the last brick the remainder of the reward."""
-    worth = [weight * brief.fulfilment(_prefix(structure, count)) for count in range(len(structure))]
-    return [after - before for before, after in zip(worth, [*worth[1:], reward], strict=True)]
+    potential = [weight * brief.fulfilment(_prefix(structure, count)) for count in range(len(structure))]
+    return [after - before for before, after in zip(potential, [*potential[1:], reward], strict=True)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ LINE = re.compile(r"(\d+)x(\d+) \((\d+),(\d+),(\d+)\)", re.ASCII)
 FORM = "hxw (x,y,z)"
 MAX_SHOWN = 40
 MAX_DIGITS = 9
-"""Digits kept of a number; any longer number lies outside every world."""
+"""Number of digits that are parsed; a longer number lies outside every world."""
 
 Decode = Callable[[str, Sequence[Brick]], Brick | None]
 """Decodes a segment of text into a brick, given the bricks placed so far; ``None`` if the format is wrong."""
@@ -102,9 +102,9 @@ def _line_brick(line: str, _placed: Sequence[Brick]) -> Brick | None:
 
 
 def _afloat(reading: Reading) -> Iterator[Flaw]:
-    for place in floating(reading.structure):
-        detail = f"{reading.structure.bricks[place]} is not connected to the ground"
-        yield Flaw(Reason.FLOATING, reading.lines[place], detail)
+    for index in floating(reading.structure):
+        detail = f"{reading.structure.bricks[index]} is not connected to the ground"
+        yield Flaw(Reason.FLOATING, reading.lines[index], detail)
 
 
 def _shown(segment: str, form: str) -> str:

@@ -77,17 +77,17 @@ def load_texts(files: str, unit: Unit, keep: TextFilter) -> dict[Split, tuple[Te
     for text in iter_texts(files, unit, keep, skipped):
         found[text.split].append(text)
     if not all(found.values()):
-        kept = ", ".join(f"{len(own)} for {split}" for split, own in found.items())
+        kept = ", ".join(f"{len(texts)} for {split}" for split, texts in found.items())
         reasons = "; ".join(f"{count} {reason}" for reason, count in skipped.most_common(4)) or "none"
         raise DataError(
             f"infill: {files or 'the standard library'} has too few texts ({kept}); add documents, which are the "
             f"files of a folder, the paragraphs of a text file or the lines of a JSONL file. Texts skipped: {reasons}"
         )
-    return {split: tuple(own) for split, own in found.items()}
+    return {split: tuple(texts) for split, texts in found.items()}
 
 
 def iter_texts(files: str, unit: Unit, keep: TextFilter, skipped: Counter[str] | None = None) -> Iterator[Text]:
-    """Yield distinct texts while holding one document and a hash per text. ``skipped`` counts skipped texts by reason."""
+    """Yield distinct texts, keeping one document and a hash per text. ``skipped`` counts skipped texts by reason."""
     seen: set[int] = set()
     read = functions if unit == "function" else chunks
     for name, content in documents(files, unit, keep.tokenizer):

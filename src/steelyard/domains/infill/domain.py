@@ -97,9 +97,9 @@ class Infill(Domain):
 
     def task(self, split: Split, index: int) -> Task:
         """Return a task. The holes of a training text change every epoch; those of other texts are fixed."""
-        own = self._texts[split]
-        epoch, place = divmod(index, len(own))
-        text = own[self._order(split, epoch)[place]]
+        texts = self._texts[split]
+        epoch, position = divmod(index, len(texts))
+        text = texts[self._order(split, epoch)[position]]
         name = f"{text.source}@{epoch}" if split == "train" else text.source
         return self._task(name, text, np.random.default_rng([self.seed, SPLITS.index(split), index]))
 
@@ -108,12 +108,12 @@ class Infill(Domain):
 
     def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
         """Yield training texts with separate holes, and their originals."""
-        own = self._texts["train"]
+        texts = self._texts["train"]
         for epoch in itertools.count():
-            order = np.random.default_rng([seed, WARM_START, epoch]).permutation(len(own))
-            for place, number in enumerate(order):
-                rng = np.random.default_rng([seed, WARM_START, epoch, place])
-                yield self._task(f"{own[number].source}@{epoch}", own[number], rng), own[number].text
+            order = np.random.default_rng([seed, WARM_START, epoch]).permutation(len(texts))
+            for position, text in enumerate(texts[number] for number in order):
+                rng = np.random.default_rng([seed, WARM_START, epoch, position])
+                yield self._task(f"{text.source}@{epoch}", text, rng), text.text
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
         """Mark the given text, the holes filled as in the original, and the holes filled differently. If a task has no
@@ -124,7 +124,7 @@ class Infill(Domain):
 
     @cached_property
     def _originals(self) -> dict[str, str]:
-        return {text.source: text.text for own in self._texts.values() for text in own}
+        return {text.source: text.text for texts in self._texts.values() for text in texts}
 
     def _task(self, name: str, text: Text, rng: np.random.Generator) -> Task:
         units = split_text(text.text, self.tokenizer)
@@ -149,8 +149,8 @@ def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:
     if len(masked) != len(text):
         return _by_runs(masked, original, text)
     kinds = [
-        "given" if hole != HOLE else "right" if original[place : place + 1] == filled else "made"
-        for place, (hole, filled) in enumerate(zip(masked, text, strict=True))
+        "given" if hole != HOLE else "right" if original[position : position + 1] == filled else "made"
+        for position, (hole, filled) in enumerate(zip(masked, text, strict=True))
     ]
     runs = itertools.groupby(zip(kinds, text, strict=True), key=lambda pair: pair[0])
     return [TextSpan("".join(filled for _, filled in run), kind) for kind, run in runs]  # pyright: ignore[reportArgumentType]
@@ -158,10 +158,10 @@ def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:
 
 def _by_runs(masked: str, original: str, text: str) -> list[TextSpan]:
     """Divide a text whose holes hold several characters into spans, by the runs of holes."""
-    made, true = fills(masked, text), fills(masked, original)
-    if made is None:
+    written, true = fills(masked, text), fills(masked, original)
+    if written is None:
         return [TextSpan(text, "made")]
-    filled = [TextSpan(own, "right" if true and own == true[run] else "made") for run, own in enumerate(made)]
+    filled = [TextSpan(fill, "right" if true and fill == true[run] else "made") for run, fill in enumerate(written)]
     given = [TextSpan(part, "given") for part in re.split(f"{HOLE}+", masked)]
     woven = itertools.chain.from_iterable(itertools.zip_longest(given, filled))
     return [span for span in woven if span is not None and span.text]

@@ -128,8 +128,8 @@ def score_by_position(task: Task, text: str) -> Verdict:
     expected, given = str(task.spec["answer"]).split(), text.split()
     ends = itertools.accumulate((len(word) + 1 for word in given), initial=-1)
     steps = [
-        (end, float(place < len(expected) and word == expected[place]))
-        for place, (word, end) in enumerate(zip(given, itertools.islice(ends, 1, None), strict=True))
+        (end, float(position < len(expected) and word == expected[position]))
+        for position, (word, end) in enumerate(zip(given, itertools.islice(ends, 1, None), strict=True))
     ]
     if steps and len(given) == len(expected):
         steps[-1] = (steps[-1][0], steps[-1][1] + 1.0)

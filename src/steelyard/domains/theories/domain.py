@@ -74,13 +74,17 @@ class Theories(Domain):
                 f"theories: kinds = {list(self.kinds)} must list one or more of {', '.join(BEGINNINGS)}, each once"
             )
         factors = [group_word(n) for n in range(1, self.bounds.largest + 1)]
-        if strange := [factor for factor in self.containing if factor not in factors]:
+        if outside := [factor for factor in self.containing if factor not in factors]:
             raise ConfigError(
-                f"theories: containing = {strange} has factors outside the limits; choose from {', '.join(factors)}"
+                f"theories: containing = {outside} has factors outside the limits; choose from {', '.join(factors)}"
             )
         if self.rising < 0:
             raise ConfigError(f"theories: rising = {self.rising} must be a number of training tasks, 0 or more")
         reward_from_options(self.reward)
+        self._require_starting_points()
+
+    def _require_starting_points(self) -> None:
+        """Check that every kind has a starting point for training and that all of them fit the limits."""
         for kind in self.kinds:
             if kind not in self._starting_points["train"]:
                 raise ConfigError(
@@ -88,7 +92,7 @@ class Theories(Domain):
                     f"limits.largest = {self.bounds.largest} and containing = {list(self.containing)} leave no "
                     f"starting point of kind {kind!r}; raise a limit, require fewer factors, or remove the kind"
                 )
-        for starting_point in (one for split in SPLITS for one in self._interleaved[split]):
+        for starting_point in itertools.chain.from_iterable(self._interleaved.values()):
             try:
                 self.grammar.start(_task(starting_point))
             except ConstraintError as error:
@@ -119,20 +123,20 @@ class Theories(Domain):
         if split != "train":
             return _task(self._interleaved[split][index])
         levels = self._levels
-        later = len(levels) // 2
-        come_in = [-(-number * self.rising // later) for number in range(1, later + 1)]
-        met = sum(index >= one for one in come_in)
-        begin = come_in[met - 1] if met else 0
-        return self._shuffled(levels[len(levels) - later + met - 1], index - begin)
+        late_levels = len(levels) // 2
+        introduced_at = [-(-number * self.rising // late_levels) for number in range(1, late_levels + 1)]
+        introduced = sum(index >= at for at in introduced_at)
+        phase_start = introduced_at[introduced - 1] if introduced else 0
+        return self._shuffled(levels[len(levels) - late_levels + introduced - 1], index - phase_start)
 
     def _shuffled(self, hardest: float, index: int) -> Task:
         """Return training task ``index`` among those with a difficulty of at most ``hardest``."""
-        every = self._starting_points["train"].values()
-        by_kind = [found for own in every if (found := [one for one in own if one.difficulty <= hardest])]
-        place, kind = divmod(index, len(by_kind))
-        epoch, place = divmod(place, len(by_kind[kind]))
+        kinds = self._starting_points["train"].values()
+        by_kind = [easy for points in kinds if (easy := [point for point in points if point.difficulty <= hardest])]
+        position, kind = divmod(index, len(by_kind))
+        epoch, position = divmod(position, len(by_kind[kind]))
         order = np.random.default_rng([self.seed, kind, epoch]).permutation(len(by_kind[kind]))
-        return _task(by_kind[kind][order[place]])
+        return _task(by_kind[kind][order[position]])
 
     def describe(self, task: Task) -> str:
         return describe(task.spec)
@@ -194,20 +198,20 @@ class Theories(Domain):
     @cached_property
     def _levels(self) -> list[float]:
         """Difficulty levels of the training tasks, easiest first."""
-        return sorted({one.difficulty for own in self._starting_points["train"].values() for one in own})
+        return sorted({point.difficulty for points in self._starting_points["train"].values() for point in points})
 
     @cached_property
     def _interleaved(self) -> dict[Split, list[Beginning]]:
         """Starting points by split: shuffled within each kind, with kinds alternating while they last."""
-        found: dict[Split, list[Beginning]] = {}
+        by_split: dict[Split, list[Beginning]] = {}
         for number, split in enumerate(SPLITS):
             shuffled: list[list[Beginning]] = []
-            for place, own in enumerate(self._starting_points[split].values()):
-                order = np.random.default_rng([self.seed, number, place]).permutation(len(own))
-                shuffled.append([own[index] for index in order])
+            for kind, points in enumerate(self._starting_points[split].values()):
+                order = np.random.default_rng([self.seed, number, kind]).permutation(len(points))
+                shuffled.append([points[index] for index in order])
             rounds = itertools.zip_longest(*shuffled)
-            found[split] = [one for turn in rounds for one in turn if one is not None]
-        return found
+            by_split[split] = [point for points in rounds for point in points if point is not None]
+        return by_split
 
 
 def _task(starting_point: Beginning) -> Task:

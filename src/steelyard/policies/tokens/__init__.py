@@ -1,0 +1,1 @@
+"""Tokens and prompts of policies: encoding, chat templates, and tokens that are never sampled."""

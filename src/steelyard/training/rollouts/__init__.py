@@ -4,4 +4,4 @@ from steelyard.training.rollouts.asynchronous import AsynchronousRollouts
 from steelyard.training.rollouts.base import RolloutParts, Rollouts, StepGroups
 from steelyard.training.rollouts.synchronous import SynchronousRollouts
 
-__all__ = ["AsynchronousRollouts", "RolloutParts", "Rollouts", "SynchronousRollouts", "StepGroups"]
+__all__ = ["AsynchronousRollouts", "RolloutParts", "Rollouts", "StepGroups", "SynchronousRollouts"]

@@ -17,7 +17,7 @@ BLOCKED, SUPPORTED = 1, 2
 placement is open if only the second flag is set.
 """
 CACHE_BYTES = 1 << 27
-"""Size of the cache in bytes; 14 orientations in 20 x 20 x 20 cells take about 110 KB."""
+"""Size of the cache in bytes. The flags of one structure take about 110 KB (14 orientations, 20 x 20 x 20 cells)."""
 ALL = slice(None)
 
 
@@ -49,7 +49,7 @@ class Placements:
         return np.asarray(self.open(bricks, ALL, *where).any(axis=0))
 
     def _extended(self, bricks: PlacedBricks) -> Marks:
-        """Update the flags of all bricks but the last, which are usually cached."""
+        """Add the last brick to the flags of the earlier bricks, which are usually cached."""
         if not bricks:
             return self._empty
         marks = self._known.get(bricks[:-1], self._rebuilt).copy()

@@ -46,7 +46,7 @@ class Relative(BaseActionSpace):
         return RelativeAutomaton(self)
 
     def write(self, structure: Structure) -> str:
-        return " ".join(_words(brick, structure.bricks[:place]) for place, brick in enumerate(structure.bricks))
+        return " ".join(_words(brick, structure.bricks[:index]) for index, brick in enumerate(structure.bricks))
 
     def read(self, text: str) -> Reading:
         """Read a text leniently; the first brick is the first that can be placed."""
@@ -111,8 +111,8 @@ class RelativeAutomaton(WordAutomaton):
 
 def _words(brick: Brick, before: Sequence[Brick]) -> str:
     h, w, x, y, z = brick
-    place = f"{x - before[0].x:+d}{y - before[0].y:+d}" if before else f"{x},{y}"
-    return f"z{z} {place} {h}x{w}"
+    position = f"{x - before[0].x:+d}{y - before[0].y:+d}" if before else f"{x},{y}"
+    return f"z{z} {position} {h}x{w}"
 
 
 def _decode(words: str, placed: Sequence[Brick]) -> Brick | None:

@@ -61,7 +61,7 @@ class TwoStep(BaseActionSpace):
         On the ground the pivot is the last brick there, or the ground if that brick is too far away. In higher layers
         it is the last brick that touches the new one from above or below, or else the last brick within reach.
         """
-        return " ".join(self._words(structure.bricks, place) for place in range(len(structure)))
+        return " ".join(self._words(structure.bricks, index) for index in range(len(structure)))
 
     def read(self, text: str) -> Reading:
         """Read a text leniently; pivots count only bricks that could be placed."""
@@ -81,12 +81,12 @@ class TwoStep(BaseActionSpace):
             yield from (f"y{y}" for y in range(y_size))
             yield from (f"{axis}{d:+d}" for axis, along in zip("xyz", offsets, strict=True) for d in along)
 
-    def _words(self, bricks: Sequence[Brick], place: int) -> str:
-        brick = bricks[place]
-        back = self._neighbour(bricks[:place], brick) if brick.z == 0 else self._pivot(bricks[:place], brick)
+    def _words(self, bricks: Sequence[Brick], index: int) -> str:
+        brick = bricks[index]
+        back = self._neighbour(bricks[:index], brick) if brick.z == 0 else self._pivot(bricks[:index], brick)
         if back is None:
             return f"{GROUND} {self.notation.ground(brick.x, brick.y)} {brick.h}x{brick.w}"
-        x, y, z = (here - there for here, there in zip(brick[2:], bricks[place - back][2:], strict=True))
+        x, y, z = (here - there for here, there in zip(brick[2:], bricks[index - back][2:], strict=True))
         return f"back{back} {self.notation.offset(x, y, z)} {brick.h}x{brick.w}"
 
     def _neighbour(self, placed: Sequence[Brick], brick: Brick) -> int | None:

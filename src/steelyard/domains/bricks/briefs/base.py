@@ -80,7 +80,7 @@ class Brief(ABC):
     @classmethod
     @abstractmethod
     def grid(cls) -> Iterator[Self]:
-        """Yield a brief for every combination of parameters."""
+        """Yield a brief for every supported combination of parameters."""
 
     def loads(self, structure: Structure) -> tuple[Load, ...]:
         """Return the loads on the structure, at the cells where they act."""

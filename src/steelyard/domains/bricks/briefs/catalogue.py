@@ -78,4 +78,4 @@ def catalogue(
 def interleaved(by_kind: Mapping[str, Sequence[Brief]]) -> list[Brief]:
     """Interleave the kinds, so that the first n briefs are balanced for every n."""
     longest = max((len(briefs) for briefs in by_kind.values()), default=0)
-    return [briefs[place] for place in range(longest) for briefs in by_kind.values() if place < len(briefs)]
+    return [briefs[index] for index in range(longest) for briefs in by_kind.values() if index < len(briefs)]

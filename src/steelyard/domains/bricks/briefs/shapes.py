@@ -43,7 +43,7 @@ class Shape(Brief):
         return (self.depth, *self.heights)
 
     def words(self) -> tuple[str, ...]:
-        blocks = (f"block{place}={height}" for place, height in enumerate(self.heights, 1))
+        blocks = (f"block{number}={height}" for number, height in enumerate(self.heights, 1))
         return (self.kind, f"depth={self.depth}", *blocks)
 
     def sentence(self) -> str:

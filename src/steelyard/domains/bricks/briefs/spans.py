@@ -81,7 +81,7 @@ class Bridge(Brief):
         if not found:
             return ()
         best = max(found, key=lambda span: self._span_fulfilment(form, span))
-        columns = [best.start + place for place in middle(best.stop - best.start)]
+        columns = [best.start + offset for offset in middle(best.stop - best.start)]
         return form.loads_on(itertools.product(columns, middle(form.shape[1])), kilograms(self.load))
 
     def _span_fulfilment(self, form: Solid, span: Span) -> float:

@@ -74,8 +74,8 @@ def _y_up(values: np.ndarray) -> np.ndarray:
 
 
 def _node(number: int, brick: Brick, mesh: int) -> dict[str, Any]:
-    place = [round(brick.x * PITCH, 6), round(brick.z * LAYER, 6), round(-brick.y * PITCH, 6)]
-    return {"name": f"brick {number}", "mesh": mesh, "translation": place}
+    corner = [round(brick.x * PITCH, 6), round(brick.z * LAYER, 6), round(-brick.y * PITCH, 6)]
+    return {"name": f"brick {number}", "mesh": mesh, "translation": corner}
 
 
 def _material(name: str, colour: Colour) -> dict[str, Any]:

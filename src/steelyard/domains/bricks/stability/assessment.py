@@ -1,7 +1,7 @@
 """Stability of a structure: the largest pull t, a score for each brick, and the failing bricks.
 
 A structure stands if every brick is connected to the ground, an equilibrium exists, and t is below the capacity of a
-contact point. t is unique, but its distribution over the bricks is not: compare verdicts and t, never single scores.
+contact point. t is unique, but the pulls of single bricks are not: compare verdicts and t, never single scores.
 
 If pulls may have any size, an equilibrium exists exactly if every brick is connected to the ground, because the three
 or four points of one contact transmit any force and any torque. Floating bricks are therefore found by connectivity,
@@ -96,9 +96,9 @@ def _balanced(equations: Statics, pull: float, solve: Solver, physics: Physics) 
 
 def _unbalanced(equations: Statics, solve: Solver, physics: Physics) -> Stability:
     """Name the bricks with a residual force as failing, for a structure without an equilibrium."""
-    left = residuals(equations, solve, physics)
-    unheld_B = left.size_B > min(TOLERANCE, float(left.size_B.max()) / 2)
-    return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(left.pull_B, 1.0)), None)
+    remaining = residuals(equations, solve, physics)
+    unheld_B = remaining.size_B > min(TOLERANCE, float(remaining.size_B.max()) / 2)
+    return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(remaining.pull_B, 1.0)), None)
 
 
 def _with_floating(

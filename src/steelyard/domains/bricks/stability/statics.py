@@ -3,7 +3,7 @@
 There are five residuals per brick; the torque about the vertical axis is omitted. Units: the capacity of a contact
 point is 1 and the width of a stud is 1, so H is the height of a layer in studs.
 
-- F_x = Σ_bottom u_x − Σ_top u_x ± e_x, and F_y alike
+- F_x = Σ_bottom u_x − Σ_top u_x ± e_x, and F_y analogously
 - F_z = Σ_bottom s − Σ_top s − weight
 - τ_1 = Σ_bottom [(y − c_y) s + H/2 u_y] − Σ_top [(y − c_y) s − H/2 u_y] ± H/2 e_y
 - τ_2 = −Σ_bottom [(x − c_x) s + H/2 u_x] + Σ_top [(x − c_x) s − H/2 u_x] ∓ H/2 e_x

@@ -81,7 +81,7 @@ def _scores_back(structure: Structure, loads: Sequence[Load], image: Ordered, sc
     """Map scores of a sorted image back to the order of the structure's bricks."""
     for candidate in images(structure, loads):
         if _ordered(*candidate) == image:
-            placed = at_origin(*candidate)[0].bricks
-            place_of = {brick: place for place, brick in enumerate(image[0])}
-            return score_B[[place_of[brick] for brick in placed]]
+            bricks = at_origin(*candidate)[0].bricks
+            index_of = {brick: index for index, brick in enumerate(image[0])}
+            return score_B[[index_of[brick] for brick in bricks]]
     raise AssertionError("every representative is one of the images")

@@ -76,26 +76,26 @@ def chiral_content(theory: Theory) -> Counter[QuantumNumbers]:
     All multiplets that can have gauge-invariant mass terms are removed: pairs of R and R̄, real R, and pairs of the same
     pseudoreal R.
     """
-    every = _fermions(theory)
-    left: Counter[QuantumNumbers] = Counter()
-    for multiplet, count in every.items():
+    fermions = _fermions(theory)
+    net_counts: Counter[QuantumNumbers] = Counter()
+    for multiplet, count in fermions.items():
         if not multiplet.is_real:
-            net = count - every[multiplet.conjugate]
+            net = count - fermions[multiplet.conjugate]
         elif structures(theory.gauge, (multiplet, multiplet), (0, 0), (1, 1)):
             net = 0
         else:
             net = count % 2
         if net > 0:
-            left[multiplet] = net
-    return left
+            net_counts[multiplet] = net
+    return net_counts
 
 
 def _fermions(theory: Theory) -> Counter[QuantumNumbers]:
-    left: Counter[QuantumNumbers] = Counter()
+    counts: Counter[QuantumNumbers] = Counter()
     for field in theory.fermions:
         if not field.acts.is_neutral:
-            left[field.left_handed] += field.generations
-    return left
+            counts[field.left_handed] += field.generations
+    return counts
 
 
 def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -> _Content:
@@ -109,7 +109,7 @@ def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -
     )
     kept: set[tuple[tuple[bool, QuantumNumbers], ...]] = set()
     for term in theory.terms if terms else ():
-        legs = tuple((theory.by_name[leg.field].fermion, theory.leg(leg)) for leg in term.legs)
+        legs = tuple((theory.by_name[leg.field].fermion, theory.leg_quantum_numbers(leg)) for leg in term.legs)
         if term_kind(theory, term) and not any(multiplet.is_neutral for _, multiplet in legs):
             kept.add(legs)
     return _Content(
@@ -150,17 +150,21 @@ def _bases(content: _Content, relabelling: Relabelling, abelian: int) -> Iterato
         if any(multiplet.charges)
     ]
     for multiplet, count in content.scalars:
-        both = {multiplet, multiplet.conjugate}
-        described += [(1, _relabelled(own.labels, relabelling), count, own.charges) for own in both if any(own.charges)]
-    described.sort(key=lambda own: own[:3])
+        orientations = {multiplet, multiplet.conjugate}
+        described += [
+            (1, _relabelled(field.labels, relabelling), count, field.charges)
+            for field in orientations
+            if any(field.charges)
+        ]
+    described.sort(key=lambda field: field[:3])
     first: list[_Described] = []
-    for own in described:
-        if _are_independent([*first, own]):
-            first.append(own)
-    alike = [[own for own in described if own[:3] == wanted[:3]] for wanted in first]
+    for field in described:
+        if _are_independent([*first, field]):
+            first.append(field)
+    alike = [[field for field in described if field[:3] == wanted[:3]] for wanted in first]
     for chosen in product(*alike):
         if _are_independent(chosen):
-            yield _dual([own[3] for own in chosen], abelian)
+            yield _dual([field[3] for field in chosen], abelian)
 
 
 def _are_independent(described: Sequence[_Described]) -> bool:
@@ -174,9 +178,9 @@ def _row(charges: Sequence[Fraction]) -> dict[int, Fraction]:
 def _dual(chosen: Sequence[tuple[Fraction, ...]], abelian: int) -> tuple[tuple[Fraction, ...], ...]:
     """Return the basis dual to the chosen charges, which span all charges."""
     rank = len(chosen)
-    rows = [_row([own[a] for own in chosen]) | {rank + a: Fraction(1)} for a in range(abelian)]
-    found = reduced_rows(rows)[:rank]
-    return tuple(tuple(row.get(rank + a, Fraction(0)) for a in range(abelian)) for row in found)
+    rows = [_row([field_charges[a] for field_charges in chosen]) | {rank + a: Fraction(1)} for a in range(abelian)]
+    dual_rows = reduced_rows(rows)[:rank]
+    return tuple(tuple(row.get(rank + a, Fraction(0)) for a in range(abelian)) for row in dual_rows)
 
 
 def _written(
@@ -215,7 +219,7 @@ def _written(
 
 def _term(legs: Iterable[tuple[int, bool]], fermions: int) -> tuple[tuple[int, bool], ...]:
     """Sort the legs of a term. Scalar terms are written as the smaller of the term and its conjugate."""
-    own = sorted(legs)
-    if own and own[0][0] < fermions:
-        return tuple(own)
-    return min(tuple(own), tuple(sorted((place, not turned) for place, turned in own)))
+    ordered = sorted(legs)
+    if ordered and ordered[0][0] < fermions:
+        return tuple(ordered)
+    return min(tuple(ordered), tuple(sorted((place, not turned) for place, turned in ordered)))

@@ -61,10 +61,10 @@ class Catalogue:
 
 def catalogue(theories: Iterable[Theory]) -> Catalogue:
     """Collect the distinct theories among many."""
-    found: dict[CanonicalForm, list[Theory]] = {}
+    by_form: dict[CanonicalForm, list[Theory]] = {}
     for theory in theories:
-        found.setdefault(canonical(theory), []).append(theory)
-    entries = [_entry(form, same) for form, same in found.items()]
+        by_form.setdefault(canonical(theory), []).append(theory)
+    entries = [_entry(form, equivalent) for form, equivalent in by_form.items()]
     entries.sort(key=lambda entry: (len(_factors(entry.form)), group_name(entry.form), _size(entry.theory), entry.form))
     chiral = {canonical(entry.theory, vector_like=False) for entry in entries}
     return Catalogue(tuple(entries), len(chiral))
@@ -77,8 +77,8 @@ def distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
 
 def relation_to_known(theory: Theory) -> tuple[Relation, str]:
     """Return the closest relation of a theory to a known model, and the name of that model."""
-    for relation, which in RELATIONS:
-        name = _known_models(relation).get(canonical(theory, **which))
+    for relation, options in RELATIONS:
+        name = _known_models(relation).get(canonical(theory, **options))
         if name:
             return relation, name
     return "new", ""
@@ -116,9 +116,9 @@ def _factors(form: CanonicalForm) -> list[str]:
     return ["U(1)"] * form.abelian + [f"SU({n})" for n in form.special]
 
 
-def _entry(form: CanonicalForm, same: Sequence[Theory]) -> CatalogueEntry:
-    simplest = min(same, key=_size)
-    return CatalogueEntry(simplest, form, len(same), *relation_to_known(simplest))
+def _entry(form: CanonicalForm, equivalent: Sequence[Theory]) -> CatalogueEntry:
+    simplest = min(equivalent, key=_size)
+    return CatalogueEntry(simplest, form, len(equivalent), *relation_to_known(simplest))
 
 
 def _size(theory: Theory) -> tuple[int, int, int]:
@@ -128,8 +128,8 @@ def _size(theory: Theory) -> tuple[int, int, int]:
 @cache
 def _known_models(relation: Relation) -> dict[CanonicalForm, str]:
     """Return the names of known models by the canonical form used for a relation; the first of equal models wins."""
-    which = dict(RELATIONS)[relation]
-    found: dict[CanonicalForm, str] = {}
+    options = dict(RELATIONS)[relation]
+    name_by_form: dict[CanonicalForm, str] = {}
     for name, model in models().items():
-        found.setdefault(canonical(model, **which), name)
-    return found
+        name_by_form.setdefault(canonical(model, **options), name)
+    return name_by_form

@@ -19,7 +19,7 @@ from steelyard.domains.theories.grammar.vocabulary import FERMION, LEGS, SCALAR,
 from steelyard.domains.theories.groups.products import singlets
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.model.theory import Kind, Label
-from steelyard.domains.theories.physics.invariance import cycles_of, like_permutations
+from steelyard.domains.theories.physics.invariance import cycles_of, identical_leg_permutations
 
 Combinations = NDArray[np.intp]
 """``[C, k]``: indices of the k legs of C products, in ascending order."""
@@ -78,17 +78,19 @@ def allowed_terms(factors: tuple[int, ...], fields: Sequence[Multiplet]) -> Term
 
 def fermion_legs(fields: Sequence[Multiplet]) -> list[TermLeg]:
     legs: list[TermLeg] = []
-    for one in fields:
-        if one.kind != "scalar":
-            leg = TermLeg(f"{FERMION}{len(legs) + 1}", one.labels, one.sixths, one.generations)
-            legs.append(_conjugate(leg) if one.kind == "right" else leg)
+    for multiplet in fields:
+        if multiplet.kind != "scalar":
+            leg = TermLeg(f"{FERMION}{len(legs) + 1}", multiplet.labels, multiplet.sixths, multiplet.generations)
+            legs.append(_conjugate(leg) if multiplet.kind == "right" else leg)
     return legs
 
 
 def scalar_legs(fields: Sequence[Multiplet]) -> list[TermLeg]:
     """Return each scalar followed by its conjugate."""
-    scalars = [one for one in fields if one.kind == "scalar"]
-    legs = [TermLeg(f"{SCALAR}{number}", one.labels, one.sixths) for number, one in enumerate(scalars, 1)]
+    scalars = [multiplet for multiplet in fields if multiplet.kind == "scalar"]
+    legs = [
+        TermLeg(f"{SCALAR}{number}", multiplet.labels, multiplet.sixths) for number, multiplet in enumerate(scalars, 1)
+    ]
     return [either for leg in legs for either in (leg, _conjugate(leg))]
 
 
@@ -171,7 +173,7 @@ def _permutations(alike: tuple[bool, ...]) -> list[tuple[tuple[int, ...], ...]]:
     numbers: list[int] = []
     for same in alike:
         numbers.append(numbers[-1] if same else len(numbers))
-    return [cycles_of(permutation) for permutation in like_permutations(tuple(numbers))]
+    return [cycles_of(permutation) for permutation in identical_leg_permutations(tuple(numbers))]
 
 
 @lru_cache(maxsize=1 << 17)

@@ -121,13 +121,13 @@ class TheoryGrammar(Automaton[State]):
         if state.block == INTERACTIONS:
             *_, words = state.view
             return words
-        found = self._known.get(state.view)
+        found = self._word_cache.get(state.view)
         if found is None:
-            found = self._known[state.view] = tuple(self._words(state))
+            found = self._word_cache[state.view] = tuple(self._words(state))
         return found
 
     @cached_property
-    def _known(self) -> dict[Hashable, tuple[str, ...]]:
+    def _word_cache(self) -> dict[Hashable, tuple[str, ...]]:
         return {}
 
     def _words(self, state: TextState) -> Iterator[str]:
@@ -179,16 +179,16 @@ class TheoryGrammar(Automaton[State]):
 
     def _room(self, factors: tuple[int, ...], block: str, entry: tuple[str, ...]) -> int:
         """Return the largest allowed dimension of the next representation, or the number of components."""
-        parts = slots(factors, block, entry[0][0])
-        here = parts[len(entry)].name
-        if here not in ("representation", "component"):
+        entry_slots = slots(factors, block, entry[0][0])
+        current = entry_slots[len(entry)].name
+        if current not in ("representation", "component"):
             return 0
         states = 1
-        for word, (slot, n) in zip(entry, parts, strict=False):
+        for word, (slot, n) in zip(entry, entry_slots, strict=False):
             if slot == "representation":
                 states *= cached(n, self.vocabulary.labels[n][word]).dimension
-        most = min(self.limits.states, self.limits.components) if block == SSB else self.limits.states
-        return states if here == "component" else most // states
+        limit = min(self.limits.states, self.limits.components) if block == SSB else self.limits.states
+        return states if current == "component" else limit // states
 
     def _interactions(self, state: TextState) -> tuple[str, ...]:
         """Return the next words of an unused term: its kind, its legs, then its parameter."""
@@ -229,10 +229,10 @@ class TheoryGrammar(Automaton[State]):
             return state._replace(content=FieldContent((*content.factors, self.vocabulary.groups[word])))
         if len(entry) < len(slots(content.factors, block, entry[0][0])):
             return state._replace(entry=entry)
-        built = self._multiplet(content.factors, entry)
-        needs_fermion = state.needs_fermion and built.kind == "scalar"
-        grown = FieldContent(content.factors, (*content.fields, built))
-        return state._replace(content=grown, entry=(), needs_fermion=needs_fermion)
+        multiplet = self._multiplet(content.factors, entry)
+        needs_fermion = state.needs_fermion and multiplet.kind == "scalar"
+        extended = FieldContent(content.factors, (*content.fields, multiplet))
+        return state._replace(content=extended, entry=(), needs_fermion=needs_fermion)
 
     def _multiplet(self, factors: tuple[int, ...], entry: tuple[str, ...]) -> Multiplet:
         fermion = entry[0][0] == FERMION

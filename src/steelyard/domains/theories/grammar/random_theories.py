@@ -1,6 +1,6 @@
 """Random theories for the warm start: random walks through the grammar that favour simple choices.
 
-They do not take anomalies or masses into account. A warm start begins with the few that succeed by chance.
+They do not take anomalies or masses into account, so few of them succeed, and only by chance.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from steelyard.types import Task
 Rng = np.random.Generator
 
 MORE_GROUPS = 0.5
-"""Probability of another gauge factor; the next constants are the same for their entries."""
+"""Probability of another gauge factor."""
 MORE_VEVS = 0.5
+"""Probability of another vacuum expectation value."""
 MORE_MULTIPLETS = 0.75
+"""Probability of another multiplet."""
 SCALAR = 0.2
 """Probability that another multiplet is a scalar."""
 MORE_TERMS = 0.4
+"""Probability of another term."""
 SINGLET = 0.4
 """Probability that a representation is the singlet."""
 DECAY = {"charge": 0.9, "generations": 0.7}

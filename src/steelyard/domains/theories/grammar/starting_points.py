@@ -123,21 +123,23 @@ def starting_points_by_split(
     ``containing`` restricts gauge groups to those with the given factors. Splits are disjoint, except for kinds with a
     single starting point.
     """
-    found: dict[Split, dict[str, list[Beginning]]] = {split: {} for split in SPLITS}
+    by_split: dict[Split, dict[str, list[Beginning]]] = {split: {} for split in SPLITS}
     for kind in kinds:
-        every = [one for one in BEGINNINGS[kind](limits) if kind != "groups" or _contains(one, containing)]
-        split_E = splits_of(every)
+        points = [point for point in BEGINNINGS[kind](limits) if kind != "groups" or _contains(point, containing)]
+        assigned = splits_of(points)
         for split in SPLITS:
-            own = [one for one, its in zip(every, split_E, strict=True) if len(every) == 1 or its == split]
-            if own:
-                found[split][kind] = own
-    return found
+            selected = [
+                p for p, own_split in zip(points, assigned, strict=True) if len(points) == 1 or own_split == split
+            ]
+            if selected:
+                by_split[split][kind] = selected
+    return by_split
 
 
 def splits_of(points: Sequence[Beginning]) -> list[Split]:
     """Assign splits by position in the list."""
     place = itertools.count()
-    return ["train" if one.basic else SPLIT_OF_FIVE.get(next(place) % 5, "train") for one in points]
+    return ["train" if point.basic else SPLIT_OF_FIVE.get(next(place) % 5, "train") for point in points]
 
 
 def _contains(starting_point: Beginning, factors: Sequence[str]) -> bool:

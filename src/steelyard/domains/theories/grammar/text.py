@@ -48,15 +48,15 @@ def write(theory: Theory) -> str:
     power of ten, or a scalar has two vacuum expectation values.
     """
     theory = renamed(in_order(theory))
-    said = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
+    blocks = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
     vevs = {vev.field: vev for vev in theory.vevs}
-    pieces = {field.name: _field_words(theory.gauge, field) for field in theory.fields}
-    said[SSB] = [
-        word for vev in theory.vevs for word in (*pieces[vev.field], f"c{vev.component + 1}", _number(vev.value))
+    field_words = {field.name: _field_words(theory.gauge, field) for field in theory.fields}
+    blocks[SSB] = [
+        word for vev in theory.vevs for word in (*field_words[vev.field], f"c{vev.component + 1}", _number(vev.value))
     ]
-    said[MULTIPLETS] = [word for field in theory.fields if field.name not in vevs for word in pieces[field.name]]
-    said[INTERACTIONS] = [word for term in theory.terms for word in _term_words(theory, term)]
-    return " ".join(word for block in BLOCKS for word in (block, *said[block]))
+    blocks[MULTIPLETS] = [word for field in theory.fields if field.name not in vevs for word in field_words[field.name]]
+    blocks[INTERACTIONS] = [word for term in theory.terms for word in _term_words(theory, term)]
+    return " ".join(word for block in BLOCKS for word in (block, *blocks[block]))
 
 
 def read(text: str) -> Theory:

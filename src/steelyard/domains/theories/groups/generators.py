@@ -63,8 +63,8 @@ def module(n: int, label: Label, *, dual: bool = False) -> Module:
         return module(n, label).dual
     irrep = cached(n, label)
     states = {pattern: i for i, pattern in enumerate(irrep.patterns)}
-    raising = tuple(tuple(_moved(pattern, states, k, 1) for pattern in states) for k in range(1, n))
-    lowering = tuple(tuple(_moved(pattern, states, k, -1) for pattern in states) for k in range(1, n))
+    raising = tuple(tuple(_apply_step(pattern, states, k, 1) for pattern in states) for k in range(1, n))
+    lowering = tuple(tuple(_apply_step(pattern, states, k, -1) for pattern in states) for k in range(1, n))
     return Module(irrep.weights, raising, lowering, _norms(raising, lowering))
 
 
@@ -113,7 +113,7 @@ def _dense(matrix: Matrix, size_D: NDArray[np.float64]) -> NDArray[np.float64]:
     return dense_DD
 
 
-def _moved(pattern: Pattern, states: dict[Pattern, int], k: int, step: int) -> Column:
+def _apply_step(pattern: Pattern, states: dict[Pattern, int], k: int, step: int) -> Column:
     """Apply E_{k,k+1} (``step`` = 1) or E_{k+1,k} (``step`` = -1) to a basis state."""
     n = len(pattern)
     row = pattern[n - k]
@@ -121,11 +121,11 @@ def _moved(pattern: Pattern, states: dict[Pattern, int], k: int, step: int) -> C
     neighbour = pattern[n - k - 1] if step > 0 else (pattern[n - k + 1] if k > 1 else ())
     around = [value - i for i, value in enumerate(neighbour)]
     entries: list[tuple[int, Fraction]] = []
-    for i, own in enumerate(lengths):
+    for i, length in enumerate(lengths):
         reached = (*pattern[: n - k], (*row[:i], row[i] + step, *row[i + 1 :]), *pattern[n - k + 1 :])
         if reached in states:
-            above = prod(own - other for other in around)
-            below = prod(own - other for j, other in enumerate(lengths) if j != i)
+            above = prod(length - other for other in around)
+            below = prod(length - other for j, other in enumerate(lengths) if j != i)
             entries.append((states[reached], Fraction(-step * above, below)))
     return tuple(entries)
 

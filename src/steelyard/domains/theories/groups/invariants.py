@@ -54,9 +54,9 @@ def exact_tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], 
     first = [leg.label if leg.conjugate else leg.label[::-1] for leg in legs[:cut]]
     found: list[Vector[Index]] = []
     for label in sorted(decompose(n, first)):
-        ins = _embeddings(module(n, label), forms[:cut])
-        outs = _embeddings(module(n, label, dual=True), forms[cut:]) if ins else []
-        found += [_paired(f, g) for f, g in product(ins, outs)]
+        first_maps = _embeddings(module(n, label), forms[:cut])
+        second_maps = _embeddings(module(n, label, dual=True), forms[cut:]) if first_maps else []
+        found += [_paired(f, g) for f, g in product(first_maps, second_maps)]
     return tuple(found)
 
 
@@ -105,10 +105,10 @@ def _descend(target: Module, factors: tuple[Module, ...], top: Vector[Index]) ->
 def _of_weight(factors: tuple[Module, ...], weight: Label) -> Iterator[Index]:
     """Yield the product states with the given weight."""
     if len(factors) == 1:
-        yield from ((i,) for i, own in enumerate(factors[0].weights) if own == weight)
+        yield from ((i,) for i, state_weight in enumerate(factors[0].weights) if state_weight == weight)
         return
-    for i, own in enumerate(factors[0].weights):
-        rest = tuple(a - b for a, b in zip(weight, own, strict=True))
+    for i, state_weight in enumerate(factors[0].weights):
+        rest = tuple(a - b for a, b in zip(weight, state_weight, strict=True))
         yield from ((i, *index) for index in _of_weight(factors[1:], rest))
 
 

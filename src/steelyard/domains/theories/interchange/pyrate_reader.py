@@ -15,8 +15,8 @@ from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.errors import DataError
 
 TENSORS = ("Eps", "kd", "KD", "t", "cgc", "sqrt", "Sqrt")
-VALUE = re.compile(r"^# value (\w+) = (\S+)$", re.MULTILINE)
-VEV = re.compile(r"^# vev (\w+) = (\w+) (\d+) (\S+)$", re.MULTILINE)
+VALUE_COMMENT = re.compile(r"^# value (\w+) = (\S+)$", re.MULTILINE)
+VEV_COMMENT = re.compile(r"^# vev (\w+) = (\w+) (\d+) (\S+)$", re.MULTILINE)
 
 
 def read(text: str) -> Theory:
@@ -42,8 +42,8 @@ def read_with_missing(text: str) -> tuple[Theory, list[str]]:
     fields = _without_suffixes(fields)
     bare = Theory(gauge, tuple(fields.values()))
     potential = block(file.get("Potential", ""))
-    entry = VALUE.findall(text)
-    values = ParameterValues({name: decimal(value, f"model file: value of {name}") for name, value in entry})
+    noted = VALUE_COMMENT.findall(text)
+    values = ParameterValues({name: decimal(value, f"model file: value of {name}") for name, value in noted})
     terms = tuple(_terms(bare, fields, potential, values))
     vevs = tuple(_vevs(bare, fields, text, block(file.get("Vevs", "")), scalars, values))
     return Theory(gauge, bare.fields, vevs, terms), values.missing
@@ -66,18 +66,18 @@ def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
 
 def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = False) -> Field:
     if entry.startswith("{"):
-        own = block(entry)
-        numbers = block(own.get("Qnb", "{}"))
-        generations = integer(own.get("Gen", "1"), f"model file: Gen of {name}")
+        details = block(entry)
+        numbers = block(details.get("Qnb", "{}"))
+        generations = integer(details.get("Gen", "1"), f"model file: Gen of {name}")
     else:
         values = items(entry)
         generations = 1 if scalar else integer(values[0], f"model file: generations of {name}")
-        own = values[3 if scalar else 1 :]
-        if len(own) != len(keys):
+        details = values[3 if scalar else 1 :]
+        if len(details) != len(keys):
             raise DataError(
-                f"model file: {name} = {entry} has {len(own)} quantum numbers; give one per group ({len(keys)})"
+                f"model file: {name} = {entry} has {len(details)} quantum numbers; give one per group ({len(keys)})"
             )
-        numbers = dict(zip(keys, own, strict=True))
+        numbers = dict(zip(keys, details, strict=True))
     unknown = [key for key in numbers if key not in keys]
     if unknown:
         raise DataError(f"model file: {name} has a quantum number for {unknown[0]}, which is not in Groups")
@@ -115,8 +115,8 @@ def _without_suffixes(fields: Mapping[str, Field]) -> dict[str, Field]:
     taken = list(short.values())
     renamed: dict[str, Field] = {}
     for name, field in fields.items():
-        own = short[name] if short[name] and taken.count(short[name]) == 1 else name
-        renamed[name] = Field(own, field.kind, field.labels, field.charges, field.generations)
+        new_name = short[name] if short[name] and taken.count(short[name]) == 1 else name
+        renamed[name] = Field(new_name, field.kind, field.labels, field.charges, field.generations)
     return renamed
 
 
@@ -190,16 +190,16 @@ def _vevs(
     scalars: Mapping[str, str],
     values: ParameterValues,
 ) -> Iterator[Vev]:
-    noted = VEV.findall(text)
-    for vev, name, component, value in noted:
+    commented = VEV_COMMENT.findall(text)
+    for vev, name, component, value in commented:
         if name not in fields:
             raise DataError(f"model file: vev {vev} belongs to {name}, which is not a field")
         yield Vev(fields[name].name, int(component), decimal(value, f"model file: vev {vev}"))
-    names_noted = {own[0] for own in noted}
+    commented_names = {details[0] for details in commented}
     parts = {name: block(entry) for name, entry in scalars.items() if entry.startswith("{")}
-    real = {items(own["RealFields"])[0]: name for name, own in parts.items() if "RealFields" in own}
+    real = {items(details["RealFields"])[0]: name for name, details in parts.items() if "RealFields" in details}
     for vev, place in vevs.items():
-        if vev in names_noted:
+        if vev in commented_names:
             continue
         name, _, index = place.partition("[")
         if name.strip() not in real:
@@ -213,14 +213,16 @@ def _vevs(
 
 def _component(bare: Theory, field: Field, place: list[int]) -> int:
     sizes = dimensions(bare.gauge, field.labels)
-    most = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
-    if len(place) != len(most) or not all(1 <= own <= size for own, size in zip(place, most, strict=True)):
-        raise DataError(f"model file: vev of {field.name} is in component {place}; components go up to {most}")
-    component, left = 0, list(place)
+    index_ranges = [size for size, label in zip(sizes, field.labels, strict=True) if any(label)]
+    if len(place) != len(index_ranges) or not all(
+        1 <= index <= size for index, size in zip(place, index_ranges, strict=True)
+    ):
+        raise DataError(f"model file: vev of {field.name} is in component {place}; components go up to {index_ranges}")
+    component, remaining = 0, list(place)
     for factor, label in enumerate(field.labels):
         if any(label):
-            own = left.pop(0) - 1
+            index = remaining.pop(0) - 1
             if label != (1, *(0,) * (len(label) - 1)) and label[-1] == 1 and sum(label) == 1:
-                own = sizes[factor] - 1 - own
-            component += own * prod(sizes[factor + 1 :])
+                index = sizes[factor] - 1 - index
+            component += index * prod(sizes[factor + 1 :])
     return component

@@ -14,7 +14,7 @@ from steelyard.domains.theories.groups.representation import Label, cached
 from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Term, Theory, Vev, term_kind
 from steelyard.domains.theories.physics.contractions import Contraction, FactorContraction, contractions, is_delta
 from steelyard.domains.theories.physics.couplings import dimensions
-from steelyard.domains.theories.physics.invariance import invariants, swap_sign
+from steelyard.domains.theories.physics.invariance import invariants, swap_trace
 
 SECTIONS = {
     "yukawa": ("Yukawas", "Y"),
@@ -124,8 +124,8 @@ def _is_symmetric(theory: Theory, term: Term) -> bool:
     spinors = [place for place, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
     if len(spinors) != 2 or term.legs[spinors[0]] != term.legs[spinors[1]]:
         return False
-    legs = [theory.leg(leg) for leg in term.legs]
-    return invariants(theory.gauge, legs) == swap_sign(theory.gauge, legs, spinors[0], spinors[1])
+    legs = [theory.leg_quantum_numbers(leg) for leg in term.legs]
+    return invariants(theory.gauge, legs) == swap_trace(theory.gauge, legs, spinors[0], spinors[1])
 
 
 def _as_published(theory: Theory, term: Term) -> Term:

@@ -16,11 +16,11 @@ from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Spe
 from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.errors import DataError
 
-ROOT = "/Sqrt[2]"
+OVER_SQRT_2 = "/Sqrt[2]"
 NAMES = {group: name for name, (_, group, _) in ROLES.items()}
 TERM = re.compile(r"((?:[\w/\\\[\]]+\s+)*)((?:conj\[\w+\]|\w+)(?:\.(?:conj\[\w+\]|\w+))+)")
 VALUE = re.compile(r"\{\s*(\\\[\w+\]|\w+)\s*,\s*\{[^{}]*\bValue\s*->\s*([-+.\d]+(?:\*\^[-+]?\d+)?)")
-NOTED = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
+VALUE_COMMENT = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
 
 
 def read(text: str, parameters: str = "") -> Theory:
@@ -30,8 +30,11 @@ def read(text: str, parameters: str = "") -> Theory:
 
 def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str]]:
     """Read a model file and return the theory and the names of parameters without a value."""
-    entry = [*NOTED.findall(text), *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters))]
-    values = ParameterValues({name: decimal(value, f"SARAH: value of {name}") for name, value in entry})
+    noted = [
+        *VALUE_COMMENT.findall(text),
+        *((name, value.replace("*^", "e")) for name, value in VALUE.findall(parameters)),
+    ]
+    values = ParameterValues({name: decimal(value, f"SARAH: value of {name}") for name, value in noted})
     text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
     rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
     if not rows["Gauge"]:
@@ -168,22 +171,22 @@ def _places(rows: list[list[str]]) -> dict[str, tuple[str, int, int]]:
 
 def _flat(parts: str) -> list[str]:
     """Return the component names in Steelyard's order, highest weight first. SU(2) triplets may be 2×2 matrices."""
-    parts = parts.lstrip("-").removesuffix(ROOT)
+    parts = parts.lstrip("-").removesuffix(OVER_SQRT_2)
     if not parts.startswith("{"):
         return [parts.removeprefix("conj[").removesuffix("]")]
     inner = _list(parts)
     if _is_triplet(inner):
-        (zero, up), (down, _) = (_list(own) for own in inner)
-        return [name for own in (up, zero, down) for name in _flat(own)]
-    return [name for own in inner for name in _flat(own)]
+        (zero, up), (down, _) = (_list(row) for row in inner)
+        return [name for row in (up, zero, down) for name in _flat(row)]
+    return [name for row in inner for name in _flat(row)]
 
 
 def _is_triplet(inner: list[str]) -> bool:
     """Return whether a nested list is a triplet matrix {{T0/√2, T+}, {T-, -T0/√2}}."""
-    if len(inner) != 2 or not all(own.startswith("{") and own.endswith("}") for own in inner):
+    if len(inner) != 2 or not all(row.startswith("{") and row.endswith("}") for row in inner):
         return False
     zero, *others = _list(inner[0])
-    return len(others) == 1 and zero.endswith(ROOT)
+    return len(others) == 1 and zero.endswith(OVER_SQRT_2)
 
 
 def _vevs(

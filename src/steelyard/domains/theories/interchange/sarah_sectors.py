@@ -13,12 +13,12 @@ from steelyard.domains.theories.model.theory import Theory
 
 def gauge_sector(theory: Theory) -> str:
     """Return the photon, Z and W mixing if exactly one SU(2) breaks. Other cases have to be written by hand."""
-    own = groups(theory)
-    broken = [group for group in own if group.expanded]
+    factors = groups(theory)
+    broken = [group for group in factors if group.expanded]
     if len(broken) != 1 or broken[0].kind != "SU[2]" or not theory.gauge.abelian:
         return ""
     w = f"V{broken[0].boson}"
-    neutral = [f"V{group.boson}" for group in own if group.kind == "U[1]"]
+    neutral = [f"V{group.boson}" for group in factors if group.kind == "U[1]"]
     massive = ["VP", "VZ", *(f"VZ{'p' * k}" for k in range(1, len(neutral)))]
     return (
         f"\n{{\n  {{{{{', '.join([*neutral, f'{w}[3]'])}}}, {{{', '.join(massive)}}}, ZZ}},\n"
@@ -31,26 +31,26 @@ def matter_sector(theory: Theory, parts: Mapping[str, tuple[Component, ...]]) ->
     sectors: dict[tuple[Fraction, Label | None], list[str]] = defaultdict(list)
     for field in theory.fermions:
         for part in parts[field.name]:
-            turned = field.kind == "right"
-            key = (-part.charge, part.colour and part.colour[::-1]) if turned else (part.charge, part.colour)
-            sectors[key].append(f"conj[{part.name}]" if turned else part.name)
+            conjugated = field.kind == "right"
+            key = (-part.charge, part.colour and part.colour[::-1]) if conjugated else (part.charge, part.colour)
+            sectors[key].append(f"conj[{part.name}]" if conjugated else part.name)
     matter: list[str] = []
     spinors: list[str] = []
-    for number, (key, own) in enumerate(sectors.items(), 1):
-        other = (-key[0], key[1] and key[1][::-1])
-        letter = own[0].removesuffix("L").removeprefix("conj[").rstrip("]R") or f"x{number}"
-        if key == other:
+    for number, (key, names) in enumerate(sectors.items(), 1):
+        conjugate_key = (-key[0], key[1] and key[1][::-1])
+        letter = names[0].removesuffix("L").removeprefix("conj[").rstrip("]R") or f"x{number}"
+        if key == conjugate_key:
             spinors.append(
-                f"F{letter} -> {{{own[0]}, 0}}"
-                if len(own) == 1
+                f"F{letter} -> {{{names[0]}, 0}}"
+                if len(names) == 1
                 else f"F{letter} -> {{{letter.upper()}0, conj[{letter.upper()}0]}}"
             )
-            matter += [f"{{{{{', '.join(own)}}}, {{{letter.upper()}0, Z{letter}}}}}"] if len(own) > 1 else []
-        elif other not in sectors:
-            spinors.append(f"F{letter} -> {{{own[0]}, 0}}")
-        elif own[0] == min(own[0], sectors[other][0], key=lambda text: text.startswith("conj")):
+            matter += [f"{{{{{', '.join(names)}}}, {{{letter.upper()}0, Z{letter}}}}}"] if len(names) > 1 else []
+        elif conjugate_key not in sectors:
+            spinors.append(f"F{letter} -> {{{names[0]}, 0}}")
+        elif names[0] == min(names[0], sectors[conjugate_key][0], key=lambda text: text.startswith("conj")):
             up = letter.upper()
-            left, right = ", ".join(own), ", ".join(sectors[other])
+            left, right = ", ".join(names), ", ".join(sectors[conjugate_key])
             matter.append(f"{{{{{{{left}}}, {{{right}}}}}, {{{{{up}L, V{letter}}}, {{{up}R, U{letter}}}}}}}")
             spinors.append(f"F{letter} -> {{{up}L, conj[{up}R]}}")
     return matter, spinors

@@ -133,14 +133,14 @@ def labels_within(n: int, most: int) -> tuple[Label, ...]:
     return tuple(sorted(_labels(n, (), bound), key=lambda label: (cached(n, label).dimension, label[::-1])))
 
 
-def _labels(n: int, begun: Label, bound: int) -> Iterator[Label]:
-    """Yield all labels with the prefix ``begun`` within the bound. The dimension increases with every entry."""
-    if len(begun) == n - 1:
-        yield begun
+def _labels(n: int, start: Label, bound: int) -> Iterator[Label]:
+    """Yield all labels with the prefix ``start`` within the bound. The dimension increases with every entry."""
+    if len(start) == n - 1:
+        yield start
         return
     entry = 0
-    while cached(n, (*begun, entry, *(0,) * (n - 2 - len(begun)))).dimension <= bound:
-        yield from _labels(n, (*begun, entry), bound)
+    while cached(n, (*start, entry, *(0,) * (n - 2 - len(start)))).dimension <= bound:
+        yield from _labels(n, (*start, entry), bound)
         entry += 1
 
 

@@ -138,7 +138,7 @@ class Theory:
     def scalars(self) -> tuple[Field, ...]:
         return tuple(field for field in self.fields if not field.fermion)
 
-    def leg(self, leg: Leg) -> QuantumNumbers:
+    def leg_quantum_numbers(self, leg: Leg) -> QuantumNumbers:
         """Return the quantum numbers of a leg."""
         acts = self.by_name[leg.field].acts
         return acts.conjugate if leg.conjugate else acts

@@ -9,9 +9,15 @@ from math import gcd, lcm
 
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.model.theory import Gauge, Theory
-from steelyard.domains.theories.physics.vacuum import ChargeOperator, UnbrokenGroup, states, unbroken_group, vacuum_of
+from steelyard.domains.theories.physics.vacuum import (
+    ChargeOperator,
+    UnbrokenGroup,
+    states,
+    unbroken_group,
+    vacuum_by_field,
+)
 
-WEAK, COLOURED = 2, 3
+WEAK_N, COLOUR_N = 2, 3
 """n of the weak SU(2) and of the colour SU(3)."""
 TRIPLET = ((1, 0), (-1, 1), (0, -1))
 QUARKS = (Fraction(2, 3), Fraction(-1, 3))
@@ -29,19 +35,23 @@ def unbroken(theory: Theory) -> UnbrokenGroup:
 
     The sign is chosen so that colour triplets have charges 2/3 and -1/3 rather than -2/3 and 1/3.
     """
-    found = unbroken_group(theory.gauge, vacuum_of(theory))
-    if not found.charges:
-        return found
-    mixed = (own for own in found.charges if any(own.abelian) and _isospin(theory.gauge, own))
-    chosen = next(mixed, found.charges[0])
+    residual = unbroken_group(theory.gauge, vacuum_by_field(theory))
+    if not residual.charges:
+        return residual
+    mixed = (
+        candidate for candidate in residual.charges if any(candidate.abelian) and _isospin(theory.gauge, candidate)
+    )
+    chosen = next(mixed, residual.charges[0])
     charge = chosen
     if isospin := _isospin(theory.gauge, charge):
         charge = charge.times(1 / (2 * isospin))
     elif not any(charge.abelian):
-        charge = charge.times(1 / _least_charge(theory, found))
-    if found.colour and _is_reversed(theory, found, charge):
+        charge = charge.times(1 / _least_charge(theory, residual))
+    if residual.colour and _is_reversed(theory, residual, charge):
         charge = charge.times(Fraction(-1))
-    return replace(found, charges=(charge, *(own for own in found.charges if own is not chosen)))
+    return replace(
+        residual, charges=(charge, *(candidate for candidate in residual.charges if candidate is not chosen))
+    )
 
 
 def broken_forces(theory: Theory) -> tuple[str, ...]:
@@ -54,13 +64,13 @@ def broken_forces(theory: Theory) -> tuple[str, ...]:
     """
     gauge = theory.gauge
     sizes = [factor.n for factor in gauge.special]
-    if not gauge.abelian or WEAK not in sizes or COLOURED not in sizes:
+    if not gauge.abelian or WEAK_N not in sizes or COLOUR_N not in sizes:
         return ()
-    found = unbroken_group(gauge, vacuum_of(theory))
-    whole = {sizes[block.factor] for block in found.blocks if len(block.indices) == sizes[block.factor]}
-    weak = WEAK in whole or any(_isospin(gauge, charge) for charge in found.charges)
-    photon = weak and any(any(charge.abelian) for charge in found.charges)
-    return (*(() if photon else ("electromagnetism",)), *(() if COLOURED in whole else ("colour",)))
+    residual = unbroken_group(gauge, vacuum_by_field(theory))
+    complete_factors = {sizes[block.factor] for block in residual.blocks if len(block.indices) == sizes[block.factor]}
+    weak = WEAK_N in complete_factors or any(_isospin(gauge, charge) for charge in residual.charges)
+    photon = weak and any(any(charge.abelian) for charge in residual.charges)
+    return (*(() if photon else ("electromagnetism",)), *(() if COLOUR_N in complete_factors else ("colour",)))
 
 
 def electric_charges(theory: Theory) -> dict[str, tuple[Fraction, ...]]:
@@ -82,7 +92,11 @@ def component_charges(
 
 def _isospin(gauge: Gauge, charge: ChargeOperator) -> Fraction:
     """Return the coefficient of the first SU(2) in a charge, or 0."""
-    parts = (own[0] for factor, own in zip(gauge.special, charge.special, strict=True) if factor.n == WEAK)
+    parts = (
+        coefficients[0]
+        for factor, coefficients in zip(gauge.special, charge.special, strict=True)
+        if factor.n == WEAK_N
+    )
     return next(filter(None, parts), Fraction(0))
 
 
@@ -91,21 +105,21 @@ def _is_reversed(theory: Theory, residual: UnbrokenGroup, charge: ChargeOperator
     colour, score = residual.blocks[0], 0
     for field in theory.fermions:
         sign = -1 if field.kind == "right" else 1
-        every = component_charges(theory.gauge, field.labels, field.charges, charge)
-        for own, weights in zip(every, states(theory.gauge, field.labels), strict=True):
+        component_values = component_charges(theory.gauge, field.labels, field.charges, charge)
+        for value, weights in zip(component_values, states(theory.gauge, field.labels), strict=True):
             if tuple(sign * w for w in colour.weight(weights)) in TRIPLET:
-                score += (sign * own in QUARKS) - (-sign * own in QUARKS)
+                score += (sign * value in QUARKS) - (-sign * value in QUARKS)
     return score < 0
 
 
 def _least_charge(theory: Theory, residual: UnbrokenGroup) -> Fraction:
-    """Return the greatest common divisor of the charges of colourless states, or of all states if those are neutral."""
-    plain: set[Fraction] = set()
-    coloured: set[Fraction] = set()
+    """Return the common divisor of the charges of colourless states, or of coloured states if those are neutral."""
+    neutral_values: set[Fraction] = set()
+    coloured_values: set[Fraction] = set()
     for field in theory.fields:
-        every = component_charges(theory.gauge, field.labels, field.charges, residual.charges[0])
-        for charge, weights in zip(every, states(theory.gauge, field.labels), strict=True):
+        values = component_charges(theory.gauge, field.labels, field.charges, residual.charges[0])
+        for charge, weights in zip(values, states(theory.gauge, field.labels), strict=True):
             neutral = not any(any(block.weight(weights)) for block in residual.blocks)
-            (plain if neutral else coloured).add(abs(charge))
-    chosen = (plain - {0}) or (coloured - {0}) or {Fraction(1)}
+            (neutral_values if neutral else coloured_values).add(abs(charge))
+    chosen = (neutral_values - {0}) or (coloured_values - {0}) or {Fraction(1)}
     return Fraction(gcd(*(q.numerator for q in chosen)), lcm(*(q.denominator for q in chosen)))

@@ -51,12 +51,12 @@ def _term_tensors(
     if len(set(alike)) == len(alike):
         return tuple(found)
     symmetric = _independent([_symmetric(tensor, alike, 1) for tensor in found], shape)
-    if not _like_fermions(alike, fermions):
+    if not _has_identical_fermions(alike, fermions):
         return symmetric
     return symmetric + _independent([_symmetric(tensor, alike, -1) for tensor in found], shape)
 
 
-def _like_fermions(alike: tuple[int, ...], fermions: tuple[bool, ...]) -> bool:
+def _has_identical_fermions(alike: tuple[int, ...], fermions: tuple[bool, ...]) -> bool:
     numbers = [number for number, fermion in zip(alike, fermions, strict=True) if fermion]
     return len(set(numbers)) < len(numbers)
 

@@ -19,7 +19,7 @@ import numpy as np
 from steelyard.domains.theories.groups.representation import Label
 from steelyard.domains.theories.model.theory import Gauge, Theory
 from steelyard.domains.theories.physics.mass_matrices import Array, BasisState
-from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, rotations, states
+from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, root_operators, states
 
 ANNIHILATED = 1e-9
 """Entries of raising operators, which are of order 1, count as 0 below this threshold."""
@@ -33,7 +33,7 @@ class MultipletKey:
     labels: tuple[Label, ...]
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, MultipletKey) and self._sides == other._sides)
+        return self is other or (isinstance(other, MultipletKey) and self._values == other._values)
 
     def __hash__(self) -> int:
         return self._hash
@@ -43,25 +43,25 @@ class MultipletKey:
         return MultipletKey(tuple(-q for q in self.charges), tuple(label[::-1] for label in self.labels))
 
     @cached_property
-    def _sides(self) -> tuple[tuple[Fraction, ...], tuple[Label, ...]]:
+    def _values(self) -> tuple[tuple[Fraction, ...], tuple[Label, ...]]:
         return self.charges, self.labels
 
     @cached_property
     def _hash(self) -> int:
-        return hash(self._sides)
+        return hash(self._values)
 
 
 class HighestWeights(NamedTuple):
     """Highest-weight states with the same quantum numbers, as orthonormal columns over basis states."""
 
-    places: list[int]
+    indices: list[int]
     part_PT: Array
     fields: list[int]
     """Index of the field that each highest-weight state belongs to."""
 
-    def made_of(self, chosen: Sequence[int]) -> list[int]:
+    def basis_states(self, chosen: Sequence[int]) -> list[int]:
         """Return the basis states that contribute to the chosen highest-weight states."""
-        return [self.places[place] for place in np.flatnonzero(self.part_PT[:, chosen].any(axis=1)).tolist()]
+        return [self.indices[place] for place in np.flatnonzero(self.part_PT[:, chosen].any(axis=1)).tolist()]
 
     def shares(self, theory: Theory, chosen: Sequence[int], vector_T: Array) -> dict[str, float]:
         """Return the share of each field in a linear combination of the chosen highest-weight states."""
@@ -72,7 +72,7 @@ class HighestWeights(NamedTuple):
 
 
 NO_HIGHEST_WEIGHTS = HighestWeights([], np.zeros((0, 0)), [])
-_Found = dict[MultipletKey, tuple[list[int], Array]]
+_FieldWeights = dict[MultipletKey, tuple[list[int], Array]]
 """Components of a field by key, with columns over these components."""
 
 
@@ -84,42 +84,42 @@ def highest_weights(
     by_field = [_field_highest_weights(theory.gauge, field.labels, field.charges, residual) for field in theory.fields]
     for start, state in enumerate(basis):
         if state.component == 0:
-            for key, own in by_field[state.field][state.conjugate != conjugate].items():
-                found[key].append((state.field, start, *own))
-    return {key: _stacked(own) for key, own in found.items()}
+            for key, columns in by_field[state.field][state.conjugate != conjugate].items():
+                found[key].append((state.field, start, *columns))
+    return {key: _combined(columns) for key, columns in found.items()}
 
 
-def _stacked(every: list[tuple[int, int, list[int], Array]]) -> HighestWeights:
-    shape_NX = np.array([part_PT.shape for *_, part_PT in every])
-    whole_PT = np.zeros(shape_NX.sum(axis=0))
-    places, fields = list[int](), list[int]()
-    for number, start, components, part_PT in every:
+def _combined(fields_columns: list[tuple[int, int, list[int], Array]]) -> HighestWeights:
+    shape_NX = np.array([part_PT.shape for *_, part_PT in fields_columns])
+    combined_PT = np.zeros(shape_NX.sum(axis=0))
+    indices, fields = list[int](), list[int]()
+    for number, start, components, part_PT in fields_columns:
         size, count = part_PT.shape
-        whole_PT[len(places) : len(places) + size, len(fields) : len(fields) + count] = part_PT
-        places += [start + component for component in components]
+        combined_PT[len(indices) : len(indices) + size, len(fields) : len(fields) + count] = part_PT
+        indices += [start + component for component in components]
         fields += [number] * count
-    return HighestWeights(places, whole_PT, fields)
+    return HighestWeights(indices, combined_PT, fields)
 
 
 @lru_cache(maxsize=4096)
 def _field_highest_weights(
     gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], residual: UnbrokenGroup
-) -> tuple[_Found, _Found]:
+) -> tuple[_FieldWeights, _FieldWeights]:
     """Return the highest weights of a field and of its conjugate, on which E_ij acts as -E_ji."""
-    every = states(gauge, labels)
+    weights_of = states(gauge, labels)
     by_weight: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[int]] = defaultdict(list)
-    for component, weights in enumerate(every):
-        own = tuple(charge.of(charges, weights) for charge in residual.charges)
-        by_weight[own, tuple(block.weight(weights) for block in residual.blocks)].append(component)
+    for component, weights in enumerate(weights_of):
+        own_charges = tuple(charge.of(charges, weights) for charge in residual.charges)
+        by_weight[own_charges, tuple(block.weight(weights) for block in residual.blocks)].append(component)
     steps = [(block.factor, *pair) for block in residual.blocks for pair in pairwise(block.indices)]
-    both: tuple[_Found, _Found] = ({}, {})
-    for (own, weights), components in by_weight.items():
+    both: tuple[_FieldWeights, _FieldWeights] = ({}, {})
+    for (own_charges, weights), components in by_weight.items():
         for found, sign in zip(both, (1, -1), strict=True):
             signed = tuple(tuple(sign * w for w in weight) for weight in weights)
             if all(w >= 0 for weight in signed for w in weight):
                 part_PT = _highest(gauge, labels, components, steps if sign > 0 else [(a, j, i) for a, i, j in steps])
                 if part_PT.shape[1]:
-                    found[MultipletKey(tuple(sign * q for q in own), signed)] = components, part_PT
+                    found[MultipletKey(tuple(sign * q for q in own_charges), signed)] = components, part_PT
     return both
 
 
@@ -131,31 +131,33 @@ def _highest(
     If all weights have multiplicity 1, a step from a dominant weight is non-zero exactly when the target weight exists.
     Only weights of higher multiplicity need linear algebra.
     """
-    every = states(gauge, labels)
-    there = _counted(every)
-    after_PX = [[there[_moved(gauge, every[component], step)] for step in steps] for component in components]
-    if not any(map(any, after_PX)):
+    component_weights = states(gauge, labels)
+    counts = _multiplicities(component_weights)
+    target_PX = [
+        [counts[_shifted(gauge, component_weights[component], step)] for step in steps] for component in components
+    ]
+    if not any(map(any, target_PX)):
         return np.eye(len(components))
-    if max(there.values()) == 1:
-        return np.eye(len(components))[:, [not any(after) for after in after_PX]]
-    operators = [rotations(gauge, factor, labels)[i, j][:, components] for factor, i, j in steps]
-    return _annihilated(np.array(operators).reshape(-1, len(components)))
+    if max(counts.values()) == 1:
+        return np.eye(len(components))[:, [not any(after) for after in target_PX]]
+    operators = [root_operators(gauge, factor, labels)[i, j][:, components] for factor, i, j in steps]
+    return _kernel(np.array(operators).reshape(-1, len(components)))
 
 
 @lru_cache(maxsize=1024)
-def _counted(every: tuple[Weights, ...]) -> Counter[Weights]:
+def _multiplicities(every: tuple[Weights, ...]) -> Counter[Weights]:
     return Counter(every)
 
 
-def _moved(gauge: Gauge, weights: Weights, step: tuple[int, int, int]) -> Weights:
+def _shifted(gauge: Gauge, weights: Weights, step: tuple[int, int, int]) -> Weights:
     """Return the weights after applying E_ij of a factor."""
     factor, i, j = step
     added = root(gauge.special[factor].n, i, j)
-    own = tuple(w + a for w, a in zip(weights[factor], added, strict=True))
-    return (*weights[:factor], own, *weights[factor + 1 :])
+    shifted = tuple(w + a for w, a in zip(weights[factor], added, strict=True))
+    return (*weights[:factor], shifted, *weights[factor + 1 :])
 
 
-def _annihilated(matrix_XP: Array) -> Array:
+def _kernel(matrix_XP: Array) -> Array:
     """Return an orthonormal basis of the kernel of a matrix, with single basis states where possible."""
     moved_P = (np.abs(matrix_XP) > ANNIHILATED).any(axis=0)
     still_PT = np.eye(matrix_XP.shape[1])[:, ~moved_P]

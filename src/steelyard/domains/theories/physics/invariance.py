@@ -23,17 +23,17 @@ Permutation = tuple[int, ...]
 def invariants(gauge: Gauge, legs: Sequence[QuantumNumbers]) -> int:
     """Count the gauge singlets in a product of legs, treated as different fields with one generation each."""
     sizes = tuple(factor.n for factor in gauge.special)
-    return _traced(sizes, tuple(legs), tuple(range(len(legs))))
+    return _singlet_trace(sizes, tuple(legs), tuple(range(len(legs))))
 
 
-def swap_sign(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: int) -> int:
+def swap_trace(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: int) -> int:
     """Return the trace on the singlets of swapping two identical legs.
 
     For a single singlet this is 1 if it is symmetric in the legs and -1 if it is antisymmetric.
     """
     order = list(range(len(legs)))
     order[one], order[other] = other, one
-    return _traced(tuple(factor.n for factor in gauge.special), tuple(legs), tuple(order))
+    return _singlet_trace(tuple(factor.n for factor in gauge.special), tuple(legs), tuple(order))
 
 
 def structures(gauge: Gauge, legs: Sequence[QuantumNumbers], alike: Sequence[int], generations: Sequence[int]) -> int:
@@ -50,7 +50,7 @@ def term_structures(theory: Theory, term: Term) -> int:
     numbers = {leg: number for number, leg in enumerate(dict.fromkeys(term.legs))}
     return structures(
         theory.gauge,
-        [theory.leg(leg) for leg in term.legs],
+        [theory.leg_quantum_numbers(leg) for leg in term.legs],
         [numbers[leg] for leg in term.legs],
         [theory.by_name[leg.field].generations for leg in term.legs],
     )
@@ -109,14 +109,14 @@ def _structures(
     sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], alike: tuple[int, ...], generations: tuple[int, ...]
 ) -> int:
     total, count = 0, 0
-    for permutation in like_permutations(alike):
+    for permutation in identical_leg_permutations(alike):
         flavours = prod(generations[cycle[0]] for cycle in cycles_of(permutation))
-        total += flavours * _traced(sizes, legs, permutation)
+        total += flavours * _singlet_trace(sizes, legs, permutation)
         count += 1
     return total // count
 
 
-def _traced(sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], permutation: Permutation) -> int:
+def _singlet_trace(sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], permutation: Permutation) -> int:
     """Return the trace of a permutation of legs on the gauge singlets of their product."""
     if any(sum(charges) for charges in zip(*(leg.charges for leg in legs), strict=True)):
         return 0
@@ -131,7 +131,7 @@ def _traced(sizes: tuple[int, ...], legs: tuple[QuantumNumbers, ...], permutatio
 
 
 @lru_cache(maxsize=1024)
-def like_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
+def identical_leg_permutations(alike: tuple[int, ...]) -> tuple[Permutation, ...]:
     """Return all permutations that only exchange legs with the same number."""
     places = [[i for i, number in enumerate(alike) if number == kind] for kind in dict.fromkeys(alike)]
     found: list[Permutation] = []

@@ -40,72 +40,74 @@ def fermion_eigenstates(theory: Theory, residual: UnbrokenGroup) -> Iterator[Mas
     """Yield left-handed fermion multiplets. The mass matrix pairs highest weights with conjugate lowest weights."""
     basis, matrix_SS, origin_SS = fermion_matrix(theory)
     lowest = highest_weights(theory, residual, basis, conjugate=True)
-    for key, rows in _one_of_two(highest_weights(theory, residual, basis)):
+    for key, rows in _without_conjugates(highest_weights(theory, residual, basis)):
         columns = lowest.get(key, NO_HIGHEST_WEIGHTS)
-        matrix_RC = _between(rows, matrix_SS, columns)
+        matrix_RC = _matrix_between(rows, matrix_SS, columns)
         sides = [(key, rows), (key.conjugate, columns)][: 1 + (key != key.conjugate)]
-        for own, others in _joined(matrix_RC):
-            if not (own and others):
-                for (side, every), chosen in zip(sides, (own, others), strict=False):
-                    yield from _massless(theory, side, every, chosen)
+        for block_rows, block_columns in _connected_blocks(matrix_RC):
+            if not (block_rows and block_columns):
+                for (side, states), chosen in zip(sides, (block_rows, block_columns), strict=False):
+                    yield from _massless(theory, side, states, chosen)
                 continue
-            vector_OO, mass_K, vector_XX = singular_values(matrix_RC[np.ix_(own, others)])
-            at = np.ix_(rows.made_of(own), columns.made_of(others))
+            vector_OO, mass_K, vector_XX = singular_values(matrix_RC[np.ix_(block_rows, block_columns)])
+            at = np.ix_(rows.basis_states(block_rows), columns.basis_states(block_columns))
             origin = int(np.bitwise_or.reduce(origin_SS[at], axis=None))
-            found = (own, vector_OO.T), (others, vector_XX)
-            for (side, every), (chosen, vectors) in zip(sides, found, strict=False):
+            vectors_by_side = (block_rows, vector_OO.T), (block_columns, vector_XX)
+            for (side, states), (chosen, vectors) in zip(sides, vectors_by_side, strict=False):
                 masses = [*mass_K.tolist(), *[0.0] * len(chosen)]
                 for mass, vector_T in zip(masses, vectors, strict=False):
-                    yield MassEigenstate(side, mass, every.shares(theory, chosen, vector_T), origin if mass else 0)
+                    yield MassEigenstate(side, mass, states.shares(theory, chosen, vector_T), origin if mass else 0)
 
 
 def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatrix) -> Iterator[MassEigenstate]:
     """Yield scalar multiplets and their conjugates, without Goldstone modes."""
     basis, matrix_SS, origin_SS = matrix
     gauge_SG = goldstones(theory, basis) if theory.vevs else np.zeros((len(basis), 0))
-    for key, every in _one_of_two(highest_weights(theory, residual, basis)):
-        matrix_TT = _between(every, matrix_SS, every)
-        gauge_TG = _product(every.part_PT.T, gauge_SG[every.places])
+    for key, weights in _without_conjugates(highest_weights(theory, residual, basis)):
+        matrix_TT = _matrix_between(weights, matrix_SS, weights)
+        gauge_TG = _product(weights.part_PT.T, gauge_SG[weights.indices])
         mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
         mixing_TT += np.diag(mixing_TT.any(axis=1))  # a block has the same states as rows and columns
         sides = dict.fromkeys((key, key.conjugate))
-        for own, others in _joined(mixing_TT):
-            if not (own and others):
+        for block_rows, block_columns in _connected_blocks(mixing_TT):
+            if not (block_rows and block_columns):
                 for side in sides:
-                    yield from _massless(theory, side, every, own)
+                    yield from _massless(theory, side, weights, block_rows)
                 continue
-            block_TT = matrix_TT[np.ix_(own, own)]
-            places = every.made_of(own)
-            origin = int(np.bitwise_or.reduce(origin_SS[np.ix_(places, places)], axis=None))
-            free_TF = _physical(gauge_TG[own], [every.fields[top] for top in own])
+            block_TT = matrix_TT[np.ix_(block_rows, block_rows)]
+            indices = weights.basis_states(block_rows)
+            origin = int(np.bitwise_or.reduce(origin_SS[np.ix_(indices, indices)], axis=None))
+            free_TF = _physical_directions(gauge_TG[block_rows], [weights.fields[top] for top in block_rows])
             squared_F, vector_FF = np.linalg.eigh(free_TF.T @ block_TT @ free_TF)
             noise = NOISE * np.abs(block_TT).max(initial=0.0)
             for squared, vector_T in zip(squared_F.tolist(), (free_TF @ vector_FF).T, strict=True):
                 mass = 0.0 if abs(squared) < noise else float(np.sign(squared) * np.sqrt(abs(squared)))
-                shares = every.shares(theory, own, vector_T)
+                shares = weights.shares(theory, block_rows, vector_T)
                 for side in sides:
                     yield MassEigenstate(side, mass, shares, origin if mass else 0)
 
 
 def _massless(
-    theory: Theory, key: MultipletKey, every: HighestWeights, chosen: Sequence[int]
+    theory: Theory, key: MultipletKey, weights: HighestWeights, chosen: Sequence[int]
 ) -> Iterator[MassEigenstate]:
     for top in chosen:
-        yield MassEigenstate(key, 0.0, {theory.fields[every.fields[top]].name: 1.0})
+        yield MassEigenstate(key, 0.0, {theory.fields[weights.fields[top]].name: 1.0})
 
 
-def _one_of_two(found: Mapping[MultipletKey, HighestWeights]) -> Iterator[tuple[MultipletKey, HighestWeights]]:
+def _without_conjugates(
+    weights: Mapping[MultipletKey, HighestWeights],
+) -> Iterator[tuple[MultipletKey, HighestWeights]]:
     """Yield the first of each key and its conjugate."""
     seen: set[MultipletKey] = set()
-    for key, own in found.items():
+    for key, states in weights.items():
         if key.conjugate not in seen:
             seen.add(key)
-            yield key, own
+            yield key, states
 
 
-def _between(rows: HighestWeights, matrix_SS: Array, columns: HighestWeights) -> Array:
+def _matrix_between(rows: HighestWeights, matrix_SS: Array, columns: HighestWeights) -> Array:
     """Return the entries of an invariant matrix between highest-weight states."""
-    return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.places, columns.places)]), columns.part_PT)
+    return _product(_product(rows.part_PT.T, matrix_SS[np.ix_(rows.indices, columns.indices)]), columns.part_PT)
 
 
 def _product(one_AB: Array, two_BC: Array) -> Array:
@@ -115,7 +117,7 @@ def _product(one_AB: Array, two_BC: Array) -> Array:
     return product_AC
 
 
-def _joined(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]:
+def _connected_blocks(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]:
     """Split a matrix into its connected blocks and yield their row and column indices.
 
     States that do not mix are kept apart. All zero rows form one block without columns, and all zero columns one
@@ -132,18 +134,18 @@ def _joined(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]:
     if len(by_column) < matrix_RC.shape[1]:
         yield [], [column for column in range(matrix_RC.shape[1]) if column not in by_column]
     while by_row:
-        reached, own_rows, own_columns = {next(iter(by_row))}, set[int](), set[int]()
-        while reached:
-            own_rows |= reached
-            found = {column for row in reached for column in by_row[row]}
-            own_columns |= found
-            reached = {row for column in found for row in by_column[column]} - own_rows
-        for row in own_rows:
+        new_rows, block_rows, block_columns = {next(iter(by_row))}, set[int](), set[int]()
+        while new_rows:
+            block_rows |= new_rows
+            new_columns = {column for row in new_rows for column in by_row[row]}
+            block_columns |= new_columns
+            new_rows = {row for column in new_columns for row in by_column[column]} - block_rows
+        for row in block_rows:
             del by_row[row]
-        yield sorted(own_rows), sorted(own_columns)
+        yield sorted(block_rows), sorted(block_columns)
 
 
-def _physical(gauge_RG: Array, fields: Sequence[int]) -> Array:
+def _physical_directions(gauge_RG: Array, fields: Sequence[int]) -> Array:
     """Return the directions orthogonal to all Goldstone modes, as columns.
 
     Fields are processed in order of decreasing vacuum expectation value, so that a small value is not lost to rounding

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from steelyard.domains.theories.groups.invariants import Tensor
 from steelyard.domains.theories.model.theory import Field, Leg, Term, Theory
 from steelyard.domains.theories.physics.couplings import dimensions, term_tensors
-from steelyard.domains.theories.physics.vacuum import rotations, states, vacuum_of, vacuum_vector
+from steelyard.domains.theories.physics.vacuum import root_operators, states, vacuum_by_field, vacuum_vector
 
 Array = NDArray[np.float64]
 INT64_BITS = 63
@@ -56,11 +56,11 @@ def component_count(theory: Theory, field: Field) -> int:
 
 def vacuum(theory: Theory) -> dict[str, Array]:
     """Return ⟨φ⟩ as a component vector for each scalar with a vacuum expectation value."""
-    found: dict[str, Array] = {}
+    vectors: dict[str, Array] = {}
     names = list(dict.fromkeys(vev.field for vev in theory.vevs))
-    for name, (acts, values) in zip(names, vacuum_of(theory), strict=True):
-        found[name] = vacuum_vector(theory.gauge, acts.labels, values)
-    return found
+    for name, (acts, values) in zip(names, vacuum_by_field(theory), strict=True):
+        vectors[name] = vacuum_vector(theory.gauge, acts.labels, values)
+    return vectors
 
 
 def fermion_matrix(theory: Theory) -> MassMatrix:
@@ -80,12 +80,12 @@ def fermion_matrix(theory: Theory) -> MassMatrix:
         spinors = [i for i, leg in enumerate(term.legs) if theory.by_name[leg.field].fermion]
         if len(spinors) == 2 and _count_vevs(term, values) >= len(term.legs) - 2:
             for tensor in term_tensors(theory, term):
-                added = _fermion_block(theory, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
+                added_block = _fermion_block(theory, term, spinors, _at_vacuum(tensor, term.legs, spinors, values))
                 a, b = (first[term.legs[i].field] for i in spinors)
-                for own, rows, columns in ((added, a, b), (added.T, b, a)):
-                    at = slice(rows, rows + own.shape[0]), slice(columns, columns + own.shape[1])
-                    matrix_SS[at] += own
-                    origin_SS[at] |= (own != 0).astype(origin_SS.dtype) * (1 << number)
+                for block, rows, columns in ((added_block, a, b), (added_block.T, b, a)):
+                    at = slice(rows, rows + block.shape[0]), slice(columns, columns + block.shape[1])
+                    matrix_SS[at] += block
+                    origin_SS[at] |= (block != 0).astype(origin_SS.dtype) * (1 << number)
     return MassMatrix(basis, matrix_SS, origin_SS)
 
 
@@ -138,20 +138,20 @@ def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
             for legs, tensor, parameter in _potential(theory, term):
                 place = [first[leg.field] + half * leg.conjugate for leg in legs]
                 for p in range(len(legs)):
-                    rest = _at_vacuum(tensor, legs, [p], values)
-                    np.add.at(first_S, place[p] + rest.index_NL[:, p], rest.value_N * parameter)
+                    contracted = _at_vacuum(tensor, legs, [p], values)
+                    np.add.at(first_S, place[p] + contracted.index_NL[:, p], contracted.value_N * parameter)
                 for p, q in permutations(range(len(legs)), 2):
-                    rest = _at_vacuum(tensor, legs, [p, q], values)
-                    at = place[p] + rest.index_NL[:, p], place[q] + rest.index_NL[:, q]
-                    np.add.at(second_SS, at, rest.value_N * parameter)
+                    contracted = _at_vacuum(tensor, legs, [p, q], values)
+                    at = place[p] + contracted.index_NL[:, p], place[q] + contracted.index_NL[:, q]
+                    np.add.at(second_SS, at, contracted.value_N * parameter)
                     origin_SS[at] |= 1 << number
     for name, value_D in values.items():
-        own = np.arange(first[name], first[name] + len(value_D))
-        squared = -(value_D @ first_S[own]) / (value_D @ value_D)
-        second_SS[own, own + half] += squared
-        second_SS[own + half, own] += squared
-        first_S[own] += squared * value_D
-        first_S[own + half] += squared * value_D
+        indices = np.arange(first[name], first[name] + len(value_D))
+        squared = -(value_D @ first_S[indices]) / (value_D @ value_D)
+        second_SS[indices, indices + half] += squared
+        second_SS[indices + half, indices] += squared
+        first_S[indices] += squared * value_D
+        first_S[indices + half] += squared * value_D
     return MassMatrix(basis, *(np.roll(own_SS, half, axis=0) for own_SS in (second_SS, origin_SS))), first_S[:half]
 
 
@@ -187,19 +187,19 @@ def goldstones(theory: Theory, basis: Sequence[BasisState]) -> Array:
     columns: list[Array] = []
     numbers = {field.name: number for number, field in enumerate(theory.fields)}
     start = {state.field: i for i, state in reversed(list(enumerate(basis[:half])))}
-    turned: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(2 * half))
+    by_generator: dict[tuple[int, int, int], Array] = defaultdict(lambda: np.zeros(2 * half))
     for name, value_D in values.items():
         field = theory.by_name[name]
-        own = np.arange(start[numbers[name]], start[numbers[name]] + len(value_D))
+        indices = np.arange(start[numbers[name]], start[numbers[name]] + len(value_D))
         for factor, label in enumerate(field.labels):
             if any(label):
-                for (i, j), unit_DD in rotations(theory.gauge, factor, field.labels).items():
-                    turned[factor, i, j][own] = unit_DD @ value_D
-                    turned[factor, i, j][own + half] = -unit_DD.T @ value_D
+                for (i, j), unit_DD in root_operators(theory.gauge, factor, field.labels).items():
+                    by_generator[factor, i, j][indices] = unit_DD @ value_D
+                    by_generator[factor, i, j][indices + half] = -unit_DD.T @ value_D
         for row, scale_D in enumerate(_diagonal(theory, field)):
-            turned[-1, row, row][own] = scale_D * value_D
-            turned[-1, row, row][own + half] = -scale_D * value_D
-    columns = [column for column in turned.values() if column.any()]
+            by_generator[-1, row, row][indices] = scale_D * value_D
+            by_generator[-1, row, row][indices + half] = -scale_D * value_D
+    columns = [column for column in by_generator.values() if column.any()]
     return np.array(columns).reshape(len(columns), 2 * half).T
 
 

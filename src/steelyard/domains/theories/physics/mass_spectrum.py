@@ -24,9 +24,9 @@ from steelyard.domains.theories.physics.vacuum import UnbrokenGroup
 Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
 """Colour and electric charge of the charged Standard Model fermions, each with three generations."""
-SAME = 1e-6
+EQUAL_MASSES = 1e-6
 """Masses with a smaller relative difference count as equal."""
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Minimum share of a field in a state to be listed in its composition."""
 
 
@@ -89,12 +89,16 @@ class Spectrum:
 def spectrum(theory: Theory) -> Spectrum:
     """Compute the fermions and scalars of a theory in its vacuum, without Goldstone modes."""
     residual = unbroken(theory)
-    matrix, slope_D = scalar_matrix(theory)
-    fermions = _paired(_multiplets(fermion_eigenstates(theory, residual)), "fermion", colour=residual.colour)
-    scalars = _paired(_multiplets(scalar_eigenstates(theory, residual, matrix)), "scalar", colour=residual.colour)
+    matrix, gradient_D = scalar_matrix(theory)
+    fermions = _with_antiparticles(
+        _multiplets(fermion_eigenstates(theory, residual)), "fermion", colour=residual.colour
+    )
+    scalars = _with_antiparticles(
+        _multiplets(scalar_eigenstates(theory, residual, matrix)), "scalar", colour=residual.colour
+    )
     found = sorted([*fermions, *scalars], key=lambda state: (state.mass, state.kind, state.charges, state.labels))
-    tadpole = float(np.abs(slope_D).max(initial=0.0))
-    return Spectrum(tuple(_marked(found)), residual, tadpole)
+    tadpole = float(np.abs(gradient_D).max(initial=0.0))
+    return Spectrum(tuple(_with_exotics_marked(found)), residual, tadpole)
 
 
 def light_exotics(theory: Theory, below: float = 99.0) -> tuple[State, ...]:
@@ -102,30 +106,42 @@ def light_exotics(theory: Theory, below: float = 99.0) -> tuple[State, ...]:
     return tuple(state for state in spectrum(theory).states if state.exotic and state.mass < below)
 
 
-def _paired(found: Iterable[MassMultiplet], kind: Literal["fermion", "scalar"], *, colour: bool) -> Iterator[State]:
+def _with_antiparticles(
+    unpaired: Iterable[MassMultiplet], kind: Literal["fermion", "scalar"], *, colour: bool
+) -> Iterator[State]:
     """Pair particles with their antiparticles. A massless fermion may have no partner."""
-    every = list(found)
+    multiplets = list(unpaired)
     by_key: dict[tuple[tuple[Fraction, ...], tuple[Label, ...]], list[MassMultiplet]] = defaultdict(list)
-    for own in every:
-        by_key[own.charges, own.labels].append(own)
-    for own in every:
-        conjugate = tuple(-q for q in own.charges), tuple(label[::-1] for label in own.labels)
-        dimension = cached(3, own.labels[0]).dimension if colour else 1
-        terms = tuple(number for number in range(own.origin.bit_length()) if own.origin >> number & 1)
-        state = State(kind, "weyl", own.charges, own.labels, own.mass, own.count, _names([own]), dimension, terms)
-        if conjugate == (own.charges, own.labels):
-            yield replace(state, nature="real" if kind == "scalar" else "majorana" if own.mass else "weyl")
+    for multiplet in multiplets:
+        by_key[multiplet.charges, multiplet.labels].append(multiplet)
+    for multiplet in multiplets:
+        conjugate = tuple(-q for q in multiplet.charges), tuple(label[::-1] for label in multiplet.labels)
+        dimension = cached(3, multiplet.labels[0]).dimension if colour else 1
+        terms = tuple(number for number in range(multiplet.origin.bit_length()) if multiplet.origin >> number & 1)
+        state = State(
+            kind,
+            "weyl",
+            multiplet.charges,
+            multiplet.labels,
+            multiplet.mass,
+            multiplet.count,
+            _names([multiplet]),
+            dimension,
+            terms,
+        )
+        if conjugate == (multiplet.charges, multiplet.labels):
+            yield replace(state, nature="real" if kind == "scalar" else "majorana" if multiplet.mass else "weyl")
             continue
-        partners = [other for other in by_key[conjugate] if other.mass == own.mass]
-        both = min(own.count, sum(other.count for other in partners))
-        if both and _written(own.charges, own.labels, kind):
+        partners = [other for other in by_key[conjugate] if other.mass == multiplet.mass]
+        paired = min(multiplet.count, sum(other.count for other in partners))
+        if paired and _is_named_particle(multiplet.charges, multiplet.labels, kind):
             nature: Nature = "dirac" if kind == "fermion" else "complex"
-            yield replace(state, nature=nature, count=both, fields=_names([own, *partners]))
-        if own.count > both:
-            yield replace(state, count=own.count - both)
+            yield replace(state, nature=nature, count=paired, fields=_names([multiplet, *partners]))
+        if multiplet.count > paired:
+            yield replace(state, count=multiplet.count - paired)
 
 
-def _written(charges: tuple[Fraction, ...], labels: tuple[Label, ...], kind: str) -> bool:
+def _is_named_particle(charges: tuple[Fraction, ...], labels: tuple[Label, ...], kind: str) -> bool:
     """Return whether a multiplet, rather than its conjugate, names the particle: 3 not 3̄, e⁻ not e⁺, H⁺ not H⁻."""
     if labels != (barred := tuple(label[::-1] for label in labels)):
         return labels > barred
@@ -138,37 +154,37 @@ def _names(multiplets: Iterable[MassMultiplet]) -> tuple[str, ...]:
     for multiplet in multiplets:
         for name, part in multiplet.shares.items():
             shares[name] += part
-    kept = [name for name, part in shares.items() if part > LEAST_SHARE]
+    kept = [name for name, part in shares.items() if part > MIN_SHARE]
     return tuple(sorted(kept, key=lambda name: (-round(shares[name], 6), name)))
 
 
 def _equal(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(abs(one), abs(other))
+    return abs(one - other) <= EQUAL_MASSES * max(abs(one), abs(other))
 
 
-def _marked(found: Iterable[State]) -> Iterator[State]:
+def _with_exotics_marked(found: Iterable[State]) -> Iterator[State]:
     """Mark exotic states, except the lightest three of each kind of Standard Model fermion."""
     remaining = dict.fromkeys(STANDARD_MODEL, 3)
     for state in found:
         if state.charge == 0 and state.colour == 1:
             yield state
             continue
-        sort = _sort(state)
-        known = min(remaining[sort], state.count) if sort else 0
-        if sort and known:
-            remaining[sort] -= known
-            yield replace(state, count=known)
-        if state.count > known:
-            yield replace(state, count=state.count - known, exotic=True)
+        species = _standard_model_kind(state)
+        standard = min(remaining[species], state.count) if species else 0
+        if species and standard:
+            remaining[species] -= standard
+            yield replace(state, count=standard)
+        if state.count > standard:
+            yield replace(state, count=state.count - standard, exotic=True)
 
 
-def _sort(state: State) -> tuple[int, Fraction] | None:
+def _standard_model_kind(state: State) -> tuple[int, Fraction] | None:
     """Return the colour and charge of the Standard Model fermion that a state matches, if any."""
     if state.nature != "dirac" or state.dimension != state.colour:
         return None
-    for sort in ((state.colour, state.charge), (state.colour, -state.charge)):
-        if sort in STANDARD_MODEL and (state.colour == 1 or sort[1] == _triplet_charge(state)):
-            return sort
+    for kind in ((state.colour, state.charge), (state.colour, -state.charge)):
+        if kind in STANDARD_MODEL and (state.colour == 1 or kind[1] == _triplet_charge(state)):
+            return kind
     return None
 
 
@@ -182,8 +198,8 @@ def _multiplets(eigenstates: Iterable[MassEigenstate]) -> Iterator[MassMultiplet
     by_key: dict[MultipletKey, list[MassEigenstate]] = defaultdict(list)
     for eigenstate in eigenstates:
         by_key[eigenstate.key].append(eigenstate)
-    for key, own in by_key.items():
-        for cluster in _clusters(sorted(own, key=lambda eigenstate: eigenstate.mass)):
+    for key, members in by_key.items():
+        for cluster in _clusters(sorted(members, key=lambda eigenstate: eigenstate.mass)):
             origin = reduce(or_, (eigenstate.origin for eigenstate in cluster))
             shares = _mean_shares(cluster)
             yield MassMultiplet(key.charges, key.labels, cluster[-1].mass, len(cluster), shares, origin)

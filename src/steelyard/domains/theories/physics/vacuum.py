@@ -93,13 +93,13 @@ def vacuum_vector(gauge: Gauge, labels: tuple[Label, ...], values: Iterable[tupl
     return vector_D
 
 
-def rotations(gauge: Gauge, factor: int, labels: tuple[Label, ...]) -> dict[tuple[int, int], NDArray[np.float64]]:
+def root_operators(gauge: Gauge, factor: int, labels: tuple[Label, ...]) -> dict[tuple[int, int], NDArray[np.float64]]:
     """Return E_ij of one SU(n) factor as matrices on the components of a field."""
-    return _rotations(tuple(f.n for f in gauge.special), factor, labels)
+    return _root_operators(tuple(f.n for f in gauge.special), factor, labels)
 
 
 @lru_cache(maxsize=1024)
-def _rotations(
+def _root_operators(
     sizes: tuple[int, ...], factor: int, labels: tuple[Label, ...]
 ) -> dict[tuple[int, int], NDArray[np.float64]]:
     size = [cached(n, label).dimension for n, label in zip(sizes, labels, strict=True)]
@@ -108,7 +108,7 @@ def _rotations(
     return {pair: np.kron(np.kron(before, unit), after).astype(np.float64) for pair, unit in units.items()}
 
 
-def vacuum_of(theory: Theory) -> Vacuum:
+def vacuum_by_field(theory: Theory) -> Vacuum:
     """Group the vacuum expectation values of a theory by field."""
     by_field: dict[str, list[tuple[int, float]]] = {}
     for vev in theory.vevs:
@@ -129,7 +129,7 @@ def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[UnbrokenFactor]:
     n = gauge.special[factor].n
     joined = list(range(n))
     vectors = [(multiplet.labels, vacuum_vector(gauge, multiplet.labels, values)) for multiplet, values in vacuum]
-    turned = [(rotations(gauge, factor, labels), vector_D) for labels, vector_D in vectors if any(labels[factor])]
+    turned = [(root_operators(gauge, factor, labels), vector_D) for labels, vector_D in vectors if any(labels[factor])]
     for i in range(n):
         for j in range(i + 1, n):
             pairs = ((units[pair], vector_D) for units, vector_D in turned for pair in ((i, j), (j, i)))
@@ -162,7 +162,7 @@ def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[UnbrokenFactor]) -> tupl
 
 
 def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> ChargeOperator:
-    weak = first_weak(gauge)
+    weak = first_su2(gauge)
     scale = Fraction(1, 2) if weak is not None and (weak, 0) in row else Fraction(1)
     abelian = tuple(scale * row.get((-1, i), Fraction(0)) for i in range(len(gauge.abelian)))
     special = tuple(
@@ -176,12 +176,12 @@ def _columns(gauge: Gauge) -> list[tuple[int, int]]:
     """Return the column order for row reduction as (factor, position), with factor -1 for the U(1)s."""
     abelian = [(-1, i) for i in range(len(gauge.abelian))]
     special = [(a, k) for a, factor in enumerate(gauge.special) for k in range(factor.n - 1)]
-    weak = first_weak(gauge)
+    weak = first_su2(gauge)
     first = [] if weak is None else [(weak, 0)]
     return [*first, *abelian, *(column for column in special if column not in first)]
 
 
-def first_weak(gauge: Gauge) -> int | None:
+def first_su2(gauge: Gauge) -> int | None:
     """Return the index of the first SU(2) factor, if any."""
     return next((a for a, factor in enumerate(gauge.special) if factor.n == 2), None)
 

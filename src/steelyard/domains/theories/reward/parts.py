@@ -13,7 +13,7 @@ from fractions import Fraction
 from steelyard.domains.theories.model.theory import Theory, term_kind
 from steelyard.domains.theories.physics.breaking import component_charges
 from steelyard.domains.theories.physics.mass_spectrum import STANDARD_MODEL
-from steelyard.domains.theories.physics.vacuum import first_weak, states
+from steelyard.domains.theories.physics.vacuum import first_su2, states
 from steelyard.domains.theories.reward.success import LIGHT, Findings
 
 RewardPart = Callable[[Findings], float]
@@ -88,7 +88,7 @@ def massless(findings: Findings) -> float:
 def weak_angle(findings: Findings) -> float:
     """Return -|sin²θ_W - 3/8| with sin²θ_W = Σ T₃² / Σ Q² over fermions, or -1 without SU(2) or electric charge."""
     theory, residual = findings.theory, findings.spectrum.unbroken
-    weak = first_weak(theory.gauge)
+    weak = first_su2(theory.gauge)
     if weak is None or not residual.charges:
         return -1.0
     isospin, electric = Fraction(0), Fraction(0)

@@ -110,7 +110,7 @@ class TheoryReward:
 
     def parts(self) -> dict[str, RewardPart]:
         """Return all parts by name."""
-        own: dict[str, RewardPart] = {
+        standard: dict[str, RewardPart] = {
             "anomalies": parts.published_anomalies if self.preset == "published" else parts.anomalies,
             "chirality": parts.chirality,
             "exotics": parts.exotics,
@@ -118,7 +118,7 @@ class TheoryReward:
             "parameters": partial(parts.parameters, many=self.many),
             "success": partial(_success, long=self.long, many=self.many),
         }
-        return {**own, **{name: _extra_part(name) for name in self.extra}}
+        return {**standard, **{name: _extra_part(name) for name in self.extra}}
 
     def total(self, values: Mapping[str, float]) -> float:
         """Return the weighted sum of the parts, bounded from below."""

@@ -1,4 +1,4 @@
-"""What comes before the first step of a fill-in run: what cannot work is told before it, and what was made is kept."""
+"""Before the first step of an infilling run, errors are reported early and a finished warm start is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.small_infill import TABLES, config_of
         ),
     ],
 )
-def test_what_cannot_work_is_told_before_the_warm_start(
+def test_errors_are_reported_before_the_warm_start(
     tables: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     config = config_of(tmp_path, **tables)
@@ -40,7 +40,7 @@ def test_what_cannot_work_is_told_before_the_warm_start(
     assert not own_folder(config).exists()
 
 
-def test_a_finished_warm_start_is_kept_for_the_next_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_warm_start_is_kept_for_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: Any) -> float:
         raise KeyboardInterrupt
 
@@ -56,7 +56,7 @@ def test_a_finished_warm_start_is_kept_for_the_next_try(tmp_path: Path, monkeypa
     assert made.stat().st_mtime_ns == before
     with pytest.raises(KeyboardInterrupt):
         compose.start_run(config_of(tmp_path, warmstart={**TABLES["warmstart"], "lr": 1e-4}))
-    assert made.stat().st_mtime_ns != before, "its settings are others"
+    assert made.stat().st_mtime_ns != before, "its settings differ"
     (own_folder(config) / MADE_WITH).unlink()
     monkeypatch.setattr(runs, "make_judge", whole)
     trainer = compose.start_run(config)
@@ -64,7 +64,7 @@ def test_a_finished_warm_start_is_kept_for_the_next_try(tmp_path: Path, monkeypa
     assert (own_folder(config) / MADE_WITH).is_file()
 
 
-def test_a_judge_begins_with_an_adapter_merged(tmp_path: Path) -> None:
+def test_a_judge_starts_from_the_merged_adapter(tmp_path: Path) -> None:
     plain = compose.build_policy(config_of(tmp_path))
     plain.save_pretrained(tmp_path / "model")
     model = {"kind": "masked", "device": "cpu", "path": str(tmp_path / "model"), "lora": {"rank": 2, "alpha": 4}}

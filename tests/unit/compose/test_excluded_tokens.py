@@ -1,4 +1,4 @@
-"""model.excluded_tokens from the configuration to the policy, its constraint and the run's log."""
+"""``model.excluded_tokens`` reaches the policy, its constraint and the run's log."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def allowed_words(policy: Any) -> set[str]:
     return set(policy.tokenizer.convert_ids_to_tokens(members(walk.allowed(6)).tolist()))
 
 
-def test_the_key_reaches_the_policy_and_wrong_names_fail_at_the_start() -> None:
+def test_the_key_reaches_the_policy_and_unknown_tokens_are_rejected() -> None:
     assert compose.build_policy(config_of()).excluded == (0, 1)
     assert compose.build_policy(config_of(excluded_tokens=["<pad>", "b"])).excluded == (0, 8)
     with pytest.raises(PolicyError, match=r"model\.excluded_tokens: '<start>' is not a token"):
         compose.build_policy(config_of(excluded_tokens=["<start>"]))
 
 
-def test_a_run_tells_what_it_never_samples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_reports_the_tokens_it_never_samples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tables = config_of().model_dump(exclude_none=True)
     tables["run"] |= {"folder": str(tmp_path), "steps": 1}
     config = configs.build(tables, source="test")
@@ -63,20 +63,20 @@ def test_a_run_tells_what_it_never_samples(tmp_path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("spaced", [True, False])
-def test_automata_do_without_such_tokens(spaced: bool) -> None:
+def test_automata_exclude_the_tokens(spaced: bool) -> None:
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2}}
     assert allowed_words(compose.build_policy(config_of(constraint=table, spaced=spaced))) >= {"("}
     with pytest.raises(ConstraintError, match=r"'\('"):
         compose.build_policy(config_of(constraint=table, spaced=spaced, excluded_tokens=["("]))
 
 
-def test_a_grammar_over_a_closed_vocabulary_does_without_them() -> None:
+def test_a_grammar_over_a_closed_vocabulary_excludes_the_tokens() -> None:
     table = {"kind": "regex", "source": "[ab]{1,3}"}
     policy = compose.build_policy(config_of(constraint=table, spaced=False, excluded_tokens=["a"]))
     assert allowed_words(policy) == {"b"}
 
 
-def test_a_constraint_that_is_handed_over_does_without_them() -> None:
+def test_a_supplied_constraint_excludes_the_tokens() -> None:
     policy = compose.build_policy(config_of())
     words = {word: token for word, token in policy.tokenizer.get_vocab().items() if word != "<eos>"}
     given = WordConstraint(Brackets(2), words, end_id=2, vocabulary=policy.vocabulary)
@@ -85,7 +85,7 @@ def test_a_constraint_that_is_handed_over_does_without_them() -> None:
     assert built.inner is given
 
 
-def test_a_grammar_over_subwords_needs_free_runs_to_do_without_text() -> None:
+def test_a_grammar_over_subwords_needs_free_runs_to_exclude_text_tokens() -> None:
     backend: Any = small_table()._tokenizer
     names = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<pad>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **names)

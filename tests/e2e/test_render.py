@@ -1,4 +1,4 @@
-"""From a tiny run of bricks to pictures, texts and an LDraw file, as a user would go."""
+"""From a tiny bricks run to pictures, texts and an LDraw file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def trained(call: Call, folder: Path) -> Path:
     return Path("runs/tiny")
 
 
-def test_a_run_draws_what_it_shows(trained: Path) -> None:
+def test_a_run_draws_the_samples_it_shows(trained: Path) -> None:
     page = (trained / "artifacts" / "samples-00000002.md").read_text(encoding="utf-8")
     assert "![the samples](samples-00000002.svg)" in page
     picture = ET.parse(trained / "artifacts" / "samples-00000002.svg").getroot()
@@ -76,7 +76,7 @@ def test_a_run_draws_what_it_shows(trained: Path) -> None:
     assert sum(label.startswith("worst · ") for label in labels) == 1
     shown = [json.loads(line) for line in (trained / "artifacts" / "samples-00000002.jsonl").read_text().splitlines()]
     captions = " ".join(labels)
-    assert not any(row["task_id"] in captions for row in shown), "what was asked for, in words and not as an id"
+    assert not any(row["task_id"] in captions for row in shown), "captions describe the task instead of naming its id"
     assert " studs" in captions
 
 
@@ -98,7 +98,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
         assert shelf.name[3:] in labels[title], "the id is in small print"
         assert shelf.name[3:] not in " ".join(labels[:title])
         assert " stud" in " ".join(labels[:title])
-        assert rewards == sorted(rewards, reverse=True), "the best first"
+        assert rewards == sorted(rewards, reverse=True), "best first"
 
     command = re.search(r"^  (steelyard export .*)$", made.out, re.MULTILINE)
     assert command
@@ -110,7 +110,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
     assert again.code == 0, again.err
     assert "runs/tiny before training" in again.out
     (shelf,) = Path("elsewhere").iterdir()
-    (shelf / "07.txt").write_text("of an earlier look", encoding="utf-8")
+    (shelf / "07.txt").write_text("from an earlier call", encoding="utf-8")
     (shelf / "mine.txt").write_text("mine", encoding="utf-8")
     call("render", "tiny", "--n", "1", "--checkpoint", "start", "--out", "elsewhere")
     assert {path.name for path in shelf.iterdir()} == {"01.txt", "mine.txt", "sheet.svg", "sheet.png"}
@@ -123,7 +123,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
     assert "--out sheet.png must be a folder" in wrong.err
 
 
-def test_a_run_without_pictures_says_so(call: Call) -> None:
+def test_a_run_without_a_domain_cannot_be_rendered(call: Call) -> None:
     call("init")
     call("train", "steelyard.toml", "--run.steps", "1", "--evaluate.every", "0", "--optimiser.warmup_steps", "0")
     refused = call("render", "runs/numbers")
@@ -137,8 +137,8 @@ CRANE = Path(__file__).parents[2] / "docs" / "images" / "crane.txt"
 
 
 @pytest.mark.skipif(not all(map(shutil.which, LEOCAD)), reason="LeoCAD and xvfb are not installed")
-def test_leocad_shows_the_export_as_we_draw_it(call: Call) -> None:
-    """Parts of two colours lie in the same places of both pictures, so nothing is missing, turned or mirrored."""
+def test_leocad_renders_the_export_like_our_picture(call: Call) -> None:
+    """Parts of each colour are in the same place in both pictures, so none is missing, rotated or mirrored."""
     assert call("export", "bricks", str(CRANE), "--out", "crane.ldr").code == 0
     assert call("render", "bricks", str(CRANE), "--out", "crane.png").code == 0
     view = ["-w", "380", "-h", "380", "--orthographic", "--camera-angles", "35.26", "135"]
@@ -158,13 +158,13 @@ def picture_of(path: Path) -> np.ndarray:
 
 
 def centre(picture: np.ndarray, colour: str) -> np.ndarray:
-    """The middle (x, y) of all that is of a colour."""
-    red, green, blue, seen = np.moveaxis(picture, 2, 0)
-    is_it = {
+    """Return the mean position (x, y) of all pixels with a colour."""
+    red, green, blue, alpha = np.moveaxis(picture, 2, 0)
+    matches = {
         "yellow": (red > 140) & (green > 120) & (blue < 100),
         "blue": (blue > 90) & (blue > 1.8 * red) & (blue > 1.3 * green),
         "green": (green > 80) & (green > 1.3 * red) & (green > 1.8 * blue),
-    }[colour] & (seen > 200)
-    y, x = np.nonzero(is_it)
-    assert len(x) > 200, f"there is nothing {colour}"
+    }[colour] & (alpha > 200)
+    y, x = np.nonzero(matches)
+    assert len(x) > 200, f"nothing is {colour}"
     return np.array([x.mean(), y.mean()])

@@ -1,4 +1,4 @@
-"""The prompts of a domain are its own, unless the configuration says that they are chats."""
+"""The prompts of a domain are sent unchanged, unless the configuration selects the chat template."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def config_of(folder: Path, tasks: dict[str, Any] | None) -> configs.Config:
 
 
 def sent(folder: Path, tasks: dict[str, Any] | None) -> str:
-    """What reaches the model, in sampling and in a warm start."""
+    """Return the text that reaches the model, in sampling and in a warm start."""
     policy: Any = compose.build_policy(config_of(folder, tasks))
     example = policy.given(TASK, "1 2", SampleKey(0, 0, 0, 0))
     text = policy.tokenizer.decode(policy.encode(TASK.prompt))
@@ -49,16 +49,16 @@ def sent(folder: Path, tasks: dict[str, Any] | None) -> str:
     return text.removeprefix("<bos> ")
 
 
-def test_a_domain_s_prompts_are_sent_as_they_are_unless_chat_is_asked_for(folder: Path) -> None:
+def test_the_prompts_of_a_domain_are_sent_unchanged_unless_chat_is_set(folder: Path) -> None:
     assert sent(folder, None) == sent(folder, {"chat": "auto"}) == "copy 1 2 ="
     assert sent(folder, {"chat": "always"}) == "user copy 1 2 ="
     assert sent(folder, {"system": "sort"}) == "system sort user copy 1 2 ="
 
 
-def test_a_warm_start_with_other_prompts_is_another_one(folder: Path) -> None:
+def test_a_warm_start_depends_on_how_prompts_are_sent(folder: Path) -> None:
     plain, chat = (made_with(config_of(folder, tasks), None) for tasks in (None, {"chat": "always"}))
     assert plain != chat
-    assert '"tasks"' not in plain, "as it was written before there was a choice"
+    assert '"tasks"' not in plain, "compatible with files from before the key existed"
 
 
 def test_two_system_messages_are_an_error(folder: Path) -> None:

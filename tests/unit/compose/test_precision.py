@@ -1,4 +1,4 @@
-"""``model.dtype = "auto"``: chosen for the machine once, and kept by the run."""
+"""``model.dtype = "auto"`` is resolved once for the machine, and kept by the run."""
 
 from __future__ import annotations
 
@@ -44,15 +44,17 @@ def test_on_a_cpu_it_is_float32_unless_only_bfloat16_fits(folder: str, monkeypat
     assert resolve_dtype(adapted).model.dtype == "float32", "with LoRA the weights alone do"
     assert dtype_of(compose.build_policy(whole)) == torch.bfloat16
     monkeypatch.setattr(precision, "main_memory", lambda: None)
-    assert resolve_dtype(whole).model.dtype == "float32", "a system that does not say"
+    assert resolve_dtype(whole).model.dtype == "float32", "unknown memory"
 
 
-def test_a_name_is_left_as_it_is(folder: str) -> None:
+def test_a_fixed_dtype_is_unchanged(folder: str) -> None:
     named = config_of(folder, dtype="bfloat16")
     assert resolve_dtype(named) is named
 
 
-def test_a_run_keeps_what_was_chosen_at_its_start(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_the_dtype_chosen_at_its_start(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def train(steps: int, **more: Any) -> Any:
         return steelyard.train(
             model={"path": folder, "dtype": "auto", "device": "cpu"},
