@@ -121,7 +121,7 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("verify", "sequences", "bridge.txt"), "--spec"),
         (("verify", "sequences", "bridge.txt", "--method", "highs"), "omit --method"),
@@ -147,10 +147,10 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
         (("export", "bricks", "bridge.txt", "--out", "x"), "--out x: the suffix selects the format"),
     ],
 )
-def test_mistakes_are_explained(call: Call, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_explained(call: Call, words: tuple[str, ...], expected: str) -> None:
     code, out, err = call(*words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert expected in err
     assert not files()
 
 

@@ -44,9 +44,9 @@ def test_a_report_on_files_lists_every_theory(capsys: pytest.CaptureFixture[str]
     assert "2 distinct theories among 3 consistent ones (3 samples, 3 readable)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("text", "said"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])
-def test_an_empty_report_explains_why(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("text", "expected"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])
+def test_an_empty_report_explains_why(text: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("none.txt").write_text(text, encoding="utf-8")
     assert main(["report", "theories", "none.txt"]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not Path("report.html").exists()
