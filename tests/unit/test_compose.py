@@ -586,7 +586,7 @@ def test_what_is_cut_off_under_a_constraint_is_rejected_without_asking() -> None
     with closing(compose.build_trial_pool(config, verifier)) as pool:
         verdicts = [verify(pool, [item])[0] for item in items]
     assert [(verdict.status, verdict.reward) for verdict in verdicts] == [("scored", 2.0), ("rejected", 0.0)]
-    assert "cut off" in verdicts[1].reason
+    assert "truncated" in verdicts[1].reason
 
 
 def test_only_a_constraint_makes_cut_off_samples_invalid() -> None:
