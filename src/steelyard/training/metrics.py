@@ -113,7 +113,7 @@ def pool_metrics(counts: dict[str, float]) -> Metrics:
     return {**counts, "cache/hit_rate": counts["cache/hits"] / lookups} if lookups else {**counts}
 
 
-def require_measured(best_metric: str | None, logged: Metrics) -> None:
+def require_logged(best_metric: str | None, logged: Metrics) -> None:
     """Raise an error if ``best_metric`` was never logged although samples were scored."""
     numbers = [name for name, value in logged.items() if isinstance(value, int | float)]
     if best_metric is None or best_metric in numbers or "reward/mean" not in numbers:
