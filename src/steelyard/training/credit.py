@@ -15,7 +15,7 @@ from steelyard import defaults
 from steelyard.algorithms.advantages import Estimator, group_norm
 from steelyard.algorithms.facts import RewardEstimator, RewardParts, SampleFacts, with_facts
 from steelyard.algorithms.returns import returns_to_go, span_advantages
-from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.algorithms.shaping import Truncation, clip_advantages, handle_truncated, soft_length_penalty
 from steelyard.errors import TrainingError
 from steelyard.types import Group, Sample, Verdict
 
@@ -36,7 +36,7 @@ class LengthPenalty:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Credited:
+class CreditedSample:
     """A sample with the advantage of each of its decisions."""
 
     sample: Sample
@@ -66,7 +66,7 @@ class Credit:
         groups: Sequence[Group],
         *,
         penalties: Callable[[Sample], Array | None] | None = None,
-    ) -> list[Credited]:
+    ) -> list[CreditedSample]:
         """Return the advantages of all samples to learn from, in (slot, sample) order.
 
         ``penalties`` returns the penalty at each decision of a sample, which is subtracted from the reward.
@@ -84,7 +84,7 @@ class Credit:
         group_M = torch.tensor([number for number, _, _ in kept])
         advantages = span_advantages(rewards, group_M, self._estimator(groups, kept), self.gamma)
         return [
-            Credited(sample, advantage_clip(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
+            CreditedSample(sample, clip_advantages(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
             for (_, sample, _), span_N, advantage_S in zip(kept, spans, advantages, strict=True)
         ]
 

@@ -118,7 +118,7 @@ def _parts(scored: Sequence[Sequence[Verdict]]) -> dict[str, float]:
 
 
 def pass_at_interval(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:
-    """Return pass@k with its interval, over the tasks with at least k scored samples."""
+    """Return pass@k with its interval, over the tasks with at least k scored or rejected samples."""
     values = [
         pass_at_k_estimate(len(verdicts), sum(v.success for v in verdicts), k)
         for verdicts in scored

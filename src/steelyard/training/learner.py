@@ -73,7 +73,7 @@ class SampleLogps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """A learner's share of a checkpoint, in the form that ``Store.save`` takes."""
+    """The learner's part of a checkpoint, as arguments of ``Store.save``."""
 
     folders: dict[str, Writer] = field(default_factory=dict[str, Writer])
     tensors: dict[str, Tree] = field(default_factory=dict[str, Tree])
@@ -331,7 +331,7 @@ class Learner:
         The check precedes loading, because a reordered vocabulary would load without an error.
         """
         saved: dict[str, str] = checkpoint.state["learner"].get("made_of", {})
-        own = self.made_of()
+        own = self.compatibility()
         if saved.get("vocabulary", own["vocabulary"]) != own["vocabulary"]:
             raise CheckpointError(
                 f"{checkpoint.path} was written with another vocabulary: model.scratch.vocabulary, the domain or the "
@@ -346,7 +346,7 @@ class Learner:
             )
         self._require_reference(checkpoint)
 
-    def made_of(self) -> dict[str, str]:
+    def compatibility(self) -> dict[str, str]:
         """Return the properties that a checkpoint must share, besides the names and shapes of the weights."""
         return {"optimiser": type(self.optimiser).__name__, "vocabulary": self.policy.vocabulary_digest}
 
@@ -372,7 +372,7 @@ class Learner:
             "skipped_in_row": self.skipped_in_row,
             "adapted_kl": self.adapted_kl,
             "scaler": self.scaler.state_dict(),
-            "made_of": self.made_of(),
+            "made_of": self.compatibility(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

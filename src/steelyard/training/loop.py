@@ -27,7 +27,7 @@ from steelyard.training.metrics import (
     Metrics,
     floors_above_scored,
     group_metrics,
-    require_measured,
+    require_logged,
 )
 from steelyard.training.phases import Stopwatch
 from steelyard.training.rollouts import RolloutParts, Rollouts
@@ -106,7 +106,7 @@ class Trainer:
                 if save:
                     self._save_ranked(metrics)
                     saved = self.step
-                    require_measured(settings.best_metric, logged)
+                    require_logged(settings.best_metric, logged)
             if saved != self.step:  # stopped between two checkpoints
                 self._save_ranked(metrics)
 

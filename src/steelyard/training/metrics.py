@@ -58,7 +58,7 @@ def _std(values: np.ndarray) -> float:
 
 
 def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
-    """Compute metrics over all sampled groups, before any group was replaced."""
+    """Compute metrics over all sampled groups, including those that were replaced."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     counted = [verdict for verdict in verdicts if verdict.counts]
     status = Counter(verdict.status for verdict in verdicts)
@@ -93,16 +93,16 @@ class FloorAboveScored(NamedTuple):
 
 def floors_above_scored(groups: Sequence[GroupSummary]) -> list[FloorAboveScored]:
     """Find all rejected samples with a declared floor above the lowest scored reward of their group."""
-    found: list[FloorAboveScored] = []
+    violations: list[FloorAboveScored] = []
     for group in groups:
         lowest = min((verdict.reward for verdict in group.verdicts if verdict.status == "scored"), default=math.inf)
         floors = [verdict.reward for verdict in group.verdicts if verdict.status == "rejected"]
-        found += [FloorAboveScored(group.task.id, floor, lowest) for floor in floors if floor > lowest]
-    return found
+        violations += [FloorAboveScored(group.task.id, floor, lowest) for floor in floors if floor > lowest]
+    return violations
 
 
 def staleness_metrics(samples: Sequence[SampleSummary], step: int) -> Metrics:
-    """Return how many versions older than the current weights the weights that produced the samples were."""
+    """Return the mean and maximum staleness: the number of updates between the weights of a sample and ``step``."""
     staleness = [step - sample.policy_version for sample in samples]
     return {"staleness/mean": float(np.mean(staleness)), "staleness/max": float(max(staleness))}
 
@@ -113,7 +113,7 @@ def pool_metrics(counts: dict[str, float]) -> Metrics:
     return {**counts, "cache/hit_rate": counts["cache/hits"] / lookups} if lookups else {**counts}
 
 
-def require_measured(best_metric: str | None, logged: Metrics) -> None:
+def require_logged(best_metric: str | None, logged: Metrics) -> None:
     """Raise an error if ``best_metric`` was never logged although samples were scored."""
     numbers = [name for name, value in logged.items() if isinstance(value, int | float)]
     if best_metric is None or best_metric in numbers or "reward/mean" not in numbers:

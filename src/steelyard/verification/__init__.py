@@ -12,7 +12,7 @@ from steelyard.verification.loading import import_path_of, load_function
 from steelyard.verification.pipeline import Pipeline, RejectTruncated, Stage
 from steelyard.verification.processes import Limits, ProcessPool, Recycling
 from steelyard.verification.safe_verify import judge
-from steelyard.verification.sandbox import Ran, RunLimits, describe_level, level_in_force, run_code, run_command
+from steelyard.verification.sandbox import RunLimits, RunResult, describe_level, level_in_force, run_code, run_command
 from steelyard.verification.trl import TRLVerifier
 from steelyard.verification.weighted import AnyVerifier, Part, WeightedPool, WeightedVerifier, pool_for
 
@@ -34,10 +34,10 @@ __all__ = [
     "Pipeline",
     "Pool",
     "ProcessPool",
-    "Ran",
     "Recycling",
     "RejectTruncated",
     "RunLimits",
+    "RunResult",
     "Stage",
     "TRLVerifier",
     "UserFunction",

@@ -19,7 +19,7 @@ from steelyard.types import Sample, SampleKey, Task, Verdict
 
 
 class Cause(StrEnum):
-    """Why a verifier failed. A cause describes the failure and does not judge the sample."""
+    """Why a verifier failed. A cause says nothing about the quality of the sample."""
 
     EXCEPTION = "exception"
     BAD_RETURN = "bad return"
