@@ -165,7 +165,7 @@ def test_a_truncated_sample_under_a_constraint_is_rejected_without_verification(
     with closing(compose.build_trial_pool(config, verifier)) as pool:
         verdicts = [verify(pool, [item])[0] for item in items]
     assert [(verdict.status, verdict.reward) for verdict in verdicts] == [("scored", 2.0), ("rejected", 0.0)]
-    assert "cut off" in verdicts[1].reason
+    assert "truncated" in verdicts[1].reason
 
 
 def test_truncated_samples_are_invalid_only_under_a_constraint() -> None:
