@@ -84,7 +84,7 @@ ONE_MINIBATCH = {"optimiser": {"minibatches": 1, "name": "adamw_fused", "lr": 1e
 
 def stored_supports(trainer: Any) -> list[dict[str, Cell]]:
     """Measure the bytes to store the supports of 1,000 tokens, and the seconds to recompute them."""
-    from steelyard.constraints.trail import size_of
+    from steelyard.constraints.support_tables import size_of
     from steelyard.training.supports import find_supports
 
     rows: list[dict[str, Cell]] = []

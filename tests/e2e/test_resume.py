@@ -167,7 +167,7 @@ def uninterrupted_run(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
     """The run stops after step 2 and again after step 3, and resumes with new objects each time."""
     if "8-bit" in name:
         pytest.importorskip("bitsandbytes")

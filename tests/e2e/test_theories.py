@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from steelyard.domains.theories.grammar.starting_points import standard_model_text
-from steelyard.domains.theories.grammar.text import laid_out
+from steelyard.domains.theories.grammar.text import with_line_breaks
 from steelyard.domains.theories.interchange import pyrate_reader
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.tracking import read_metrics
@@ -45,7 +45,7 @@ def test_a_run_from_the_warm_start_to_samples(call: Call) -> None:
 
 
 def test_a_model_in_a_file_can_be_verified(call: Call) -> None:
-    Path("sm.txt").write_text(laid_out(standard_model_text()), encoding="utf-8")
+    Path("sm.txt").write_text(with_line_breaks(standard_model_text()), encoding="utf-8")
     judged = call("verify", "theories", "sm.txt")
     assert judged.code == 0, judged.err
     assert "success: reward 1" in judged.out

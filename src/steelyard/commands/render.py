@@ -119,7 +119,7 @@ def _print_galleries(galleries: Sequence[TaskGallery]) -> Path | None:
         )
     for note in {gallery.note for gallery in galleries if gallery.note}:
         stderr().print(note, style="yellow", markup=False, soft_wrap=True)
-    return max(galleries, key=lambda one: (one.best is not None, one.verdict.counts, one.verdict.reward)).best
+    return max(galleries, key=lambda one: (one.best is not None, one.verdict.has_reward, one.verdict.reward)).best
 
 
 def _where(target: Target) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.constraints.automaton import Automaton, WordConstraint
 from steelyard.constraints.base import Constraint, pack
@@ -17,14 +17,14 @@ from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.constraints.without import WithoutTokens
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import load_own
+from steelyard.import_paths import load_user_object
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.text import shown
 from steelyard.types import Task
 
 
-def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> Constraint | None:
+def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING_SUPPLIED) -> Constraint | None:
     """Build the constraint: a supplied object, the one in the configuration, or the domain's automaton.
 
     Only causal policies have a constraint. It never allows a token that the policy does not sample.
@@ -68,7 +68,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
     """Load the automaton. The class is checked before it is called, because a configuration can name any object."""
-    found = load_own(str(table.source), what="constraint.source")
+    found = load_user_object(str(table.source), what="constraint.source")
     if not (isinstance(found, type) and issubclass(found, Automaton)):
         raise ConfigError(
             f"constraint.source = {table.source} must be a subclass of steelyard.constraints.automaton.Automaton"

@@ -9,7 +9,7 @@ import torch
 from steelyard.compose.constraint import build_constraint
 from steelyard.compose.precision import resolve_dtype
 from steelyard.compose.prompting import build_prompting
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.policies.adapters import Lora
@@ -23,7 +23,7 @@ from steelyard.policies.tokens.excluded import describe_excluded
 log = logging.getLogger("steelyard.policies")
 
 
-def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
+def build_policy(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy:
     """Build the initial policy of the run, with its constraint and prompt format."""
     policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config, supplied)
     log.info("tokens never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "none")
@@ -39,7 +39,7 @@ def never_sampled(policy: Policy) -> list[str]:
     return describe_excluded(policy.tokenizer, policy.excluded)
 
 
-def build_model(config: Config, supplied: Supplied = NOTHING) -> Policy:
+def build_model(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy:
     """Build the model that the configuration names, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)

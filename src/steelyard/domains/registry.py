@@ -10,7 +10,7 @@ from typing import Any
 
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import is_import_path, load_object, load_own
+from steelyard.import_paths import is_import_path, load_object, load_user_object
 from steelyard.suggest import nearest_or_all
 from steelyard.text import shown
 
@@ -64,7 +64,9 @@ def find_domain(name: str) -> type[Domain]:
         hint = nearest_or_all(name, domain_names())
         raise ConfigError(f"domain {name!r} does not exist; {hint} (name your own class as 'module:Class')")
     what = f"domain {name!r}:"
-    return _require_domain(load_object(paths[name], what=what) if name in paths else load_own(name, what=what), name)
+    return _require_domain(
+        load_object(paths[name], what=what) if name in paths else load_user_object(name, what=what), name
+    )
 
 
 def _installed() -> dict[str, str]:

@@ -25,8 +25,8 @@ from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.cache import Columns, spread_prompts
 from steelyard.sampling.draw import draw
 from steelyard.sampling.offsets import TextOffsets
+from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.randomness import stream, uniform
-from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
 
 COMPACT_BELOW = 0.875
@@ -96,7 +96,7 @@ class _Wave:
         self.sampler, self.policy, self.decoding = sampler, sampler.policy, decoding
         prompts: dict[tuple[int, int, int], int] = {}
         self.prompt_ids: list[np.ndarray] = []
-        self.rows: list[Row] = []
+        self.rows: list[PartialSample] = []
         self.prompt_of_row: list[int] = []
         ends, constraint = frozenset(self.policy.end_ids), self.policy.constraint
         for request, index in rows:
@@ -106,12 +106,12 @@ class _Wave:
                 self.prompt_ids.append(self._encode(request))
             self.prompt_of_row.append(prompts[place])
             key, ids = SampleKey(*place, index), self.prompt_ids[prompts[place]]
-            self.rows.append(Row(request, key, ids, decoding, ends, constraint, self.policy.vocabulary))
+            self.rows.append(PartialSample(request, key, ids, decoding, ends, constraint, self.policy.vocabulary))
         self.stream_B = stream(sampler.seed, *np.asarray([row.key for row in self.rows]).T)
 
     def _encode(self, request: SampleRequest) -> np.ndarray:
         ids = self.policy.encode(request.task.prompt)
-        limit = self.policy.longest
+        limit = self.policy.max_length
         if limit is not None and len(ids) + self.decoding.max_new_tokens > limit:
             raise PolicyError(
                 f"task {request.task.id}: a prompt of {len(ids)} tokens plus sampling.max_new_tokens = "
@@ -248,13 +248,13 @@ class _Wave:
         for row, token, logp, kept in zip(rows, tokens, logps, drawn.kept(), strict=True):
             row.take(token, logp, kept)
 
-    def _blocked(self, rows: Sequence[Row]) -> Tensor | None:
+    def _blocked(self, rows: Sequence[PartialSample]) -> Tensor | None:
         allowed = [row.allowed for row in rows if row.allowed is not None]
         if not allowed:
             return None
         return torch.from_numpy(~unpack(np.stack(allowed), self.policy.vocabulary)).to(self.policy.device)
 
-    def _newly_finished(self) -> Iterator[Row]:
+    def _newly_finished(self) -> Iterator[PartialSample]:
         for place, row in enumerate(self.rows):
             if row.finished and not self.yielded[place]:
                 self.yielded[place] = True

@@ -102,7 +102,7 @@ class Credit:
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
         """Return the samples of a group that are compared with each other and learnt from."""
-        pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].counts]
+        pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].has_reward]
         _, keep_M = self._after_truncation([sample for sample, _ in pairs])
         pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
         return pairs if len(pairs) >= self.min_scored else []
@@ -171,11 +171,11 @@ def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     """Return the span of each decision."""
     if not verdict.steps:
         return np.zeros(len(sample.decisions), np.int64)
-    start_N = sample.decisions.start_N
+    start_N = sample.decisions.text_start_N
     if start_N is None:
         raise TrainingError(
-            f"sample {tuple(sample.key)} has step rewards but no Decisions.start_N, the text offset of each decision: "
-            "it was stored by an earlier version or built by hand; sample it again, or set start_N"
+            f"sample {tuple(sample.key)} has step rewards but no Decisions.text_start_N (text offsets of its decisions): "
+            "it was stored by an earlier version or built by hand; sample it again, or set text_start_N"
         )
     ends = np.asarray([end for end, _ in verdict.steps])
     span_N = np.searchsorted(ends, start_N, side="right").clip(max=len(ends) - 1)

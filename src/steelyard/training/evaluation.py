@@ -86,7 +86,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
     would not suffice: a task may have a single sample, and a rejected sample must not raise the mean.
     """
     groups = _with_common_floor(groups)
-    counted = [[verdict for verdict in group.verdicts if verdict.counts] for group in groups]
+    counted = [[verdict for verdict in group.verdicts if verdict.has_reward] for group in groups]
     scored = [verdicts for verdicts in counted if verdicts]
     texts = [sample.text for group in groups for sample in group.samples]
     total = max(len(texts), 1)

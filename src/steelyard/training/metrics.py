@@ -24,7 +24,7 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
     logged as a histogram.
     """
     pairs = [pair for group in groups for pair in zip(group.samples, group.verdicts, strict=True)]
-    counted = [verdict for _, verdict in pairs if verdict.counts]
+    counted = [verdict for _, verdict in pairs if verdict.has_reward]
     rewards = np.asarray([verdict.reward for verdict in counted], np.float64)
     metrics = _sampled_metrics([*groups, *replaced]) | {
         "groups/refilled": len(replaced),
@@ -60,9 +60,9 @@ def _std(values: np.ndarray) -> float:
 def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
     """Compute metrics over all sampled groups, including those that were replaced."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
-    counted = [verdict for verdict in verdicts if verdict.counts]
+    counted = [verdict for verdict in verdicts if verdict.has_reward]
     status = Counter(verdict.status for verdict in verdicts)
-    failures = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
+    failures = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.verifier_failed)
     metrics: Metrics = {
         "samples": len(verdicts),
         "floors/above_scored": len(floors_above_scored(groups)) / max(len(verdicts), 1),

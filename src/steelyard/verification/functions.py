@@ -18,12 +18,12 @@ from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.base import Batch, Item, Mode, One, Outcome, Verifier, WholeGroup
+from steelyard.verification.base import BatchMode, GroupMode, Item, Mode, Outcome, SingleMode, Verifier
 from steelyard.verification.calling import AnyFunction, UserFunction, call, require_two_arguments
 from steelyard.verification.loading import load_function
 from steelyard.verification.returns import as_scores, verdict_of
 from steelyard.verification.trl import TRLVerifier, is_trl_style
-from steelyard.verification.weighted import AnyVerifier, Part, WeightedVerifier
+from steelyard.verification.weighted import AnyVerifier, WeightedPart, WeightedVerifier
 
 ModeName = Literal["one", "batch", "group"]
 
@@ -51,7 +51,7 @@ class FunctionVerifier(UserFunction):
     """
 
     def __post_init__(self) -> None:
-        form = {One: "f(task, text)", Batch: "f(tasks, texts)", WholeGroup: "f(task, texts)"}[type(self.mode)]
+        form = {SingleMode: "f(task, text)", BatchMode: "f(tasks, texts)", GroupMode: "f(task, texts)"}[type(self.mode)]
         require_two_arguments(self.function, form)
         super().__post_init__()
 
@@ -63,9 +63,9 @@ class FunctionVerifier(UserFunction):
 
     def _scores(self, items: Sequence[Item]) -> list[object]:
         texts = [item.sample.text for item in items]
-        if isinstance(self.mode, One):
+        if isinstance(self.mode, SingleMode):
             return [call(self.function, item.task, text) for item, text in zip(items, texts, strict=True)]
-        if isinstance(self.mode, Batch):
+        if isinstance(self.mode, BatchMode):
             return as_scores(call(self.function, [item.task for item in items], texts), len(items))
         return as_scores(call(self.function, items[0].task, texts), len(items))
 
@@ -162,14 +162,14 @@ def for_run(verifier: AnyVerifier, steps: int) -> AnyVerifier:
     return verifier
 
 
-def _part(candidate: object, name: str | None) -> Part:
+def _part(candidate: object, name: str | None) -> WeightedPart:
     pair = cast("tuple[object, ...]", candidate) if isinstance(candidate, tuple) else (candidate, 1.0)
     if len(pair) != 2 or not isinstance(pair[1], int | float):
         raise VerifierError(f"a part must be a verifier or (verifier, weight), not {candidate!r}")
-    return Part(as_verifier(pair[0]), float(pair[1]), name=name or "")
+    return WeightedPart(as_verifier(pair[0]), float(pair[1]), name=name or "")
 
 
-def _weighted(parts: list[Part], settings: Settings) -> WeightedVerifier:
+def _weighted(parts: list[WeightedPart], settings: Settings) -> WeightedVerifier:
     unknown = set(settings) - {"name", "floor", "success_at"}
     if unknown:
         raise VerifierError(f"{', '.join(sorted(unknown))} cannot be set on a weighted verifier: set it on its parts")
@@ -188,11 +188,11 @@ def mode_of(name: str, size: int | None = None) -> Mode:
     if name == "batch":
         if size is None:
             raise VerifierError('mode="batch" needs a size: the number of items per call, for example size=32')
-        return Batch(size)
+        return BatchMode(size)
     if size is not None:
         raise VerifierError(f'size={size} is valid only with mode="batch", not with mode="{name}"')
     if name == "one":
-        return One()
+        return SingleMode()
     if name == "group":
-        return WholeGroup()
+        return GroupMode()
     raise VerifierError(f'mode="{name}" is unknown: choose "one", "batch" or "group"')

@@ -11,13 +11,13 @@ from types import ModuleType
 from typing import Any
 
 from steelyard.errors import VerifierError
-from steelyard.import_paths import is_import_path, load_own
+from steelyard.import_paths import is_import_path, load_user_object
 from steelyard.verification.calling import UserFunction
 
 
 def load_function(path: str) -> Callable[..., Any]:
     """Load ``"module:name"`` or ``"package.module:Class.method"``. The working directory is importable."""
-    found = load_own(path, raises=VerifierError)
+    found = load_user_object(path, raises=VerifierError)
     if not callable(found):
         raise VerifierError(f"{path!r} is a {type(found).__name__}, which cannot be called: name a function")
     return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from steelyard.domains.bricks import Structure, World
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import GRID_KINDS, KINDS, Brief
@@ -26,7 +26,7 @@ quick = settings(max_examples=60)
 @st.composite
 def structures(draw: st.DrawFn, *, most: int = 12, afloat: float = 0.1) -> Structure:
     rng = random.Random(draw(st.integers(0, 2**32)))
-    return heap(draw(st.integers(1, most)), rng, WORLD, float_=afloat)
+    return random_structure(draw(st.integers(1, most)), rng, WORLD, float_=afloat)
 
 
 @st.composite

@@ -10,7 +10,7 @@ import jsonschema
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steelyard.constraints.bounds import CannotTell, json_schema, regex
+from steelyard.constraints.bounds import LengthUnknown, json_schema, regex
 from steelyard.constraints.grammar import GrammarConstraint
 from tests.grammars import TASK, follow, grammar, lengthening, replay, small_table
 
@@ -115,7 +115,7 @@ def test_texts_match_fit_and_replay(pattern: str, canonical: bool, seed: int) ->
     assert constraint.bounded, constraint.unbounded_because
     try:
         longest = min(regex.longest(pattern), size + 8)
-    except CannotTell:
+    except LengthUnknown:
         longest = size + 8
     for rank in (None, lengthening(table)):
         found = follow(constraint, seed, size + 20, rank=rank)

@@ -6,7 +6,15 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.bricks.rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
+from benchmarks.bricks.rejection import (
+    BRICKGPT,
+    LineRequest,
+    RejectionLimits,
+    build,
+    build_standing,
+    building,
+    cut_back,
+)
 from steelyard.domains.bricks import Brick, Structure, World, floating, write
 
 WORLD = World()
@@ -49,7 +57,7 @@ def test_building_stops_at_the_maximum_number_of_bricks() -> None:
 
 
 def test_building_stops_after_too_many_rejections() -> None:
-    built = build(Script("1x1 (0,0,0)"), WORLD, most=9, patience=Patience(rejections=3))
+    built = build(Script("1x1 (0,0,0)"), WORLD, most=9, limits=RejectionLimits(rejections=3))
     assert write(built.structure) == "1x1 (0,0,0)\n"
     assert (built.proposals, built.gave_up) == (5, True)
     assert built.rejected == Counter({"collision": 1, "already rejected": 3})
@@ -70,7 +78,7 @@ def test_a_collapsing_structure_is_cut_back_and_continued() -> None:
 
 def test_rollbacks_are_limited() -> None:
     script = Script("1x1 (5,5,3)", "", "1x1 (5,5,3)", "", "1x1 (5,5,3)", "")
-    built = build_standing(script, WORLD, most=9, failing=floating, patience=Patience(rollbacks=2))
+    built = build_standing(script, WORLD, most=9, failing=floating, limits=RejectionLimits(rollbacks=2))
     assert (built.stands, built.rollbacks, len(built.structure)) == (False, 2, 1)
 
 
@@ -97,7 +105,7 @@ def test_stability_is_checked_by_the_solver_by_default() -> None:
     pytest.importorskip("highspy")
     world = World((60, 4, 30))
     stairs = [f"4x2 ({2 * step},0,{step})" for step in range(20)]
-    built = build_standing(Script(*stairs, ""), world, most=30, patience=Patience(rollbacks=1))
+    built = build_standing(Script(*stairs, ""), world, most=30, limits=RejectionLimits(rollbacks=1))
     assert (built.stands, built.rollbacks) == (True, 1)
     assert len(built.structure) < 20, "twenty steps collapse, and the script has ended"
 
@@ -105,7 +113,7 @@ def test_stability_is_checked_by_the_solver_by_default() -> None:
 def test_buildings_can_run_in_parallel() -> None:
     """Each building requests its own next line; closing one does not affect the others."""
     first, second, third = (building(WORLD, most=2) for _ in range(3))
-    assert [next(each) for each in (first, second, third)] == 3 * [Asked("", BRICKGPT.temperature)]
+    assert [next(each) for each in (first, second, third)] == 3 * [LineRequest("", BRICKGPT.temperature)]
     assert first.send("1x1 (0,0,0)") == ("1x1 (0,0,0)\n", BRICKGPT.temperature)
     assert second.send("9x9 (0,0,0)").text == ""
     third.close()

@@ -157,7 +157,7 @@ def test_mistakes_are_explained(call: Call, words: tuple[str, ...], expected: st
 def test_a_missing_solver_or_pillow_names_its_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from steelyard.domains.bricks.stability import highs
 
-    monkeypatch.setattr(highs, "_kept", type(highs._kept)())
+    monkeypatch.setattr(highs, "_thread_state", type(highs._thread_state)())
     monkeypatch.setitem(sys.modules, "highspy", None)
     monkeypatch.setitem(sys.modules, "PIL", None)
     code, _, err = call("verify", "bricks", "bridge.txt")

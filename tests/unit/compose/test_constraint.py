@@ -172,7 +172,7 @@ def test_truncated_samples_are_invalid_only_under_a_constraint() -> None:
     free = inline(constrained(None, spaced=False))
     checked = compose.build_verifier(free)
     cut_off = Item(Task("t", "a"), sample_of([1, 2], text="ab", finish="length"), 1)
-    for supplied, status in ((compose.NOTHING, "scored"), (Supplied(constraint=Brackets(2)), "rejected")):
+    for supplied, status in ((compose.NOTHING_SUPPLIED, "scored"), (Supplied(constraint=Brackets(2)), "rejected")):
         for build in (compose.build_pool, compose.build_trial_pool):
             with closing(build(free, checked, supplied)) as pool:
                 assert verify(pool, [cut_off])[0].status == status

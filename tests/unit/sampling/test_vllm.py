@@ -25,7 +25,7 @@ from steelyard.policies.adapters import Lora, plain_tensors
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.scratch import Architecture
 from steelyard.sampling.base import Decoding, SampleRequest
-from steelyard.sampling.row import Row
+from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.vllm import Engine, EngineOptions, VllmSampler
 from steelyard.sampling.vllm.engine import open_engine
 from steelyard.training.supports import find_supports
@@ -338,7 +338,7 @@ def test_masks_follow_requests_through_the_batch() -> None:
     for number in range(3):
         request = SampleRequest(TASKS[number], 0, number, 1)
         ids = policy.encode(TASKS[number].prompt)
-        row = Row(request, SampleKey(0, number, 0, 0), ids, Decoding(), ends, constraint, policy.vocabulary)
+        row = PartialSample(request, SampleKey(0, number, 0, 0), ids, Decoding(), ends, constraint, policy.vocabulary)
         tracked_samples[number] = TrackedSample(row)
     masks = type("Own", (RowMasks,), {"tracked_samples": tracked_samples})(None, torch.device("cpu"), False)
 

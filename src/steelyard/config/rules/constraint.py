@@ -10,13 +10,13 @@ from steelyard.import_paths import is_import_path
 
 if TYPE_CHECKING:
     from steelyard.config.constraint import ConstraintConfig
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of strings")}
 """Type of ``constraint.source`` for the kinds that do not take text."""
 
 
-def source(config: Config) -> Iterator[Problem]:
+def source(config: Sections) -> Iterator[Problem]:
     constraint = config.constraint
     if constraint is None:
         return
@@ -30,7 +30,7 @@ def source(config: Config) -> Iterator[Problem]:
         yield from _form(constraint)
 
 
-def options(config: Config) -> Iterator[Problem]:
+def options(config: Sections) -> Iterator[Problem]:
     constraint = config.constraint
     if constraint is None:
         return

@@ -139,7 +139,7 @@ class GrammarConstraint:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
             raise ConstraintError(f"task {task.id}: no sample is long enough for {excerpt(source)}: {reason}") from None
-        except bounds.CannotTell as reason:
+        except bounds.LengthUnknown as reason:
             self._warn(f"cannot check whether a sentence fits into {tokens} tokens: {reason}")
             return
         if sentence is None:
@@ -176,24 +176,24 @@ class GrammarConstraint:
             return Compiled(free, source, "no max_tokens is set")
         try:
             return Compiled(self._bounded_walk(source, free, self.max_tokens - 1), source, "")
-        except (bounds.CannotTell, ConstraintError) as reason:
+        except (bounds.LengthUnknown, ConstraintError) as reason:
             return Compiled(free, source, str(reason))
 
     def _bounded_walk(self, source: Any, free: GrammarWalk, max_bytes: int) -> GrammarWalk:
-        """Return a walk whose sentences have at most ``max_bytes`` bytes, or raise ``CannotTell`` with the reason."""
+        """Return a walk whose sentences have at most ``max_bytes`` bytes, or raise ``LengthUnknown``."""
         if self.kind == "json_schema":
             return self._walk(json_text(bounds.json_schema.bound(source, max_bytes)), source)
         if self.kind == "choices":
             size = max(len(choice.encode()) for choice in source)
             if size > max_bytes:
-                raise bounds.CannotTell(f"the longest choice has {size} bytes, more than {max_bytes}")
+                raise bounds.LengthUnknown(f"the longest choice has {size} bytes, more than {max_bytes}")
             return free
         if self.kind == "regex":
             walk = self._follow(regex_text(source, max_bytes))
             if not walk.forced(2) and not count(walk.allowed(2)):
-                raise bounds.CannotTell(f"the pattern matches nothing of at most {max_bytes} bytes")
+                raise bounds.LengthUnknown(f"the pattern matches nothing of at most {max_bytes} bytes")
             return walk
-        raise bounds.CannotTell("a Lark grammar is not bounded")
+        raise bounds.LengthUnknown("a Lark grammar is not bounded")
 
     def _walk(self, text: str, source: object) -> GrammarWalk:
         try:

@@ -16,9 +16,9 @@ from steelyard.domains.theories.artifacts import EXPORTS, PICTURES, TheoryArtifa
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
 from steelyard.domains.theories.grammar.random_theories import random_theory
 from steelyard.domains.theories.grammar.starting_points import (
-    BEGINNINGS,
     SPLITS,
-    Beginning,
+    STARTING_POINTS,
+    StartingPoint,
     describe,
     starting_points_by_split,
 )
@@ -68,10 +68,10 @@ class Theories(Domain):
                 raise ConfigError(f'theories: {name} = "{given}" must be a list; write {name} = ["{given}"]')
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "containing", tuple(self.containing))
-        unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]
+        unknown = [kind for kind in self.kinds if kind not in STARTING_POINTS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
             raise ConfigError(
-                f"theories: kinds = {list(self.kinds)} must list one or more of {', '.join(BEGINNINGS)}, each once"
+                f"theories: kinds = {list(self.kinds)} must list one or more of {', '.join(STARTING_POINTS)}, each once"
             )
         factors = [group_word(n) for n in range(1, self.bounds.largest + 1)]
         if outside := [factor for factor in self.containing if factor not in factors]:
@@ -112,7 +112,7 @@ class Theories(Domain):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return special tokens, the kinds of starting points and the words of theories."""
-        return (*SPECIAL_TOKENS, *BEGINNINGS, *self.grammar.alphabet())
+        return (*SPECIAL_TOKENS, *STARTING_POINTS, *self.grammar.alphabet())
 
     def size(self, split: Split) -> int | None:
         """Return the number of tasks. Training is unlimited; the other splits have each starting point once."""
@@ -192,7 +192,7 @@ class Theories(Domain):
         return (self.example(index, seed=seed) for index in itertools.count())
 
     @cached_property
-    def _starting_points(self) -> dict[Split, dict[str, list[Beginning]]]:
+    def _starting_points(self) -> dict[Split, dict[str, list[StartingPoint]]]:
         return starting_points_by_split(self.kinds, self.bounds, self.containing)
 
     @cached_property
@@ -201,11 +201,11 @@ class Theories(Domain):
         return sorted({point.difficulty for points in self._starting_points["train"].values() for point in points})
 
     @cached_property
-    def _interleaved(self) -> dict[Split, list[Beginning]]:
+    def _interleaved(self) -> dict[Split, list[StartingPoint]]:
         """Starting points by split: shuffled within each kind, with kinds alternating while they last."""
-        by_split: dict[Split, list[Beginning]] = {}
+        by_split: dict[Split, list[StartingPoint]] = {}
         for number, split in enumerate(SPLITS):
-            shuffled: list[list[Beginning]] = []
+            shuffled: list[list[StartingPoint]] = []
             for kind, points in enumerate(self._starting_points[split].values()):
                 order = np.random.default_rng([self.seed, number, kind]).permutation(len(points))
                 shuffled.append([points[index] for index in order])
@@ -214,5 +214,5 @@ class Theories(Domain):
         return by_split
 
 
-def _task(starting_point: Beginning) -> Task:
+def _task(starting_point: StartingPoint) -> Task:
     return Task(starting_point.id, starting_point.kind, starting_point.spec, starting_point.difficulty)

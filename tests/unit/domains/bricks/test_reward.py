@@ -23,7 +23,7 @@ from steelyard.domains.bricks.reward import (
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.errors import ConfigError
 from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
-from steelyard.verification import Item, judge
+from steelyard.verification import Item, safe_verify
 
 pytest.importorskip("highspy")
 
@@ -37,7 +37,7 @@ def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
     verifier = Scorer(Lines(WORLD, 40), parse_reward_settings(settings)).verifier()
-    return judge(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
+    return safe_verify(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
 
 
 def test_a_success_earns_the_first_four_weights() -> None:
@@ -144,7 +144,7 @@ def test_an_invalid_brief_leaves_the_sample_unscored() -> None:
     sample = Sample(
         SampleKey(0, 0, 0, 0), none, 0, "2x4 (0,0,0)", "stop", Decisions(none, none, np.zeros(0, np.float32))
     )
-    found = judge(Scorer(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)])[0]
+    found = safe_verify(Scorer(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)])[0]
     assert found.status == "unscored"
     assert "castle" in found.reason
 

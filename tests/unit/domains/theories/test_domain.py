@@ -10,7 +10,7 @@ import pytest
 from benchmarks.theories.theories_walks import accepts
 from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.grammar.starting_points import BEGINNINGS, SPLITS
+from steelyard.domains.theories.grammar.starting_points import SPLITS, STARTING_POINTS
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.physics.anomalies import is_anomaly_free
 from steelyard.domains.theories.reward.reward import admitted
@@ -18,7 +18,7 @@ from steelyard.domains.theories.reward.success import Findings
 from steelyard.errors import ConfigError
 from steelyard.types import Task
 
-KINDS = tuple(BEGINNINGS)
+KINDS = tuple(STARTING_POINTS)
 ALL = Theories(kinds=KINDS)
 
 

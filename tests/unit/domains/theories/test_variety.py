@@ -9,7 +9,7 @@ from steelyard.domains.theories.reward.reward import FLOOR, Judge, reward_from_o
 from steelyard.domains.theories.reward.variety import VarietyScorer
 from steelyard.errors import ConfigError
 from steelyard.types import Task
-from steelyard.verification.base import One, WholeGroup
+from steelyard.verification.base import GroupMode, SingleMode
 
 TASK = Task("su5", "groups", {"kind": "groups", "given": "GAUGE SU(5) SSB", "terms": ""})
 LIMITS = {"groups": 2, "abelian": 0, "multiplets": 6}
@@ -51,8 +51,8 @@ def test_vector_like_pairs_can_count_as_different() -> None:
 
 def test_groups_are_scored_together_only_with_a_variety_weight() -> None:
     plain, varied = Judge().verifier(), Judge(reward=reward_from_options({"variety": 2.0})).verifier()
-    assert isinstance(plain.mode, One)
-    assert isinstance(varied.mode, WholeGroup)
+    assert isinstance(plain.mode, SingleMode)
+    assert isinstance(varied.mode, GroupMode)
     assert plain.version != varied.version
     assert varied.floor == FLOOR
     with pytest.raises(ConfigError, match="variety = -1"):

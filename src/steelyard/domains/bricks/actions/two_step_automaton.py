@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.constraints.automaton import Memo
+from steelyard.constraints.automaton import LruCache
 from steelyard.domains.bricks.actions.base import ActionSpace, PositionMoves, WordAutomaton, WordState, open_indices
 from steelyard.domains.bricks.actions.placements import ALL, PlacedBricks
 from steelyard.domains.bricks.structure import Brick
@@ -43,7 +43,7 @@ class TwoStepAutomaton(WordAutomaton):
     def __init__(self, space: ActionSpace, notation: PlaceNotation, reach: tuple[int, int, int]) -> None:
         super().__init__(space)
         self.notation, self.joint, self.reach = notation, notation.joint, reach
-        self._windows: Memo[Brick, Window] = Memo(20_000)
+        self._windows: LruCache[Brick, Window] = LruCache(20_000)
         self.stretch = space.tokens_per_brick - 1
 
     def moves(self, state: WordState) -> Mapping[str, WordState]:

@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.grammar.vocabulary import INTERACTIONS
-from steelyard.domains.theories.model.limits import Limits, excesses
+from steelyard.domains.theories.model.limits import Limits, limit_violations
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.reward import parts
@@ -176,7 +176,7 @@ def admitted(task: Task, text: str, limits: Limits) -> Theory:
     begin = words.index(INTERACTIONS) + 1
     if words[begin : begin + len(terms)] != terms:
         raise Invalid(f"the interactions do not start with the given terms: {' '.join(terms)}")
-    if wrong := [*flaws(theory), *excesses(theory, limits)]:
+    if wrong := [*flaws(theory), *limit_violations(theory, limits)]:
         raise Invalid("; ".join(wrong))
     if {own.name for own in theory.fermions} <= set(given):
         raise Invalid("no fermion follows the given words" if given else "the theory has no fermion")

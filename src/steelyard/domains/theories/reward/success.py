@@ -15,7 +15,7 @@ from functools import cached_property
 
 from steelyard.domains.theories.comparison.canonical_form import chiral_content
 from steelyard.domains.theories.model.theory import QuantumNumbers, Theory
-from steelyard.domains.theories.physics.anomalies import Anomaly, conditions
+from steelyard.domains.theories.physics.anomalies import Anomaly, anomaly_conditions
 from steelyard.domains.theories.physics.breaking import broken_forces, unbroken
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, spectrum
 
@@ -33,7 +33,7 @@ class Findings:
 
     @cached_property
     def anomalies(self) -> dict[str, Anomaly]:
-        return conditions(self.theory)
+        return anomaly_conditions(self.theory)
 
     @cached_property
     def chiral(self) -> dict[QuantumNumbers, int]:
