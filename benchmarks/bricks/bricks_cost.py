@@ -76,7 +76,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], list[float]]:
     """Return verdicts per second with one worker and with two, in alternating rounds."""
-    domain = Bricks(action="text", most=100)
+    domain = Bricks(action="text", max_bricks=100)
     task = domain.task("train", 0)
     texts = [write(random_structure(20 + seed % 31, random.Random(f"judged {seed}"))) for seed in range(count)]
     items = [Item(task, misbehaving.item(number, text).sample, 1) for number, text in enumerate(texts)]

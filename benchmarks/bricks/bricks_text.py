@@ -68,8 +68,8 @@ QUICK = Size(
     overrides={
         "model.dtype": "float32",  # fast on any processor
         "domain.options.kinds": ["tower"],
-        "domain.options.hardest": 4.0,
-        "domain.options.most": 6,
+        "domain.options.max_difficulty": 4.0,
+        "domain.options.max_bricks": 6,
         "sampling.max_new_tokens": 73,
         "sampling.tasks_per_step": 1,
         "sampling.group_size": 4,

@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 QUICK = {
     "warmstart.examples": 480,
     "warmstart.batch": 16,
-    "domain.options.hardest": 5.0,
+    "domain.options.max_difficulty": 5.0,
     "domain.options.kinds": ["tower", "cantilever"],
     "sampling.tasks_per_step": 4,
 }

@@ -62,7 +62,7 @@ class BuildResult:
     """Number of rejected lines by reason."""
     rollbacks: int
     gave_up: bool
-    """Whether the limit on rejections ended the structure, rather than the proposer or ``most``."""
+    """Whether the limit on rejections ended the structure, rather than the proposer or ``max_bricks``."""
 
 
 Building = Generator[LineRequest, str | None, BuildResult]
@@ -74,35 +74,35 @@ def failing_bricks(structure: Structure) -> tuple[int, ...]:
     return assess(structure).failing
 
 
-def build(propose: Propose, world: World, *, most: int, limits: RejectionLimits = BRICKGPT) -> BuildResult:
+def build(propose: Propose, world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT) -> BuildResult:
     """Build by rejection sampling alone."""
-    return _run(building(world, most=most, limits=limits), propose)
+    return _run(building(world, max_bricks=max_bricks, limits=limits), propose)
 
 
 def build_standing(
     propose: Propose,
     world: World,
     *,
-    most: int,
+    max_bricks: int,
     limits: RejectionLimits = BRICKGPT,
     failing: Failing = failing_bricks,
 ) -> BuildResult:
     """Build by rejection sampling with rollback: while the structure collapses, cut it back and continue."""
-    return _run(building_standing(world, most=most, limits=limits, failing=failing), propose)
+    return _run(building_standing(world, max_bricks=max_bricks, limits=limits, failing=failing), propose)
 
 
-def building(world: World, *, most: int, limits: RejectionLimits = BRICKGPT) -> Building:
+def building(world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT) -> Building:
     """Run ``build`` as a generator that requests lines."""
-    builder = _Builder(most, limits)
+    builder = _Builder(max_bricks, limits)
     structure = yield from builder.extend(Structure((), world))
     return builder.built(structure, None, 0)
 
 
 def building_standing(
-    world: World, *, most: int, limits: RejectionLimits = BRICKGPT, failing: Failing = failing_bricks
+    world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT, failing: Failing = failing_bricks
 ) -> Building:
     """Run ``build_standing`` as a generator that requests lines."""
-    builder = _Builder(most, limits)
+    builder = _Builder(max_bricks, limits)
     structure, rollbacks = (yield from builder.extend(Structure((), world))), 0
     while (fails := failing(structure)) and rollbacks < limits.rollbacks:
         structure = yield from builder.extend(cut_back(structure, failing, fails))
@@ -121,17 +121,17 @@ def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> St
 class _Builder:
     """Requests bricks and counts proposals and rejections."""
 
-    def __init__(self, most: int, limits: RejectionLimits) -> None:
-        self.most, self.limits = most, limits
+    def __init__(self, max_bricks: int, limits: RejectionLimits) -> None:
+        self.max_bricks, self.limits = max_bricks, limits
         self.proposals, self.rejected, self.gave_up = 0, Counter[str](), False
 
     def extend(self, structure: Structure) -> Generator[LineRequest, str | None, Structure]:
-        """Add bricks until the proposer ends, ``most`` is reached or a brick exceeds the limit on rejections."""
+        """Add bricks until the proposer ends, ``max_bricks`` is reached or a brick exceeds the limit on rejections."""
         site = Site(structure.world)
         for brick in structure.bricks:
             site.add(brick)
         self.gave_up = False
-        while len(site.bricks) < self.most and (brick := (yield from self._next(site))):
+        while len(site.bricks) < self.max_bricks and (brick := (yield from self._next(site))):
             site.add(brick)
         return site.structure()
 

@@ -391,7 +391,7 @@ SMALL: dict[str, Any] = {
     "model.scratch.layers": 2,
     "model.scratch.width": 64,
     "model.scratch.heads": 4,
-    "domain.options.longest": 80,
+    "domain.options.max_length": 80,
     "warmstart.examples": 9600,
     "warmstart.batch": 32,
     "warmstart.lr": 4e-3,

@@ -97,9 +97,9 @@ def warm_started(scratch: str, overrides: Mapping[str, Any]) -> Any:
     own = {
         "run.folder": scratch,
         "domain.options.kinds": ["groups", "model"],
-        "domain.options.containing": [],
+        "domain.options.required_factors": [],
         "domain.options.limits": {},
-        "domain.options.longest_example": 200,
+        "domain.options.max_example_words": 200,
         "model.scratch.max_length": TOKENS + 8,
         "sampling.max_new_tokens": TOKENS,
         "sampling.tasks_per_step": 1,
@@ -181,7 +181,7 @@ def parity() -> list[Figure]:
     own = {
         "run.folder": tempfile.gettempdir(),
         "domain.options.kinds": ["nothing", "groups", "sector", "partial", "model"],
-        "domain.options.containing": [],
+        "domain.options.required_factors": [],
         "domain.options.limits": {},
         "model.scratch.width": 64,
         "model.scratch.max_length": TOKENS + 8,
@@ -198,7 +198,7 @@ def parity() -> list[Figure]:
         stored = draw(trainer, rule, 4, "stored")
         gaps.append(log_prob_gaps(trainer, stored))
         if not rule.cuts:
-            replayed = with_recomputed_supports(trainer, draw(trainer, rule, 4, "replayed"))
+            replayed = with_recomputed_supports(trainer, draw(trainer, rule, 4, "recomputed"))
             gaps.append(log_prob_gaps(trainer, replayed))
         ignored.append(float(log_prob_gaps(trainer, [without_supports(sample) for sample in stored]).max()))
     return [

@@ -40,16 +40,16 @@ SAMPLES_DURING = 128
 START, TARGET, DISTINCT, EXTENSIONS, SHOWN = 0.05, 0.8, 300, 100, 10
 EXTENDING: dict[str, Any] = {
     "domain.options.kinds": ["model"],
-    "domain.options.containing": [],
-    "domain.options.rising": 0,
+    "domain.options.required_factors": [],
+    "domain.options.curriculum_tasks": 0,
     "domain.options.limits.abelian": 1,
     "domain.options.limits.dimension": 15,
     "domain.options.limits.states": 24,
     "domain.options.limits.scalars": 3,
     "domain.options.limits.multiplets": 11,
     "domain.options.limits.terms": 9,
-    "domain.options.longest_example": 110,
-    "domain.options.reward.long": 110,
+    "domain.options.max_example_words": 110,
+    "domain.options.reward.max_words": 110,
     "domain.options.reward.variety": 5,
     "domain.options.reward.vector_like": True,
     "evaluate.temperature": 1.0,
@@ -260,7 +260,7 @@ def _quick(progress: Progress) -> Result:
         "domain.options.limits.groups": 2,
         "domain.options.limits.largest": 6,
         "domain.options.limits.multiplets": 5,
-        "domain.options.longest_example": 50,
+        "domain.options.max_example_words": 50,
         "sampling.max_new_tokens": 60,
     }
     task = progress.add_task("theories-learn", total=1)

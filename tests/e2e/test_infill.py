@@ -14,7 +14,7 @@ from .conftest import Call
 
 SMALL = (
     *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
-    *("--domain.options.longest", "60", "--domain.options.most", "6"),
+    *("--domain.options.max_length", "60", "--domain.options.max_holes", "6"),
     *("--warmstart.examples", "32", "--warmstart.batch", "16", "--warmstart.warmup_steps", "1"),
     *("--judge.examples", "32", "--judge.batch", "16", "--judge.warmup_steps", "1"),
     *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--sampling.fill_steps", "2"),

@@ -25,7 +25,7 @@ LORA = {"lora": {"rank": 2, "alpha": 8}}
 SCRATCH = {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
 MASKED: dict[str, dict[str, Any]] = {
     "model": {"kind": "masked", "scratch": {**SCRATCH, "max_length": 64, "spaced": False}},
-    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+    "domain": {"name": "infill", "options": {"max_length": 60, "max_holes": 6}},
 }
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -41,13 +41,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "full, bfloat16, master weights": {"model": {"dtype": "bfloat16"}, "optimiser": {"rounding": "master"}},
     "lora": {"model": LORA},
     "lora, adapter off": {"loss": KL, "model": LORA},
-    "lora, second adapter": {"loss": KL, "model": LORA, "reference": {"carrier": "adapter"}},
+    "lora, second adapter": {"loss": KL, "model": LORA, "reference": {"storage": "adapter"}},
     "lora, second adapter, EMA": {"loss": KL, "model": LORA, "reference": {"mode": "ema", "ema_decay": 0.8}},
     "lora, second adapter, periodic": {"loss": KL, "model": LORA, "reference": {"mode": "periodic", "every": 2}},
     "lora, copy, periodic": {
         "loss": KL,
         "model": LORA,
-        "reference": {"mode": "periodic", "every": 2, "carrier": "copy"},
+        "reference": {"mode": "periodic", "every": 2, "storage": "copy"},
     },
     "dead groups refilled, adaptive KL in the reward, evaluation": {
         "loss": {
@@ -81,7 +81,7 @@ RUNS: dict[str, dict[str, Any]] = {
         **MASKED,
         "loss": KL,
         "model": {**MASKED["model"], **LORA},
-        "reference": {"carrier": "adapter"},
+        "reference": {"storage": "adapter"},
     },
     "masked, warm start and judge": {
         **MASKED,

@@ -87,7 +87,7 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
         help="GB/s for sending weights to samplers (%(default)g)",
     )
     where.add_argument(
-        "--reached",
+        "--efficiency",
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
@@ -203,7 +203,7 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Deployment:
         check=_spread("check", arguments.check_seconds, arguments.check_p99, seconds),
         staleness=config.sampling.staleness,
         publish=arguments.publish_gbs * GIGA,
-        efficiency=arguments.reached,
+        efficiency=arguments.efficiency,
     )
 
 

@@ -52,16 +52,16 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         _token_texts(policy) if closed else policy.tokenizer,
         end_id=policy.end_id,
         vocabulary=policy.vocabulary,
-        canonical_runs=table.canonical_runs is not False,
+        canonical_tokens=table.canonical_tokens is not False,
         max_tokens=config.sampling.max_new_tokens,
     )
     text = grammar.table.plain & pack(policy.excluded, policy.vocabulary)
     if not text.any():
         return grammar
-    if grammar.canonical_runs:
+    if grammar.canonical_tokens:
         raise ConfigError(
             "model.excluded_tokens contains text tokens that the constraint may need for forced text; set "
-            "constraint.canonical_runs = false, so that other tokens can be used for that text"
+            "constraint.canonical_tokens = false, so that other tokens can be used for that text"
         )
     return WithoutTokens(grammar, policy.excluded)
 

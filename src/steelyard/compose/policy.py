@@ -82,16 +82,16 @@ def build_reference_of(config: Config, policy: Policy) -> Reference | None:
     if reference.mode == "periodic" and reference.every is not None:
         renewal = Periodic(reference.every)
     device = torch.device("cpu") if reference.device == "cpu" else None
-    return build_reference(policy, _carrier(config), renewal, device)
+    return build_reference(policy, _storage(config), renewal, device)
 
 
-def _carrier(config: Config) -> str:
+def _storage(config: Config) -> str:
     """Resolve ``auto``: a copy without LoRA or on another device, the policy with a new adapter disabled, else a second
     adapter.
     """
     reference, lora = config.reference, config.model.lora
-    if reference.carrier != "auto":
-        return reference.carrier
+    if reference.storage != "auto":
+        return reference.storage
     if lora is None or reference.device == "cpu":
         return "copy"
     return "adapter_off" if reference.mode == "static" and lora.adapter is None else "adapter"

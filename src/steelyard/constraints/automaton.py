@@ -183,7 +183,7 @@ class Choices:
 class AutomatonConstraint(ABC, Generic[State]):
     """Applies an automaton to the tokens of a vocabulary; subclasses define how tokens consist of symbols."""
 
-    canonical_runs = False
+    canonical_tokens = False
 
     def __init__(
         self, automaton: Automaton[State], *, end_id: int, vocabulary: int, longest: int, remembered: int

@@ -174,7 +174,7 @@ def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     start_N = sample.decisions.text_start_N
     if start_N is None:
         raise TrainingError(
-            f"sample {tuple(sample.key)} has step rewards but no Decisions.text_start_N (text offsets of its decisions): "
+            f"sample {tuple(sample.key)} has step rewards but no Decisions.text_start_N (text offsets of decisions): "
             "it was stored by an earlier version or built by hand; sample it again, or set text_start_N"
         )
     ends = np.asarray([end for end, _ in verdict.steps])

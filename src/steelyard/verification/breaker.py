@@ -32,7 +32,7 @@ class CircuitBreaker(Stage):
         self,
         share: float = MAX_UNSCORED,
         window: int = 64,
-        then: Literal["stop", "go on"] = "stop",
+        then: Literal["stop", "continue"] = "stop",
         pause_seconds: float = PAUSE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

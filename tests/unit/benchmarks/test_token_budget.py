@@ -48,7 +48,7 @@ def two_tall(structure: Structure) -> bool:
 
 
 def attempts(scripts: Scripts, *, budget: int, limits: RejectionLimits = BRICKGPT) -> list[list[Attempt]]:
-    begin = partial(building, WORLD, most=9, limits=limits)
+    begin = partial(building, WORLD, max_bricks=9, limits=limits)
     return run_together([request_attempts(begin, two_tall, budget) for _ in scripts.scripts], scripts)
 
 

@@ -96,8 +96,10 @@ def test_verify_accepts_domain_options(call: Call) -> None:
 
 def test_render_selects_the_format_by_suffix(call: Call) -> None:
     Image = pytest.importorskip("PIL.Image")
-    assert call("render", "bricks", "bridge.txt", "--by", "stress") == (0, "wrote bridge.svg\n", "")
-    assert call("render", "bricks", "bridge.txt", "--out", "deep/b.PNG", "--scale", "2", "--by", "stress")[0] == 0
+    assert call("render", "bricks", "bridge.txt", "--colour-by", "stress") == (0, "wrote bridge.svg\n", "")
+    assert (
+        call("render", "bricks", "bridge.txt", "--out", "deep/b.PNG", "--scale", "2", "--colour-by", "stress")[0] == 0
+    )
     assert call("render", "bricks", "bridge.txt", "--out", "b.gif")[0] == 0
     width = float(ET.parse("bridge.svg").getroot().get("width", "0"))
     with Image.open("deep/b.PNG") as png, Image.open("b.gif") as gif:

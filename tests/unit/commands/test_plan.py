@@ -145,16 +145,18 @@ def test_invalid_arguments_are_rejected(capsys: pytest.CaptureFixture[str], word
     assert expected in capsys.readouterr().err
 
 
-def test_reached_shares_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_efficiencies_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     usual = output_of(capsys, f"{NODE} --gpus 8xh100 --cores 512")
-    assert output_of(capsys, f"{NODE} --gpus 8xh100 --cores 512 --reached 0.5,0.4,0.7") == usual
-    assert "60% (sampling), 30% (learning) and 80%" in output_of(capsys, f"{NODE} --gpus 8xh100 --reached 0.6,0.3,0.8")
+    assert output_of(capsys, f"{NODE} --gpus 8xh100 --cores 512 --efficiency 0.5,0.4,0.7") == usual
+    assert "60% (sampling), 30% (learning) and 80%" in output_of(
+        capsys, f"{NODE} --gpus 8xh100 --efficiency 0.6,0.3,0.8"
+    )
 
 
 @pytest.mark.parametrize("shares", ["0.5", "0.5,0.4,2", "a,b,c"])
 def test_shares_are_three_numbers(capsys: pytest.CaptureFixture[str], shares: str) -> None:
     with pytest.raises(SystemExit):
-        main(["plan", "text", "--reached", shares])
+        main(["plan", "text", "--efficiency", shares])
     assert "three shares" in capsys.readouterr().err
 
 

@@ -178,7 +178,7 @@ def test_truncated_samples_are_invalid_only_under_a_constraint() -> None:
                 assert verify(pool, [cut_off])[0].status == status
 
 
-@pytest.mark.parametrize("supports", ["stored", "replayed"])
+@pytest.mark.parametrize("supports", ["stored", "recomputed"])
 def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
     """Every sample satisfies the constraint, and sampler and learner agree, also without stored supports."""
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 2}}

@@ -34,7 +34,7 @@ def test_it_implements_constraint_and_walk() -> None:
     constraint = fork()
     assert isinstance(constraint, Constraint)
     assert isinstance(constraint.begin(TASK), Walk)
-    assert (constraint.vocabulary, constraint.canonical_runs) == (5, False)
+    assert (constraint.vocabulary, constraint.canonical_tokens) == (5, False)
 
 
 def test_a_token_is_allowed_if_the_end_still_fits_after_it() -> None:

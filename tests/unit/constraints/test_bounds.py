@@ -159,7 +159,7 @@ LONGEST = [
 def test_no_walk_exceeds_the_budget(kind: str, source: Any, tokens: int) -> None:
     """The longest walk, with one token per byte, ends in time and uses nearly the complete budget."""
     table = small_table()
-    constraint = grammar(table, kind, source, max_tokens=tokens, canonical_runs=False)
+    constraint = grammar(table, kind, source, max_tokens=tokens, canonical_tokens=False)
     assert constraint.bounded, constraint.unbounded_because
     lengths = []
     for seed in range(12):
@@ -190,7 +190,7 @@ def test_shortest_sentences_of_lark_grammars(grammar_text: str, sentence: str) -
     found = lark.shortest(grammar_text)
     assert found is not None
     assert len(found) == len(sentence)
-    walk = grammar(small_table(), "lark", grammar_text, canonical_runs="%llg" in grammar_text)
+    walk = grammar(small_table(), "lark", grammar_text, canonical_tokens="%llg" in grammar_text)
     taken = walk.begin(Task("t", ""))
     for token in [*small_table().engine.greedy_tokenize(found), small_table().end_id]:
         taken.advance(token)

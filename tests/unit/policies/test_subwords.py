@@ -87,7 +87,7 @@ def test_given_text_is_not_changed(policy: MaskedPolicy) -> None:
     (sample,) = sampler.sample([SampleRequest(task, 0, 0, 1)], Decoding(CutRule(), 3, "stored"))
     assert sample.text.startswith("    return ")
     assert sample.text.endswith("<s>y")
-    assert policy.longest == 128
+    assert policy.max_length == 128
 
 
 def test_a_tokenizer_that_changes_texts_is_rejected(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_forbidden_texts_are_forbidden_within_tokens(policy: MaskedPolicy) -> No
 
 
 def test_holes_are_tokens_and_examples_fill_them(policy: MaskedPolicy, roberta: Path) -> None:
-    domain = Infill(tokenizer=str(roberta), masking="random", ratio=0.4, longest=100)
+    domain = Infill(tokenizer=str(roberta), masking="random", ratio=0.4, max_length=100)
     tokenized_differently = 0
     for task, text in itertools.islice(domain.examples(seed=0), 150):
         sample = policy.sample_from_text(task, text, KEY)
@@ -129,7 +129,7 @@ def config_of(folder: Path, model: Path, **options: Any) -> configs.Config:
     tables: dict[str, Any] = {
         "run": {"folder": str(folder), "name": "run", "steps": 1},
         "model": {"kind": "masked", "device": "cpu", "path": str(model)},
-        "domain": {"name": "infill", "options": {"longest": 60, "most": 6, **options}},
+        "domain": {"name": "infill", "options": {"max_length": 60, "max_holes": 6, **options}},
         "sampling": {"tasks_per_step": 2, "group_size": 4, "fill_steps": 2},
         "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
         "judge": {"examples": 8, "batch": 4, "warmup_steps": 1},

@@ -147,7 +147,7 @@ def test_recomputed_supports_equal_stored_ones(engine: Engine, policy: CausalPol
     policy.constraint, rule = brackets(policy), CutRule(0.7, top_k=2)
     sampler = sampler_of(engine, policy)
     stored = drawn(sampler, rule)
-    again = find_supports(policy, drawn(sampler, rule, supports="replayed"), 512)
+    again = find_supports(policy, drawn(sampler, rule, supports="recomputed"), 512)
     assert any(len(sample.decisions) for sample in stored)
     for one, other in zip(stored, again, strict=True):
         assert one.token_ids.tolist() == other.token_ids.tolist()

@@ -59,7 +59,7 @@ def test_ordinary_rejections_are_not_failures() -> None:
 
 def test_the_breaker_can_pause_and_continue(caplog) -> None:
     slept: list[float] = []
-    fed(CircuitBreaker(0.5, 2, "go on", 7.0, slept.append), LATE, LATE, FINE, LATE, LATE)
+    fed(CircuitBreaker(0.5, 2, "continue", 7.0, slept.append), LATE, LATE, FINE, LATE, LATE)
     assert slept == [7.0, 7.0]
     assert "2 of the last 2" in caplog.text
     assert "Continuing in 7 s" in caplog.text

@@ -47,7 +47,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     learning.kl,
     learning.schedules,
     learning.reference_mode,
-    learning.reference_carrier,
+    learning.reference_storage,
     learning.updates,
     learning.rounding,
     learning.learner_group,

@@ -35,9 +35,9 @@ def options(config: Sections) -> Iterator[Problem]:
     if constraint is None:
         return
     if constraint.kind == "automaton":
-        if constraint.canonical_runs is not None:
+        if constraint.canonical_tokens is not None:
             reason = "applies only to text grammars, because an automaton allows tokens itself; remove it"
-            yield Problem("constraint.canonical_runs", constraint.canonical_runs, reason)
+            yield Problem("constraint.canonical_tokens", constraint.canonical_tokens, reason)
         for name in ("file", "column"):
             if getattr(constraint, name) is not None:
                 reason = "an automaton is a class; name it in constraint.source as module:Class"

@@ -23,7 +23,7 @@ def groups(config: Sections) -> Iterator[Problem]:
 def stale_cuts(config: Sections) -> Iterator[Problem]:
     sampling = config.sampling
     cuts = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
-    if sampling.staleness and cuts and sampling.supports == "replayed":
+    if sampling.staleness and cuts and sampling.supports == "recomputed":
         reason = (
             "recomputing a top-k, top-p or min-p cut needs the weights that sampled, which are gone for stale samples; "
             "use supports = 'stored', no cut, or staleness = 0"

@@ -58,7 +58,7 @@ def engines(config: Sections) -> Iterator[Problem]:
 
 
 def supports(config: Sections) -> Iterator[Problem]:
-    if config.model.kind == "masked" and config.sampling.supports == "replayed":
+    if config.model.kind == "masked" and config.sampling.supports == "recomputed":
         reason = "masked models only store supports, which takes little space because most are equal; use 'stored'"
         yield Problem("sampling.supports", config.sampling.supports, reason)
 

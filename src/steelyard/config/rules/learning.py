@@ -90,24 +90,24 @@ def reference_mode(config: Sections) -> Iterator[Problem]:
         yield Problem("reference.mode", reference.mode, reason)
 
 
-def reference_carrier(config: Sections) -> Iterator[Problem]:
+def reference_storage(config: Sections) -> Iterator[Problem]:
     reference, lora = config.reference, config.model.lora
-    carrier = reference.carrier
-    if carrier in ("adapter_off", "adapter") and lora is None:
-        reason = "there is no adapter; add the table model.lora, or use carrier = 'copy'"
-        yield Problem("reference.carrier", carrier, reason)
-    if carrier == "adapter_off" and reference.mode != "static":
+    storage = reference.storage
+    if storage in ("adapter_off", "adapter") and lora is None:
+        reason = "there is no adapter; add the table model.lora, or use storage = 'copy'"
+        yield Problem("reference.storage", storage, reason)
+    if storage == "adapter_off" and reference.mode != "static":
         reason = (
             f"the model without its adapter never changes, so it cannot be mode = '{reference.mode}'; use 'adapter'"
         )
-        yield Problem("reference.carrier", carrier, reason)
-    if carrier == "adapter_off" and lora is not None and (lora.adapter is not None or config.warmstart is not None):
+        yield Problem("reference.storage", storage, reason)
+    if storage == "adapter_off" and lora is not None and (lora.adapter is not None or config.warmstart is not None):
         reason = (
             "training starts from a trained adapter, so the model without it is not the initial model; use 'adapter'"
         )
-        yield Problem("reference.carrier", carrier, reason)
-    if reference.device == "cpu" and carrier in ("adapter_off", "adapter"):
-        reason = f"carrier = '{carrier}' shares the policy's weights and device; remove device, or use carrier = 'copy'"
+        yield Problem("reference.storage", storage, reason)
+    if reference.device == "cpu" and storage in ("adapter_off", "adapter"):
+        reason = f"storage = '{storage}' shares the policy's weights and device; remove device, or use storage = 'copy'"
         yield Problem("reference.device", reference.device, reason)
 
 

@@ -110,7 +110,7 @@ class LinesAutomaton(Automaton[LineState]):
 
     def _shortest_lines(self, state: LineState) -> dict[int, int]:
         """Return the numbers that continue the digits, each with the length of the shortest line it leads to."""
-        if not state.numbers and len(state.bricks) == self.space.most:
+        if not state.numbers and len(state.bricks) == self.space.max_bricks:
             return {}
         found = self._numbers.get(state[:2], self._next_numbers)
         if not state.digits:

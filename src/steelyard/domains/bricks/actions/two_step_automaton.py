@@ -49,7 +49,7 @@ class TwoStepAutomaton(WordAutomaton):
     def moves(self, state: WordState) -> Mapping[str, WordState]:
         bricks, prefix = state
         if not prefix:
-            return {} if len(bricks) == self.space.most else dict(self._pivots(bricks))
+            return {} if len(bricks) == self.space.max_bricks else dict(self._pivots(bricks))
         if len(prefix) == 4:
             return dict(self._parts(bricks, prefix[1:]))
         return self._joint_places(bricks, prefix[0]) if self.joint else dict(self._axis(bricks, prefix))

@@ -68,16 +68,16 @@ class Findings:
         return len(self.theory.terms)
 
 
-def succeeds(findings: Findings, *, long: int, many: int) -> bool:
+def succeeds(findings: Findings, *, max_words: int, max_parameters: int) -> bool:
     """Return whether a theory is a success.
 
     A success is anomaly-free, has a chiral multiplet under each gauge factor, leaves electromagnetism and colour
-    unbroken where the gauge group has them, has no light exotic state, and has at most ``long`` words and ``many``
-    parameters.
+    unbroken where the gauge group has them, has no light exotic state, and has at most ``max_words`` words and
+    ``max_parameters`` parameters.
     """
     return (
-        findings.length <= long
-        and findings.parameters <= many
+        findings.length <= max_words
+        and findings.parameters <= max_parameters
         and all(anomaly.cancels for anomaly in findings.anomalies.values())
         and not findings.vector_like_groups
         and not findings.broken_forces
