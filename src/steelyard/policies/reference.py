@@ -1,7 +1,8 @@
 r"""The reference policy that KL is measured against.
 
 Its weights are stored as a frozen *copy* of the model, as the policy's own model with the *adapter disabled* (no second
-model; correct only if training started with a new adapter), or as a *second frozen adapter*. They are renewed by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
+model; correct only if training started with a new adapter), or as a *second frozen adapter*. They are renewed
+by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
 :math:`\phi \leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
 """
 

@@ -12,7 +12,7 @@ from steelyard.domains.theories.interchange.pyrate_syntax import block, entries,
 from steelyard.domains.theories.interchange.pyrate_writer import BAR, LEFT, RIGHT, SECTIONS
 from steelyard.domains.theories.model.theory import (
     Field,
-    Gauge,
+    GaugeGroup,
     Kind,
     Leg,
     SpecialUnitary,
@@ -59,7 +59,7 @@ def read_with_missing(text: str) -> tuple[Theory, list[str]]:
     return Theory(gauge, bare.fields, vevs, terms), values.missing
 
 
-def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
+def _gauge(groups: Mapping[str, str]) -> tuple[GaugeGroup, dict[str, str]]:
     """Return the gauge group, and the kind of each factor by key."""
     abelian: list[str] = []
     special: list[SpecialUnitary] = []
@@ -71,7 +71,7 @@ def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
             special.append(SpecialUnitary(name, int(kind[2:])))
         else:
             raise DataError(f"model file: group {key} = {kind} is not supported; use U1 or SUn")
-    return Gauge(tuple(abelian), tuple(special)), dict(groups)
+    return GaugeGroup(tuple(abelian), tuple(special)), dict(groups)
 
 
 def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = False) -> Field:

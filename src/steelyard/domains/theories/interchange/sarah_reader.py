@@ -14,7 +14,7 @@ from steelyard.domains.theories.interchange.parameter_values import ParameterVal
 from steelyard.domains.theories.interchange.sarah_names import ROLES, field_name
 from steelyard.domains.theories.model.theory import (
     Field,
-    Gauge,
+    GaugeGroup,
     Kind,
     Leg,
     SpecialUnitary,
@@ -53,7 +53,7 @@ def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str
         raise DataError(f"SARAH: gauge group {short[0]} is incomplete; it needs a boson, a group and a name")
     sizes = [_size(row[1]) for row in rows["Gauge"]]
     group_names = [NAMES.get(row[2], field_name(row[2])) for row in rows["Gauge"]]
-    gauge = Gauge(
+    gauge = GaugeGroup(
         tuple(name for name, n in zip(group_names, sizes, strict=True) if n == 1),
         tuple(SpecialUnitary(name, n) for name, n in zip(group_names, sizes, strict=True) if n > 1),
     )
