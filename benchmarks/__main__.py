@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.framework import catalogue, report
 from benchmarks.framework.catalogue import Measure
-from benchmarks.framework.process import pass_on_signals
+from benchmarks.framework.process import stop_ignoring_signals
 from benchmarks.framework.result import Result, record
 
 BAR_MISSED = 3
@@ -24,7 +24,7 @@ USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     options = _parser().parse_args(arguments)
-    pass_on_signals()
+    stop_ignoring_signals()
     console = Console()
     if options.list:
         _show_names(console)

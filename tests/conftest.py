@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from benchmarks.framework.process import pass_on_signals
+from benchmarks.framework.process import stop_ignoring_signals
 from tests.time_budgets import TimeBudgets
 
 STATE = tempfile.TemporaryDirectory(prefix="steelyard-tests-")
@@ -21,7 +21,7 @@ os.environ["XDG_STATE_HOME"] = STATE.name  # tests must not change what the user
 
 os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of torch; tiny models are fastest on one thread
 
-pass_on_signals()  # CI may run under nohup
+stop_ignoring_signals()  # CI may run under nohup
 
 # A slow test on a busy machine is not a failure; pytest-timeout ends tests that hang.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

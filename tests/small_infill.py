@@ -13,7 +13,7 @@ TABLES: dict[str, Any] = {
         "device": "cpu",
         "scratch": {"layers": 1, "width": 32, "heads": 2, "max_length": 64, "spaced": False},
     },
-    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+    "domain": {"name": "infill", "options": {"max_length": 60, "max_holes": 6}},
     "sampling": {"tasks_per_step": 2, "group_size": 4},
     "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
     "judge": {"examples": 16, "batch": 8, "warmup_steps": 1, "weight": 0.5},

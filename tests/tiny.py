@@ -15,7 +15,7 @@ from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Store
 from steelyard.constraints.base import pack
-from steelyard.constraints.trail import TrailWriter, members_of
+from steelyard.constraints.support_tables import SupportTableWriter, members_of
 from steelyard.data import ListSource
 from steelyard.policies.base import Policy
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy
@@ -32,7 +32,7 @@ from steelyard.training.loop import LoopSettings, Trainer
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollouts import RolloutParts, SynchronousRollouts
 from steelyard.types import HOLE, CutRule, Decisions, Sample, SampleKey, SupportTable, Task
-from steelyard.verification import Blame, Breaker, InlinePool, Pipeline, as_verifier
+from steelyard.verification import Blame, CircuitBreaker, InlinePool, Pipeline, as_verifier
 
 WORDS = tuple(str(number) for number in range(13))
 """Together with three special tokens, the vocabulary has 16 entries."""
@@ -112,14 +112,14 @@ def sample_of(
         rule=rule,
         support_N=None if supports is None else numbers,
         supports=None if supports is None else table,
-        start_N=None if starts is None else np.asarray(starts, np.int32),
+        text_start_N=None if starts is None else np.asarray(starts, np.int32),
     )
     return Sample(SampleKey(*key), np.asarray(tokens, np.int32), prompt_length, text, finish, decisions)
 
 
 def table_of(sets: Sequence[Sequence[int]], vocabulary: int = 16) -> tuple[SupportTable, np.ndarray]:
     """Return a support table of the sets, and the index of each set in it."""
-    trail = TrailWriter(vocabulary)
+    trail = SupportTableWriter(vocabulary)
     numbers = [trail.add(pack(one, vocabulary)) for one in sets]
     return trail.table(), np.asarray(numbers, np.int32)
 
@@ -222,7 +222,7 @@ def tiny_trainer(
         source=ListSource(tasks_for(policy, 4), shuffle=False) if source is None else source,
         sampler=sampler_of(policy),
         pool=Pipeline(
-            [Breaker(window=counts["tasks_per_step"] * counts["group_size"])],
+            [CircuitBreaker(window=counts["tasks_per_step"] * counts["group_size"])],
             InlinePool(as_verifier(verifier), blame),
         ),
         dead=credit.dead,

@@ -139,7 +139,7 @@ class DecodingEvaluator:
         from benchmarks.bricks.line_writer import LineWriter
 
         space = self.domain.action_space
-        room = space.most * space.tokens_per_brick
+        room = space.max_bricks * space.tokens_per_brick
         writer = LineWriter(policy, [task.prompt for task in self.tasks], room=room, seed=self.seed)
         briefs = [brief_of(task.spec) for task in self.tasks]
         requesters = [
@@ -149,10 +149,10 @@ class DecodingEvaluator:
 
     def start(self, brief: Brief, rollback: bool) -> Building:
         """Start a structure with BrickGPT's decoding; rollback takes the brief's load into account."""
-        world, most = self.domain.world, self.domain.most
+        world, most = self.domain.world, self.domain.max_bricks
         if rollback:
-            return building_standing(world, most=most, failing=lambda structure: failing_under(brief, structure))
-        return building(world, most=most)
+            return building_standing(world, max_bricks=most, failing=lambda structure: failing_under(brief, structure))
+        return building(world, max_bricks=most)
 
     def outcome(self, task: Task, text: str) -> TextOutcome:
         return text_outcome(self.domain.action_space, task, text)

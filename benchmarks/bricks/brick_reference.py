@@ -56,19 +56,19 @@ def largest_pull(structure: Structure, loads: Sequence[Load], physics: Physics) 
     for cell, brick in brick_at.items():
         _contact_below(unknowns, structure, brick_at, cell, brick, physics)
         _side_contacts(unknowns, brick_at, cell, brick, physics)
-    most = unknowns.new()
+    largest_pull = unknowns.new()
     count, rows = len(unknowns.free), 5 * len(structure)
     equations = coo_array((unknowns.values, (unknowns.rows, unknowns.columns)), shape=(rows, count)).tocsr()
     pulls = np.arange(len(unknowns.pulls))
     limits = coo_array(
         (
             np.concatenate([np.ones(len(pulls)), -np.ones(len(pulls))]),
-            (np.concatenate([pulls, pulls]), np.concatenate([unknowns.pulls, np.full(len(pulls), most)])),
+            (np.concatenate([pulls, pulls]), np.concatenate([unknowns.pulls, np.full(len(pulls), largest_pull)])),
         ),
         shape=(len(pulls), count),
     ).tocsr()
     answer = linprog(
-        np.eye(1, count, most)[0],
+        np.eye(1, count, largest_pull)[0],
         A_ub=limits,
         b_ub=np.zeros(len(pulls)),
         A_eq=equations,

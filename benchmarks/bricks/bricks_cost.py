@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.verification import misbehaving
 from benchmarks.verification.pool_throughput import items_per_second
@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.update(bar, description=f"{size} bricks")
         times: list[tuple[float, float, int, int]] = []
         for seed in range(count):
-            times.append(time_program(heap(size, random.Random(f"cost {size} {seed}"))))
+            times.append(time_program(random_structure(size, random.Random(f"cost {size} {seed}"))))
             progress.advance(bar)
         build, solve, columns, lines = (statistics.mean(column) for column in zip(*times, strict=True))
         rows.append(
@@ -76,9 +76,9 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], list[float]]:
     """Return verdicts per second with one worker and with two, in alternating rounds."""
-    domain = Bricks(action="text", most=100)
+    domain = Bricks(action="text", max_bricks=100)
     task = domain.task("train", 0)
-    texts = [write(heap(20 + seed % 31, random.Random(f"judged {seed}"))) for seed in range(count)]
+    texts = [write(random_structure(20 + seed % 31, random.Random(f"judged {seed}"))) for seed in range(count)]
     items = [Item(task, misbehaving.item(number, text).sample, 1) for number, text in enumerate(texts)]
     pools = [ProcessPool(domain.verifier(), workers=workers) for workers in (1, 2)]
     bar = progress.add_task("pools", total=2 * rounds)

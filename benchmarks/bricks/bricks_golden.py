@@ -17,11 +17,11 @@ from rich.progress import Progress
 
 from benchmarks.bricks import brick_reference
 from benchmarks.bricks.brick_cases import column, golden
-from benchmarks.bricks.random_structures import heap, loads
+from benchmarks.bricks.random_structures import loads, random_structure
 from benchmarks.bricks.weighted_program import assess_weighted
 from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.domains.bricks import STANDARD, Library, Physics, Structure, World, assess, floating, largest_pull
-from steelyard.domains.bricks.images import Loaded, images, moved
+from steelyard.domains.bricks.images import LoadedStructure, images, moved
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric
 
@@ -64,11 +64,11 @@ def column_stands() -> float:
 
 def cases(
     name: str, count: int, sizes: tuple[int, int], progress: Progress, *, afloat: float = 0.0
-) -> Iterator[Loaded]:
+) -> Iterator[LoadedStructure]:
     """Yield random structures with up to three loads, the same in every run."""
     for number in progress.track(range(count), description=name):
         rng = random.Random(f"{name} {number}")
-        structure = heap(rng.randint(*sizes), rng, WORLDS[number % len(WORLDS)], float_=afloat)
+        structure = random_structure(rng.randint(*sizes), rng, WORLDS[number % len(WORLDS)], float_=afloat)
         yield structure, tuple(loads(structure, rng))
 
 
@@ -94,21 +94,21 @@ def published() -> list[Row]:
     return rows
 
 
-def against_gurobi(found: Iterator[Loaded]) -> Row:
+def against_gurobi(found: Iterator[LoadedStructure]) -> Row:
     return compare("HiGHS and Gurobi", found, lambda case: [largest_pull(*case, backend="gurobi")])
 
 
-def against_scipy(found: Iterator[Loaded]) -> Row:
+def against_scipy(found: Iterator[LoadedStructure]) -> Row:
     return compare("our program and SciPy's", found, lambda case: [brick_reference.largest_pull(*case, PUBLISHED)])
 
 
-def after_moving_and_scaling(found: Iterator[Loaded]) -> Row:
+def after_moving_and_scaling(found: Iterator[LoadedStructure]) -> Row:
     """Compare with the structure moved, and with masses, loads and capacity times 3.7."""
     factor = 3.7
     library = Library(tuple(replace(part, mass=part.mass * factor) for part in STANDARD.parts))
     physics = Physics(capacity=PUBLISHED.capacity * factor)
 
-    def others(case: Loaded) -> list[float]:
+    def others(case: LoadedStructure) -> list[float]:
         structure, weights = case
         scaled = Structure(structure.bricks, replace(structure.world, library=library))
         more = [load._replace(kilograms=load.kilograms * factor) for load in weights]
@@ -118,7 +118,7 @@ def after_moving_and_scaling(found: Iterator[Loaded]) -> Row:
     return compare("moved, scaled", found, others)
 
 
-def under_images(found: Sequence[Loaded]) -> tuple[Row, Row]:
+def under_images(found: Sequence[LoadedStructure]) -> tuple[Row, Row]:
     """Compare all eight images, with the published contact points and with symmetric ones, which must agree exactly."""
     plain = compare("images, published points", found, lambda case: [largest_pull(*i) for i in images(*case)])
     symmetric = compare(
@@ -130,7 +130,7 @@ def under_images(found: Sequence[Loaded]) -> tuple[Row, Row]:
     return plain, symmetric
 
 
-def with_floating_bricks(found: Iterator[Loaded]) -> Row:
+def with_floating_bricks(found: Iterator[LoadedStructure]) -> Row:
     """Count wrong verdicts: structures that stand although a brick floats, or whose floating bricks are not named."""
     afloat, wrong = 0, 0
     for structure, weights in found:
@@ -142,9 +142,9 @@ def with_floating_bricks(found: Iterator[Loaded]) -> Row:
 
 def compare(
     name: str,
-    found: Iterable[Loaded],
-    others: Callable[[Loaded], list[float]],
-    base: Callable[[Loaded], float] = lambda case: largest_pull(*case),
+    found: Iterable[LoadedStructure],
+    others: Callable[[LoadedStructure], list[float]],
+    base: Callable[[LoadedStructure], float] = lambda case: largest_pull(*case),
 ) -> Row:
     """Count changed verdicts, and find the largest difference in the largest pull."""
     count = stand = changed = 0
@@ -173,7 +173,7 @@ def row(name: str, count: int, stand: int, fall: int, changed: int, worst: float
     }
 
 
-def note(outcomes: Sequence[Row], found: Sequence[Loaded]) -> str:
+def note(outcomes: Sequence[Row], found: Sequence[LoadedStructure]) -> str:
     """Describe the asymmetry of the published contact points, and the column that the weighted form misjudges."""
     ratios = [asymmetry(case) for case in found]
     differ = [ratio for ratio in ratios if ratio > 1 + 1e-6]
@@ -190,7 +190,7 @@ def note(outcomes: Sequence[Row], found: Sequence[Loaded]) -> str:
     )
 
 
-def asymmetry(case: Loaded) -> float:
+def asymmetry(case: LoadedStructure) -> float:
     """Return the largest pull of all images divided by the smallest; 1 if nothing pulls."""
     pulls = [largest_pull(*image) for image in images(*case)]
     return max(pulls) / min(pulls) if min(pulls) > 1e-9 else 1.0

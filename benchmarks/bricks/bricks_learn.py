@@ -182,7 +182,7 @@ def _quick(progress: Progress) -> Result:
         "warmstart.batch": 32,
         "sampling.tasks_per_step": 16,
         "domain.options.kinds": ["tower", "cantilever"],
-        "domain.options.hardest": 8.0,
+        "domain.options.max_difficulty": 8.0,
     }
     task = progress.add_task("bricks-learn", total=1)
     with tempfile.TemporaryDirectory() as scratch:

@@ -68,8 +68,8 @@ QUICK = Size(
     overrides={
         "model.dtype": "float32",  # fast on any processor
         "domain.options.kinds": ["tower"],
-        "domain.options.hardest": 4.0,
-        "domain.options.most": 6,
+        "domain.options.max_difficulty": 4.0,
+        "domain.options.max_bricks": 6,
         "sampling.max_new_tokens": 73,
         "sampling.tasks_per_step": 1,
         "sampling.group_size": 4,
@@ -184,7 +184,7 @@ def note(found: Study, size: Size) -> str:
 def study(size: Size, scratch: str, show_status: ShowStatus) -> Study:
     """Run from the base model to the end of training, with evaluations at each stage."""
     from steelyard.compose import build_policy, build_trainer, tasks_of_split
-    from steelyard.compose.warmstart import beginning_with, make_warm_start, own_folder
+    from steelyard.compose.warmstart import make_warm_start, starting_from, warm_start_folder
 
     config = load_bricks_text(scratch, size.overrides)
     unseen = [*tasks_of_split(config, "validation"), *tasks_of_split(config, "held_out")]
@@ -195,8 +195,8 @@ def study(size: Size, scratch: str, show_status: ShowStatus) -> Study:
         evaluations = list(evaluator.evaluate(BASE, policy, size.samples))
     show_status("warm start")
     with timed(minutes, "warm start"):
-        loss = make_warm_start(config, config.warmstart, policy, own_folder(config))
-    trainer = build_trainer(beginning_with(config, own_folder(config)))
+        loss = make_warm_start(config, config.warmstart, policy, warm_start_folder(config))
+    trainer = build_trainer(starting_from(config, warm_start_folder(config)))
     del policy
     budget_runs: list[BudgetRun] = []
 

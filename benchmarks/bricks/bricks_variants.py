@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 QUICK = {
     "warmstart.examples": 480,
     "warmstart.batch": 16,
-    "domain.options.hardest": 5.0,
+    "domain.options.max_difficulty": 5.0,
     "domain.options.kinds": ["tower", "cantilever"],
     "sampling.tasks_per_step": 4,
 }
@@ -65,9 +65,9 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 def shared_warm_start(changes: dict[str, Any], scratch: str) -> dict[str, Any]:
     """Return an override with the warm start of the first run, if the action space is the same."""
-    from steelyard.compose.warmstart import own_folder
+    from steelyard.compose.warmstart import warm_start_folder
 
-    first = own_folder(load_recipe("bricks", SEED, f"{scratch}/0", {}))
+    first = warm_start_folder(load_recipe("bricks", SEED, f"{scratch}/0", {}))
     return {"warmstart.folder": str(first)} if first.is_dir() and "domain.options.action" not in changes else {}
 
 

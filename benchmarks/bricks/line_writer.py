@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from benchmarks.bricks.rejection import Asked
+from benchmarks.bricks.rejection import LineRequest
 from benchmarks.bricks.token_budget import PricedLine
 from steelyard.policies.batch import pad_rows
 from steelyard.policies.causal import CausalPolicy
@@ -45,7 +45,7 @@ class LineWriter:
         self._breaks: dict[int, bool] = {}
         self._prefill()
 
-    def __call__(self, requests: Mapping[int, Asked]) -> dict[int, PricedLine]:
+    def __call__(self, requests: Mapping[int, LineRequest]) -> dict[int, PricedLine]:
         """Write one line per requested prompt: up to a line break, the end of the text, or ``MAX_LINE_TOKENS``."""
         self._compact(requests)
         rows = {row: requests[prompt] for row, prompt in enumerate(self.prompt_of_row) if prompt in requests}
@@ -140,7 +140,7 @@ class LineWriter:
         mask = torch.zeros(hidden.shape, dtype=self.columns.dtype, device=hidden.device)
         return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)[:, None]
 
-    def _compact(self, requests: Mapping[int, Asked]) -> None:
+    def _compact(self, requests: Mapping[int, LineRequest]) -> None:
         kept = [row for row, prompt in enumerate(self.prompt_of_row) if prompt in requests]
         if len(kept) <= COMPACT_BELOW * len(self.prompt_of_row):
             self.cache.batch_select_indices(torch.tensor(kept, device=self.policy.device))

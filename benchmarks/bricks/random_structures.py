@@ -11,7 +11,9 @@ PLAIN = World()
 PIECES = ("x", " ", "(", ")", ",", "\n", "0", "1", "2", "4", "9", "20", "-1", "3x3", "1e3", "٣", "\r", "\x00", "😀")
 
 
-def heap(bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float = 0.2, float_: float = 0.0) -> Structure:
+def random_structure(
+    bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float = 0.2, float_: float = 0.0
+) -> Structure:
     """Add bricks one by one, on a random earlier brick, or under it (``hang``), or anywhere (``float_``)."""
     site = Site(world)
     while len(site.bricks) < bricks:
@@ -43,7 +45,7 @@ def mutated_text(rng: random.Random, sources: list[str]) -> str:
 
 def texts(rng: random.Random, count: int) -> list[str]:
     """Return the texts of random structures, to be mutated."""
-    return [write(heap(rng.randint(1, 12), rng, float_=0.02)) for _ in range(count)]
+    return [write(random_structure(rng.randint(1, 12), rng, float_=0.02)) for _ in range(count)]
 
 
 def _beside(rng: random.Random, site: Site, hang: float) -> Brick:

@@ -20,7 +20,7 @@ from steelyard.domains.bricks.structure import Brick, Site, Structure, World
 from steelyard.domains.bricks.text import parse_brick, write
 
 
-class Asked(NamedTuple):
+class LineRequest(NamedTuple):
     """A request for the next line, given the text so far and a temperature."""
 
     text: str
@@ -35,7 +35,7 @@ ALREADY_REJECTED = "already rejected"
 
 
 @dataclass(frozen=True)
-class Patience:
+class RejectionLimits:
     """Limits on rejections and rollbacks, and the temperature; the defaults are BrickGPT's."""
 
     rejections: int = 500
@@ -46,11 +46,11 @@ class Patience:
     """Added to the temperature when a line is proposed that was already rejected at this position."""
 
 
-BRICKGPT = Patience()
+BRICKGPT = RejectionLimits()
 
 
 @dataclass(frozen=True)
-class Built:
+class BuildResult:
     """A structure whose bricks can all be placed, and the cost of building it."""
 
     structure: Structure
@@ -62,10 +62,10 @@ class Built:
     """Number of rejected lines by reason."""
     rollbacks: int
     gave_up: bool
-    """Whether the limit on rejections ended the structure, rather than the proposer or ``most``."""
+    """Whether the limit on rejections ended the structure, rather than the proposer or ``max_bricks``."""
 
 
-Building = Generator[Asked, str | None, Built]
+Building = Generator[LineRequest, str | None, BuildResult]
 """Yields requests, receives lines, and returns the result."""
 
 
@@ -74,37 +74,37 @@ def failing_bricks(structure: Structure) -> tuple[int, ...]:
     return assess(structure).failing
 
 
-def build(propose: Propose, world: World, *, most: int, patience: Patience = BRICKGPT) -> Built:
+def build(propose: Propose, world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT) -> BuildResult:
     """Build by rejection sampling alone."""
-    return _run(building(world, most=most, patience=patience), propose)
+    return _run(building(world, max_bricks=max_bricks, limits=limits), propose)
 
 
 def build_standing(
     propose: Propose,
     world: World,
     *,
-    most: int,
-    patience: Patience = BRICKGPT,
+    max_bricks: int,
+    limits: RejectionLimits = BRICKGPT,
     failing: Failing = failing_bricks,
-) -> Built:
+) -> BuildResult:
     """Build by rejection sampling with rollback: while the structure collapses, cut it back and continue."""
-    return _run(building_standing(world, most=most, patience=patience, failing=failing), propose)
+    return _run(building_standing(world, max_bricks=max_bricks, limits=limits, failing=failing), propose)
 
 
-def building(world: World, *, most: int, patience: Patience = BRICKGPT) -> Building:
+def building(world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT) -> Building:
     """Run ``build`` as a generator that requests lines."""
-    builder = _Builder(most, patience)
+    builder = _Builder(max_bricks, limits)
     structure = yield from builder.extend(Structure((), world))
     return builder.built(structure, None, 0)
 
 
 def building_standing(
-    world: World, *, most: int, patience: Patience = BRICKGPT, failing: Failing = failing_bricks
+    world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT, failing: Failing = failing_bricks
 ) -> Building:
     """Run ``build_standing`` as a generator that requests lines."""
-    builder = _Builder(most, patience)
+    builder = _Builder(max_bricks, limits)
     structure, rollbacks = (yield from builder.extend(Structure((), world))), 0
-    while (fails := failing(structure)) and rollbacks < patience.rollbacks:
+    while (fails := failing(structure)) and rollbacks < limits.rollbacks:
         structure = yield from builder.extend(cut_back(structure, failing, fails))
         rollbacks += 1
     return builder.built(structure, bool(structure.bricks) and not fails, rollbacks)
@@ -121,34 +121,34 @@ def cut_back(structure: Structure, failing: Failing, fails: Sequence[int]) -> St
 class _Builder:
     """Requests bricks and counts proposals and rejections."""
 
-    def __init__(self, most: int, patience: Patience) -> None:
-        self.most, self.patience = most, patience
+    def __init__(self, max_bricks: int, limits: RejectionLimits) -> None:
+        self.max_bricks, self.limits = max_bricks, limits
         self.proposals, self.rejected, self.gave_up = 0, Counter[str](), False
 
-    def extend(self, structure: Structure) -> Generator[Asked, str | None, Structure]:
-        """Add bricks until the proposer ends, ``most`` is reached or a brick exceeds the limit on rejections."""
+    def extend(self, structure: Structure) -> Generator[LineRequest, str | None, Structure]:
+        """Add bricks until the proposer ends, ``max_bricks`` is reached or a brick exceeds the limit on rejections."""
         site = Site(structure.world)
         for brick in structure.bricks:
             site.add(brick)
         self.gave_up = False
-        while len(site.bricks) < self.most and (brick := (yield from self._next(site))):
+        while len(site.bricks) < self.max_bricks and (brick := (yield from self._next(site))):
             site.add(brick)
         return site.structure()
 
-    def built(self, structure: Structure, stands: bool | None, rollbacks: int) -> Built:
-        return Built(structure, stands, self.proposals, self.rejected, rollbacks, self.gave_up)
+    def built(self, structure: Structure, stands: bool | None, rollbacks: int) -> BuildResult:
+        return BuildResult(structure, stands, self.proposals, self.rejected, rollbacks, self.gave_up)
 
-    def _next(self, site: Site) -> Generator[Asked, str | None, Brick | None]:
+    def _next(self, site: Site) -> Generator[LineRequest, str | None, Brick | None]:
         """Return the first proposal that can be placed; ``None`` ends the structure."""
-        text, temperature, tried = write(site.bricks), self.patience.temperature, set[str]()
-        for _ in range(self.patience.rejections + 1):
-            line = ((yield Asked(text, temperature)) or "").strip()
+        text, temperature, tried = write(site.bricks), self.limits.temperature, set[str]()
+        for _ in range(self.limits.rejections + 1):
+            line = ((yield LineRequest(text, temperature)) or "").strip()
             self.proposals += 1
             if not line:
                 return None
             if line in tried:
                 self.rejected[ALREADY_REJECTED] += 1
-                temperature += self.patience.warmer
+                temperature += self.limits.warmer
                 continue
             brick = parse_brick(line)
             problem = Reason.ILL_FORMATTED if brick is None else _reason(site, brick)
@@ -160,7 +160,7 @@ class _Builder:
         return None
 
 
-def _run(building: Building, propose: Propose) -> Built:
+def _run(building: Building, propose: Propose) -> BuildResult:
     line: str | None = None
     while True:
         try:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from benchmarks.bricks.rejection import Asked, Building, Built
+from benchmarks.bricks.rejection import Building, BuildResult, LineRequest
 from steelyard.domains.bricks.structure import Structure
 
 Found = TypeVar("Found")
@@ -31,9 +31,9 @@ class PricedLine(NamedTuple):
     tokens: int
 
 
-LineRequester = Generator[Asked, PricedLine | None, Found]
+LineRequester = Generator[LineRequest, PricedLine | None, Found]
 """Yields requests for lines, receives the lines with their token counts, and returns its result."""
-WriteLines = Callable[[Mapping[int, Asked]], Mapping[int, PricedLine]]
+WriteLines = Callable[[Mapping[int, LineRequest]], Mapping[int, PricedLine]]
 """Writes the requested lines, by the number of the requester."""
 
 
@@ -88,7 +88,7 @@ def run_together(requesters: Sequence[LineRequester[Found]], write: WriteLines) 
     found: dict[int, Found] = {}
     written: dict[int, PricedLine | None] = dict.fromkeys(range(len(requesters)))
     while written:
-        requests: dict[int, Asked] = {}
+        requests: dict[int, LineRequest] = {}
         for number, line in written.items():
             try:
                 requests[number] = requesters[number].send(line)
@@ -98,7 +98,7 @@ def run_together(requesters: Sequence[LineRequester[Found]], write: WriteLines) 
     return [found[number] for number in range(len(requesters))]
 
 
-def _build_within(building: Building, left: int) -> LineRequester[tuple[Built | None, int]]:
+def _build_within(building: Building, left: int) -> LineRequester[tuple[BuildResult | None, int]]:
     """Return the structure and the tokens it took; None if it needs more than ``left``."""
     line: str | None = None
     tokens = 0

@@ -15,7 +15,7 @@ CONSTRAINT: dict[str, Any] = {
     "kind": "automaton",
     "source": BOXES,
     "options": {"width": SIDE, "height": SIDE},
-    "over": "words",
+    "symbols": "words",
 }
 NEW_TOKENS = 2 * BOXES_PER_TASK + 1
 

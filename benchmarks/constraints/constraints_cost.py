@@ -84,7 +84,7 @@ ONE_MINIBATCH = {"optimiser": {"minibatches": 1, "name": "adamw_fused", "lr": 1e
 
 def stored_supports(trainer: Any) -> list[dict[str, Cell]]:
     """Measure the bytes to store the supports of 1,000 tokens, and the seconds to recompute them."""
-    from steelyard.constraints.trail import size_of
+    from steelyard.constraints.support_tables import size_of
     from steelyard.training.supports import find_supports
 
     rows: list[dict[str, Cell]] = []
@@ -95,7 +95,7 @@ def stored_supports(trainer: Any) -> list[dict[str, Cell]]:
         samples = draw(trainer, constraint, rule=rule)
         tokens = sum(len(sample.completion_ids) for sample in samples)
         stored = sum(size_of(sample.decisions.supports) for sample in samples if sample.decisions.supports is not None)
-        left_out = draw(trainer, constraint, rule=rule, supports="replayed")
+        left_out = draw(trainer, constraint, rule=rule, supports="recomputed")
         start = time.perf_counter()
         find_supports(trainer.policy, left_out, trainer.learner.rule.microbatch_tokens)
         seconds = time.perf_counter() - start

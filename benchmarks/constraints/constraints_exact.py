@@ -67,7 +67,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.advance(bar)
     ignored = deviation(case, "rloo", None, size, true, forget=True)
     progress.advance(bar)
-    entropy, kl = sums(case), sequence_values(case)
+    entropy, kl = learner_entropy_and_kl(case), enumerated_entropy_and_kl(case)
     figures = (
         Figure("rloo: relative deviation of the expected update", float(rows[0]["relative deviation"]), "<=", 1e-6),
         Figure("entropy: |Δ| from the enumerated value", abs(entropy[0] - kl[0]), "<=", 1e-6, "nats"),
@@ -117,13 +117,13 @@ def build_case(vocabulary: Mapping[str, Any], prompt: str, constraint: Mapping[s
 def every_sentence(policy: Any, task: Task, length: int) -> Iterator[Sample]:
     """Yield all sentences that fit, in the form that the sampler records."""
     from steelyard.constraints.base import members
-    from steelyard.constraints.trail import TrailWriter
+    from steelyard.constraints.support_tables import SupportTableWriter
 
     prompt = policy.encode(task.prompt)
 
     def extend(walk: Any, tokens: list[int], decided: list[tuple[int, Any]]) -> Iterator[Sample]:
         if tokens and tokens[-1] in policy.end_ids:
-            trail = TrailWriter(policy.vocabulary)
+            trail = SupportTableWriter(policy.vocabulary)
             place_N = np.asarray([place for place, _ in decided], np.int32)
             number_N = np.asarray([trail.add(bits) for _, bits in decided], np.int32)
             decisions = Decisions(
@@ -174,7 +174,7 @@ def true_gradient(case: Case) -> Tensor:
 
 
 @torch.no_grad()
-def sequence_values(case: Case) -> tuple[float, float]:
+def enumerated_entropy_and_kl(case: Case) -> tuple[float, float]:
     """Return the entropy of the distribution over sentences, and its KL to the reference's."""
     policy, reference = case.trainer.policy.model, case.trainer.learner.reference._copy.model
     own = torch.stack([log_probability(case, policy, sentence) for sentence in case.sentences])
@@ -188,7 +188,7 @@ def sequence_values(case: Case) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def sums(case: Case) -> tuple[float, float]:
+def learner_entropy_and_kl(case: Case) -> tuple[float, float]:
     """Return the expected sums over decisions of entropy and exact KL; by the chain rule they equal the enumeration."""
     learner, probability = case.trainer.learner, probabilities(case)
     totals = np.zeros(2)

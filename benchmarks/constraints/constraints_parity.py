@@ -71,7 +71,7 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
     """Return the gaps with stored and with recomputed supports; the table also lists them without supports."""
     count = 8 if model == "characters" else 2
     stored = draw(trainer, rule, count, "stored")
-    replayed = with_recomputed_supports(trainer, draw(trainer, rule, count, "replayed"))
+    replayed = with_recomputed_supports(trainer, draw(trainer, rule, count, "recomputed"))
     gap_N, again_N = log_prob_gaps(trainer, stored), log_prob_gaps(trainer, replayed)
     lengths = [len(sample.completion_ids) for sample in stored]
     details.append(

@@ -17,7 +17,7 @@ OBSERVED = "STEELYARD_OBSERVED_BY"
 os.environ.setdefault(OBSERVED, str(os.getpid()))
 
 
-def marked() -> list[int]:
+def pool_processes() -> list[int]:
     """Return every living pool process that this process started: supervisors, workers and their descendants."""
     observed, keeper = f"{OBSERVED}={os.environ[OBSERVED]}\0".encode(), f"{MARK}=".encode()
     return [pid for pid in _processes() if observed in (own := _read(pid, "environ")) and keeper in own]
@@ -25,7 +25,7 @@ def marked() -> list[int]:
 
 def zombies(parents: set[int] | None = None) -> list[int]:
     """Return dead processes that no parent has waited for (default parents: this process and all marked ones)."""
-    parents = parents or {os.getpid(), *marked()}
+    parents = parents or {os.getpid(), *pool_processes()}
     stats = {pid: _stat(pid) for pid in _processes()}
     return [pid for pid, stat in stats.items() if len(stat) > 1 and stat[0] == "Z" and int(stat[1]) in parents]
 
@@ -41,10 +41,10 @@ def descendants() -> list[int]:
     return found
 
 
-def settle_down(count: int, seconds: float = 60.0) -> int:
+def wait_for_pool_processes(count: int, seconds: float = 60.0) -> int:
     """Wait until there are ``count`` marked processes, at most ``seconds``, and return how many there are."""
     end = time.monotonic() + seconds
-    while (there := len(marked())) != count and time.monotonic() < end:
+    while (there := len(pool_processes())) != count and time.monotonic() < end:
         time.sleep(0.02)
     return there
 

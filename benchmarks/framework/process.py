@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def pass_on_signals() -> None:
+def stop_ignoring_signals() -> None:
     """Stop ignoring SIGHUP and SIGINT, so that child processes receive them.
 
     ``nohup`` and background jobs of scripts make a process ignore these signals, and its children inherit that. This

@@ -20,7 +20,7 @@ PICTURES = {
     "constraints-matter": ChartSpec(
         "side",
         "step",
-        Axis("step", low=0.0, whole=True, tight=True),
+        Axis("step", low=0.0, integers=True, tight=True),
         (
             PanelSpec("held-out", "Held-out reward", Axis("reward")),
             PanelSpec("log ratio", "Log ratio, learner to sampler", Axis("mean absolute value, nats", low=0.0)),
@@ -55,7 +55,7 @@ PICTURES = {
         (
             PanelSpec("held-out success", "Held-out success", Axis("share of samples", **SHARE)),
             PanelSpec("distinct successes", "Distinct successes", Axis("share of samples", **SHARE)),
-            PanelSpec("fermion contents", "Distinct chiral fermion contents", Axis("count", low=0.0, whole=True)),
+            PanelSpec("fermion contents", "Distinct chiral fermion contents", Axis("count", low=0.0, integers=True)),
             PanelSpec("entropy", "Entropy", Axis("nats per decision", low=0.0)),
         ),
         sort_labels=True,

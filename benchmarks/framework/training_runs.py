@@ -80,11 +80,11 @@ def train_and_evaluate(
     config: Any, plan: EvaluationPlan, minutes: float, report_progress: ReportProgress
 ) -> TrainingOutcome:
     """Warm-start the policy, then train until the recipe's last step or until ``minutes`` have passed."""
-    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
+    from steelyard.compose import build_evaluator, build_trainer, prepare_start, tasks_of_split
 
     report_progress(0.0, "warm start")
     start = time.perf_counter()
-    started = begun(config)
+    started = prepare_start(config)
     warm_minutes = (time.perf_counter() - start) / 60
     trainer = build_trainer(started)
     parts = (config, trainer.parts.sampler, trainer.parts.pool)

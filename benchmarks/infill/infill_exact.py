@@ -108,7 +108,7 @@ def build(steps: int) -> Case:
     from steelyard.compose import Supplied, build_trainer
 
     data: dict[str, Any] = {
-        "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
+        "mean_span": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
         "model": {"kind": "masked", "device": "cpu", "scratch": {**SHAPE, "vocabulary": list(CHARACTERS)}},
         "sampling": {"tasks_per_step": 1, "max_new_tokens": 4, "fill_steps": steps, "temperature": TEMPERATURE},
         "loss": {"aggregation": "constant", "kl": {"coefficient": 0.1, "estimator": "exact"}},
@@ -149,7 +149,7 @@ def teach(policy: Any) -> None:
 
 def every_trace(policy: Any, task: Task, steps: int) -> Iterator[Trace]:
     """Yield all divisions of the holes into steps and all fills, in the form that the sampler records."""
-    from steelyard.constraints.trail import TrailWriter
+    from steelyard.constraints.support_tables import SupportTableWriter
 
     masked = policy.encode(task.prompt)
     holes = np.flatnonzero(masked == policy.mask_id)
@@ -164,7 +164,7 @@ def every_trace(policy: Any, task: Task, steps: int) -> Iterator[Trace]:
             for part in order:
                 trace.append(now.copy())
                 now[list(part)] = whole[list(part)]
-            trail = TrailWriter(policy.vocabulary)
+            trail = SupportTableWriter(policy.vocabulary)
             place_N = np.asarray([place for part in order for place in part], np.int32)
             decisions = Decisions(
                 position_N=place_N + len(trace) * len(masked),

@@ -154,7 +154,7 @@ class IndependentScorers:
 def judge_in(folder: Path) -> Callable[[Sequence[str]], list[float]]:
     """Return a function that scores texts with the judge in a folder."""
     from steelyard.policies.judge import ClassifierJudge
-    from steelyard.training.judging import logits_of
+    from steelyard.training.judge_training import logits_of
 
     judge = ClassifierJudge(str(folder), device="cpu")
 
@@ -234,14 +234,14 @@ def learn(job: Job, report_progress: ReportProgress) -> list[LearningRun]:
 
 def warm_started(folder: str, config: Any) -> tuple[Any, float]:
     """Return the configuration after its warm start and judge, and the minutes that these took when first made."""
-    from steelyard.compose import begun
-    from steelyard.compose.warmstart import made_with
+    from steelyard.compose import prepare_start
+    from steelyard.compose.warmstart import warm_start_settings
 
-    settings = made_with(config, config.warmstart) + repr((config.judge, config.sampling))
+    settings = warm_start_settings(config, config.warmstart) + repr((config.judge, config.sampling))
     mark = zlib.crc32(settings.encode())
     own = Path(folder) / f"{config.run.name}-{config.run.seed}-{mark:08x}"
     began = time.perf_counter()
-    started, note = begun(_changed(config, {"run.folder": str(own)})), own / "minutes"
+    started, note = prepare_start(_changed(config, {"run.folder": str(own)})), own / "minutes"
     if not note.exists():
         note.write_text(str((time.perf_counter() - began) / 60), encoding="utf-8")
     return started, float(note.read_text(encoding="utf-8"))
@@ -257,7 +257,7 @@ def train_and_score(
 ) -> LearningRun:
     """Train and score one run; ``same_start`` marks a gamed run and supplies the scores of its start."""
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
-    from steelyard.compose.judge import own_judge
+    from steelyard.compose.judge import judge_folder
 
     trainer = build_trainer(config)
     try:
@@ -271,7 +271,7 @@ def train_and_score(
             report_progress(0.0, "evaluating the start")
             start = usual.run().groups
             accuracy = (
-                pairwise_accuracy(judge_in(own_judge(config)), start),
+                pairwise_accuracy(judge_in(judge_folder(config)), start),
                 pairwise_accuracy(scorers.second, start),
             )
             before, sharpened = scorers.score(start), scorers.score(sharp.run().groups)
@@ -286,14 +286,14 @@ def train_and_score(
 
 def train_scorers(folder: str) -> str:
     """Train a second judge and a causal model on other texts than any run's, and return their folder."""
-    from steelyard.compose.warmstart import written_beside
+    from steelyard.compose.warmstart import write_atomically
     from steelyard.folders import run_folder
 
     other = {"domain.options.files": str(Path(torch.__file__).parent)}
     config, _ = warm_started(folder, load_infill(OTHER, folder, "other", other))
     own = run_folder(config)
     if not (own / "reader").is_dir():
-        written_beside(own / "reader", reader_of(config, OTHER).save_pretrained)
+        write_atomically(own / "reader", reader_of(config, OTHER).save_pretrained)
     return str(own)
 
 
@@ -391,7 +391,7 @@ SMALL: dict[str, Any] = {
     "model.scratch.layers": 2,
     "model.scratch.width": 64,
     "model.scratch.heads": 4,
-    "domain.options.longest": 80,
+    "domain.options.max_length": 80,
     "warmstart.examples": 9600,
     "warmstart.batch": 32,
     "warmstart.lr": 4e-3,
@@ -408,12 +408,12 @@ SMALL: dict[str, Any] = {
 
 
 def _quick(progress: Progress) -> Result:
-    from steelyard.compose import begun, build_evaluator, build_trainer, tasks_of_split
+    from steelyard.compose import build_evaluator, build_trainer, prepare_start, tasks_of_split
 
     task = progress.add_task("infill-learn", total=1)
     with tempfile.TemporaryDirectory() as scratch:
         config = load_infill(0, scratch, "own", SMALL)
-        trainer = build_trainer(begun(config))
+        trainer = build_trainer(prepare_start(config))
         try:
             held_out = tasks_of_split(config, "held_out", 100)
             evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, held_out, samples=4)

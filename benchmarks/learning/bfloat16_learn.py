@@ -86,9 +86,9 @@ def learn(seed: int, report_progress: ReportProgress) -> dict[str, float]:
 
 def fine_tuned_from(config: Any, start: Path) -> Any:
     """Return the configuration with the weights in ``start`` as its starting point."""
-    from steelyard.compose.warmstart import beginning_with
+    from steelyard.compose.warmstart import starting_from
 
-    return beginning_with(config, start)
+    return starting_from(config, start)
 
 
 def train(config: Any, folder: Path, report_progress: ReportProgress) -> float:

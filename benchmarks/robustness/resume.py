@@ -32,9 +32,9 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "full, static copy": ({}, {}),
     "full, EMA copy": ({}, {"mode": "ema", "ema_decay": 0.9}),
     "full, periodic copy": ({}, {"mode": "periodic", "every": 3}),
-    "LoRA, adapter off": (LORA, {"carrier": "adapter_off"}),
-    "LoRA, EMA adapter": (LORA, {"mode": "ema", "ema_decay": 0.9, "carrier": "adapter"}),
-    "LoRA, periodic adapter": (LORA, {"mode": "periodic", "every": 3, "carrier": "adapter"}),
+    "LoRA, adapter off": (LORA, {"storage": "adapter_off"}),
+    "LoRA, EMA adapter": (LORA, {"mode": "ema", "ema_decay": 0.9, "storage": "adapter"}),
+    "LoRA, periodic adapter": (LORA, {"mode": "periodic", "every": 3, "storage": "adapter"}),
     "masked in two steps, EMA copy": ({"kind": "masked"}, {"mode": "ema", "ema_decay": 0.9}),
 }
 PRELOAD = ["torch", "transformers", "peft", "steelyard.run", "transformers.models.llama.modeling_llama"]
@@ -139,7 +139,7 @@ def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
     domain: dict[str, Any] = {"name": "sequences"}
     if masked:
         small |= {"max_length": 64, "spaced": False}
-        domain = {"name": "infill", "options": {"longest": 60, "most": 6}}
+        domain = {"name": "infill", "options": {"max_length": 60, "max_holes": 6}}
     return {
         "run": {"folder": str(scratch), "name": name, "steps": steps},
         "model": {"scratch": small, "device": "cpu", "threads": 1, **model},

@@ -33,7 +33,7 @@ STORE = 2**30
 """Object store of each node in bytes, mainly for the weights."""
 TASKS, GROUP = 2, 4
 NODE = "node"
-ACTORS = {"sampler": "SamplerStation", "verification actor": "Station", "learner rank": "LearnerRank"}
+ACTORS = {"sampler": "SamplerActor", "verification actor": "VerifierActor", "learner rank": "LearnerRank"}
 """The killed parts and their actor classes, which Ray writes into the command lines of their processes."""
 LOSSES = {
     "sampler": "a sampler was lost",

@@ -173,9 +173,9 @@ def idle_turns(batch: Sequence[Any], rule: Any) -> int:
 
 
 def in_one_process(case: Case, batches: Batches) -> tuple[Weights, list[dict[str, float]]]:
-    from steelyard.training.ranks import ALONE
+    from steelyard.training.ranks import SINGLE_PROCESS
 
-    learner = build(case, ALONE)
+    learner = build(case, SINGLE_PROCESS)
     metrics = learn(learner, batches, 0)
     return _copied(learner.policy.model), metrics
 
@@ -243,10 +243,10 @@ def _start(case: Case) -> tuple[Weights, Batches, Any]:
     from steelyard.sampling.local import LocalSampler
     from steelyard.training.learner_samples import LearnerSample
     from steelyard.training.phases import requests_for, sample
-    from steelyard.training.ranks import ALONE
+    from steelyard.training.ranks import SINGLE_PROCESS
     from steelyard.types import Task
 
-    learner, rng = build(case, ALONE), np.random.default_rng(0)
+    learner, rng = build(case, SINGLE_PROCESS), np.random.default_rng(0)
     sampler = LocalSampler(learner.policy, seed=0)
     tasks = [Task(f"t{number}", prompt) for number, prompt in enumerate(PROMPTS)]
     batches: Batches = []

@@ -19,9 +19,9 @@ from rich.progress import Progress
 from benchmarks.framework.process import run_module
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.scale.plan_measurements import Case, cores
-from steelyard.memory.footprint import Batch, Training, footprint
-from steelyard.memory.model_shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width
-from steelyard.planning.plan import Run, learner_seconds, learner_work
+from steelyard.memory.footprint import BatchSize, TrainingSetup, footprint
+from steelyard.memory.model_shape import KNOWN_SHAPES, SPECIAL_TOKEN_COUNT, ModelShape, decoder, feed_forward_width
+from steelyard.planning.plan import PlannedRun, learner_seconds, learner_work
 from steelyard.planning.rates import Rates, fit
 from steelyard.planning.simulation import Pipeline, Spread, simulate
 from steelyard.planning.work import Work, decode, prefill
@@ -118,33 +118,33 @@ def _shown(rates: Rates, kinds: Sequence[str]) -> str:
 # --- from a case to its prediction -----------------------------------------------------------------------------------
 
 
-def shape_of(case: Case) -> Shape:
+def shape_of(case: Case) -> ModelShape:
     if case.model:
-        return KNOWN[SMOLLM]
+        return KNOWN_SHAPES[SMOLLM]
     return decoder(
         layers=case.layers,
         width=case.width,
         feed_forward=feed_forward_width(case.width),
         heads=case.heads,
         kv_heads=case.kv_heads,
-        vocabulary=case.words + SPECIAL,
+        vocabulary=case.words + SPECIAL_TOKEN_COUNT,
     )
 
 
-def run_of(case: Case, prompt: int) -> Run:
+def run_of(case: Case, prompt: int) -> PlannedRun:
     weight = 4 if case.dtype == "float32" else 2
-    training = Training(weight, case.rank, reference=case.kl > 0, eager=weight == 2)
-    return Run(shape_of(case), training, tasks=1, group=case.rows, prompt=prompt, length=Spread(case.tokens))
+    training = TrainingSetup(weight, case.rank, reference=case.kl > 0, eager=weight == 2)
+    return PlannedRun(shape_of(case), training, tasks=1, group=case.rows, prompt=prompt, length=Spread(case.tokens))
 
 
-def sampler_work(case: Case, run: Run) -> Work:
+def sampler_work(case: Case, run: PlannedRun) -> Work:
     """Return the work of all passes of the local sampler, wave by wave."""
     wave = case.wave or case.rows
     one = decode(run.shape, run.training, wave, run.prompt + case.tokens / 2).times(case.tokens)
     return (one + prefill(run.shape, run.training, 1, run.prompt)).times(math.ceil(case.rows / wave))
 
 
-def passes(run: Run, found: Measured) -> tuple[int, int]:
+def passes(run: PlannedRun, found: Measured) -> tuple[int, int]:
     """Return the passes of scoring, which takes twice the tokens per pass, and of the update."""
 
     def needed(tokens: int) -> int:
@@ -210,7 +210,7 @@ def time_row(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> dict[st
 def memory_row(case: Case, found: Measured) -> dict[str, Cell]:
     run = run_of(case, found["prompt"])
     tokens = min(max(found["microbatch"] // run.sequence, 1), run.samples) * run.sequence
-    batch = Batch(case.rows, run.sequence + 1, tokens, min(found["chunk"], run.samples * case.tokens))
+    batch = BatchSize(case.rows, run.sequence + 1, tokens, min(found["chunk"], run.samples * case.tokens))
     needed = footprint(run.shape, run.training, batch)
     parts = {name: round(getattr(needed, name) / 2**20) for name in asdict(needed)}
     split = ", ".join(f"{name} {size}" for name, size in parts.items())

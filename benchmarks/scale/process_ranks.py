@@ -29,17 +29,17 @@ class ProcessGroup(RankGroup):
         self._processes = [context.Process(target=serve, args=(theirs,), daemon=True) for _, theirs in pairs]
         for process in self._processes:
             process.start()
-        where = self.ask_first("address")
+        where = self.call_first("address")
         for rank, pipe in enumerate(self._pipes):
             pipe.send(("start", (build, where, rank, ranks), {"seconds": PATIENCE, **settings}))
         self._answers(self._pipes)
 
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
+    def call_all(self, method: str, *arguments: Any) -> list[Any]:
         for pipe in self._pipes:
             pipe.send((method, arguments, {}))
         return self._answers(self._pipes)
 
-    def ask_first(self, method: str, *arguments: Any) -> Any:
+    def call_first(self, method: str, *arguments: Any) -> Any:
         self._pipes[0].send((method, arguments, {}))
         return self._answers(self._pipes[:1])[0]
 

@@ -20,10 +20,10 @@ from rich.progress import Progress
 
 from benchmarks.framework import report
 from benchmarks.framework.result import Cell, Figure, Result
-from steelyard.memory.footprint import Training
-from steelyard.memory.model_shape import KNOWN
+from steelyard.memory.footprint import TrainingSetup
+from steelyard.memory.model_shape import KNOWN_SHAPES
 from steelyard.planning.hardware import ACCELERATORS, Machines
-from steelyard.planning.plan import SAMPLER_SHARE, Prediction, Run, Site, predict
+from steelyard.planning.plan import SAMPLER_SHARE, Deployment, PlannedRun, Prediction, predict
 from steelyard.planning.simulation import Spread
 from steelyard.types import Decisions, Sample, SampleKey, Task
 
@@ -35,8 +35,8 @@ GROUP, PROMPT = 64, 512
 TOKENS = Spread(800, 1200, 1200)
 CHECK = Spread(9.0, 60.0, 60.0)
 """Nine seconds for a game; one in a hundred reaches the time limit."""
-LORA = Training(2, 64, state=2, checkpointing=True)
-FULL = Training(2, checkpointing=True)
+LORA = TrainingSetup(2, 64, state=2, checkpointing=True)
+FULL = TrainingSetup(2, checkpointing=True)
 STEPS = 7
 FIRST = "as designed"
 DESIGNS = {
@@ -77,8 +77,8 @@ def predicted(design: str, gpus: int, controller: float) -> Prediction:
     """Predict the best of three divisions of the GPUs; a design's ``controller`` multiplies the measured cost."""
     training, changes = DESIGNS[design]
     kind = ACCELERATORS["h100"]
-    run = Run(KNOWN["qwen2.5-14b"], training, gpus * SAMPLES // GROUP, GROUP, PROMPT, TOKENS)
-    base = Site(
+    run = PlannedRun(KNOWN_SHAPES["qwen2.5-14b"], training, gpus * SAMPLES // GROUP, GROUP, PROMPT, TOKENS)
+    base = Deployment(
         learners=Machines(gpus // 2, kind),
         samplers=Machines(gpus // 2, kind),
         cores=gpus * CORES,
@@ -96,11 +96,11 @@ def predicted(design: str, gpus: int, controller: float) -> Prediction:
     return predict(run, best, STEPS)
 
 
-def _scaled(run: Run, share: float) -> Run:
+def _scaled(run: PlannedRun, share: float) -> PlannedRun:
     return replace(run, tasks=max(int(run.tasks * share), 1))
 
 
-def _shrunk(site: Site, share: float) -> Site:
+def _shrunk(site: Deployment, share: float) -> Deployment:
     def fewer(machines: Machines) -> Machines:
         return Machines(max(int(machines.count * share), 1), machines.kind)
 

@@ -19,7 +19,14 @@ import numpy as np
 from rich.progress import Progress
 
 from benchmarks.constraints.constrained_policies import sharpen, without_supports
-from benchmarks.constraints.constraints_exact import Case, build_case, deviation, sequence_values, sums, true_gradient
+from benchmarks.constraints.constraints_exact import (
+    Case,
+    build_case,
+    deviation,
+    enumerated_entropy_and_kl,
+    learner_entropy_and_kl,
+    true_gradient,
+)
 from benchmarks.constraints.constraints_parity import RULES, draw, with_recomputed_supports
 from benchmarks.correctness.parity import log_prob_gaps
 from benchmarks.framework.result import Cell, Figure, Result
@@ -85,21 +92,21 @@ def measure(quick: bool, progress: Progress) -> Result:
 def warm_started(scratch: str, overrides: Mapping[str, Any]) -> Any:
     """Build a trainer whose policy has learned the form of theories in a short warm start, within the full limits."""
     from steelyard import config as configs
-    from steelyard.compose import begun, build_trainer
+    from steelyard.compose import build_trainer, prepare_start
 
     own = {
         "run.folder": scratch,
         "domain.options.kinds": ["groups", "model"],
-        "domain.options.containing": [],
+        "domain.options.required_factors": [],
         "domain.options.limits": {},
-        "domain.options.longest_example": 200,
+        "domain.options.max_example_words": 200,
         "model.scratch.max_length": TOKENS + 8,
         "sampling.max_new_tokens": TOKENS,
         "sampling.tasks_per_step": 1,
         "warmstart.batch": 16,
         "warmstart.warmup_steps": 5,
     }
-    return build_trainer(begun(configs.load("theories", {**QUIET_RUN, **own, **overrides})))
+    return build_trainer(prepare_start(configs.load("theories", {**QUIET_RUN, **own, **overrides})))
 
 
 def time_rounds(trainer: Any, rounds: int, name: str, progress: Progress, bar: Any) -> Iterator[dict[str, Cell]]:
@@ -142,11 +149,11 @@ def unconstrained_with_lengths(trainer: Any, samples: Sequence[Sample]) -> Itera
     """Within the context, remove the constraint and let each row run exactly as long as its sample."""
     from steelyard.policies.causal import CausalPolicy
     from steelyard.sampling import local
-    from steelyard.sampling.row import Row
+    from steelyard.sampling.partial_sample import PartialSample
 
     lengths: dict[SampleKey, int] = {one.key: len(one.completion_ids) for one in samples}
 
-    class FixedLengthRow(Row):
+    class FixedLengthRow(PartialSample):
         @property
         def left(self) -> int:
             return lengths[self.key] - len(self.tokens)
@@ -156,11 +163,11 @@ def unconstrained_with_lengths(trainer: Any, samples: Sequence[Sample]) -> Itera
 
     policy = trainer.policy
     kept = policy.constraint, policy.__class__
-    policy.constraint, policy.__class__, local.Row = None, Endless, FixedLengthRow  # type: ignore[misc]
+    policy.constraint, policy.__class__, local.PartialSample = None, Endless, FixedLengthRow  # type: ignore[misc]
     try:
         yield
     finally:
-        (policy.constraint, policy.__class__), local.Row = kept, Row  # type: ignore[misc]
+        (policy.constraint, policy.__class__), local.PartialSample = kept, PartialSample  # type: ignore[misc]
 
 
 # --- exactness --------------------------------------------------------------------------------------------------------
@@ -174,7 +181,7 @@ def parity() -> list[Figure]:
     own = {
         "run.folder": tempfile.gettempdir(),
         "domain.options.kinds": ["nothing", "groups", "sector", "partial", "model"],
-        "domain.options.containing": [],
+        "domain.options.required_factors": [],
         "domain.options.limits": {},
         "model.scratch.width": 64,
         "model.scratch.max_length": TOKENS + 8,
@@ -191,7 +198,7 @@ def parity() -> list[Figure]:
         stored = draw(trainer, rule, 4, "stored")
         gaps.append(log_prob_gaps(trainer, stored))
         if not rule.cuts:
-            replayed = with_recomputed_supports(trainer, draw(trainer, rule, 4, "replayed"))
+            replayed = with_recomputed_supports(trainer, draw(trainer, rule, 4, "recomputed"))
             gaps.append(log_prob_gaps(trainer, replayed))
         ignored.append(float(log_prob_gaps(trainer, [without_supports(sample) for sample in stored]).max()))
     return [
@@ -219,7 +226,7 @@ def enumerated(size: int) -> list[Figure]:
     true = true_gradient(case)
     update = float(deviation(case, "rloo", None, size, true)["relative deviation"])
     ignored = float(deviation(case, "rloo", None, size, true, forget=True)["relative deviation"])
-    (entropy, kl), (true_entropy, true_kl) = sums(case), sequence_values(case)
+    (entropy, kl), (true_entropy, true_kl) = learner_entropy_and_kl(case), enumerated_entropy_and_kl(case)
     return [
         Figure(f"{len(case.sentences)} theories, rloo: deviation of the expected update", update, "<=", 1e-6),
         Figure("entropy: |Δ| from the enumerated value", abs(entropy - true_entropy), "<=", 1e-6, "nats"),

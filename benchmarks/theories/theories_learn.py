@@ -19,9 +19,9 @@ from benchmarks.framework.parallel_runs import ReportProgress, run_in_parallel
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.framework.training_runs import CurvePoint, EvaluationPlan, load_recipe, train_and_evaluate
 from steelyard.domains.theories.comparison.canonical_form import canonical
-from steelyard.domains.theories.comparison.catalogue import distinct, group_name
+from steelyard.domains.theories.comparison.catalogue import count_distinct, group_name
 from steelyard.domains.theories.grammar.starting_points import standard_model_text
-from steelyard.domains.theories.grammar.text import laid_out, read
+from steelyard.domains.theories.grammar.text import read, with_line_breaks
 from steelyard.domains.theories.model.known_models import standard_model
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.physics.mass_spectrum import spectrum
@@ -40,16 +40,16 @@ SAMPLES_DURING = 128
 START, TARGET, DISTINCT, EXTENSIONS, SHOWN = 0.05, 0.8, 300, 100, 10
 EXTENDING: dict[str, Any] = {
     "domain.options.kinds": ["model"],
-    "domain.options.containing": [],
-    "domain.options.rising": 0,
+    "domain.options.required_factors": [],
+    "domain.options.curriculum_tasks": 0,
     "domain.options.limits.abelian": 1,
     "domain.options.limits.dimension": 15,
     "domain.options.limits.states": 24,
     "domain.options.limits.scalars": 3,
     "domain.options.limits.multiplets": 11,
     "domain.options.limits.terms": 9,
-    "domain.options.longest_example": 110,
-    "domain.options.reward.long": 110,
+    "domain.options.max_example_words": 110,
+    "domain.options.reward.max_words": 110,
     "domain.options.reward.variety": 5,
     "domain.options.reward.vector_like": True,
     "evaluate.temperature": 1.0,
@@ -75,7 +75,7 @@ class LearningRun:
     def distinct_successes(self) -> tuple[int, int]:
         """Count distinct final successes, as they are and without their vector-like pairs."""
         found = successes(self.after.groups)
-        return distinct(found), distinct(found, vector_like=False)
+        return count_distinct(found), count_distinct(found, vector_like=False)
 
     @property
     def samples(self) -> int:
@@ -138,7 +138,7 @@ def learn(
 def share_distinct(found: Evaluation) -> float:
     """Return distinct successes divided by all samples, ignoring vector-like pairs."""
     samples = sum(len(group.samples) for group in found.groups)
-    return distinct(successes(found.groups), vector_like=False) / samples
+    return count_distinct(successes(found.groups), vector_like=False) / samples
 
 
 def row_of(seed: int, point: CurvePoint) -> dict[str, Cell]:
@@ -225,8 +225,8 @@ def note(runs: Sequence[LearningRun], extended: LearningRun) -> str:
 
 def added(text: str) -> str:
     """List the multiplets and terms that are not in the Standard Model."""
-    known = laid_out(standard_model_text()).splitlines()
-    return ", ".join(f"`{line}`" for line in laid_out(text).splitlines() if line not in known)
+    known = with_line_breaks(standard_model_text()).splitlines()
+    return ", ".join(f"`{line}`" for line in with_line_breaks(text).splitlines() if line not in known)
 
 
 def lightest_exotic(text: str) -> str:
@@ -260,7 +260,7 @@ def _quick(progress: Progress) -> Result:
         "domain.options.limits.groups": 2,
         "domain.options.limits.largest": 6,
         "domain.options.limits.multiplets": 5,
-        "domain.options.longest_example": 50,
+        "domain.options.max_example_words": 50,
         "sampling.max_new_tokens": 60,
     }
     task = progress.add_task("theories-learn", total=1)

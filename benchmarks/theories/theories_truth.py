@@ -34,12 +34,12 @@ from benchmarks.theories.theory_cases import (
 from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.groups import Representation, singlets
 from steelyard.domains.theories.groups.generators import hermitian
-from steelyard.domains.theories.groups.invariants import SpecialLeg, tensors
+from steelyard.domains.theories.groups.invariants import SpecialUnitaryLeg, tensors
 from steelyard.domains.theories.interchange import pyrate_reader, pyrate_writer, sarah_reader, sarah_writer
 from steelyard.domains.theories.model.known_models import models, standard_model
 from steelyard.domains.theories.model.notation import label_of, right
 from steelyard.domains.theories.model.theory import Theory
-from steelyard.domains.theories.physics.anomalies import conditions
+from steelyard.domains.theories.physics.anomalies import anomaly_conditions
 from steelyard.domains.theories.physics.mass_spectrum import spectrum
 
 THEORIES, REWRITTEN, TENSORS, EXPORTED, SPECTRA = 10_000, 1_000, 300, 300, 300
@@ -85,7 +85,7 @@ def _table_entry(n: int, label: tuple[int, ...], index: Fraction, anomaly: Fract
 
 
 def _classified(theory: Theory, broken: dict[str, Fraction]) -> bool:
-    return {name: own.total for name, own in conditions(theory).items() if not own.cancels} == broken
+    return {name: own.total for name, own in anomaly_conditions(theory).items() if not own.cancels} == broken
 
 
 def _anomalies(count: int, progress: Progress) -> Iterator[Row]:
@@ -125,7 +125,7 @@ def _paired(theory: Theory, rng: random.Random) -> bool:
 
 
 def _totals(theory: Theory) -> dict[str, Fraction]:
-    return {name: anomaly.total for name, anomaly in conditions(theory).items()}
+    return {name: anomaly.total for name, anomaly in anomaly_conditions(theory).items()}
 
 
 def _vanishing(theory: Theory) -> dict[str, bool]:
@@ -144,13 +144,13 @@ def _constructed(rng: random.Random) -> bool:
     """Whether there are as many tensors as singlets, all invariant under every Hermitian generator."""
     n = rng.choice((2, 3, 3, 4))
     texts = rng.choices(SPECIAL[n], k=rng.randint(2, 4 if n < 4 else 3))
-    legs = tuple(SpecialLeg(label_of(n, text), rng.random() < 0.5) for text in texts)
+    legs = tuple(SpecialUnitaryLeg(label_of(n, text), rng.random() < 0.5) for text in texts)
     labels = [leg.label[::-1] if leg.conjugate else leg.label for leg in legs]
     found = tensors(n, legs)
     return len(found) == singlets(n, labels) and all(_is_invariant(n, legs, *tensor) for tensor in found)
 
 
-def _is_invariant(n: int, legs: tuple[SpecialLeg, ...], index_NL: np.ndarray, value_N: np.ndarray) -> bool:
+def _is_invariant(n: int, legs: tuple[SpecialUnitaryLeg, ...], index_NL: np.ndarray, value_N: np.ndarray) -> bool:
     dense = np.zeros([Representation(n, leg.label).dimension for leg in legs])
     dense[tuple(index_NL.T)] = value_N
     for a in range(n * n - 1):

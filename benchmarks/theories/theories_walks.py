@@ -14,11 +14,11 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.framework.result import Cell, Figure, Result
-from benchmarks.theories.theory_texts import SMALL, changed, every_text, is_right
+from benchmarks.theories.theory_texts import SMALL, changed, every_text, is_valid_theory_text
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import Walk, members
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.starting_points import BEGINNINGS, Beginning
+from steelyard.domains.theories.grammar.starting_points import STARTING_POINTS, StartingPoint
 from steelyard.domains.theories.grammar.text import rounded, write
 from steelyard.domains.theories.model.known_models import models
 from steelyard.types import Task
@@ -56,11 +56,11 @@ def walks(count: int, progress: Progress) -> list[dict[str, Cell]]:
     grammar = TheoryGrammar()
     constraint, bar = constraint_of(grammar), progress.add_task("walks", total=count)
     rows: list[dict[str, Cell]] = []
-    for kind, beginnings in BEGINNINGS.items():
+    for kind, beginnings in STARTING_POINTS.items():
         rng, found = random.Random(kind), list(beginnings(grammar.limits))
         texts: list[str] = []
         stuck = wrong = disagreements = right = 0
-        for number in range(count // len(BEGINNINGS)):
+        for number in range(count // len(STARTING_POINTS)):
             task = task_of(found[number % len(found)])
             least = constraint.begin(task).shortest_end()
             budget = least + min(int(rng.expovariate(0.02)), LONGEST - least)
@@ -71,9 +71,9 @@ def walks(count: int, progress: Progress) -> list[dict[str, Cell]]:
                 continue
             texts.append(text)
             fits = len(text.split()) < budget and f"{text} ".startswith(f"{task.spec['given']} ")
-            wrong += not (fits and is_right(text, grammar.limits))
+            wrong += not (fits and is_valid_theory_text(text, grammar.limits))
             mutant = changed(text, grammar.alphabet(), rng)
-            valid = is_right(mutant, grammar.limits)
+            valid = is_valid_theory_text(mutant, grammar.limits)
             disagreements += valid != accepts(mutant, grammar)
             right += valid
         counts = {"stuck": stuck, "wrong": wrong, "mutants still valid": right, "disagreements": disagreements}
@@ -136,7 +136,7 @@ def text_of(constraint: WordConstraint[Any], tokens: Sequence[int]) -> str:
     return " ".join(words[token - 1] for token in tokens[:-1])
 
 
-def task_of(beginning: Beginning) -> Task:
+def task_of(beginning: StartingPoint) -> Task:
     return Task(beginning.id, beginning.kind, beginning.spec)
 
 

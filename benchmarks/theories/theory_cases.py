@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.model.known_models import FERMIONS, STANDARD, models, standard_model
+from steelyard.domains.theories.model.known_models import FERMIONS, STANDARD_MODEL_GROUP, models, standard_model
 from steelyard.domains.theories.model.notation import label_of, left, right, theory
 from steelyard.domains.theories.model.theory import (
     Field,
-    Gauge,
+    GaugeGroup,
     Kind,
     Leg,
-    Special,
+    SpecialUnitary,
     Term,
     Theory,
     Vev,
@@ -80,7 +80,7 @@ def _anomalous() -> list[Case]:
         ),
         Case(
             "Standard Model with u of charge 1/3",
-            theory(STANDARD, [replace(s, acts="1/3 1 3") if s.name == "u" else s for s in FERMIONS]),
+            theory(STANDARD_MODEL_GROUP, [replace(s, acts="1/3 1 3") if s.name == "u" else s for s in FERMIONS]),
             {
                 "c²·Y": 3 * one / 2 * Fraction(1, 3),
                 "gravity²·Y": 3 * one,
@@ -98,13 +98,15 @@ def _two_charges() -> dict[str, Fraction]:
     return {"X²·Z": Fraction(2), "Z³": Fraction(-6)}
 
 
-def random_gauge(rng: random.Random) -> Gauge:
+def random_gauge(rng: random.Random) -> GaugeGroup:
     abelian = tuple(f"U{i}" for i in range(rng.randint(0, 2)))
-    special = tuple(Special(f"S{i}", rng.choice((2, 2, 3, 3, 4))) for i in range(rng.randint(0 if abelian else 1, 2)))
-    return Gauge(abelian, special)
+    special = tuple(
+        SpecialUnitary(f"S{i}", rng.choice((2, 2, 3, 3, 4))) for i in range(rng.randint(0 if abelian else 1, 2))
+    )
+    return GaugeGroup(abelian, special)
 
 
-def random_field(rng: random.Random, gauge: Gauge, name: str, kinds: Sequence[str] = ("left", "right")) -> Field:
+def random_field(rng: random.Random, gauge: GaugeGroup, name: str, kinds: Sequence[str] = ("left", "right")) -> Field:
     """Return a field with charges that are multiples of 1/6, and one generation if it is a scalar."""
     labels = tuple(label_of(factor.n, rng.choice(SPECIAL[factor.n])) for factor in gauge.special)
     charges = tuple(Fraction(rng.randint(-12, 12), 6) for _ in gauge.abelian)
@@ -144,7 +146,7 @@ def with_terms(given: Theory, rng: random.Random, tries: int = 60) -> Theory:
     return replace(given, vevs=tuple(vevs), terms=tuple(terms.values()))
 
 
-def vector_like_pair(rng: random.Random, gauge: Gauge) -> list[Field]:
+def vector_like_pair(rng: random.Random, gauge: GaugeGroup) -> list[Field]:
     """Return a field and one with the conjugate left-handed content, by conjugation or by chirality."""
     one = random_field(rng, gauge, "v")
     if rng.random() < 0.5:
@@ -235,7 +237,7 @@ def reordered(given: Theory, rng: random.Random) -> Theory:
     fields = tuple(
         replace(f, labels=tuple(f.labels[a][::-1] if flip[a] else f.labels[a] for a in order)) for f in given.fields
     )
-    gauge = Gauge(given.gauge.abelian, tuple(given.gauge.special[a] for a in order))
+    gauge = GaugeGroup(given.gauge.abelian, tuple(given.gauge.special[a] for a in order))
     return replace(given, gauge=gauge, fields=fields)
 
 

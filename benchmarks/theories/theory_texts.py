@@ -9,13 +9,13 @@ from functools import cache
 
 from steelyard.domains.theories.grammar.text import read, write
 from steelyard.domains.theories.grammar.vocabulary import (
-    LEGS,
+    LEG_COUNT,
     charge_word,
     group_word,
     number_word,
     representation_word,
 )
-from steelyard.domains.theories.model.limits import Limits, excesses, labels_within
+from steelyard.domains.theories.model.limits import Limits, labels_within, limit_violations
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.errors import DataError
 
@@ -39,7 +39,7 @@ SMALL = Limits(
 """Small enough to enumerate every theory of up to two dozen words."""
 
 
-def is_right(text: str, limits: Limits) -> bool:
+def is_valid_theory_text(text: str, limits: Limits) -> bool:
     """Whether a text is a theory within the limits.
 
     It must be readable and write back identically, contain a fermion, and have only gauge-invariant, distinct terms.
@@ -50,7 +50,7 @@ def is_right(text: str, limits: Limits) -> bool:
         return False
     if not theory.fermions or text != write(theory):
         return False
-    return not flaws(theory) and not list(excesses(theory, limits))
+    return not flaws(theory) and not list(limit_violations(theory, limits))
 
 
 def every_text(limits: Limits, words: int) -> set[str]:
@@ -60,9 +60,13 @@ def every_text(limits: Limits, words: int) -> set[str]:
         for vevs, fields in _contents(factors, limits):
             head = " ".join(["GAUGE", *map(group_word, factors), "SSB", *vevs, "MULTIPLETS", *fields, "INTERACTIONS"])
             room = words - len(head.split())
-            if room < 0 or not is_right(head, limits):
+            if room < 0 or not is_valid_theory_text(head, limits):
                 continue
-            terms = [term for term in products(head, room) if is_right(f"{head} {term} {_numbers(term)[0]}", limits)]
+            terms = [
+                term
+                for term in products(head, room)
+                if is_valid_theory_text(f"{head} {term} {_numbers(term)[0]}", limits)
+            ]
             for listed in _lists(terms, room, limits.terms):
                 for numbers in itertools.product(*(_numbers(term) for term in listed)):
                     parts = [f"{term} {number}" for term, number in zip(listed, numbers, strict=True)]
@@ -92,7 +96,7 @@ def _gauge_groups(limits: Limits) -> Iterator[tuple[int, ...]]:
 
 
 def _contents(factors: tuple[int, ...], limits: Limits) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield scalars with an expectation value, then fermions and other scalars; excesses are filtered later."""
+    """Yield scalars with an expectation value, then fermions and other scalars; limit_violations are filtered later."""
     special = [n for n in factors if n > 1]
     labels = [[representation_word(n, label) for label in labels_within(n, limits.dimension)] for n in special]
     charges = [charge_word(sixths) for sixths in range(-limits.charge, limits.charge + 1)]
@@ -129,7 +133,7 @@ def products(head: str, room: int) -> Iterator[str]:
     """Yield every kind of term with any legs in any order, as far as they and a number fit."""
     names = [word for word in head.split() if word[0] in "FS" and word[1:].isdigit()]
     legs = [name + star for name in names for star in ("", "*")]
-    for kind, count in LEGS.items():
+    for kind, count in LEG_COUNT.items():
         if count + 2 > room:
             continue
         yield from (" ".join([kind, *product]) for product in itertools.product(legs, repeat=count))

@@ -114,7 +114,7 @@ class Escape:
     """Whether it needs root even without a sandbox."""
 
 
-def tried(escape: Escape, place: Place) -> Outcome:
+def attempt_escape(escape: Escape, place: Place) -> Outcome:
     """Attempt an escape once and clean up after it."""
     with tempfile.TemporaryDirectory() as outside:
         attempt = Attempt(place, secrets.token_hex(8), Path(outside))

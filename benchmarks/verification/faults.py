@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.framework.orphans import descendants, settle_down, zombies
+from benchmarks.framework.orphans import descendants, wait_for_pool_processes, zombies
 from benchmarks.framework.process import resident_memory
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.verification import misbehaving
@@ -52,18 +52,18 @@ def in_processes(count: int, progress: Progress, rows: list[dict[str, Cell]]) ->
     """Check causes, and processes and memory before, during and after the run."""
     pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=WORKERS, limits=LIMITS)
     try:
-        judged(pool, [FINE] * WAVE)
+        verify_texts(pool, [FINE] * WAVE)
         gc.collect()
         before = resident_memory()
         wrong = count_wrong(pool, misbehaving.texts(count), progress, "processes", rows)
         gc.collect()
         grown = resident_memory() - before
-        settle_down(2 * WORKERS)
+        wait_for_pool_processes(2 * WORKERS)
         left = len(descendants()) - 2 * WORKERS
         dead = len(zombies())
     finally:
         pool.close()
-    settle_down(0)
+    wait_for_pool_processes(0)
     return [
         Figure("items with a wrong verdict", wrong, "<=", 0),
         Figure("workers lost or processes left behind", abs(left), "<=", 0),
@@ -83,7 +83,7 @@ def on_ray(count: int, progress: Progress, rows: list[dict[str, Cell]]) -> list[
         pool.close()
     return [
         Figure("on Ray: items with a wrong verdict", wrong, "<=", 0),
-        Figure("on Ray: processes left after closing", settle_down(0), "<=", 0),
+        Figure("on Ray: processes left after closing", wait_for_pool_processes(0), "<=", 0),
     ]
 
 
@@ -94,7 +94,7 @@ def in_batches(progress: Progress) -> list[Figure]:
     pool = ProcessPool(verifier, workers=WORKERS, limits=LIMITS)
     task = progress.add_task("batches", total=1)
     try:
-        verdicts = judged(pool, texts)
+        verdicts = verify_texts(pool, texts)
     finally:
         pool.close()
     progress.advance(task)
@@ -126,14 +126,14 @@ def training(progress: Progress, name: str, model: dict[str, Any], tasks: list[s
         Figure(f"{name}: steps", len(rows), ">=", STEPS),
         Figure(f"{name}: workers lost", workers_lost, ">=", 1),
         Figure(f"{name}: gain in reward", gain, ">=", 0.1),
-        Figure(f"{name}: processes left after closing", settle_down(0), "<=", 0),
+        Figure(f"{name}: processes left after closing", wait_for_pool_processes(0), "<=", 0),
     ]
 
 
 def count_wrong(pool: Pool, texts: Sequence[str], progress: Progress, where: str, rows: list[dict[str, Cell]]) -> int:
     """Count the wrong verdicts, and add a row for each kind of misbehaviour."""
     task = progress.add_task(where, total=len(texts))
-    verdicts = judged(pool, texts, lambda done: progress.update(task, completed=done))
+    verdicts = verify_texts(pool, texts, lambda done: progress.update(task, completed=done))
     wrong: Counter[str] = Counter()
     for text, verdict in zip(texts, verdicts, strict=True):
         fine = _outcome(verdict) == EXPECTED[text] and (verdict.status != "scored" or verdict.reward == REWARD)
@@ -146,7 +146,7 @@ def count_wrong(pool: Pool, texts: Sequence[str], progress: Progress, where: str
     return wrong.total()
 
 
-def judged(pool: Pool, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> list[Verdict]:
+def verify_texts(pool: Pool, texts: Sequence[str], on_progress: Callable[[int], None] | None = None) -> list[Verdict]:
     """Return verdicts in the order of the texts; each item must come back exactly once."""
     found: dict[int, Verdict] = {}
     for start in range(0, len(texts), WAVE):

@@ -21,11 +21,11 @@ import numpy as np
 
 from steelyard.errors import Invalid
 from steelyard.types import Decisions, Sample, SampleKey, Task
-from steelyard.verification import Item, Limits
+from steelyard.verification import Item, WorkerLimits
 
 FINE = "fine"
 REWARD = 0.5
-LIMITS = Limits(seconds=1.0, memory_mb=1024, output_kb=256)
+LIMITS = WorkerLimits(seconds=1.0, memory_mb=1024, output_kb=256)
 """A hundred times what a well-behaved item needs, but tight enough that thousands of failures end within minutes."""
 PATIENT_LIMITS = replace(LIMITS, seconds=4.0)
 """For tests: a well-behaved item does not time out, however busy the machine."""

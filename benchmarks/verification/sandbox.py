@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from rich.progress import Progress
 
 from benchmarks.framework.result import Cell, Figure, Result
-from benchmarks.verification.escapes import Escape, Outcome, Place, escapes, levels, tried
+from benchmarks.verification.escapes import Escape, Outcome, Place, attempt_escape, escapes, levels
 from steelyard.verification.sandbox import Level, describe_level, run_code
 
 ROUNDS = 3
@@ -34,7 +34,7 @@ def measure(quick: bool, progress: Progress) -> Result:
         progress.update(bar, description=escape.name)
         for place in places:
             for _ in range(rounds):
-                outcomes[place].setdefault(escape.name, []).append(tried(escape, place))
+                outcomes[place].setdefault(escape.name, []).append(attempt_escape(escape, place))
                 progress.advance(bar)
     seconds: dict[Level, list[float]] = {level: empty_program(level, 3 if quick else EMPTY_RUNS) for level in there}
     return Result("sandbox", figures(outcomes, seconds), [row(escape, outcomes) for escape in escapes()], note(there))

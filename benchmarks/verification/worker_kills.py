@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.framework.orphans import marked, parent_of, settle_down
+from benchmarks.framework.orphans import parent_of, pool_processes, wait_for_pool_processes
 from benchmarks.framework.result import Figure, Result
 from benchmarks.verification import misbehaving
 from steelyard.types import Task
@@ -31,7 +31,7 @@ SUPERVISORS = 0.2
 """Share of the kills that hit a supervisor; these are not counted."""
 
 
-def unhurried(_task: Task, text: str) -> float:
+def slow_verifier(_task: Task, text: str) -> float:
     """Take a few milliseconds and return the item's number, so that mixed-up items are detected."""
     time.sleep(0.004)
     return float(text)
@@ -50,12 +50,12 @@ def measure(quick: bool, progress: Progress) -> Result:
 def in_processes(kills: int, progress: Progress) -> list[Figure]:
     """Kill ``kills`` workers and, every fifth time, a supervisor in addition."""
     task = progress.add_task("processes", total=kills)
-    pool = ProcessPool(as_verifier(unhurried), workers=WORKERS)
+    pool = ProcessPool(as_verifier(slow_verifier), workers=WORKERS)
     dice = random.Random(0)
 
     def kill() -> bool:
-        supervisors = [pid for pid in marked() if parent_of(pid) == os.getpid()]
-        workers = [pid for pid in marked() if parent_of(pid) in supervisors]
+        supervisors = [pid for pid in pool_processes() if parent_of(pid) == os.getpid()]
+        workers = [pid for pid in pool_processes() if parent_of(pid) in supervisors]
         with suppress(ProcessLookupError, IndexError):
             if dice.random() < SUPERVISORS:
                 os.kill(dice.choice(supervisors), signal.SIGKILL)
@@ -69,14 +69,14 @@ def in_processes(kills: int, progress: Progress) -> list[Figure]:
         count = until_killed(pool, kills, kill)
     finally:
         pool.close()
-    return [*_figures("", kills, count), Figure("processes left after closing", settle_down(0), "<=", 0)]
+    return [*_figures("", kills, count), Figure("processes left after closing", wait_for_pool_processes(0), "<=", 0)]
 
 
 def on_ray(kills: int, progress: Progress) -> list[Figure]:
     from steelyard.cluster.pool import RayPool
 
     task = progress.add_task("Ray actors", total=kills)
-    pool = RayPool(as_verifier(unhurried), workers=WORKERS, workers_per_actor=1)
+    pool = RayPool(as_verifier(slow_verifier), workers=WORKERS, workers_per_actor=1)
     dice = random.Random(1)
 
     def kill() -> bool:
@@ -92,7 +92,7 @@ def on_ray(kills: int, progress: Progress) -> list[Figure]:
         pool.close()
     return [
         *_figures("on Ray: ", kills, count),
-        Figure("on Ray: processes left after closing", settle_down(0), "<=", 0),
+        Figure("on Ray: processes left after closing", wait_for_pool_processes(0), "<=", 0),
     ]
 
 
@@ -103,7 +103,7 @@ def node(progress: Progress) -> list[Figure]:
     task = progress.add_task("Ray node", total=1)
     with two_nodes() as (cluster, address):
         second = cluster.add_node(num_cpus=1)
-        pool = RayPool(as_verifier(unhurried), address=address, workers=2, workers_per_actor=1)
+        pool = RayPool(as_verifier(slow_verifier), address=address, workers=2, workers_per_actor=1)
 
         def kill() -> bool:
             cluster.remove_node(second, allow_graceful=False)

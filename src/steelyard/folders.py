@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from steelyard import config as configs
 from steelyard.config import Config
-from steelyard.config.overrides import parse_overrides
+from steelyard.config.overrides import apply_overrides, parse_overrides
 from steelyard.errors import CheckpointError, ConfigError
 from steelyard.trust import remember_run
 
@@ -125,7 +125,7 @@ def run_table(folder: Path) -> dict[str, Any]:
 def _tables(folder: Path) -> dict[str, Any]:
     path = folder / "config.toml"
     try:
-        return configs.read_tables(path)
+        return configs.with_new_names(configs.read_tables(path))
     except ConfigError as error:
         older = ", ".join(sorted(held.name for held in folder.glob("config-until-step-*.toml"))) or "none"
         raise CheckpointError(
@@ -143,7 +143,8 @@ def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) ->
     chat = recorded_chat(folder)
     if chat is not None and "tasks" not in named:
         named = {"tasks.chat": chat, **named}
-    data = configs.load(path, named).model_dump(exclude_none=True)
+    config = configs.build(apply_overrides(_tables(folder), named), source=str(path))
+    data = config.model_dump(exclude_none=True)
     place = folder.resolve()
     data["run"] |= {"folder": str(place.parent), "name": place.name}
     return configs.build(data, source=str(path))

@@ -26,7 +26,7 @@ def is_import_path(text: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
-def load_own(path: str, *, raises: type[SteelyardError] = ConfigError, what: str = "") -> Any:
+def load_user_object(path: str, *, raises: type[SteelyardError] = ConfigError, what: str = "") -> Any:
     """Load an object of the user's own code; modules in the working folder can be imported."""
     module = path.partition(":")[0]
     if is_import_path(path):

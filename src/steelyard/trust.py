@@ -198,7 +198,7 @@ def _real(path: str) -> Path:
 
 @contextmanager
 def _working_folder_importable() -> Iterator[None]:
-    """Temporarily make the working folder importable, as ``import_paths.load_own`` does."""
+    """Temporarily make the working folder importable, as ``import_paths.load_user_object`` does."""
     before, folder = list(sys.path), str(Path.cwd())
     if folder not in sys.path and "" not in sys.path:
         sys.path.insert(0, folder)

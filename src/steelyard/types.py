@@ -82,7 +82,7 @@ class CutRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SupportTable:
-    """Token sets in compact form, each distinct set stored once. See ``steelyard.constraints.trail``."""
+    """Token sets in compact form, each distinct set stored once. See ``steelyard.constraints.support_tables``."""
 
     vocabulary: int
     form: NDArray[np.uint8]
@@ -95,7 +95,7 @@ class SupportTable:
         return len(self.form)
 
 
-class Replay(NamedTuple):
+class SupportRecipe(NamedTuple):
     """Inputs for deriving a constrained sample's supports again, when they were not stored with the sample."""
 
     task: Task
@@ -119,13 +119,13 @@ class Decisions:
     rule: CutRule = CutRule()
     support_N: IntArray | None = None
     """Index into ``supports`` of the token set each decision was sampled from; -1 means every token the policy may
-    sample. ``None``: every token at every decision, or, if ``left_out``, not stored."""
+    sample. ``None``: every token at every decision, or, if ``supports_omitted``, not stored."""
     supports: SupportTable | None = None
-    left_out: bool = False
-    """The supports are not stored. The learner derives them again from ``replay`` and ``rule`` when it needs them."""
-    replay: Replay | None = None
+    supports_omitted: bool = False
+    """The supports are not stored. The learner derives them from ``support_recipe`` and ``rule`` when it needs them."""
+    support_recipe: SupportRecipe | None = None
     """How to derive the constraint's supports again; ``None`` if they are stored or there was no constraint."""
-    start_N: IntArray | None = None
+    text_start_N: IntArray | None = None
     """Character offset in ``Sample.text`` at which each token starts; only step rewards need it. ``None``: not
     recorded, because the sample did not come from a sampler."""
 
@@ -285,12 +285,12 @@ class Verdict:
         return replace(self, reward=reward, steps=(), turn_rewards=(), open_floor=floor is None)
 
     @property
-    def counts(self) -> bool:
+    def has_reward(self) -> bool:
         """Whether the verdict has a reward to train on (scored or rejected)."""
         return self.status != "unscored"
 
     @property
-    def accident(self) -> bool:
+    def verifier_failed(self) -> bool:
         """Whether the verifier failed: the sample is unscored, or rejected because every try failed the same way."""
         return self.status == "unscored" or bool(self.cause)
 

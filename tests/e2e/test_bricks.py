@@ -17,7 +17,7 @@ pytest.importorskip("highspy")
 
 SMALL = (
     *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
-    *("--domain.options.kinds", '["tower", "cantilever"]', "--domain.options.hardest", "6.0"),
+    *("--domain.options.kinds", '["tower", "cantilever"]', "--domain.options.max_difficulty", "6.0"),
     *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--warmstart.examples", "128"),
     *("--warmstart.batch", "16", "--warmstart.warmup_steps", "1", "--evaluate.tasks", "4"),
     *("--optimiser.warmup_steps", "0"),

@@ -15,7 +15,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
 
 from benchmarks.scale.cluster_faults import logged, processes
 from steelyard import config as configs
-from steelyard.compose import NOTHING
+from steelyard.compose import NOTHING_SUPPLIED
 from steelyard.run import run
 
 STEPS = 6
@@ -46,12 +46,12 @@ def kill_in_turn(folder: Path, names: list[str], killed: list[str]) -> None:
         killed.append(name)
 
 
-def test_a_run_on_a_cluster_survives_the_loss_of_its_parts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_on_a_cluster_survives_killed_actors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = configs.load("sequences", {"run.folder": str(tmp_path), "run.steps": STEPS, **ON_CLUSTER})
     folder, killed = tmp_path / config.run.name, list[str]()
-    names = ["SamplerStation", "LearnerRank", "Station"]
+    names = ["SamplerActor", "LearnerRank", "VerifierActor"]
     threading.Thread(target=kill_in_turn, args=(folder, names, killed), daemon=True).start()
-    trainer = run(config, NOTHING, resume=False)
+    trainer = run(config, NOTHING_SUPPLIED, resume=False)
     assert killed == names
     assert trainer.step == STEPS
     rows = logged(folder)

@@ -83,7 +83,7 @@ def test_the_tutorial_works(call: Call, walks: Any) -> None:
     assert "distinct texts among 32" in outputs["report"]
     assert ET.parse("mine.svg").getroot().findall("{*}polyline"), "its own picture"
     assert texts_of("runs/walks/artifacts/samples-00000002.svg")[0].startswith("best · to ")
-    (sheet,) = Path("runs/walks/looks").glob("*/*/sheet.svg")
+    (sheet,) = Path("runs/walks/renders").glob("*/*/sheet.svg")
     assert len(ET.parse(sheet).getroot().findall("{*}polyline")) == 6
 
     exec(blocks(TUTORIAL, "python")[1], {})

@@ -14,7 +14,7 @@ from .conftest import Call
 
 SMALL = (
     *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
-    *("--domain.options.longest", "60", "--domain.options.most", "6"),
+    *("--domain.options.max_length", "60", "--domain.options.max_holes", "6"),
     *("--warmstart.examples", "32", "--warmstart.batch", "16", "--warmstart.warmup_steps", "1"),
     *("--judge.examples", "32", "--judge.batch", "16", "--judge.warmup_steps", "1"),
     *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--sampling.fill_steps", "2"),
@@ -23,7 +23,7 @@ SMALL = (
 TRAIN = (*SMALL, "--run.steps", "2", "--checkpoint.every", "1", "--tracking.samples_every", "1")
 
 
-def test_a_run_from_warm_start_to_page(call: Call) -> None:
+def test_a_run_from_the_warm_start_to_the_page_of_samples(call: Call) -> None:
     trained = call("train", "infill", *TRAIN)
     assert trained.code == 0, trained.err
     assert "warm start (2)" in trained.err
@@ -55,8 +55,8 @@ def test_a_run_from_warm_start_to_page(call: Call) -> None:
 
 
 def test_runs_can_share_a_warm_start_and_a_judge_and_load_a_model_by_folder(call: Call) -> None:
-    begun = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
-    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in begun.err
+    prepare_start = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
+    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in prepare_start.err
     looked = call("check", "infill", *SMALL, "--judge.folder", "judge")
     assert "judge.folder = judge does not exist; create it with `steelyard judge train`" in looked.err
     assert call("warmstart", "infill", *SMALL, "--out", "warm").code == 0

@@ -38,7 +38,7 @@ def test_every_command_is_accepted(line: str) -> None:
 
 @pytest.mark.slow
 def test_the_example_trains_the_real_model(call: Call) -> None:
-    if not MODELS["smollm2"].is_there:
+    if not MODELS["smollm2"].is_downloaded:
         pytest.skip("SmolLM2 is not installed; run `steelyard fetch smollm2` (93 MB)")
     (program,) = blocks("python")
     for long, short in (('"steps": 20', '"steps": 1'), ('"tasks_per_step": 4', '"tasks_per_step": 1'), ("8, ", "4, ")):

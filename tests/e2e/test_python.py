@@ -111,7 +111,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_run_of_a_script_is_evaluated_sampled_and_resumed_by_commands(folder: Path, call: Call) -> None:
+def test_the_command_line_evaluates_samples_and_resumes_the_run_of_a_script(folder: Path, call: Call) -> None:
     Path("script.py").write_text(SCRIPT, encoding="utf-8")
     subprocess.run([sys.executable, "script.py"], check=True, capture_output=True)
     evaluated = call("eval", "runs/letters")

@@ -40,8 +40,8 @@ name = "bricks"
 [domain.options]
 kinds = ["tower", "wall"]
 action = "two_step"
-most = 6
-hardest = 6.0
+max_bricks = 6
+max_difficulty = 6.0
 world_size = [24, 8, 8]
 
 [sampling]
@@ -84,7 +84,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
     made = call("render", "runs/tiny", "--tasks", "2", "--n", "3")
     assert made.code == 0, made.err
     assert "runs/tiny at step 2: 2 held_out tasks × 3 samples" in made.out
-    shelves = sorted((trained / "looks" / "step-00000002").iterdir())
+    shelves = sorted((trained / "renders" / "step-00000002").iterdir())
     assert [shelf.name[:3] for shelf in shelves] == ["01-", "02-"]
     for shelf in shelves:
         names = {path.name for path in shelf.iterdir()}
@@ -106,7 +106,7 @@ def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
     assert exported.code == 0, exported.err
     assert ".dat" in Path("best.ldr").read_text(encoding="utf-8")
 
-    again = call("render", "tiny", "--n", "2", "--checkpoint", "start", "--out", "elsewhere", "--by", "stress")
+    again = call("render", "tiny", "--n", "2", "--checkpoint", "start", "--out", "elsewhere", "--colour-by", "stress")
     assert again.code == 0, again.err
     assert "runs/tiny before training" in again.out
     (shelf,) = Path("elsewhere").iterdir()

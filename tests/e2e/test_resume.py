@@ -25,7 +25,7 @@ LORA = {"lora": {"rank": 2, "alpha": 8}}
 SCRATCH = {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
 MASKED: dict[str, dict[str, Any]] = {
     "model": {"kind": "masked", "scratch": {**SCRATCH, "max_length": 64, "spaced": False}},
-    "domain": {"name": "infill", "options": {"longest": 60, "most": 6}},
+    "domain": {"name": "infill", "options": {"max_length": 60, "max_holes": 6}},
 }
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -41,13 +41,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "full, bfloat16, master weights": {"model": {"dtype": "bfloat16"}, "optimiser": {"rounding": "master"}},
     "lora": {"model": LORA},
     "lora, adapter off": {"loss": KL, "model": LORA},
-    "lora, second adapter": {"loss": KL, "model": LORA, "reference": {"carrier": "adapter"}},
+    "lora, second adapter": {"loss": KL, "model": LORA, "reference": {"storage": "adapter"}},
     "lora, second adapter, EMA": {"loss": KL, "model": LORA, "reference": {"mode": "ema", "ema_decay": 0.8}},
     "lora, second adapter, periodic": {"loss": KL, "model": LORA, "reference": {"mode": "periodic", "every": 2}},
     "lora, copy, periodic": {
         "loss": KL,
         "model": LORA,
-        "reference": {"mode": "periodic", "every": 2, "carrier": "copy"},
+        "reference": {"mode": "periodic", "every": 2, "storage": "copy"},
     },
     "dead groups refilled, adaptive KL in the reward, evaluation": {
         "loss": {
@@ -81,7 +81,7 @@ RUNS: dict[str, dict[str, Any]] = {
         **MASKED,
         "loss": KL,
         "model": {**MASKED["model"], **LORA},
-        "reference": {"carrier": "adapter"},
+        "reference": {"storage": "adapter"},
     },
     "masked, warm start and judge": {
         **MASKED,
@@ -167,7 +167,7 @@ def uninterrupted_run(tables: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_stopped_run_ends_as_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
     """The run stops after step 2 and again after step 3, and resumes with new objects each time."""
     if "8-bit" in name:
         pytest.importorskip("bitsandbytes")

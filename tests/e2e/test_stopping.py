@@ -80,7 +80,9 @@ steelyard.train(
 """
 
 
-def test_a_second_interrupt_of_a_script_stops_now(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_interrupt_stops_a_script_immediately(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run is started from Python and interrupted during a step that would never end."""
     Path("script.py").write_text(SCRIPT, encoding="utf-8")
     command = [sys.executable, "script.py", "100000"]

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from steelyard.domains.theories.grammar.starting_points import standard_model_text
-from steelyard.domains.theories.grammar.text import laid_out
+from steelyard.domains.theories.grammar.text import with_line_breaks
 from steelyard.domains.theories.interchange import pyrate_reader
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.tracking import read_metrics
@@ -20,7 +20,7 @@ SMALL = (
     *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.layers", "1"),
     *("--warmstart.examples", "64", "--warmstart.batch", "16", "--warmstart.warmup_steps", "1"),
     *("--sampling.tasks_per_step", "2", "--sampling.group_size", "4", "--domain.options.limits.groups", "2"),
-    *("--domain.options.containing", "[]", "--evaluate.tasks", "2", "--optimiser.warmup_steps", "0"),
+    *("--domain.options.required_factors", "[]", "--evaluate.tasks", "2", "--optimiser.warmup_steps", "0"),
 )
 
 
@@ -45,7 +45,7 @@ def test_a_run_from_the_warm_start_to_samples(call: Call) -> None:
 
 
 def test_a_model_in_a_file_can_be_verified(call: Call) -> None:
-    Path("sm.txt").write_text(laid_out(standard_model_text()), encoding="utf-8")
+    Path("sm.txt").write_text(with_line_breaks(standard_model_text()), encoding="utf-8")
     judged = call("verify", "theories", "sm.txt")
     assert judged.code == 0, judged.err
     assert "success: reward 1" in judged.out
@@ -63,7 +63,7 @@ def test_from_a_run_to_an_atlas_and_a_model_file(call: Call) -> None:
 
     made = call("render", "runs/theories", "--n", "3")
     assert made.code == 0, made.err
-    (shelf,) = (run / "looks" / "step-00000002").iterdir()
+    (shelf,) = (run / "renders" / "step-00000002").iterdir()
     assert {path.name for path in shelf.iterdir()} == {"01.txt", "02.txt", "03.txt", "sheet.svg"}
     sheet = list(ET.parse(shelf / "sheet.svg").getroot())
     assert sum(part.tag.endswith("svg") for part in sheet) == 3

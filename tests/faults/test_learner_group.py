@@ -61,7 +61,7 @@ def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_run_on_ray_ranks_is_the_run_of_one_process_and_resumes(tmp_path: Path) -> None:
+def test_a_run_on_ray_ranks_matches_a_single_process_and_resumes_exactly(tmp_path: Path) -> None:
     alone = compose.start_run(config_of(tmp_path / "alone", 4, None))
     alone.train()
     config = config_of(tmp_path / "group", 4, {"ranks": 2, "sharding": "fsdp"})
@@ -99,7 +99,7 @@ CASES = [Case("fsdp", True, "8-bit AdamW"), Case("fsdp", False, "AdamW")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_two_ranks_are_one_process(case: Case, tmp_path: Path) -> None:
+def test_two_ranks_match_one_process(case: Case, tmp_path: Path) -> None:
     pytest.importorskip("bitsandbytes")
     outcome = learner_ranks.compare(case, tmp_path)
     assert outcome.distance < learner_ranks.BAR

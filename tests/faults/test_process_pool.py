@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 
 import steelyard
-from benchmarks.framework.orphans import marked, settle_down, zombies
+from benchmarks.framework.orphans import pool_processes, wait_for_pool_processes, zombies
 from benchmarks.robustness.attack_programs import worker_protocol
 from benchmarks.verification import misbehaving
-from benchmarks.verification.faults import judged
+from benchmarks.verification.faults import verify_texts
 from benchmarks.verification.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import Limits, ProcessPool, Recycling, as_verifier
+from steelyard.verification import ProcessPool, Recycling, WorkerLimits, as_verifier
 
 SOURCE = Path(steelyard.__file__).parents[1]
-UNHURRIED = Limits(seconds=100)
+UNHURRIED = WorkerLimits(seconds=100)
 """Limits that only a hanging verifier reaches, even on a busy machine."""
 
 
@@ -41,7 +41,7 @@ def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
         yield pool
     finally:
         pool.close()
-    assert settle_down(0) == 0, "a process was left behind"
+    assert wait_for_pool_processes(0) == 0, "a process was left behind"
     assert zombies({os.getpid()}) == []
 
 
@@ -56,18 +56,18 @@ def seen(verdict: Verdict) -> Expected:
 
 
 @pytest.mark.parametrize("kind", EXPECTED)
-def test_every_misbehaviour_ends_as_what_it_is_and_the_next_item_is_judged(kind: str) -> None:
+def test_every_misbehaviour_gets_its_cause_and_the_next_item_is_verified(kind: str) -> None:
     with pool_of(misbehaving.misbehave) as pool:
-        first, bad, last = judged(pool, [FINE, kind, FINE])
+        first, bad, last = verify_texts(pool, [FINE, kind, FINE])
         assert seen(bad) == EXPECTED[kind], bad.reason
         assert first.status == last.status == "scored"
-        assert settle_down(2) == 2, "one keeper and one worker"
+        assert wait_for_pool_processes(2) == 2, "one keeper and one worker"
         assert zombies() == []
 
 
 def test_an_item_that_crashes_its_batch_does_not_affect_the_others() -> None:
     with pool_of(misbehaving.misbehave_in_batches, declared={"mode": "batch", "size": 4}) as pool:
-        verdicts = judged(pool, [FINE, "segfault", FINE, FINE, "few", FINE])
+        verdicts = verify_texts(pool, [FINE, "segfault", FINE, FINE, "few", FINE])
     assert [verdict.status for verdict in verdicts] == [
         "scored",
         "rejected",
@@ -103,8 +103,8 @@ def burn(task: Task, text: str) -> float:
 
 
 def test_cpu_time_is_counted_separately_for_every_item() -> None:
-    with pool_of(burn, limits=Limits(seconds=60, cpu_seconds=1)) as pool:
-        verdicts = judged(pool, ["0.7", "0.7", "0.7", "30"])
+    with pool_of(burn, limits=WorkerLimits(seconds=60, cpu_seconds=1)) as pool:
+        verdicts = verify_texts(pool, ["0.7", "0.7", "0.7", "30"])
     assert [verdict.cause for verdict in verdicts] == ["", "", "", "cpu limit"]
 
 
@@ -121,10 +121,10 @@ def many_files(task: Task, text: str) -> float:
 
 
 def test_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
-    with pool_of(large_file, limits=Limits(file_mb=1)) as pool:
-        assert "File too large" in judged(pool, [str(tmp_path)])[0].reason
-    with pool_of(many_files, limits=Limits(open_files=64)) as pool:
-        assert "Too many open files" in judged(pool, ["x"])[0].reason
+    with pool_of(large_file, limits=WorkerLimits(file_mb=1)) as pool:
+        assert "File too large" in verify_texts(pool, [str(tmp_path)])[0].reason
+    with pool_of(many_files, limits=WorkerLimits(open_files=64)) as pool:
+        assert "Too many open files" in verify_texts(pool, ["x"])[0].reason
 
 
 def print_and_exit(task: Task, text: str) -> float:
@@ -134,7 +134,7 @@ def print_and_exit(task: Task, text: str) -> float:
 
 def test_the_reason_includes_the_end_of_the_output() -> None:
     with pool_of(print_and_exit) as pool:
-        first, second = judged(pool, ["one", "two"])
+        first, second = verify_texts(pool, ["one", "two"])
     assert "here is why one" in first.reason
     assert "two" in second.reason
     assert "one" not in second.reason, "only the output of this item"
@@ -154,11 +154,11 @@ HELD: list[bytearray] = []
 
 def test_workers_are_recycled_by_number_of_items_and_by_memory() -> None:
     with pool_of(process_id, recycling=Recycling(items=10)) as pool:
-        pids = [verdict.reward for verdict in judged(pool, [FINE] * 40)]
+        pids = [verdict.reward for verdict in verify_texts(pool, [FINE] * 40)]
         assert len(set(pids)) == 4
         assert pool.metrics() == {}, "no worker was lost"
     with pool_of(hoard, recycling=Recycling(memory_mb=120)) as pool:
-        assert len({verdict.reward for verdict in judged(pool, [FINE] * 12)}) >= 3
+        assert len({verdict.reward for verdict in verify_texts(pool, [FINE] * 12)}) >= 3
 
 
 def leave_thread(task: Task, text: str) -> float:
@@ -172,10 +172,12 @@ async def slow(task: Task, text: str) -> float:
 
 
 def test_leftover_threads_are_tolerated_up_to_a_limit() -> None:
-    with pool_of(leave_thread, limits=Limits(memory_mb=None)) as pool:
-        assert len({verdict.reward for verdict in judged(pool, [FINE] * 100)}) in (3, 4)
+    with pool_of(leave_thread, limits=WorkerLimits(memory_mb=None)) as pool:
+        assert len({verdict.reward for verdict in verify_texts(pool, [FINE] * 100)}) in (3, 4)
     with pool_of(slow) as pool:
-        assert len({verdict.reward for verdict in judged(pool, [FINE] * 40)}) == 1, "the event loop's thread stays"
+        assert len({verdict.reward for verdict in verify_texts(pool, [FINE] * 40)}) == 1, (
+            "the event loop's thread stays"
+        )
 
 
 def start_helper(task: Task, text: str) -> float:
@@ -190,9 +192,9 @@ HELPERS: list[subprocess.Popen[bytes]] = []
 
 def test_child_processes_survive_only_with_keep_children() -> None:
     with pool_of(start_helper, keep_children=True) as pool:
-        assert [verdict.reward for verdict in judged(pool, [FINE] * 3)] == [1.0, 1.0, 1.0]
+        assert [verdict.reward for verdict in verify_texts(pool, [FINE] * 3)] == [1.0, 1.0, 1.0]
     with pool_of(start_helper) as pool:
-        assert [verdict.reward for verdict in judged(pool, [FINE] * 3)] == [1.0, 0.0, 0.0]
+        assert [verdict.reward for verdict in verify_texts(pool, [FINE] * 3)] == [1.0, 0.0, 0.0]
 
 
 def hang_once(task: Task, text: str) -> float:
@@ -206,12 +208,12 @@ def hang_once(task: Task, text: str) -> float:
 
 
 @pytest.mark.parametrize("victim", ["worker", "keeper"])
-def test_a_killed_process_of_the_pool_costs_nothing(victim: str, tmp_path: Path) -> None:
+def test_work_of_a_killed_pool_process_is_repeated(victim: str, tmp_path: Path) -> None:
     known, started = tmp_path / "known", tmp_path / "started"
     known.touch()
     with pool_of(hang_once, limits=UNHURRIED) as pool:
-        judged(pool, [str(known)])
-        keeper, worker = sorted(marked())
+        verify_texts(pool, [str(known)])
+        keeper, worker = sorted(pool_processes())
         pool.submit([misbehaving.item(0, str(started))])
         wait_for(started.exists)
         os.kill(worker if victim == "worker" else keeper, signal.SIGKILL)
@@ -242,21 +244,21 @@ def test_all_workers_end_when_the_run_is_killed() -> None:
     assert run.stdout is not None
     with run, run.stdout:
         assert run.stdout.readline() == b"busy\n"
-        assert len(marked()) >= 4
+        assert len(pool_processes()) >= 4
         run.kill()
-    assert settle_down(0) == 0
+    assert wait_for_pool_processes(0) == 0
 
 
 def test_lambdas_and_closures_are_sent_by_value_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     bonus = 2.0
     with caplog.at_level(logging.WARNING, "steelyard.verification"), pool_of(lambda task, text: bonus) as pool:
-        assert judged(pool, [FINE])[0].reward == 2.0
+        assert verify_texts(pool, [FINE])[0].reward == 2.0
     assert "not importable by name" in caplog.text
 
 
 def test_importable_functions_are_imported_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with pool_of(misbehaving.misbehave) as pool:
-        judged(pool, [FINE])
+        verify_texts(pool, [FINE])
     assert caplog.text == ""
 
 
@@ -302,7 +304,7 @@ def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, preload: bool, message: str
 ) -> None:
     """The module imports in this process, but not in the worker."""
-    guard = "import os\nif os.environ.get('STEELYARD_KEEPER'):\n    "
+    guard = "import os\nif os.environ.get('STEELYARD_FORKSERVER'):\n    "
     (tmp_path / "far_checker.py").write_text(f"{guard}{module}\ndef score(task, text):\n    return 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     import far_checker  # type: ignore[import-not-found]
@@ -315,7 +317,7 @@ def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
     finally:
         pool.close()
         sys.modules.pop("far_checker", None)
-    assert settle_down(0) == 0
+    assert wait_for_pool_processes(0) == 0
 
 
 def test_a_module_that_starts_threads_is_imported_by_every_worker(
@@ -332,7 +334,7 @@ def test_a_module_that_starts_threads_is_imported_by_every_worker(
     import threaded_checker  # type: ignore[import-not-found]
 
     with pool_of(threaded_checker.score, limits=UNHURRIED) as pool:
-        assert [verdict.reward for verdict in judged(pool, ["abc", "de"])] == [3.0, 2.0]
+        assert [verdict.reward for verdict in verify_texts(pool, ["abc", "de"])] == [3.0, 2.0]
     sys.modules.pop("threaded_checker", None)
 
 
@@ -346,7 +348,7 @@ def numpy_success(task: Task, text: str) -> Verdict:
 
 def test_numpy_values_and_objects_in_a_verdict_become_plain_data() -> None:
     with pool_of(numpy_success) as pool:
-        low, high, odd = judged(pool, ["0.1", "0.9", "object"])
+        low, high, odd = verify_texts(pool, ["0.1", "0.9", "object"])
     assert (low.success, high.success) == (False, True)
     assert (odd.status, odd.reason) == ("rejected", "'no text'")
 
@@ -365,7 +367,7 @@ POISONED: list[str] = []
 
 def test_with_one_worker_a_failure_is_retried_in_a_new_process() -> None:
     with pool_of(flaky_process) as pool:
-        verdicts = judged(pool, [FINE, "poison", FINE, FINE, FINE, FINE])
+        verdicts = verify_texts(pool, [FINE, "poison", FINE, FINE, FINE, FINE])
     assert [verdict.status for verdict in verdicts] == ["scored"] * 6
     assert verdicts[2].tries == 2
 
@@ -376,9 +378,9 @@ def fast_or_slow(task: Task, text: str) -> float:
 
 
 def test_only_the_item_that_takes_too_long_times_out() -> None:
-    with pool_of(fast_or_slow, limits=Limits(seconds=4)) as pool:
+    with pool_of(fast_or_slow, limits=WorkerLimits(seconds=4)) as pool:
         texts = ["0.001"] * 50 + ["1000"] + ["0.001"] * 50
-        verdicts = judged(pool, texts)
+        verdicts = verify_texts(pool, texts)
     assert [verdict.cause for verdict in verdicts if verdict.cause] == ["timeout"]
     assert verdicts[50].cause == "timeout"
 
@@ -401,12 +403,12 @@ def large(task: Task, text: str) -> float:
 
 def test_a_worker_that_retires_with_unsent_requests_is_replaced() -> None:
     """A failure retires the only worker while more requests wait than its connection can buffer."""
-    with pool_of(large, limits=Limits()) as pool:
-        verdicts = judged(pool, ["fail", *("x" * 20_000_000 for _ in range(3))])
+    with pool_of(large, limits=WorkerLimits()) as pool:
+        verdicts = verify_texts(pool, ["fail", *("x" * 20_000_000 for _ in range(3))])
     assert [verdict.status for verdict in verdicts] == ["rejected", *["scored"] * 3]
 
 
-def test_a_consumer_that_stops_loses_nothing() -> None:
+def test_a_consumer_that_pauses_loses_no_verdicts() -> None:
     with pool_of(misbehaving.misbehave) as pool:
         pool.submit([misbehaving.item(number, FINE) for number in range(20)])
         found = [next(iter(pool.completed(wait=True))) for _ in range(5)]
@@ -425,7 +427,7 @@ def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: py
     """Processes that the import started do not remain either."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
-        "if os.environ.get('STEELYARD_KEEPER'):\n"
+        "if os.environ.get('STEELYARD_FORKSERVER'):\n"
         "    subprocess.Popen(['sleep', '1000'])\n"
         f"    open({str(tmp_path / 'importing')!r}, 'w').close()\n"
         "    time.sleep(1000)\n"

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.framework.orphans import settle_down
+from benchmarks.framework.orphans import wait_for_pool_processes
 from benchmarks.robustness.attack_programs import ray_cluster
 from benchmarks.verification import misbehaving
-from benchmarks.verification.faults import judged
+from benchmarks.verification.faults import verify_texts
 from benchmarks.verification.misbehaving import EXPECTED, FINE, PATIENT_LIMITS, Expected
-from benchmarks.verification.worker_kills import unhurried
+from benchmarks.verification.worker_kills import slow_verifier
 from steelyard.cluster.connection import LOCAL_VARIABLES, Connection
 from steelyard.cluster.pool import RayPool
 from steelyard.errors import VerifierError
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Connection]:
     connection = Connection()
     yield connection
     connection.close()
-    assert settle_down(0) == 0
+    assert wait_for_pool_processes(0) == 0
     assert {name: os.environ.get(name) for name in LOCAL_VARIABLES} == before, "the environment is restored"
 
 
@@ -41,18 +41,18 @@ def test_a_local_cluster_listens_on_loopback_only_and_requires_its_token(cluster
 def test_workers_have_the_priority_of_the_run() -> None:
     pool = RayPool(as_verifier(misbehaving.misbehave), workers=1, limits=PATIENT_LIMITS)
     try:
-        judged(pool, [FINE])
+        verify_texts(pool, [FINE])
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert [os.getpriority(os.PRIO_PROCESS, process) for process in pool.actor_processes()] == [own]
     finally:
         pool.close()
 
 
-def test_causes_are_those_of_the_process_pool() -> None:
+def test_failure_causes_match_the_process_pool() -> None:
     kinds = [FINE, "segfault", "raise", "exit", "close", "session", "nan", "none", "sleep", FINE]
     pool = RayPool(as_verifier(misbehaving.misbehave), workers=2, limits=PATIENT_LIMITS)
     try:
-        verdicts = judged(pool, kinds)
+        verdicts = verify_texts(pool, kinds)
     finally:
         pool.close()
     seen = [Expected(verdict.status, verdict.cause, verdict.detail) for verdict in verdicts]
@@ -65,14 +65,14 @@ def test_batches_are_formed_before_they_are_sent() -> None:
         as_verifier(misbehaving.misbehave_in_batches, mode="batch", size=4), workers=1, limits=PATIENT_LIMITS
     )
     try:
-        verdicts = judged(pool, [FINE, "few", FINE, FINE, FINE])
+        verdicts = verify_texts(pool, [FINE, "few", FINE, FINE, FINE])
     finally:
         pool.close()
     assert [verdict.status for verdict in verdicts] == ["scored", "rejected", "scored", "scored", "scored"]
 
 
-def test_what_a_killed_actor_had_is_judged_elsewhere() -> None:
-    pool = RayPool(as_verifier(unhurried), workers=2, workers_per_actor=1)
+def test_calls_of_a_killed_actor_are_verified_elsewhere() -> None:
+    pool = RayPool(as_verifier(slow_verifier), workers=2, workers_per_actor=1)
     try:
         pool.submit([misbehaving.item(number, str(number)) for number in range(1000)])
         found = dict(next(pool.completed(wait=True)) for _ in range(1))
@@ -87,10 +87,10 @@ def test_what_a_killed_actor_had_is_judged_elsewhere() -> None:
 
 
 def test_two_pools_share_the_cluster_and_close_in_either_order() -> None:
-    pools = [RayPool(as_verifier(unhurried), shares=2) for _ in range(2)]
+    pools = [RayPool(as_verifier(slow_verifier), shares=2) for _ in range(2)]
     try:
         for pool in pools:
-            assert [verdict.status for verdict in judged(pool, ["1", "2"])] == ["scored", "scored"]
+            assert [verdict.status for verdict in verify_texts(pool, ["1", "2"])] == ["scored", "scored"]
     finally:
         for pool in pools:
             pool.close()
@@ -99,7 +99,7 @@ def test_two_pools_share_the_cluster_and_close_in_either_order() -> None:
 
 def test_a_verifier_that_does_not_start_stops_the_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "absent_checker.py").write_text(
-        "import os\nif os.environ.get('STEELYARD_KEEPER'):\n    raise ImportError('no licence')\n"
+        "import os\nif os.environ.get('STEELYARD_FORKSERVER'):\n    raise ImportError('no licence')\n"
         "def score(task, text):\n    return 1.0\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

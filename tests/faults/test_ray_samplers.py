@@ -74,7 +74,7 @@ def test_every_requested_sample_is_delivered_once(sampler: RaySampler, policy: A
     assert sum(local[sample.key] == sample.text for sample in samples) >= 18, "the same draws from the same weights"
 
 
-def test_published_weights_arrive_in_every_replica(sampler: RaySampler, policy: Any) -> None:
+def test_published_weights_reach_every_replica(sampler: RaySampler, policy: Any) -> None:
     before = {sample.key: sample for sample in sampler.sample(requests_for_step(1), DECODING)}
     with torch.no_grad():
         policy.model.lm_head.weight.mul_(3.0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.verification.escapes import MARK, Attempt, Escape, escapes, tried
+from benchmarks.verification.escapes import MARK, Attempt, Escape, attempt_escape, escapes
 from steelyard.verification.sandbox import Level
 from tests.sandboxes import LEVELS, NEEDS_BUBBLEWRAP
 
@@ -37,20 +37,20 @@ run_code(code, level=sys.argv[1], environment={{{MARK!r}: sys.argv[2]}}, limits=
 
 @every_escape
 def test_the_escape_works_without_a_sandbox(escape: Escape) -> None:
-    assert tried(escape, "without").worked, "an escape that never works tests nothing"
+    assert attempt_escape(escape, "without").worked, "an escape that never works tests nothing"
 
 
 @NEEDS_BUBBLEWRAP
 @every_escape
-def test_bubblewrap_stops_it(escape: Escape) -> None:
-    outcome = tried(escape, "bubblewrap")
+def test_bubblewrap_stops_the_escape(escape: Escape) -> None:
+    outcome = attempt_escape(escape, "bubblewrap")
     assert not outcome.worked
     assert outcome.left_running == 0
 
 
 @every_escape
-def test_the_floor_stops_what_it_is_documented_to_stop(escape: Escape) -> None:
-    outcome = tried(escape, "floor")
+def test_the_floor_stops_the_documented_escapes(escape: Escape) -> None:
+    outcome = attempt_escape(escape, "floor")
     assert not (outcome.worked and escape.floor_stops)
     assert outcome.left_running == 0
 

@@ -84,7 +84,7 @@ def kill_a_saver() -> Iterator[Callable[[Path, float], int]]:
         yield kill
 
 
-def test_fifteen_kills_leave_fifteen_whole_checkpoints(
+def test_fifteen_kills_leave_fifteen_intact_checkpoints(
     tmp_path: Path, kill_a_saver: Callable[[Path, float], int]
 ) -> None:
     delay = random.Random(3)

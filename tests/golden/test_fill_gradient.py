@@ -12,7 +12,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return build(request.param)
 
 
-def test_log_probs_entropy_kl_and_the_expected_update_are_those_of_the_list(case: Case) -> None:
+def test_log_probs_entropy_kl_and_the_expected_update_match_the_enumeration(case: Case) -> None:
     found = row(case)
     for name in ("sampler", "learner", "entropy", "KL", "update"):
         assert float(found[name]) < 1e-6, name

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose import NOTHING
+from steelyard.compose import NOTHING_SUPPLIED
 from steelyard.run import run
 from steelyard.tracking import read_metrics
 
@@ -18,8 +18,8 @@ SIZES: dict[str, Any] = {
     "model.scratch.heads": 2,
     "model.scratch.layers": 2,
     "model.device": "cpu",
-    "domain.options.containing": [],
-    "domain.options.longest_example": 50,
+    "domain.options.required_factors": [],
+    "domain.options.max_example_words": 50,
     "sampling.max_new_tokens": 60,
     "domain.options.limits.groups": 2,
     "domain.options.limits.largest": 6,
@@ -43,7 +43,7 @@ SIZES: dict[str, Any] = {
 
 def test_the_reward_of_theories_rises(tmp_path: Path) -> None:
     config = configs.load("theories", {**SIZES, "run.folder": str(tmp_path)})
-    run(config, NOTHING, resume=False)
+    run(config, NOTHING_SUPPLIED, resume=False)
     reward = [float(row["reward/mean"]) for row in read_metrics(tmp_path / config.run.name / "metrics.jsonl")]
     third = len(reward) // 3
     assert welch(reward[:third], reward[-third:]) > 2, reward

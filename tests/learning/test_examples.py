@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.experience.first_use_trials import readme_blocks as blocks
 from steelyard import config as configs
-from steelyard.compose import NOTHING
+from steelyard.compose import NOTHING_SUPPLIED
 from steelyard.run import run
 from steelyard.templates import write_template
 from steelyard.tracking import read_metrics
@@ -55,7 +55,9 @@ def test_all_examples_in_the_readme_are_tested() -> None:
 def test_the_project_of_init_learns(folder: Path) -> None:
     write_template(folder)
     quiet = {"evaluate.every": 0, "tracking.console": False}
-    run(configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING, resume=False)  # 60 of its 150 steps
+    run(
+        configs.load("steelyard.toml", {**quiet, "run.steps": 60}), NOTHING_SUPPLIED, resume=False
+    )  # 60 of its 150 steps
     first, last = ends(Path("runs/numbers"), "reward/mean")
     assert first < 0.2
     assert last > 0.5

@@ -97,7 +97,7 @@ def fills_with_the_next(task: Task, text: str) -> bool:
     return second == WORDS[(WORDS.index(first) + 1) % len(WORDS)]
 
 
-def test_a_policy_that_fills_in_learns(tmp_path: Path) -> None:
+def test_a_masked_policy_learns(tmp_path: Path) -> None:
     trainer = tiny_trainer(
         tmp_path,
         policy=from_scratch_policy(SHAPE, WORDS, replace(CPU, kind="masked")),

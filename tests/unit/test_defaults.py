@@ -21,10 +21,10 @@ from steelyard.config import Config, LengthPenaltyConfig, LoraConfig, LossConfig
 from steelyard.config.cluster import LearnersConfig, SamplersConfig
 from steelyard.config.tasks import TasksConfig
 from steelyard.data import as_tasks, load_tasks
-from steelyard.memory.footprint import needs
+from steelyard.memory.footprint import estimate_methods
 from steelyard.opened_run import Run
+from steelyard.planning.plan import Deployment
 from steelyard.planning.plan import Run as PlannedRun
-from steelyard.planning.plan import Site
 from steelyard.policies.adapters import Lora
 from steelyard.policies.loading import PolicyOptions
 from steelyard.policies.scratch import Architecture
@@ -38,7 +38,7 @@ from steelyard.training.learner import UpdateRule
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.rollouts import RolloutParts
 from steelyard.types import CutRule
-from steelyard.verification import Blame, Breaker, Limits, ProcessPool, Recycling
+from steelyard.verification import Blame, CircuitBreaker, ProcessPool, Recycling, WorkerLimits
 from steelyard.verification.functions import FunctionVerifier
 from steelyard.verification.trl import TRLVerifier
 
@@ -64,7 +64,7 @@ SAME: list[tuple[Callable[..., Any], dict[str, str]]] = [
         {"steps": "sampling.fill_steps", "order": "sampling.fill_order", "max_rows": "sampling.max_rows"},
     ),
     (PlannedRun, {"max_rows": "sampling.max_rows", "epochs": "optimiser.epochs"}),
-    (Site, {"staleness": "sampling.staleness"}),
+    (Deployment, {"staleness": "sampling.staleness"}),
     (RolloutParts, {"refill_dead_groups": "credit.refill_dead_groups"}),
     (
         Credit,
@@ -99,19 +99,19 @@ SAME: list[tuple[Callable[..., Any], dict[str, str]]] = [
     ),
     (PolicyOptions, {name: f"model.{name}" for name in ("kind", "dtype", "device", "attention", "trust_remote_code")}),
     (Lora, {name: f"model.lora.{name}" for name in ("rank", "alpha", "targets")}),
-    (needs, {"rank": "model.lora.rank"}),
+    (estimate_methods, {"rank": "model.lora.rank"}),
     (load_tasks, {"prompt_column": "tasks.prompt_column", "split": "tasks.split"}),
     (as_tasks, {"prompt_column": "tasks.prompt_column"}),
     (FunctionVerifier, {"success_at": "verify.success_at"}),
     (TRLVerifier, {"success_at": "verify.success_at"}),
     (
-        Limits,
+        WorkerLimits,
         {name: f"verify.limits.{name}" for name in ("seconds", "memory_mb", "file_mb", "open_files", "output_kb")},
     ),
     (Recycling, {name: f"verify.recycle.{name}" for name in ("items", "memory_mb")}),
     (Blame, {"tries": "verify.tries"}),
     (
-        Breaker,
+        CircuitBreaker,
         {"share": "verify.max_unscored", "then": "verify.when_unscored", "pause_seconds": "verify.pause_seconds"},
     ),
     (ProcessPool, {"keep_children": "verify.keep_children", "preload": "verify.preload", "workers": "verify.workers"}),
@@ -193,7 +193,7 @@ def test_commands_and_the_python_api_have_the_same_defaults() -> None:
 
 
 def test_the_plan_command_describes_the_site_that_planning_assumes() -> None:
-    plan, site = options_of("plan"), Site.__dataclass_fields__
+    plan, site = options_of("plan"), Deployment.__dataclass_fields__
     assert plan.cores == site["cores"].default
     assert plan.check_seconds == site["check"].default.mean
     assert plan.publish_gbs * 1e9 == site["publish"].default

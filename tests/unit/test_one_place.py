@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steelyard.errors import ConfigError, VerifierError
-from steelyard.import_paths import load_object, load_own
+from steelyard.import_paths import load_object, load_user_object
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
 from steelyard.special_tokens import BOS, EOS, MASK, PAD
 from steelyard.suggest import closest, did_you_mean, nearest_or_all
@@ -73,6 +73,6 @@ def test_only_user_code_is_searched_in_the_working_folder(tmp_path: Path, monkey
     monkeypatch.delitem(sys.modules, "of_this_folder", raising=False)
     with pytest.raises(ConfigError, match=r"domain 'mine': 'of_this_folder:f': no module"):
         load_object("of_this_folder:f", what="domain 'mine':")
-    assert load_own("of_this_folder:f")() == 1
+    assert load_user_object("of_this_folder:f")() == 1
     with pytest.raises(VerifierError, match="no 'g'; it has f"):
-        load_own("of_this_folder:g", raises=VerifierError)
+        load_user_object("of_this_folder:g", raises=VerifierError)

@@ -12,7 +12,7 @@ import pytest
 
 from steelyard import config as configs
 from steelyard import run as running
-from steelyard.compose import NOTHING
+from steelyard.compose import NOTHING_SUPPLIED
 from steelyard.errors import LostLearnerError
 from steelyard.folders import RunLock
 from steelyard.training.loop import Trainer
@@ -57,7 +57,7 @@ class Run:
 
     def go(self) -> Trainer:
         with RunLock(self.folder / "run") as lock:
-            return running.run_locked(lock, CONFIG, NOTHING, resume=False)
+            return running.run_locked(lock, CONFIG, NOTHING_SUPPLIED, resume=False)
 
 
 def lose_at(*steps: int) -> Trouble:

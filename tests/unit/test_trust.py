@@ -153,7 +153,7 @@ def test_a_recipe_in_the_working_folder_may_import_neighbouring_modules(here: Pa
 
 
 @pytest.mark.parametrize(
-    ("keys", "path", "said"),
+    ("keys", "path", "expected"),
     [
         ({"verify__verifier": "subprocess:Popen"}, "recipe.toml", ["verify.verifier", "subprocess.py"]),
         ({"verify__verifier": "mine:score"}, "below/recipe.toml", ["verify.verifier", "mine.py"]),
@@ -162,11 +162,11 @@ def test_a_recipe_in_the_working_folder_may_import_neighbouring_modules(here: Pa
         ({"verify__cache": "/elsewhere/x.pth"}, "recipe.toml", ["verify.cache", "/elsewhere/x.pth"]),
     ],
 )
-def test_other_code_needs_consent_once(keys: dict[str, Any], path: str, said: list[str]) -> None:
+def test_other_code_needs_consent_once(keys: dict[str, Any], path: str, expected: list[str]) -> None:
     config = config_of(**keys)
-    with pytest.raises(TrustError) as refused:
+    with pytest.raises(TrustError) as rejected:
         recipe(config, path)
-    assert all(word in str(refused.value) for word in (*said, "--trust"))
+    assert all(word in str(rejected.value) for word in (*expected, "--trust"))
     recipe(config, path, trust=True)
     recipe(config, path)
     with pytest.raises(TrustError):
@@ -223,9 +223,9 @@ def test_only_code_that_a_command_uses_needs_consent(here: Path) -> None:
     config = config_of(DOMAIN_BASE, credit__advantage="mine:advantage", model__trust_remote_code=True)
     run(config, folder, uses=DOMAIN)
     for uses, asked in ((SAMPLING, {"model"}), (TRAINING, {"model", "credit"})):
-        with pytest.raises(TrustError) as refused:
+        with pytest.raises(TrustError) as rejected:
             run(config, folder, uses=uses)
-        assert {key for key in ("model", "credit") if f"\n  {key}." in str(refused.value)} == asked
+        assert {key for key in ("model", "credit") if f"\n  {key}." in str(rejected.value)} == asked
 
 
 def test_the_users_own_run_needs_no_consent_after_a_move(here: Path) -> None:
@@ -275,9 +275,9 @@ def test_links_out_of_a_run_folder_need_consent(here: Path) -> None:
     (folder / "inside" / "circle").symlink_to("circle")
     run(config, folder)
     (folder / "inside" / "metrics.jsonl").symlink_to(here.parent / "profile")
-    with pytest.raises(TrustError) as refused:
+    with pytest.raises(TrustError) as rejected:
         run(config, folder)
-    assert all(word in str(refused.value) for word in ("inside/metrics.jsonl", "profile", "--trust"))
+    assert all(word in str(rejected.value) for word in ("inside/metrics.jsonl", "profile", "--trust"))
     trust.remember_run(folder, config)
     run(config, folder)
 

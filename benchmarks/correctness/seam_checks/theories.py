@@ -13,7 +13,7 @@ from steelyard.domains.theories.grammar.starting_points import standard_model_te
 from steelyard.domains.theories.model.known_models import standard_model
 from steelyard.domains.theories.model.notation import right
 from steelyard.domains.theories.physics.mass_spectrum import spectrum
-from steelyard.domains.theories.reward.reward import Judge
+from steelyard.domains.theories.reward.reward import TheoryScorer
 from steelyard.types import Task
 
 UNSEEN = ("1 1 +1", "1 1 +2", "1 3 +2/3", "1 8 0", "2 3 +1/6")
@@ -25,7 +25,7 @@ BREAKING = ("1 1 +1 c1 1e3", "1 1 -2 c1 1e2", "1 3 +2/3 c1 1e3", "1 1 +1 c1 1e3 
 def hidden_exotics(quick: bool) -> float:
     """Count the theories with massless charged or coloured scalars that succeed when their vacuum breaks a force."""
     del quick
-    judge, task = Judge(), Task("any", "nothing")
+    judge, task = TheoryScorer(), Task("any", "nothing")
     successes = 0
     for vacuum in BREAKING:
         for scalar in UNSEEN:
@@ -53,11 +53,11 @@ def neutrino_error(quick: bool) -> float:
 def random_groups(groups: int, size: int) -> list[list[float]]:
     """Return the rewards of failed random theories, one list per training task, with default options."""
     domain = Theories()
-    judge = domain.judge()
+    judge = domain.scorer()
     found: list[list[float]] = []
     for number in range(groups):
         task, rng = domain.task("train", 37 * number), np.random.default_rng([1, number])
-        texts = [random_theory(domain.grammar, task, rng, long=domain.longest_example) for _ in range(size)]
+        texts = [random_theory(domain.grammar, task, rng, max_words=domain.max_example_words) for _ in range(size)]
         verdicts = [judge(task, text) for text in texts]
         found.append([verdict.reward for verdict in verdicts if not verdict.success])
     return found
@@ -69,19 +69,19 @@ def reinforced_failures(quick: bool) -> float:
 
     from steelyard.algorithms.advantages import group_norm
 
-    success = Judge()(Task("any", "nothing"), standard_model_text()).reward
+    success = TheoryScorer()(Task("any", "nothing"), standard_model_text()).reward
     groups = random_groups(*((6, 24) if quick else (40, 64)))
     positive = 0
     for failures in groups:
         reward_M = torch.tensor([*failures, success], dtype=torch.float64)
-        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.max_words))
         positive += bool(advantage_M[:-1].quantile(0.5) > 0)
     return positive / len(groups)
 
 
 def below_floor(quick: bool) -> float:
     """Return the share of random theories that score below a rejected text."""
-    floor = Judge().verifier().floor
+    floor = TheoryScorer().verifier().floor
     assert floor is not None
     rewards = [reward for group in random_groups(*((6, 24) if quick else (40, 64))) for reward in group]
     return sum(reward < floor for reward in rewards) / len(rewards)

@@ -27,7 +27,7 @@ most = pages * resource.getpagesize() + {MEMORY}
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
 analysis = getattr(bounds, kind)
 for name, *more in (["shortest"], ["longest"], ["bound", 1000]):
-    with suppress(bounds.CannotTell):
+    with suppress(bounds.LengthUnknown):
         getattr(analysis, name, lambda *_: None)(source, *more)
 print("done")
 """

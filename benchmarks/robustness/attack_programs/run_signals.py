@@ -15,7 +15,7 @@ model.kind = "masked"
 model.device = "cpu"
 model.threads = 1
 model.scratch = {layers = 1, width = 16, heads = 2, max_length = 64, spaced = false}
-domain = {name = "infill", options = {longest = 60, most = 6}}
+domain = {name = "infill", options = {max_length = 60, max_holes = 6}}
 sampling = {tasks_per_step = 2, group_size = 2}
 warmstart = {examples = 240, batch = 4, warmup_steps = 1}
 judge = {examples = 80, batch = 4, warmup_steps = 1, weight = 0.5}

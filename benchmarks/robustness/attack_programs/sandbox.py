@@ -69,7 +69,7 @@ def read_the_keyring(level: Level) -> Callable[[Path], str | None]:
     return run
 
 
-def put_a_link_in_the_folders_place(folder: Path) -> str | None:
+def replace_folder_by_link(folder: Path) -> str | None:
     """Replace the program's own folder by a link to a folder of the caller, which is possible at the floor level."""
     private, moved = folder / "private", folder / "moved"
     private.mkdir()
@@ -112,7 +112,7 @@ def bomb(level: Level, *, sessions: bool) -> Callable[[Path], str | None]:
 LEVELS: tuple[Level, ...] = ("floor", "bubblewrap") if level_in_force() == "bubblewrap" else ("floor",)
 ATTACKS = (
     *(Attack("sandbox", f"reading the caller's session keyring, {level}", read_the_keyring(level)) for level in LEVELS),
-    Attack("sandbox", "a link in place of the scratch folder", put_a_link_in_the_folders_place),
+    Attack("sandbox", "a link in place of the scratch folder", replace_folder_by_link),
     *(
         Attack(
             "sandbox", f"fork bomb{', a session each' * sessions}, {level}", bomb(level, sessions=sessions), quick=False

@@ -15,10 +15,10 @@ from typing import Any
 from benchmarks.robustness.attack_programs import Attack
 from benchmarks.verification.misbehaving import item
 from steelyard.types import Task, Verdict
-from steelyard.verification import Limits, ProcessPool, as_verifier
+from steelyard.verification import ProcessPool, WorkerLimits, as_verifier
 
-LIMITS = Limits(seconds=60.0, memory_mb=2048)
-SHORT = Limits(seconds=5.0, memory_mb=2048)
+LIMITS = WorkerLimits(seconds=60.0, memory_mb=2048)
+SHORT = WorkerLimits(seconds=5.0, memory_mb=2048)
 FINE = "fine"
 BEFORE, AFTER = 5, 10
 HUGE = 2.0**40
@@ -95,7 +95,7 @@ def dictionary_of_scores(_tasks: list[Task], texts: list[str]) -> Any:
     return dict.fromkeys((float(len(text)) for text in texts), 1.0).keys()
 
 
-def verify_texts(function: Any, texts: list[str], limits: Limits = LIMITS, **settings: Any) -> list[Verdict]:
+def verify_texts(function: Any, texts: list[str], limits: WorkerLimits = LIMITS, **settings: Any) -> list[Verdict]:
     pool = ProcessPool(as_verifier(function, **settings), workers=1, limits=limits)
     try:
         pool.submit([item(number, text) for number, text in enumerate(texts)])
@@ -105,7 +105,7 @@ def verify_texts(function: Any, texts: list[str], limits: Limits = LIMITS, **set
         pool.close()
 
 
-def forge(*kinds: str, limits: Limits = LIMITS) -> Callable[[Path], str | None]:
+def forge(*kinds: str, limits: WorkerLimits = LIMITS) -> Callable[[Path], str | None]:
     """Return an attack in which some samples forge messages; every other sample must get its own verdict."""
 
     def run(_folder: Path) -> str | None:

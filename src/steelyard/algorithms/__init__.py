@@ -11,7 +11,7 @@ from steelyard.algorithms.objective import Objective, ObjectiveInput, ObjectiveO
 from steelyard.algorithms.passk import bootstrap_interval, pass_at_k_estimate, wilson_interval
 from steelyard.algorithms.returns import span_advantages
 from steelyard.algorithms.schedules import Schedule
-from steelyard.algorithms.shaping import advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.algorithms.shaping import clip_advantages, handle_truncated, soft_length_penalty
 from steelyard.algorithms.surrogates import Surrogate, SurrogateInput, SurrogateOutput, surrogate
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "Surrogate",
     "SurrogateInput",
     "SurrogateOutput",
-    "advantage_clip",
     "bootstrap_interval",
+    "clip_advantages",
     "decision_weights",
     "estimator",
     "handle_truncated",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from steelyard.algorithms.facts import FACTS, NAMED, RewardParts, requested_facts
 from steelyard.errors import ConfigError
-from steelyard.import_paths import load_own
+from steelyard.import_paths import load_user_object
 from steelyard.suggest import did_you_mean, nearest_or_all
 
 
@@ -34,7 +34,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[..., Tensor]:
 
 
 def _load(path: str) -> Callable[..., Any]:
-    function = load_own(path, what="advantage estimator")
+    function = load_user_object(path, what="advantage estimator")
     if not callable(function):
         raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
     return function

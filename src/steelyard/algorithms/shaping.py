@@ -44,6 +44,6 @@ def handle_truncated(
     return reward_M, keep_M
 
 
-def advantage_clip(advantage_M: Tensor, limit: float | None) -> Tensor:
+def clip_advantages(advantage_M: Tensor, limit: float | None) -> Tensor:
     """Return ``clamp(A, -limit, limit)``; ``None`` disables it. This is independent of the ratio clip."""
     return advantage_M if limit is None else advantage_M.clamp(-limit, limit)

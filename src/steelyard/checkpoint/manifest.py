@@ -93,7 +93,7 @@ def check(folder: Path, manifest: Manifest, *, hashes: bool) -> None:
                 raise DamagedCheckpoint(f"{name} does not match its hash")
 
 
-def require_whole(folder: Path, solution: str) -> None:
+def require_intact(folder: Path, solution: str) -> None:
     """Raise :class:`CheckpointError` with the given solution if a sealed folder has changed.
 
     A folder without a manifest, such as a model from another program, is accepted.

@@ -24,9 +24,9 @@ from steelyard.cluster.rank import BuildLearner, LearnerRank
 from steelyard.cluster.ranks import Sharding
 from steelyard.errors import CheckpointError, LostLearnerError, SteelyardError, TrainingError
 from steelyard.policies.base import Policy
-from steelyard.policies.sharding import Which
+from steelyard.policies.sharding import WeightSelection
 from steelyard.tracking import Report, silent
-from steelyard.training.learner import SHARDS, Parts, SampleLogps, UpdateRule
+from steelyard.training.learner import SHARDS, CheckpointParts, SampleLogps, UpdateRule
 from steelyard.training.learner_samples import LearnerSample
 from steelyard.types import Sample
 
@@ -45,11 +45,11 @@ class RankGroup:
     def __init__(self, rule: UpdateRule, *, kl_in_reward: bool = False, mirror: Policy | None = None) -> None:
         self.rule, self.kl_in_reward, self.mirror = rule, kl_in_reward, mirror
 
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
+    def call_all(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of :class:`LearnerRank` on all ranks in parallel and return all results."""
         raise NotImplementedError
 
-    def ask_first(self, method: str, *arguments: Any) -> Any:
+    def call_first(self, method: str, *arguments: Any) -> Any:
         """Call a method on rank 0 only."""
         raise NotImplementedError
 
@@ -64,29 +64,29 @@ class RankGroup:
     # --- called by the training loop -----------------------------------------------------------------------------
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps:
-        return self.ask("score", self.put(list(samples)))[0]
+        return self.call_all("score", self.put(list(samples)))[0]
 
     def update(self, samples: Sequence[LearnerSample], step: int, report: Report = silent) -> dict[str, float]:
-        return self.ask("update", self.put(list(samples)), step)[0]
+        return self.call_all("update", self.put(list(samples)), step)[0]
 
     def kl_coefficient(self, step: int) -> float:
-        return self.ask_first("kl_coefficient", step)
+        return self.call_first("kl_coefficient", step)
 
     def after_step(self, step: int) -> None:
-        self.ask("after_step", step)
+        self.call_all("after_step", step)
         self._update_mirror()
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def weights(self, which: Which = "merged") -> Iterator[tuple[str, Tensor]]:
+    def weights(self, which: WeightSelection = "merged") -> Iterator[tuple[str, Tensor]]:
         """Yield unsharded weights by name, layer by layer.
 
         ``merged`` folds adapters into the base model, as inference engines expect; ``all`` and ``trained`` do not.
         """
-        portion = self.ask("first_portion", which)[0]
+        portion = self.call_all("first_portion", which)[0]
         while portion is not None:
             yield from portion
-            portion = self.ask("next_portion")[0]
+            portion = self.call_all("next_portion")[0]
 
     @torch.no_grad()
     def _update_mirror(self) -> None:
@@ -98,13 +98,13 @@ class RankGroup:
 
     # --- state ---------------------------------------------------------------------------------------------------
 
-    def parts(self) -> Parts:
+    def checkpoint_parts(self) -> CheckpointParts:
         """Return the checkpoint's parts: a plain model folder, and the ranks' shards of the training state."""
         folders: dict[str, Callable[[Path], object]] = {
-            "model": lambda folder: self.ask("save_model", str(folder.absolute())),
-            SHARDS: lambda folder: self.ask("save_shards", str(folder.absolute())),
+            "model": lambda folder: self.call_all("save_model", str(folder.absolute())),
+            SHARDS: lambda folder: self.call_all("save_shards", str(folder.absolute())),
         }
-        return Parts(folders, {}, self.ask("state")[0])
+        return CheckpointParts(folders, {}, self.call_all("state")[0])
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Load a checkpoint that was written by a group of any size."""
@@ -112,7 +112,7 @@ class RankGroup:
             raise CheckpointError(
                 f"{checkpoint.path} was written by a learner in one process; resume without [cluster.learners]"
             )
-        self.ask("restore", str(checkpoint.path.absolute()))
+        self.call_all("restore", str(checkpoint.path.absolute()))
         self._update_mirror()
 
 
@@ -144,7 +144,7 @@ class LearnerGroup(RankGroup):
         self._ranks = [actor.remote(paths, str(Path.cwd())) for _ in range(ranks)]
         try:
             self.processes = self._answers([rank.process.remote() for rank in self._ranks], START_SECONDS)
-            where = self.ask_first("address", self._host())
+            where = self.call_first("address", self._host())
             settings = {"sharding": sharding, "offload": offload, "seconds": seconds}
             calls = [
                 rank.start.remote(build, where, number, ranks, **settings) for number, rank in enumerate(self._ranks)
@@ -169,14 +169,14 @@ class LearnerGroup(RankGroup):
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
+    def call_all(self, method: str, *arguments: Any) -> list[Any]:
         self._require_running()
         return self._answers([getattr(rank, method).remote(*arguments) for rank in self._ranks])
 
     def put(self, value: Any) -> Any:
         return self.ray.put(value)
 
-    def ask_first(self, method: str, *arguments: Any) -> Any:
+    def call_first(self, method: str, *arguments: Any) -> Any:
         self._require_running()
         return self._answers([getattr(self._ranks[0], method).remote(*arguments)])[0]
 

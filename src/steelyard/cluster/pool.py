@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.cluster.connection import LOCAL, Connection
-from steelyard.cluster.station import Station
+from steelyard.cluster.verifier_actor import VerifierActor
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification import Cause, Verifier
 from steelyard.verification.background import BackgroundPool
 from steelyard.verification.calls import Call, Settled
-from steelyard.verification.transport import PackedVerifier, light
+from steelyard.verification.transport import PackedVerifier, without_decisions
 
 log = logging.getLogger("steelyard.verification")
 
@@ -123,7 +123,7 @@ class RayPool(BackgroundPool):
     def _hand_out(self) -> None:
         for actor in sorted(self._actors, key=lambda actor: len(actor.chunks)):
             while actor.up and len(actor.chunks) < CHUNKS_AHEAD and (calls := self._take_chunk()):
-                items = self.ray.put([[light(item) for item in call.items] for call in calls])
+                items = self.ray.put([[without_decisions(item) for item in call.items] for call in calls])
                 reference = actor.handle.verify.remote(items)
                 actor.chunks[reference] = _Chunk(calls, time.monotonic())
 
@@ -207,7 +207,7 @@ class RayPool(BackgroundPool):
 
     def _start(self) -> _Actor:
         options = {"num_cpus": self._cores, "max_concurrency": CHUNKS_AHEAD, "max_restarts": 0}
-        handle = self.ray.remote(Station).options(**options).remote(*self._arguments)
+        handle = self.ray.remote(VerifierActor).options(**options).remote(*self._arguments)
         return _Actor(handle, handle.process.remote(), time.monotonic())
 
 

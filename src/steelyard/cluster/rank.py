@@ -16,7 +16,7 @@ from steelyard import defaults
 from steelyard.checkpoint import open_checkpoint
 from steelyard.checkpoint.shards import load_shards, names_in, save_shards
 from steelyard.cluster.ranks import GroupRanks, Sharding, join_group, leave_group
-from steelyard.policies.sharding import Named, Which, portions
+from steelyard.policies.sharding import Named, WeightSelection, portions
 from steelyard.quiet import quiet_engines
 from steelyard.training.learner import SHARDS, Learner, SampleLogps
 from steelyard.training.learner_samples import LearnerSample
@@ -79,7 +79,7 @@ class LearnerRank:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    def first_portion(self, which: Which) -> Named | None:
+    def first_portion(self, which: WeightSelection) -> Named | None:
         """Start an iteration over the weights and return its first portion, or None if there is none.
 
         Only rank 0 returns tensors.

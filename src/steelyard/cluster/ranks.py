@@ -51,14 +51,14 @@ class GroupRanks(Ranks):
         group.all_reduce(summed)
         return summed
 
-    def shared(self, loss: Tensor) -> Tensor:
+    def scale_loss(self, loss: Tensor) -> Tensor:
         """Undo the mean that FSDP and DDP take over ranks; the loss is already weighted over the full minibatch."""
         return loss * self.size
 
-    def whole(self, norm: Tensor) -> Tensor:
+    def full_norm(self, norm: Tensor) -> Tensor:
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
-    def passes(self, last: bool) -> AbstractContextManager[object]:
+    def pass_context(self, last: bool) -> AbstractContextManager[object]:
         return self._replica.no_sync() if self._replica is not None and not last else nullcontext()
 
 

@@ -43,7 +43,7 @@ class Engine(Protocol):
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]: ...
 
 
-class SamplerStation:
+class SamplerActor:
     """The actor class: an engine in its own process, built on first use. It does not depend on Ray."""
 
     def __init__(self, build: Callable[[], Engine], paths: Sequence[str] = (), folder: str | None = None) -> None:
@@ -260,7 +260,7 @@ class RaySampler:
 
     def _start(self) -> _Replica:
         """Start a replica and make it load the newest weights."""
-        handle = self.ray.remote(SamplerStation).options(**self._options).remote(*self._arguments)
+        handle = self.ray.remote(SamplerActor).options(**self._options).remote(*self._arguments)
         replica = _Replica(handle, handle.process.remote())
         self._load(replica)
         return replica

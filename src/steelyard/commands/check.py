@@ -21,9 +21,9 @@ from steelyard.commands.output.screen import CountedSampler, loading, positive, 
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.text import printable
-from steelyard.tracking.bars import counting
+from steelyard.tracking.bars import progress_bar
 from steelyard.tracking.figures import duration, number
-from steelyard.tracking.shown import choose_shown
+from steelyard.tracking.shown import select_samples
 from steelyard.trust import load_recipe
 from steelyard.types import Group, Sample, Task, Verdict
 from steelyard.verification import Item, Pool
@@ -105,11 +105,11 @@ def _sample_and_verify(config: Config, tasks: int, samples: int) -> _Trial:
         policy = build_policy(config, supplied)
         sampler = build_sampler(config, policy)
     start = time.perf_counter()
-    with counting(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
+    with progress_bar(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
         samples_by_task = _sample(config, CountedSampler(sampler, advance), drawn, samples)
     sampling = time.perf_counter() - start
     pool = build_trial_pool(config, verifier, supplied)
-    with closing(pool), counting("verifying twice", 2 * len(drawn)) as advance:
+    with closing(pool), progress_bar("verifying twice", 2 * len(drawn)) as advance:
         (first, seconds), (second, seconds_again) = (_verify(pool, drawn, samples_by_task, advance) for _ in range(2))
     groups = [
         Group(task, tuple(own), tuple(verdicts))
@@ -153,7 +153,7 @@ def _show(console: Console, config: Config, trial: _Trial, report: CheckReport) 
         table.add_row(name, value)
     console.print(f"{report.groups} tasks × {report.items // report.groups} samples", style="bold")
     console.print(table)
-    if shown := choose_shown(trial.groups):
+    if shown := select_samples(trial.groups):
         from steelyard.tracking.cards import SampleCards
 
         console.print(SampleCards(0, shown))

@@ -16,8 +16,8 @@ from steelyard.commands.output.screen import amount, loading, positive, stdout
 from steelyard.defaults import LORA_RANK
 from steelyard.domains import domain_names
 from steelyard.errors import ConfigError
-from steelyard.memory.footprint import ROOM, needs
-from steelyard.memory.model_shape import Shape, find_shape
+from steelyard.memory.footprint import USABLE_SHARE, estimate_methods
+from steelyard.memory.model_shape import ModelShape, find_shape
 from steelyard.verification import describe_level
 
 
@@ -72,18 +72,19 @@ def _rates(console: Console, rates: Mapping[str, float]) -> None:
     console.print(f"          cpu: {measured} GFLOP/s (measured with a matrix product)")
 
 
-def _memory(console: Console, name: str, shape: Shape, device: Device, rank: int) -> None:
+def _memory(console: Console, name: str, shape: ModelShape, device: Device, rank: int) -> None:
     console.print(f"\n[bold]{escape(name)}[/bold]: {shape.parameters / 1e6:,.1f}M parameters")
     table = Table("trained as", "rollout", "update", f"on {device.name}")
-    for need in needs(shape, rank=rank):
+    for need in estimate_methods(shape, rank=rank):
         verdict = "?" if device.memory is None else need.fits(device.memory)
         colour = {"fits": "green", "tight": "yellow", "no": "red"}.get(verdict, "dim")
-        table.add_row(need.way, amount(need.rollout), amount(need.update), f"[{colour}]{verdict}[/{colour}]")
+        table.add_row(need.method, amount(need.rollout), amount(need.update), f"[{colour}]{verdict}[/{colour}]")
     console.print(table)
     cache = 2 * shape.cached
     console.print(
         f"Includes weights, optimiser and reference (used only with KL). Activations and the KV cache need more memory "
-        f"({amount(cache * 1000)} per 1000 tokens of a sample in bfloat16): 'fits' leaves {1 - ROOM:.0%} for them. "
+        f"({amount(cache * 1000)} per 1000 tokens of a sample in bfloat16): 'fits' leaves {1 - USABLE_SHARE:.0%} for "
+        f"them. "
         f"Limit them with sampling.max_rows, optimiser.microbatch_tokens and model.gradient_checkpointing.",
         style="dim",
     )

@@ -21,7 +21,7 @@ from steelyard.defaults import REPORTED_KS
 from steelyard.domains.base import Split
 from steelyard.errors import ConfigError
 from steelyard.text import printable
-from steelyard.tracking.bars import counting
+from steelyard.tracking.bars import progress_bar
 
 if TYPE_CHECKING:
     from steelyard.algorithms.passk import Interval
@@ -92,7 +92,7 @@ def _evaluate(
         verifier, opened = build_verifier(config, supplied), open_policy(target, supplied)
         sampler = build_sampler(config, opened.policy)
         pool = build_pool(config, verifier, supplied)
-    progress = counting(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
+    progress = progress_bar(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
     with closing(pool), progress as advance:
         counted = CountedSampler(sampler, advance)
         evaluator = build_evaluator(config, counted, pool, tasks, samples=samples, ks=ks)
@@ -136,6 +136,6 @@ def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:
 
 def _describe_unscored(found: Evaluation) -> str:
     """Explain why samples could not be scored; they are excluded from all other numbers."""
-    unscored = [verdict for group in found.groups for verdict in group.verdicts if not verdict.counts]
+    unscored = [verdict for group in found.groups for verdict in group.verdicts if not verdict.has_reward]
     causes = ", ".join(f"{count} × {cause}" for cause, count in Counter(v.cause for v in unscored).most_common())
     return f"{found.unscored:.1%} could not be scored ({causes}), for example:\n{printable(unscored[0].reason)}"

@@ -44,7 +44,9 @@ def _list() -> None:
     console = stdout()
     table = Table("model", "description", "download", "on this machine")
     for model in MODELS.values():
-        table.add_row(model.name, model.about, f"{model.megabytes} MB", str(model.folder) if model.is_there else "no")
+        table.add_row(
+            model.name, model.about, f"{model.megabytes} MB", str(model.folder) if model.is_downloaded else "no"
+        )
     console.print(table)
     console.print("Download one with `steelyard fetch MODEL`; its name is then a valid model.path.", markup=False)
 

@@ -72,13 +72,13 @@ def _train(config: Config, judge: JudgeConfig, folder: Path) -> float:
     with loading("torch and transformers"):
         from steelyard.compose import build_policy, with_domain
         from steelyard.compose.judge import make_judge
-        from steelyard.compose.warmstart import beginning_with, check_folder
+        from steelyard.compose.warmstart import check_folder, starting_from
     from steelyard.quiet import quiet_engines
 
     with quiet_engines():
         named = None if config.warmstart is None else config.warmstart.folder
         if named is not None:
             check_folder(Path(named), "warmstart.folder", "steelyard warmstart")
-            config = beginning_with(config, Path(named))
+            config = starting_from(config, Path(named))
         supplied = with_domain(config)
         return make_judge(config, judge, build_policy(config, supplied), folder, supplied)

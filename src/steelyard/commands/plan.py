@@ -18,14 +18,21 @@ from steelyard.commands.output.screen import amount, positive, stdout
 from steelyard.config import Config
 from steelyard.domains import make_domain
 from steelyard.errors import ConfigError
-from steelyard.memory.footprint import Training, footprint
-from steelyard.memory.model_shape import KNOWN, SPECIAL, Shape, decoder, feed_forward_width, find_shape
+from steelyard.memory.footprint import TrainingSetup, footprint
+from steelyard.memory.model_shape import (
+    KNOWN_SHAPES,
+    SPECIAL_TOKEN_COUNT,
+    ModelShape,
+    decoder,
+    feed_forward_width,
+    find_shape,
+)
 from steelyard.planning.hardware import ACCELERATORS, GIGA, Machines, parse_machines, read_accelerators
 from steelyard.planning.plan import (
     SAMPLER_SHARE,
+    Deployment,
+    PlannedRun,
     Prediction,
-    Run,
-    Site,
     cores_needed,
     learning,
     plan_memory,
@@ -49,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_machines(parser)
     _add_workload(parser)
     add_trust(parser)
-    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN)}."
+    parser.epilog = f"Models known without access to a hub, for --model.path: {', '.join(KNOWN_SHAPES)}."
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +87,7 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
         help="GB/s for sending weights to samplers (%(default)g)",
     )
     where.add_argument(
-        "--reached",
+        "--efficiency",
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
@@ -118,11 +125,11 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 # --- input -----------------------------------------------------------------------------------------------------------
 
 
-def run_of(config: Config, arguments: argparse.Namespace) -> Run:
+def run_of(config: Config, arguments: argparse.Namespace) -> PlannedRun:
     sampling, optimiser = config.sampling, config.optimiser
     longest = sampling.max_new_tokens
     mean = min(arguments.tokens or longest, longest)
-    return Run(
+    return PlannedRun(
         shape=_shape(config),
         training=training_of(config),
         tasks=sampling.tasks_per_step,
@@ -136,11 +143,11 @@ def run_of(config: Config, arguments: argparse.Namespace) -> Run:
     )
 
 
-def training_of(config: Config) -> Training:
+def training_of(config: Config) -> TrainingSetup:
     """Select the parts of the configuration that determine memory and time."""
     model, weight = config.model, 4 if config.model.dtype == "float32" else 2
     bits = {None: None, "8bit": 1.0, "4bit": 0.5}
-    return Training(
+    return TrainingSetup(
         weight=weight,
         rank=model.lora.rank if model.lora is not None else 0,
         base=bits[model.quantize],
@@ -159,7 +166,7 @@ def _state_bytes(config: Config) -> float | None:
     return 4 + (2 if eight else 8)
 
 
-def _shape(config: Config) -> Shape:
+def _shape(config: Config) -> ModelShape:
     scratch = config.model.scratch
     if scratch is None:
         return find_shape(config.model.path or "")
@@ -172,12 +179,12 @@ def _shape(config: Config) -> Shape:
         feed_forward=scratch.feed_forward or feed_forward_width(scratch.width),
         heads=scratch.heads,
         kv_heads=scratch.kv_heads,
-        vocabulary=len(words or ()) + SPECIAL,
+        vocabulary=len(words or ()) + SPECIAL_TOKEN_COUNT,
         tied=scratch.tie_embeddings,
     )
 
 
-def site_of(config: Config, arguments: argparse.Namespace) -> Site:
+def site_of(config: Config, arguments: argparse.Namespace) -> Deployment:
     known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
     if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
         raise ConfigError("give either --gpus, which sample and learn in turn, or both --learners and --samplers")
@@ -185,7 +192,7 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
     samplers: Machines | None = None if arguments.gpus else parse_machines(arguments.samplers or HALF_NODE, known)
     seconds = config.verify.limits.seconds or math.inf
     vllm = _vllm(config)
-    return Site(
+    return Deployment(
         learners=learners,
         samplers=samplers,
         tensor=arguments.tensor,
@@ -196,7 +203,7 @@ def site_of(config: Config, arguments: argparse.Namespace) -> Site:
         check=_spread("check", arguments.check_seconds, arguments.check_p99, seconds),
         staleness=config.sampling.staleness,
         publish=arguments.publish_gbs * GIGA,
-        efficiency=arguments.reached,
+        efficiency=arguments.efficiency,
     )
 
 
@@ -241,7 +248,7 @@ def _shares(text: str) -> Efficiency:
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def show(console: Console, config: Config, work: Run, site: Site, found: Prediction, steps: int) -> None:
+def show(console: Console, config: Config, work: PlannedRun, site: Deployment, found: Prediction, steps: int) -> None:
     trained = work.training.trained(work.shape)
     console.print(
         f"[bold]{config.model.path or 'from scratch'}[/bold]: {work.shape.parameters / 1e6:,.0f}M parameters, "
@@ -256,7 +263,7 @@ def show(console: Console, config: Config, work: Run, site: Site, found: Predict
     enough = "[green]enough[/green]" if cores <= site.cores else "[yellow]too few[/yellow]"
     console.print(
         f"[bold]verifier cores[/bold]  {cores:,} keep the GPUs busy ({site.cores:,} given: {enough}); "
-        f"{found.outcome.timeouts} of {found.outcome.judged:,} verifications timed out"
+        f"{found.outcome.timeouts} of {found.outcome.verified:,} verifications timed out"
     )
     console.print(f"[bold]bottleneck[/bold]      {BOTTLENECKS[found.outcome.bottleneck]}")
     for hint in hints(work, site, found):
@@ -274,7 +281,7 @@ BOTTLENECKS = {
 }
 
 
-def missing(config: Config, site: Site) -> list[str]:
+def missing(config: Config, site: Deployment) -> list[str]:
     """List what the layout needs but Steelyard cannot run yet."""
     lines: list[str] = []
     if site.tensor > 1:
@@ -289,7 +296,7 @@ def missing(config: Config, site: Site) -> list[str]:
     return lines
 
 
-def hints(work: Run, site: Site, found: Prediction) -> list[str]:
+def hints(work: PlannedRun, site: Deployment, found: Prediction) -> list[str]:
     """Suggest settings that would make better use of these machines."""
     lines: list[str] = []
     copies = replace(site, sharded=False)
@@ -310,7 +317,7 @@ def hints(work: Run, site: Site, found: Prediction) -> list[str]:
     return lines
 
 
-def _show_memory(console: Console, site: Site, found: Prediction) -> None:
+def _show_memory(console: Console, site: Deployment, found: Prediction) -> None:
     memory, learner = found.memory, found.memory.learner
     how = f"sharded over {site.learners.count}" if memory.sharded else "a full copy"
     table = Table("on each learner GPU", how, title="memory", title_justify="left", title_style="bold")
@@ -323,7 +330,7 @@ def _show_memory(console: Console, site: Site, found: Prediction) -> None:
         "logits": learner.logits,
     }
     if site.samplers is None:
-        rows["sampler's weights" if site.share is None else "sampler's share"] = memory.beside
+        rows["sampler's weights" if site.share is None else "sampler's share"] = memory.sampler_bytes
     for name, size in rows.items():
         table.add_row(name, amount(size))
     table.add_section()
@@ -344,7 +351,7 @@ def _verdict(fits: bool) -> str:
     return "[green]fits[/green]" if fits else "[red]does not fit[/red]"
 
 
-def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> None:
+def _show_step(console: Console, work: PlannedRun, site: Deployment, found: Prediction) -> None:
     outcome, pipeline = found.outcome, found.pipeline
     table = Table("phase", "seconds", "busy", "by", title="time per step", title_justify="left", title_style="bold")
     replicas = f"{site.replicas:,} replicas of {site.tensor} on {site.sampling}, {pipeline.rows} rows each"
@@ -361,7 +368,7 @@ def _show_step(console: Console, work: Run, site: Site, found: Prediction) -> No
     console.print(table)
 
 
-def assumptions(config: Config, work: Run, site: Site, found: Prediction) -> list[str]:
+def assumptions(config: Config, work: PlannedRun, site: Deployment, found: Prediction) -> list[str]:
     """List the assumptions behind the estimates."""
     has, kind = site.efficiency, site.sampling.kind
     lengths = f"99% below {work.length.p99:,.0f}" if work.length.p99 else "all equal (--tokens-p99)"
@@ -372,7 +379,7 @@ def assumptions(config: Config, work: Run, site: Site, found: Prediction) -> lis
         f"data sheets: {sheet}; {reached} of these values are reached",
         "2 FLOPs per token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
         f"completions of {work.length.mean:,.0f} tokens, {lengths}; verification in {site.check.mean:.3g} s, {checks}",
-        f"samplers run each prompt once per {found.pipeline.piece} samples; the learner runs it with every completion",
+        f"samplers run each prompt once per {found.pipeline.subgroup} samples; the learner, with every completion",
         f"weights are sent at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s while working",
         _engine(config, site),
     ]
@@ -388,7 +395,7 @@ def assumptions(config: Config, work: Run, site: Site, found: Prediction) -> lis
     return lines
 
 
-def _engine(config: Config, site: Site) -> str:
+def _engine(config: Config, site: Deployment) -> str:
     """Describe the sampling engine and its memory."""
     if site.cache is not None:
         return f"vLLM has its weights and {amount(site.cache)} of cache (sampling.vllm.cache_gib)"
@@ -400,6 +407,6 @@ def _engine(config: Config, site: Site) -> str:
     )
 
 
-def _speed(site: Site) -> float:
+def _speed(site: Deployment) -> float:
     kind = site.learners.kind
     return (kind.link if site.learners.nodes == 1 else kind.network) * site.efficiency.bandwidth / GIGA

@@ -46,9 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE|FOLDER",
-        help="for files: .svg, .png or .gif (FILE as .svg); for a run: a folder (RUN/looks)",
+        help="for files: .svg, .png or .gif (FILE as .svg); for a run: a folder (RUN/renders)",
     )
-    parser.add_argument("--by", choices=get_args(ColourBy), default="part", help="what the colours show (part)")
+    parser.add_argument("--colour-by", choices=get_args(ColourBy), default="part", help="what the colours show (part)")
     parser.add_argument("--scale", type=_scale, default=1.0, metavar="X", help="scale factor of the picture (1)")
     parser.add_argument("--n", type=positive, default=8, metavar="N", help="for a run: samples per task (8)")
     parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (1)")
@@ -78,7 +78,7 @@ def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> in
     out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))
     form = format_of(out, domain.picture_formats, "--out")
     artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
-    write_file(out, domain.render(artifacts, form, by=arguments.by, scale=arguments.scale))
+    write_file(out, domain.render(artifacts, form, by=arguments.colour_by, scale=arguments.scale))
     print_line(f"wrote {out}")
     return 0
 
@@ -92,7 +92,7 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"--out {arguments.out} must be a folder: the samples of a run give several pictures")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     folder = Path(arguments.out or _default_folder(target, opened))
-    style = {"by": arguments.by, "scale": arguments.scale}
+    style = {"by": arguments.colour_by, "scale": arguments.scale}
     galleries = [
         write_gallery(domain, group, folder / name, title=_title(domain, group.task, opened), **style)
         for name, group in zip(folder_names(groups), groups, strict=True)
@@ -119,7 +119,7 @@ def _print_galleries(galleries: Sequence[TaskGallery]) -> Path | None:
         )
     for note in {gallery.note for gallery in galleries if gallery.note}:
         stderr().print(note, style="yellow", markup=False, soft_wrap=True)
-    return max(galleries, key=lambda one: (one.best is not None, one.verdict.counts, one.verdict.reward)).best
+    return max(galleries, key=lambda one: (one.best is not None, one.verdict.has_reward, one.verdict.reward)).best
 
 
 def _where(target: Target) -> str:
@@ -131,7 +131,7 @@ def _where(target: Target) -> str:
 
 def _default_folder(target: Target, opened: OpenedPolicy) -> Path:
     step = "start" if opened.step is None else f"step-{opened.step:08d}"
-    return Path(target.run or "") / "looks" / step
+    return Path(target.run or "") / "renders" / step
 
 
 def _scale(text: str) -> float:

@@ -22,7 +22,7 @@ from steelyard.commands.inputs.target import Target, add_target, resolve
 from steelyard.commands.output.files import write_file
 from steelyard.commands.output.screen import positive, print_line, stdout
 from steelyard.config import Config
-from steelyard.data.tasks import filled
+from steelyard.data.tasks import fill_template
 from steelyard.defaults import SHOWN_SAMPLES, SHOWN_TASKS
 from steelyard.domains.artifacts import TextSpan
 from steelyard.domains.base import Domain, Split
@@ -106,7 +106,7 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
         return None
     if template is None:
         raise ConfigError("--spec needs --prompt, because there is no tasks.template to build a prompt from")
-    return Task("prompt", filled(template, spec, "--spec"), spec)
+    return Task("prompt", fill_template(template, spec, "--spec"), spec)
 
 
 def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
@@ -147,7 +147,7 @@ def _show(console: Console, label: str, group: Group, domain: Domain | None) -> 
     spans = [_spans(group.task, sample.text, domain) for sample in group.samples]
     shown = list(zip(group.samples, group.verdicts, spans, strict=True))
     if any(span.kind != "plain" for own in spans for span in own):
-        shown.sort(key=lambda one: (not one[1].counts, -one[1].reward, one[0].key))
+        shown.sort(key=lambda one: (not one[1].has_reward, -one[1].reward, one[0].key))
     for number, (sample, verdict, own) in enumerate(shown, start=1):
         head = Text(f"\n{number}  ", style="bold")
         if verdict.cause != NOT_SCORED:

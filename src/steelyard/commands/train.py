@@ -74,9 +74,9 @@ def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Co
 
 
 def _nothing():
-    from steelyard.compose import NOTHING
+    from steelyard.compose import NOTHING_SUPPLIED
 
-    return NOTHING
+    return NOTHING_SUPPLIED
 
 
 def _report_end(trainer: Trainer, folder: Path) -> int:

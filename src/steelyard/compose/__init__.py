@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from steelyard.compose.checking import build_pool, build_trial_pool, build_verifier
 from steelyard.compose.checkpoints import OpenedPolicy, find_checkpoint, open_policy
 from steelyard.compose.constraint import build_constraint, check_budgets
 from steelyard.compose.learning import (
@@ -14,23 +13,23 @@ from steelyard.compose.learning import (
 )
 from steelyard.compose.policy import build_model, build_policy, build_reference_of
 from steelyard.compose.runs import (
-    begun,
     build_any_learner,
     build_evaluator,
     build_trackers,
     build_trainer,
+    prepare_start,
     resume_run,
     start_run,
 )
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain, with_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain, with_domain
 from steelyard.compose.tasks import build_tasks, default_split, split_tasks, tasks_of_split
+from steelyard.compose.verifiers import build_pool, build_trial_pool, build_verifier
 
 __all__ = [
-    "NOTHING",
+    "NOTHING_SUPPLIED",
     "OpenedPolicy",
     "Supplied",
-    "begun",
     "build_any_learner",
     "build_constraint",
     "build_credit",
@@ -55,6 +54,7 @@ __all__ = [
     "default_split",
     "find_checkpoint",
     "open_policy",
+    "prepare_start",
     "resume_run",
     "schedule",
     "split_tasks",

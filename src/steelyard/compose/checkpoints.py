@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from steelyard.checkpoint import Checkpoint, Store, open_checkpoint
 from steelyard.compose.policy import build_policy
-from steelyard.compose.supplied import NOTHING, Supplied
-from steelyard.compose.warmstart import beginning_with, own_folder
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied
+from steelyard.compose.warmstart import starting_from, warm_start_folder
 from steelyard.config import Config
 from steelyard.defaults import BEST_MODE, CHECKPOINT
 from steelyard.errors import CheckpointError
@@ -29,7 +29,9 @@ class OpenedPolicy(NamedTuple):
     """Step of the checkpoint; ``None`` if the weights do not come from one."""
 
 
-def open_policy(config: Config, run: Path | None, checkpoint: str, supplied: Supplied = NOTHING) -> OpenedPolicy:
+def open_policy(
+    config: Config, run: Path | None, checkpoint: str, supplied: Supplied = NOTHING_SUPPLIED
+) -> OpenedPolicy:
     """Load the model of ``run`` at ``checkpoint``: ``latest``, ``best``, a step number, or ``start`` (before training).
 
     Without a run, build the model that the configuration names.
@@ -48,11 +50,11 @@ def _at_start(config: Config) -> Config:
     """Return the configuration of the first step, whose model is the result of the run's warm start."""
     if config.warmstart is None:
         return config
-    if not own_folder(config).is_dir():
+    if not warm_start_folder(config).is_dir():
         raise CheckpointError(
-            f"{own_folder(config)} does not exist, so the start of the run is lost; choose a checkpoint"
+            f"{warm_start_folder(config)} does not exist, so the start of the run is lost; choose a checkpoint"
         )
-    return beginning_with(config, own_folder(config))
+    return starting_from(config, warm_start_folder(config))
 
 
 def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max", "min"] = BEST_MODE) -> Checkpoint:

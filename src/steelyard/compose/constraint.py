@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.constraints.automaton import Automaton, WordConstraint
 from steelyard.constraints.base import Constraint, pack
@@ -17,14 +17,14 @@ from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.constraints.without import WithoutTokens
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import load_own
+from steelyard.import_paths import load_user_object
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.text import shown
 from steelyard.types import Task
 
 
-def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> Constraint | None:
+def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING_SUPPLIED) -> Constraint | None:
     """Build the constraint: a supplied object, the one in the configuration, or the domain's automaton.
 
     Only causal policies have a constraint. It never allows a token that the policy does not sample.
@@ -52,23 +52,23 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         _token_texts(policy) if closed else policy.tokenizer,
         end_id=policy.end_id,
         vocabulary=policy.vocabulary,
-        canonical_runs=table.canonical_runs is not False,
+        canonical_tokens=table.canonical_tokens is not False,
         max_tokens=config.sampling.max_new_tokens,
     )
     text = grammar.table.plain & pack(policy.excluded, policy.vocabulary)
     if not text.any():
         return grammar
-    if grammar.canonical_runs:
+    if grammar.canonical_tokens:
         raise ConfigError(
             "model.excluded_tokens contains text tokens that the constraint may need for forced text; set "
-            "constraint.canonical_runs = false, so that other tokens can be used for that text"
+            "constraint.canonical_tokens = false, so that other tokens can be used for that text"
         )
     return WithoutTokens(grammar, policy.excluded)
 
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
     """Load the automaton. The class is checked before it is called, because a configuration can name any object."""
-    found = load_own(str(table.source), what="constraint.source")
+    found = load_user_object(str(table.source), what="constraint.source")
     if not (isinstance(found, type) and issubclass(found, Automaton)):
         raise ConfigError(
             f"constraint.source = {table.source} must be a subclass of steelyard.constraints.automaton.Automaton"

@@ -15,9 +15,9 @@ from transformers import AutoModelForSequenceClassification
 
 from steelyard.algorithms.schedules import Schedule
 from steelyard.compose.sampling import build_decoding, build_sampler
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.compose.tasks import check_first_tasks
-from steelyard.compose.warmstart import LAST, check_folder, copy_model, written_beside
+from steelyard.compose.warmstart import LAST, check_folder, copy_model, write_atomically
 from steelyard.config import Config, JudgeConfig
 from steelyard.domains.base import examples_of
 from steelyard.errors import ConfigError, StoppedError
@@ -26,18 +26,18 @@ from steelyard.policies.adapters import plain_tensors
 from steelyard.policies.base import Policy
 from steelyard.policies.judge import build_judge
 from steelyard.policies.masked import MaskedPolicy
-from steelyard.tracking.bars import counting
-from steelyard.training.judging import train_judge
+from steelyard.tracking.bars import progress_bar
+from steelyard.training.judge_training import train_judge
 from steelyard.training.phases import requests_for, sample
 from steelyard.training.stopping import StopRequest, stopping_on_signals
 from steelyard.types import Task
-from steelyard.verification import AnyVerifier, Part, WeightedVerifier
+from steelyard.verification import AnyVerifier, WeightedPart, WeightedVerifier
 
 FAKES = 1_000_000
 """Offset of steps and seeds, so that a judge's data differ from a run's samples and a warm start's examples."""
 
 
-def own_judge(config: Config) -> Path:
+def judge_folder(config: Config) -> Path:
     """Return the folder of a run's judge."""
     return run_folder(config) / "judge"
 
@@ -46,7 +46,7 @@ def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
     """Add the judge's score, if there is a judge, to the domain's reward. The judge does not affect success."""
     if config.judge is None:
         return verifier
-    own = own_judge(config)
+    own = judge_folder(config)
     if not own.is_dir() and config.judge.folder is None:
         raise ConfigError(
             f"{own} does not exist yet: a run trains its judge when it starts. To use a judge before that, train one "
@@ -56,18 +56,22 @@ def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
     check_folder(path, "judge.folder", "steelyard judge train")
     judge = build_judge(str(path), "classifier", name="judge", reads_prompt=False, device=config.model.device)
     return WeightedVerifier(
-        (Part(verifier), Part(judge, config.judge.weight, decides=False)), name="judged", floor=verifier.floor
+        (WeightedPart(verifier), WeightedPart(judge, config.judge.weight, decides=False)),
+        name="judged",
+        floor=verifier.floor,
     )
 
 
 def copy_named_judge(config: Config) -> None:
     """Copy the judge that the configuration names into the run folder."""
-    judge, own = config.judge, own_judge(config)
+    judge, own = config.judge, judge_folder(config)
     if judge is not None and judge.folder is not None and not own.is_dir():
         copy_model(Path(judge.folder), own, "judge.folder", "steelyard judge train")
 
 
-def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING) -> float:
+def make_judge(
+    config: Config, judge: JudgeConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING_SUPPLIED
+) -> float:
     """Train a judge from the policy's body and save it. Return its accuracy over the last tenth of updates."""
     if not isinstance(policy, MaskedPolicy):
         raise ConfigError("judge: starts from the body of a masked model; set model.kind = 'masked'")
@@ -76,20 +80,20 @@ def make_judge(config: Config, judge: JudgeConfig, policy: Policy, folder: Path,
     steps = judge.updates
     lr = Schedule("cosine", judge.lr, LAST * judge.lr, steps, min(judge.warmup_steps, steps - 1))
     model, accuracies = _classifier(policy, judge.seed), list[float]()
-    bar = counting("judge", steps) if config.tracking.console else nullcontext(lambda *_: None)
+    bar = progress_bar("judge", steps) if config.tracking.console else nullcontext(lambda *_: None)
     stop = StopRequest()
-    with stopping_on_signals(stop.ask, "update"), bar as advance:
+    with stopping_on_signals(stop.request, "update"), bar as advance:
         for loss, accuracy in train_judge(model, policy.tokenizer, _pairs(config, judge, policy, examples), lr):
             accuracies.append(accuracy)
             advance(f"loss {loss:.3f}, accuracy {accuracy:.0%}")
-            if stop.asked:
+            if stop.requested:
                 break
     if len(accuracies) < steps:
         raise StoppedError(
             f"stopped while training the judge, after update {len(accuracies)} of {steps}; it will start over."
         )
-    written_beside(folder, lambda place: (model.save_pretrained(place), policy.tokenizer.save_pretrained(place)))
-    if stop.asked:
+    write_atomically(folder, lambda place: (model.save_pretrained(place), policy.tokenizer.save_pretrained(place)))
+    if stop.requested:
         raise StoppedError("stopped after training the judge, which is saved.")
     return statistics.mean(accuracies[-max(1, steps // 10) :])
 

@@ -18,7 +18,7 @@ from steelyard.policies.reference import Reference
 from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.optimisers import build_optimiser
-from steelyard.training.ranks import ALONE, Ranks
+from steelyard.training.ranks import SINGLE_PROCESS, Ranks
 
 
 def build_credit(config: Config) -> Credit:
@@ -71,7 +71,7 @@ def build_rule(config: Config, policy: Policy) -> UpdateRule:
     return UpdateRule(
         epochs=optimiser.epochs,
         minibatches=optimiser.minibatches,
-        microbatch_tokens=optimiser.microbatch_tokens or policy.comfortable_tokens(),
+        microbatch_tokens=optimiser.microbatch_tokens or policy.default_microbatch_tokens(),
         aggregation=loss.aggregation,
         constant_length=loss.constant_length or config.sampling.max_new_tokens,
         grad_clip=optimiser.grad_clip or None,
@@ -80,7 +80,9 @@ def build_rule(config: Config, policy: Policy) -> UpdateRule:
     )
 
 
-def build_learner(config: Config, policy: Policy, quarantine: Path | None = None, ranks: Ranks = ALONE) -> Learner:
+def build_learner(
+    config: Config, policy: Policy, quarantine: Path | None = None, ranks: Ranks = SINGLE_PROCESS
+) -> Learner:
     """Build a learner with its reference, optimiser and objective, alone or as one of several ranks."""
     loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
     reference, rule = build_reference_of(config, policy), build_rule(config, policy)

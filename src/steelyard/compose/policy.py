@@ -9,7 +9,7 @@ import torch
 from steelyard.compose.constraint import build_constraint
 from steelyard.compose.precision import resolve_dtype
 from steelyard.compose.prompting import build_prompting
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError
 from steelyard.policies.adapters import Lora
@@ -23,7 +23,7 @@ from steelyard.policies.tokens.excluded import describe_excluded
 log = logging.getLogger("steelyard.policies")
 
 
-def build_policy(config: Config, supplied: Supplied = NOTHING) -> Policy:
+def build_policy(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy:
     """Build the initial policy of the run, with its constraint and prompt format."""
     policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config, supplied)
     log.info("tokens never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "none")
@@ -39,7 +39,7 @@ def never_sampled(policy: Policy) -> list[str]:
     return describe_excluded(policy.tokenizer, policy.excluded)
 
 
-def build_model(config: Config, supplied: Supplied = NOTHING) -> Policy:
+def build_model(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy:
     """Build the model that the configuration names, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
@@ -82,16 +82,16 @@ def build_reference_of(config: Config, policy: Policy) -> Reference | None:
     if reference.mode == "periodic" and reference.every is not None:
         renewal = Periodic(reference.every)
     device = torch.device("cpu") if reference.device == "cpu" else None
-    return build_reference(policy, _carrier(config), renewal, device)
+    return build_reference(policy, _storage(config), renewal, device)
 
 
-def _carrier(config: Config) -> str:
+def _storage(config: Config) -> str:
     """Resolve ``auto``: a copy without LoRA or on another device, the policy with a new adapter disabled, else a second
     adapter.
     """
     reference, lora = config.reference, config.model.lora
-    if reference.carrier != "auto":
-        return reference.carrier
+    if reference.storage != "auto":
+        return reference.storage
     if lora is None or reference.device == "cpu":
         return "copy"
     return "adapter_off" if reference.mode == "static" and lora.adapter is None else "adapter"

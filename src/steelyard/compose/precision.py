@@ -8,7 +8,7 @@ import torch
 
 from steelyard.config import Config
 from steelyard.errors import PolicyError
-from steelyard.memory.footprint import ROOM, Training, footprint
+from steelyard.memory.footprint import USABLE_SHARE, TrainingSetup, footprint
 from steelyard.memory.model_shape import find_shape
 from steelyard.policies.device import choose_device, main_memory
 
@@ -36,13 +36,13 @@ def automatic_dtype(config: Config) -> str:
     memory = main_memory()
     if device.type != "cpu" or config.model.path is None or memory is None:
         return "float32"
-    return "float32" if _weights(config) <= ROOM * memory else "bfloat16"
+    return "float32" if _weights(config) <= USABLE_SHARE * memory else "bfloat16"
 
 
 def _weights(config: Config) -> float:
     """Estimate the peak bytes of training the model in float32; 0 if its size cannot be read."""
     lora = config.model.lora
-    training = Training(4, 0 if lora is None else lora.rank, reference=config.loss.kl.active)
+    training = TrainingSetup(4, 0 if lora is None else lora.rank, reference=config.loss.kl.active)
     try:
         return footprint(find_shape(config.model.path or ""), training).peak
     except PolicyError:

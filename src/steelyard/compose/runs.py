@@ -12,26 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.checkpoint import Store
-from steelyard.compose.checking import build_pool, build_verifier
 from steelyard.compose.cleanup import closed_on_error
-from steelyard.compose.code import verifier_code
-from steelyard.compose.judge import copy_named_judge, make_judge, own_judge
+from steelyard.compose.judge import copy_named_judge, judge_folder, make_judge
 from steelyard.compose.learning import build_credit, build_learner
 from steelyard.compose.pictures import build_picture
 from steelyard.compose.policy import build_policy, never_sampled
 from steelyard.compose.precision import resolve_dtype
 from steelyard.compose.prompting import announce_prompting, describe_prompting
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain, with_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain, with_domain
 from steelyard.compose.tasks import build_tasks, check_first_tasks, check_tasks
+from steelyard.compose.verifier_code import verifier_code
+from steelyard.compose.verifiers import build_pool, build_verifier
 from steelyard.compose.warmstart import (
-    beginning_with,
     check_folder,
     clear_stale,
     copy_model,
-    made_with,
     make_warm_start,
-    own_folder,
+    starting_from,
+    warm_start_folder,
+    warm_start_settings,
 )
 from steelyard.config import Config
 from steelyard.data import Source
@@ -56,7 +56,7 @@ POLICY_NOT_BUILT: Mapping[str, Any] = {"never_sampled": []}
 """Entries of ``run.json`` before the policy is built."""
 
 
-def begun(config: Config, supplied: Supplied = NOTHING) -> Config:
+def prepare_start(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Config:
     """Run the [warmstart] and train the [judge], unless that is done, and return the configuration of the first step.
 
     After a warm start, the configuration names the resulting model, against which the judge is trained. A judge that
@@ -65,8 +65,8 @@ def begun(config: Config, supplied: Supplied = NOTHING) -> Config:
     copy_named_judge(config)
     own = Supplied(domain=build_domain(config, supplied))  # the model is built from the configuration
     started = _after_warm_start(config, own)
-    if config.judge is not None and not own_judge(config).is_dir():
-        make_judge(started, config.judge, _load_policy(started, own), own_judge(config), own)
+    if config.judge is not None and not judge_folder(config).is_dir():
+        make_judge(started, config.judge, _load_policy(started, own), judge_folder(config), own)
     return started
 
 
@@ -79,13 +79,13 @@ def _after_warm_start(config: Config, supplied: Supplied) -> Config:
     warmstart = config.warmstart
     if warmstart is None:
         return config
-    own = own_folder(config)
+    own = warm_start_folder(config)
     if not own.is_dir() and warmstart.folder is not None:
         copy_model(Path(warmstart.folder), own, "warmstart.folder", "steelyard warmstart")
     elif not own.is_dir():
         make_warm_start(config, warmstart, _load_policy(config, supplied), own, supplied)
     check_folder(own, "warmstart.folder", "steelyard warmstart")
-    return beginning_with(config, own)
+    return starting_from(config, own)
 
 
 def build_any_learner(config: Config, policy: Policy, quarantine: Path) -> AnyLearner:
@@ -111,7 +111,7 @@ def build_evaluator(
     return Evaluator(sampler, pool, tasks, decoding, samples=samples or evaluate.samples, ks=ks or evaluate.ks)
 
 
-def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING) -> Trackers:
+def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING_SUPPLIED) -> Trackers:
     tracking = config.tracking
     trackers: list[Tracker] = [
         JsonlTracker(folder / METRICS),
@@ -132,7 +132,7 @@ def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING) -
     return Trackers(trackers)
 
 
-def build_trainer(config: Config, supplied: Supplied = NOTHING, tasks: RunTasks | None = None) -> Trainer:
+def build_trainer(config: Config, supplied: Supplied = NOTHING_SUPPLIED, tasks: RunTasks | None = None) -> Trainer:
     """Build all objects of a run. If one cannot be built, those opened before are closed.
 
     Only trackers write files, when they log. ``tasks``: the tasks of the run, if they were already read.
@@ -209,16 +209,16 @@ def build_rollouts(config: Config, parts: RolloutParts) -> Rollouts:
     return SynchronousRollouts(parts)
 
 
-def start_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+def start_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer:
     """Start a new run in its own folder."""
     folder, config = run_folder(config), resolve_dtype(config)
     require_free(folder)
     supplied = with_domain(config, supplied)
     tasks = check_inputs(config, supplied)
-    clear_stale(own_folder(config), config.warmstart, made_with(config, config.warmstart, supplied))
-    clear_stale(own_judge(config), config.judge)
+    clear_stale(warm_start_folder(config), config.warmstart, warm_start_settings(config, config.warmstart, supplied))
+    clear_stale(judge_folder(config), config.judge)
     try:
-        started = begun(config, supplied)
+        started = prepare_start(config, supplied)
     except StoppedError:
         _write_run_files(folder, config, supplied)  # from now on it is a run that can be resumed
         raise
@@ -280,14 +280,14 @@ def _report_changed_code(folder: Path, config: Config, supplied: Supplied) -> No
     write_run_info(folder, {**info, "verifier_code": code})
 
 
-def resume_run(config: Config, supplied: Supplied = NOTHING) -> Trainer:
+def resume_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer:
     """Resume a run from its newest complete checkpoint, or from its start if none was written.
 
     ``config`` becomes the configuration of the run.
     """
     config, supplied = resolve_dtype(config), with_domain(config, supplied)
     tasks = check_inputs(config, supplied)
-    trainer = build_trainer(begun(config, supplied), supplied, tasks)
+    trainer = build_trainer(prepare_start(config, supplied), supplied, tasks)
     with closed_on_error(trainer):
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:

@@ -27,7 +27,7 @@ from steelyard.policies.tokens.codec import Codec
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.sampling.fill import FillSampler
 from steelyard.sampling.local import LocalSampler
-from steelyard.sampling.twin import TwinSampler
+from steelyard.sampling.snapshot import SnapshotSampler
 from steelyard.types import CutRule
 
 
@@ -67,7 +67,7 @@ def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
     """Build a vLLM sampler, or a local one: a twin of the policy if sampling continues during updates."""
     sampling = config.sampling
     if sampling.engine == "local":
-        kind = TwinSampler if sampling.staleness else LocalSampler
+        kind = SnapshotSampler if sampling.staleness else LocalSampler
         return kind(policy, seed=config.run.seed, max_rows=sampling.max_rows)
     settings = sampling.vllm or configs.VllmConfig()
     if config.cluster.samplers is not None:
@@ -104,7 +104,7 @@ def _replicas(
     on_gpus = policy.device.type == "cuda"
     sampler = RaySampler(
         build,
-        partial(shipped, policy, getattr(torch, options["dtype"])),
+        partial(merged_cpu_weights, policy, getattr(torch, options["dtype"])),
         replicas=samplers.replicas,
         address=config.cluster.address,
         cpus=samplers.cpus,
@@ -116,7 +116,7 @@ def _replicas(
     return sampler
 
 
-def shipped(policy: CausalPolicy, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+def merged_cpu_weights(policy: CausalPolicy, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
     """Yield the merged weights for engines in other processes: on the CPU, one at a time, rounded to ``dtype``."""
     for name, tensor in adapters.plain_tensors(policy.model, rounded=dtype):
         yield name, tensor.cpu()

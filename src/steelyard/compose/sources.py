@@ -20,7 +20,7 @@ from steelyard.data import (
 )
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import load_own
+from steelyard.import_paths import load_user_object
 from steelyard.types import Task
 
 METHODS = "draw, observe, state_dict and load_state_dict"
@@ -64,7 +64,7 @@ def _from_domain(domain: Domain | None) -> Callable[[int], Task]:
 
 
 def _from_function(path: str) -> Callable[[int], Task]:
-    function = load_own(path, what="tasks.source.function:")
+    function = load_user_object(path, what="tasks.source.function:")
 
     def generate(index: int) -> Task:
         generated = function(index)
@@ -103,7 +103,7 @@ def _part_tasks(tasks: configs.TasksConfig, part: configs.MixturePart, domain: D
 
 def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
     """Build a user-defined source. Its class must have the methods of ``Source``."""
-    found = load_own(table.kind, what="tasks.source.kind:")
+    found = load_user_object(table.kind, what="tasks.source.kind:")
     if not (isinstance(found, type) and issubclass(found, Source)):
         raise ConfigError(
             f"tasks.source.kind = {table.kind!r} must be a class with the methods of steelyard.data.Source: {METHODS}; "

@@ -27,15 +27,15 @@ class Supplied:
     """Files to store in the run folder, by name: supplied tasks that can be serialised."""
 
 
-NOTHING = Supplied()
+NOTHING_SUPPLIED = Supplied()
 
 
-def with_domain(config: Config, supplied: Supplied = NOTHING) -> Supplied:
+def with_domain(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Supplied:
     """Add the run's domain, so that everything built from the parts shares one instance."""
     return replace(supplied, domain=build_domain(config, supplied))
 
 
-def build_domain(config: Config, supplied: Supplied = NOTHING) -> Domain | None:
+def build_domain(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Domain | None:
     """Return the supplied domain, or build the one in the configuration; ``None`` for a run with [tasks]."""
     if supplied.domain is not None:
         return supplied.domain

@@ -11,7 +11,7 @@ from typing import Any
 from steelyard import config as configs
 from steelyard.compose.constraint import check_budgets
 from steelyard.compose.sources import build_source
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.data import Source, as_tasks, domain_tasks, load_tasks, split
 from steelyard.domains.base import Split
@@ -30,7 +30,7 @@ CHECKED = 20_000
 """Maximum number of listed tasks whose length is checked before the run."""
 
 
-def build_tasks(config: Config, supplied: Supplied = NOTHING) -> tuple[Source, list[Task]]:
+def build_tasks(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> tuple[Source, list[Task]]:
     """Return the source of training tasks, and the evaluation tasks, which may be empty."""
     wanted = config.evaluate.tasks
     domain = build_domain(config, supplied)
@@ -95,7 +95,7 @@ def _characters(prompt: Prompt) -> int:
     return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
 
 
-def check_first_tasks(config: Config, policy: Policy, supplied: Supplied = NOTHING) -> None:
+def check_first_tasks(config: Config, policy: Policy, supplied: Supplied = NOTHING_SUPPLIED) -> None:
     """Raise before a warm start or a judge is trained if a masked model cannot fill in the domain's first tasks and
     examples, for instance because its tokens do not match the holes.
     """
@@ -106,7 +106,7 @@ def check_first_tasks(config: Config, policy: Policy, supplied: Supplied = NOTHI
     check_tasks(config, policy, domain_tasks(domain, "train", FIRST), held_out)
     for slot, (task, text) in enumerate(itertools.islice(domain.examples(seed=config.run.seed), FIRST)):
         try:
-            policy.given(task, text, SampleKey(0, slot, 0, 0))
+            policy.sample_from_text(task, text, SampleKey(0, slot, 0, 0))
         except PolicyError as error:
             error.add_note(
                 "If the model's tokens are longer than one character, the holes must match its tokenizer: set "
@@ -118,7 +118,7 @@ def check_first_tasks(config: Config, policy: Policy, supplied: Supplied = NOTHI
 def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -> None:
     if isinstance(policy, MaskedPolicy):
         for task in likely_too_long(tasks):
-            policy.fillable(task, tokens)
+            policy.encode_task(task, tokens)
         return
     check_budgets(policy.constraint, tasks, tokens)
     limit = _positions(config, policy)
@@ -137,7 +137,7 @@ def _positions(config: Config, policy: Policy) -> int | None:
     """Return the sampler's maximum sequence length, if it is known before the sampler is built."""
     if config.sampling.engine == "vllm":
         return None if config.sampling.vllm is None else config.sampling.vllm.max_length
-    return policy.longest
+    return policy.max_length
 
 
 def split_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
@@ -164,7 +164,9 @@ def with_run_paths(config: Config) -> configs.TasksConfig | None:
     return tasks.model_copy(update={key: in_run(path, folder) for key, path in named.items() if path is not None})
 
 
-def tasks_of_split(config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING) -> list[Task]:
+def tasks_of_split(
+    config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING_SUPPLIED
+) -> list[Task]:
     """Return the first tasks of a split. [tasks] has two splits: every split except ``train`` is held out."""
     domain = build_domain(config, supplied)
     if domain is not None:
@@ -190,7 +192,7 @@ def tasks_of_split(config: Config, name: Split, count: int | None = None, suppli
     return found[:count]
 
 
-def default_split(config: Config, supplied: Supplied = NOTHING) -> Split:
+def default_split(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Split:
     """Return the held-out split, or the training split if no tasks are held out."""
     tasks = config.tasks
     listed = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)

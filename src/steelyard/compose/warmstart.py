@@ -17,15 +17,15 @@ from steelyard.algorithms.objective import Objective
 from steelyard.algorithms.schedules import Schedule
 from steelyard.algorithms.surrogates import surrogate
 from steelyard.checkpoint import Store
-from steelyard.checkpoint.manifest import require_whole, seal
-from steelyard.compose.supplied import NOTHING, Supplied, build_domain
+from steelyard.checkpoint.manifest import require_intact, seal
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.compose.tasks import check_first_tasks
 from steelyard.config import Config, JudgeConfig, WarmstartConfig
 from steelyard.domains.base import examples_of
 from steelyard.errors import CheckpointError, ConfigError, StoppedError
 from steelyard.folders import run_folder
 from steelyard.policies.base import Policy
-from steelyard.tracking.bars import counting
+from steelyard.tracking.bars import progress_bar
 from steelyard.training.learner import Coefficients, Learner, UpdateRule
 from steelyard.training.optimisers import build_optimiser
 from steelyard.training.stopping import StopRequest, stopping_on_signals
@@ -37,12 +37,14 @@ MADE_WITH = "made-with.json"
 """File with the settings of a warm start, in its folder."""
 
 
-def own_folder(config: Config) -> Path:
+def warm_start_folder(config: Config) -> Path:
     """Return the folder of the model that a run's warm start produced."""
     return run_folder(config) / "warmstart"
 
 
-def made_with(config: Config, warmstart: WarmstartConfig | None, supplied: Supplied = NOTHING) -> str:
+def warm_start_settings(
+    config: Config, warmstart: WarmstartConfig | None, supplied: Supplied = NOTHING_SUPPLIED
+) -> str:
     """Serialise all settings that a warm start depends on; the text is stored with its model."""
     tables = {
         "model": config.model,
@@ -76,7 +78,7 @@ def clear_stale(own: Path, table: WarmstartConfig | JudgeConfig | None, settings
 def copy_model(named: Path, own: Path, key: str, command: str) -> None:
     """Copy a named model into the run folder, so that the run can be moved and resumed without the original."""
     check_folder(named, key, command)
-    written_beside(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
+    write_atomically(own, lambda folder: shutil.copytree(named, folder, dirs_exist_ok=True))
 
 
 def check_folder(named: Path, key: str, command: str) -> None:
@@ -84,11 +86,11 @@ def check_folder(named: Path, key: str, command: str) -> None:
     if not any((named / file).is_file() for file in ("config.json", "adapter_config.json")):
         what = "is not a model folder" if named.is_dir() else "does not exist"
         raise ConfigError(f"{key} = {named} {what}; create it with `{command}`, or remove the key")
-    require_whole(named, f"restore it from a copy, or create another with `{command}` for a new run")
+    require_intact(named, f"restore it from a copy, or create another with `{command}` for a new run")
 
 
 def make_warm_start(
-    config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING
+    config: Config, warmstart: WarmstartConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING_SUPPLIED
 ) -> float:
     """Train the new ``policy`` on the domain's examples and save it to ``folder``.
 
@@ -100,18 +102,18 @@ def make_warm_start(
     if domain is not None:
         domain.verifier()  # reports a missing extra now, not after minutes of training
     check_first_tasks(config, policy, supplied)
-    steps, settings = warmstart.updates, made_with(config, warmstart, supplied)
+    steps, settings = warmstart.updates, warm_start_settings(config, warmstart, supplied)
     learner = _learner(config, warmstart, policy, steps)
     progress = Store(folder.with_name(f".{folder.name}.progress"), keep_last=1)
     losses = _resumed(learner, progress, settings)
     updates = warm_start(learner, examples, steps=steps, batch=warmstart.batch, done=len(losses))
-    bar = counting("warm start", steps - len(losses)) if config.tracking.console else nullcontext(lambda *_: None)
+    bar = progress_bar("warm start", steps - len(losses)) if config.tracking.console else nullcontext(lambda *_: None)
     stop = StopRequest()
-    with stopping_on_signals(stop.ask, "update"), bar as advance:
+    with stopping_on_signals(stop.request, "update"), bar as advance:
         for metrics in updates:
             losses.append(loss_of(metrics))
             advance(f"{losses[-1]:.3f} nats per token")
-            if stop.asked:
+            if stop.requested:
                 break
     if len(losses) < steps:
         _keep(learner, progress, settings, losses)
@@ -121,9 +123,9 @@ def make_warm_start(
         policy.save_pretrained(place)
         (place / MADE_WITH).write_text(settings, encoding="utf-8")
 
-    written_beside(folder, write)
+    write_atomically(folder, write)
     shutil.rmtree(progress.folder, ignore_errors=True)
-    if stop.asked:
+    if stop.requested:
         raise StoppedError("stopped after the warm start, which is saved.")
     return statistics.mean(losses[-max(1, steps // 10) :])
 
@@ -131,7 +133,7 @@ def make_warm_start(
 def _resumed(learner: Learner, progress: Store, settings: str) -> list[float]:
     """Restore an interrupted warm start with the same settings, and return the losses of its updates."""
     checkpoint = progress.latest()
-    if checkpoint is None or checkpoint.state["made_with"] != settings:
+    if checkpoint is None or checkpoint.state["warm_start_settings"] != settings:
         return []
     learner.restore(checkpoint)
     return list(checkpoint.state["losses"])
@@ -139,11 +141,11 @@ def _resumed(learner: Learner, progress: Store, settings: str) -> list[float]:
 
 def _keep(learner: Learner, progress: Store, settings: str, losses: list[float]) -> None:
     parts = learner.parts()
-    state = {**parts.state, "made_with": settings, "losses": losses}
+    state = {**parts.state, "warm_start_settings": settings, "losses": losses}
     progress.save(len(losses), folders=parts.folders, tensors=parts.tensors, state=state)
 
 
-def beginning_with(config: Config, folder: Path) -> Config:
+def starting_from(config: Config, folder: Path) -> Config:
     """Return the configuration with the model (or adapter) of ``folder`` instead of a new one."""
     data = config.model_dump(exclude_none=True)
     if config.model.lora is not None:
@@ -154,7 +156,7 @@ def beginning_with(config: Config, folder: Path) -> Config:
     return configs.build(data, source="warmstart")
 
 
-def written_beside(folder: Path, write: Callable[[Path], object]) -> None:
+def write_atomically(folder: Path, write: Callable[[Path], object]) -> None:
     """Write a folder atomically: write to a temporary folder, add a manifest, then rename it to ``folder``."""
     temporary = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -178,7 +180,9 @@ def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: 
     chosen = optimiser.model_dump(include={"betas", "eps", "weight_decay", "rounding"})
     settings: dict[str, Any] = chosen | {"seed": config.run.seed}
     trained = [parameter for _, parameter in policy.trainable()]
-    comfortable = policy.comfortable_tokens()  # larger batches suit groups; for single texts they are mostly padding
+    comfortable = (
+        policy.default_microbatch_tokens()
+    )  # larger batches suit groups; for single texts they are mostly padding
     return Learner(
         policy,
         build_optimiser(optimiser.name, trained, lr=warmstart.lr, **settings),

@@ -14,6 +14,7 @@ from steelyard.config.judge import JudgeConfig
 from steelyard.config.loading import build, dump, load, read_recipe, read_tables, recipes
 from steelyard.config.loss import AdaptiveKlConfig, EntropyConfig, KlConfig, LossConfig, OptimiserConfig
 from steelyard.config.model import LoraConfig, ModelConfig, ReferenceConfig, ScratchConfig
+from steelyard.config.removed import with_new_names
 from steelyard.config.root import Config
 from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
 from steelyard.config.sampling import CreditConfig, LengthPenaltyConfig, SamplingConfig, VllmConfig
@@ -64,4 +65,5 @@ __all__ = [
     "read_recipe",
     "read_tables",
     "recipes",
+    "with_new_names",
 ]

@@ -33,11 +33,11 @@ class ConstraintConfig(Section):
     options: dict[str, Any] = Field(
         default={}, description="Keyword arguments for the automaton, which validates them."
     )
-    over: Literal["words", "characters"] | None = Field(
+    symbols: Literal["words", "characters"] | None = Field(
         default=None,
         description="Symbols of the automaton. Empty: words for a closed vocabulary, otherwise characters.",
     )
-    canonical_runs: bool | None = Field(
+    canonical_tokens: bool | None = Field(
         default=None,
         description="Write forced text, such as a JSON key, with the tokenizer's canonical tokens. Empty: true.",
     )

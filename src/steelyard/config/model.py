@@ -117,7 +117,7 @@ class ReferenceConfig(Section):
     device: Literal["same", "cpu"] = Field(
         default="same", description="Device of the reference: that of the policy, or the CPU."
     )
-    carrier: Literal["auto", "copy", "adapter_off", "adapter"] = Field(
+    storage: Literal["auto", "copy", "adapter_off", "adapter"] = Field(
         default="auto",
         description="How the reference is stored: a frozen copy, the policy with its adapter disabled, or a second "
         "frozen adapter. auto selects the correct option that needs the least memory, and a copy on another device.",

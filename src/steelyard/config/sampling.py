@@ -78,7 +78,7 @@ class SamplingConfig(Section):
         ge=0,
         lt=1,
     )
-    supports: Literal["stored", "replayed"] = Field(
+    supports: Literal["stored", "recomputed"] = Field(
         default=defaults.SUPPORTS,
         description="Token sets that decisions were sampled from: stored with samples, or recomputed by the learner.",
     )

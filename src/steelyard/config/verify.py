@@ -131,7 +131,7 @@ class VerifyConfig(Section):
         description="Number of last samples that the circuit breaker considers; 0: the samples of one step.",
         ge=0,
     )
-    when_unscored: Literal["stop", "go on"] = Field(
+    when_unscored: Literal["stop", "continue"] = Field(
         default="stop", description="What the run does when the circuit breaker trips."
     )
     pause_seconds: float = Field(

@@ -30,7 +30,7 @@ NO_END = 2**40
 """``shortest_end`` of a state without a reachable end: more than any budget."""
 
 
-class Memo(Generic[Key, Value]):
+class LruCache(Generic[Key, Value]):
     """A bounded LRU cache. It is not thread-safe."""
 
     def __init__(self, size: int) -> None:
@@ -40,7 +40,7 @@ class Memo(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __reduce__(self) -> tuple[type[Memo[Key, Value]], tuple[int]]:
+    def __reduce__(self) -> tuple[type[LruCache[Key, Value]], tuple[int]]:
         return type(self), (self.size,)  # another process starts with an empty cache
 
     def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
@@ -107,8 +107,8 @@ class Automaton(ABC, Generic[State]):
         return self._ends.get(state, self._search)
 
     @cached_property
-    def _ends(self) -> Memo[State, int]:
-        return Memo(100_000)
+    def _ends(self) -> LruCache[State, int]:
+        return LruCache(100_000)
 
     def _search(self, state: State) -> int:
         came_from: dict[State, State | None] = {state: None}
@@ -183,7 +183,7 @@ class Choices:
 class AutomatonConstraint(ABC, Generic[State]):
     """Applies an automaton to the tokens of a vocabulary; subclasses define how tokens consist of symbols."""
 
-    canonical_runs = False
+    canonical_tokens = False
 
     def __init__(
         self, automaton: Automaton[State], *, end_id: int, vocabulary: int, longest: int, remembered: int
@@ -197,9 +197,9 @@ class AutomatonConstraint(ABC, Generic[State]):
         self.empty = pack([], vocabulary)
         self.empty.flags.writeable = False
         self._longest = longest
-        self._moves: Memo[State, Mapping[str, State]] = Memo(remembered)
-        self._exact: Memo[Hashable, Choices] = Memo(remembered)
-        self._far: Memo[Hashable, Choices] = Memo(remembered)
+        self._moves: LruCache[State, Mapping[str, State]] = LruCache(remembered)
+        self._exact: LruCache[Hashable, Choices] = LruCache(remembered)
+        self._far: LruCache[Hashable, Choices] = LruCache(remembered)
 
     @abstractmethod
     def step(self, state: State, token: int) -> State | None:

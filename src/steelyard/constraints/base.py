@@ -70,7 +70,7 @@ class Constraint(Protocol):
         ...
 
     @property
-    def canonical_runs(self) -> bool:
+    def canonical_tokens(self) -> bool:
         """Whether a forced run of characters uses the tokenizer's own tokens for it.
 
         Masking token by token allows every tokenization of the run, which is a different policy. The setting therefore

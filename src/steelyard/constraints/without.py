@@ -25,8 +25,8 @@ class WithoutTokens:
         return self.inner.vocabulary
 
     @property
-    def canonical_runs(self) -> bool:
-        return self.inner.canonical_runs
+    def canonical_tokens(self) -> bool:
+        return self.inner.canonical_tokens
 
     def begin(self, task: Task) -> WalkWithoutTokens:
         return WalkWithoutTokens(self.inner.begin(task), self._sampled)

@@ -43,7 +43,7 @@ def _as_task(row: object, where: str, default_id: str, prompt_column: str, templ
         if too_deep(row.spec):
             raise DataError(TOO_DEEP.format(where=where))
         columns = {prompt_column: row.prompt, **row.spec}
-        return row if template is None else replace(row, prompt=filled(template, columns, where))
+        return row if template is None else replace(row, prompt=fill_template(template, columns, where))
     if isinstance(row, str) and template is None:
         return Task(default_id, parse_prompt(row, where))
     if isinstance(row, str):
@@ -80,13 +80,13 @@ def task_from_row(
         raise DataError(TOO_DEEP.format(where=where))
     return Task(
         id=default_id if given_id is None else str(given_id),
-        prompt=parse_prompt(row[prompt_column], where) if template is None else filled(template, row, where),
+        prompt=parse_prompt(row[prompt_column], where) if template is None else fill_template(template, row, where),
         spec=spec,
         difficulty=None if difficulty is None else float(difficulty),
     )
 
 
-def filled(template: str, row: Mapping[str, Any], where: str) -> str:
+def fill_template(template: str, row: Mapping[str, Any], where: str) -> str:
     """Fill a prompt template with the columns of a row."""
     for name in columns_of(template):
         value = row.get(name)

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from steelyard.config.removed import renamed_option
 from steelyard.domains.base import Domain
 from steelyard.errors import ConfigError
-from steelyard.import_paths import is_import_path, load_object, load_own
+from steelyard.import_paths import is_import_path, load_object, load_user_object
 from steelyard.suggest import nearest_or_all
 from steelyard.text import shown
 
@@ -44,6 +46,7 @@ def is_domain(name: str) -> bool:
 def make_domain(name: str, **parameters: Any) -> Domain:
     """Build a domain from its name or import path and its parameters."""
     domain = find_domain(name)
+    _reject_renamed_options(name, parameters)
     try:
         inspect.signature(domain).bind(**parameters)
     except TypeError as error:
@@ -55,6 +58,14 @@ def make_domain(name: str, **parameters: Any) -> Domain:
         raise ConfigError(f"domain {name!r} cannot be built with {_shown(parameters)}: {error}") from error
 
 
+def _reject_renamed_options(name: str, parameters: Mapping[str, Any]) -> None:
+    tables = {f"{table}.": value for table, value in parameters.items() if isinstance(value, dict)}
+    for prefix, table in {"": parameters, **tables}.items():
+        for option in table:
+            if new := renamed_option(name, f"{prefix}{option}"):
+                raise ConfigError(f"domain.options.{prefix}{option} was renamed: use domain.options.{new}")
+
+
 def find_domain(name: str) -> type[Domain]:
     """Return the class of a domain. Built-in names take precedence over those of packages."""
     if name in _registered:
@@ -64,7 +75,9 @@ def find_domain(name: str) -> type[Domain]:
         hint = nearest_or_all(name, domain_names())
         raise ConfigError(f"domain {name!r} does not exist; {hint} (name your own class as 'module:Class')")
     what = f"domain {name!r}:"
-    return _require_domain(load_object(paths[name], what=what) if name in paths else load_own(name, what=what), name)
+    return _require_domain(
+        load_object(paths[name], what=what) if name in paths else load_user_object(name, what=what), name
+    )
 
 
 def _installed() -> dict[str, str]:

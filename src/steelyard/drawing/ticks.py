@@ -19,7 +19,7 @@ class Axis:
     low: float | None = None
     high: float | None = None
     percent: bool = False
-    whole: bool = False
+    integers: bool = False
     """Whether ticks are at integers only."""
     log: bool = False
     """Whether the axis is logarithmic, with base 2 or 10; all values must be positive."""
@@ -57,9 +57,9 @@ def scale(axis: Axis, values: Sequence[float], *, max_intervals: int = 5) -> Sca
         return _log_scale(axis, low, high, max_intervals)
     size = max(abs(low), abs(high))
     if high - low <= max(1e-9 * size, SMALLEST):
-        room = 1.0 if axis.whole else size / 2 if size > SMALLEST else 0.5
+        room = 1.0 if axis.integers else size / 2 if size > SMALLEST else 0.5
         low, high = low if axis.low is not None else low - room, high + room
-    step = _step((high - low) / max_intervals, whole=axis.whole)
+    step = _step((high - low) / max_intervals, integers=axis.integers)
     first = math.floor(low / step + 1e-9)
     last = max(math.ceil(high / step - 1e-9), first + 1)
     ticks = tuple(step * place for place in range(first, last + 1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steelyard import defaults
-from steelyard.memory.model_shape import Shape
+from steelyard.memory.model_shape import ModelShape
 
-ROOM = 0.8
+USABLE_SHARE = 0.8
 """Share of memory that weights and optimiser may use when activations and the KV cache are not estimated."""
 CPU_ACTIVATION_BYTES = 400 * 2**20
 """Budget in bytes for the activations of one microbatch on a CPU."""
@@ -16,7 +16,7 @@ LOGIT_COPIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingSetup:
     """How a model is trained: precision, adapter, optimiser state and reference."""
 
     weight: float = 4
@@ -43,13 +43,13 @@ class Training:
     def trained_state(self) -> float:
         return 2 * self.trained_weight if self.state is None else self.state
 
-    def trained(self, shape: Shape) -> int:
+    def trained(self, shape: ModelShape) -> int:
         """Count trained parameters: all, or with LoRA r · (inputs + outputs) per linear layer (arXiv 2106.09685)."""
         return self.rank * shape.lora_parameters_per_rank if self.rank else shape.parameters
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchSize:
     """Sizes that determine how much is in memory at the same time."""
 
     rows: int
@@ -95,7 +95,9 @@ class Footprint:
         return self.update + self.cache
 
 
-def footprint(shape: Shape, training: Training, batch: Batch | None = None, *, ranks: int = 1) -> Footprint:
+def footprint(
+    shape: ModelShape, training: TrainingSetup, batch: BatchSize | None = None, *, ranks: int = 1
+) -> Footprint:
     """Estimate the memory of one learner process, or of one of ``ranks`` processes with FSDP sharding.
 
     Weights take w bytes, gradients w, AdamW 2w (2 with 8-bit state). The reference is a copy of the weights, except
@@ -125,13 +127,13 @@ def footprint(shape: Shape, training: Training, batch: Batch | None = None, *, r
     )
 
 
-def base_bytes(shape: Shape, training: Training) -> float:
+def base_bytes(shape: ModelShape, training: TrainingSetup) -> float:
     """Return the bytes of the weights without adapters; embeddings and output layer are never quantised."""
     inside = training.weight if training.base is None else training.base
     return inside * shape.linear + training.weight * (shape.parameters - shape.linear)
 
 
-def activation_bytes(shape: Shape, training: Training, length: int) -> float:
+def activation_bytes(shape: ModelShape, training: TrainingSetup, length: int) -> float:
     """Return the activation bytes per token: those stored in all layers, plus the backward pass of one layer.
 
     With gradient checkpointing each layer stores only its input, and one layer at a time stores everything.
@@ -142,7 +144,7 @@ def activation_bytes(shape: Shape, training: Training, length: int) -> float:
     return (shape.layers + 1) * kept
 
 
-def layer_activations(shape: Shape, training: Training, length: int) -> float:
+def layer_activations(shape: ModelShape, training: TrainingSetup, length: int) -> float:
     """Return the bytes that one token stores in one layer of a gated decoder for the backward pass.
 
     Two norms (computed in float32) store their input; attention stores queries, keys, values and output; the
@@ -165,7 +167,7 @@ def layer_activations(shape: Shape, training: Training, length: int) -> float:
     return norms + attention + gated + scores + 4 * (inputs + 7 * training.rank + 2 * outputs)
 
 
-def comfortable_tokens(width: int, layers: int, *, adapted: bool, weight: int, memory: int | None = None) -> int:
+def default_microbatch_tokens(width: int, layers: int, *, adapted: bool, weight: int, memory: int | None = None) -> int:
     """Choose the tokens per forward and backward pass. A token is assumed to store 55 numbers (90 with an adapter) per
     layer and unit of width; the budget is 400 MiB on a CPU or an eighth of the memory of an accelerator.
     """
@@ -186,7 +188,7 @@ def default_chunk(vocabulary: int, *, cpu: bool) -> int:
 class MemoryEstimate:
     """Memory of one training method: weights, optimiser and a frozen reference."""
 
-    way: str
+    method: str
     footprint: Footprint
 
     @property
@@ -199,17 +201,17 @@ class MemoryEstimate:
 
     def fits(self, memory: float) -> str:
         share = self.footprint.peak / max(memory, 1)
-        return "fits" if share <= ROOM else "tight" if share <= 1 else "no"
+        return "fits" if share <= USABLE_SHARE else "tight" if share <= 1 else "no"
 
 
-def needs(shape: Shape, *, rank: int = defaults.LORA_RANK) -> list[MemoryEstimate]:
+def estimate_methods(shape: ModelShape, *, rank: int = defaults.LORA_RANK) -> list[MemoryEstimate]:
     """Estimate the memory of the usual training methods, without activations and KV cache."""
     ways = {
-        "all weights, float32": Training(4),
-        "all weights, float32, adamw_8bit": Training(4, state=2),
-        "all weights, bfloat16": Training(2),
-        f"LoRA {rank}, bfloat16": Training(2, rank),
-        f"LoRA {rank}, 8-bit base": Training(2, rank, base=1),
-        f"LoRA {rank}, 4-bit base": Training(2, rank, base=0.5),
+        "all weights, float32": TrainingSetup(4),
+        "all weights, float32, adamw_8bit": TrainingSetup(4, state=2),
+        "all weights, bfloat16": TrainingSetup(2),
+        f"LoRA {rank}, bfloat16": TrainingSetup(2, rank),
+        f"LoRA {rank}, 8-bit base": TrainingSetup(2, rank, base=1),
+        f"LoRA {rank}, 4-bit base": TrainingSetup(2, rank, base=0.5),
     }
     return [MemoryEstimate(way, footprint(shape, training)) for way, training in ways.items()]

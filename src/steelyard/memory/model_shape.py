@@ -10,7 +10,7 @@ from steelyard.errors import PolicyError
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """Sizes of a causal transformer."""
 
     layers: int
@@ -48,7 +48,7 @@ def decoder(
     head_width: int | None = None,
     tied: bool = True,
     bias: bool = False,
-) -> Shape:
+) -> ModelShape:
     """Compute the shape of a gated decoder (Llama, Qwen, SmolLM): grouped-query attention and three feed-forward
     matrices per layer. ``bias`` adds a bias to queries, keys and values.
     """
@@ -58,7 +58,7 @@ def decoder(
     lora_parameters_per_rank = 2 * (width + inner) + 2 * (width + outer) + 3 * (width + feed_forward)
     small = 2 * width + (inner + 2 * outer if bias else 0)
     embeddings = vocabulary * width * (1 if tied else 2)
-    return Shape(
+    return ModelShape(
         layers=layers,
         width=width,
         feed_forward=feed_forward,
@@ -72,7 +72,7 @@ def decoder(
     )
 
 
-KNOWN = {
+KNOWN_SHAPES = {
     "smollm2-135m": decoder(layers=30, width=576, feed_forward=1536, heads=9, kv_heads=3, vocabulary=49152),
     "qwen2.5-0.5b": decoder(
         layers=24, width=896, feed_forward=4864, heads=14, kv_heads=2, vocabulary=151936, bias=True
@@ -94,10 +94,10 @@ KNOWN = {
     ),
 }
 """Shapes of well-known models from their published configurations, so that planning works without a model hub."""
-KNOWN["smollm2"] = KNOWN["smollm2-135m"]  # the name in `steelyard fetch`
+KNOWN_SHAPES["smollm2"] = KNOWN_SHAPES["smollm2-135m"]  # the name in `steelyard fetch`
 
 
-SPECIAL = 3
+SPECIAL_TOKEN_COUNT = 3
 """Special tokens of every closed vocabulary: padding, start and end."""
 
 
@@ -106,17 +106,17 @@ def feed_forward_width(width: int) -> int:
     return -(-8 * width // 3 // 32) * 32
 
 
-def find_shape(name: str) -> Shape:
+def find_shape(name: str) -> ModelShape:
     """Return the shape of a model by its name in the table, its hub id or its folder."""
     short = name.rpartition("/")[2].lower().removesuffix("-instruct")
-    return KNOWN[short] if short in KNOWN else read_shape(name)
+    return KNOWN_SHAPES[short] if short in KNOWN_SHAPES else read_shape(name)
 
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Configuration keys for the number of experts that a token is routed among."""
 
 
-def read_shape(path: str) -> Shape:
+def read_shape(path: str) -> ModelShape:
     """Read the shape of a model from the configuration in a hub repository or folder, without loading weights."""
     import torch
     from torch import nn
@@ -137,11 +137,11 @@ def read_shape(path: str) -> Shape:
             model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     except (OSError, ValueError) as error:
         raise PolicyError(
-            f"cannot read the shape of {path!r}: {error}; give a folder or hub id, or one of {', '.join(KNOWN)}"
+            f"cannot read the shape of {path!r}: {error}; give a folder or hub id, or one of {', '.join(KNOWN_SHAPES)}"
         ) from error
     head = model.get_output_embeddings()
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer is not head]
-    return Shape(
+    return ModelShape(
         layers=text.num_hidden_layers,
         width=text.hidden_size,
         feed_forward=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,

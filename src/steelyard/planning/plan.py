@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from steelyard import defaults
 from steelyard.memory.footprint import (
-    Batch,
+    BatchSize,
     Footprint,
-    Training,
+    TrainingSetup,
     base_bytes,
-    comfortable_tokens,
     default_chunk,
+    default_microbatch_tokens,
     footprint,
 )
-from steelyard.memory.model_shape import Shape
+from steelyard.memory.model_shape import ModelShape
 from steelyard.planning.hardware import GIGA, Machines
 from steelyard.planning.rates import Efficiency, Rates, learning_rates, sampling_rates
 from steelyard.planning.simulation import Outcome, Pipeline, Spread, simulate
@@ -38,11 +38,11 @@ DEFAULT_EFFICIENCY = Efficiency()
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlannedRun:
     """The workload of one step."""
 
-    shape: Shape
-    training: Training
+    shape: ModelShape
+    training: TrainingSetup
     tasks: int
     group: int
     prompt: int
@@ -63,7 +63,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Deployment:
     """The machines a run uses and how it uses them."""
 
     learners: Machines
@@ -108,14 +108,14 @@ class Memory:
     sampler_weights: float
     rows: int
     """Sequences that fit in the KV cache of a replica."""
-    beside: float
+    sampler_bytes: float
     """Bytes that a sampler on the learner's accelerator takes: its weights or its reserved share."""
     room: float
 
     @property
     def wanted(self) -> float:
         """Bytes that have to fit on a learner's accelerator."""
-        return self.learner.update + self.beside
+        return self.learner.update + self.sampler_bytes
 
     @property
     def learns(self) -> bool:
@@ -142,7 +142,7 @@ class Prediction:
     """Bytes of weights sent to samplers after each update."""
 
 
-def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
+def predict(run: PlannedRun, site: Deployment, steps: int = 6) -> Prediction:
     memory = plan_memory(run, site)
     scoring, updating, traffic = learning(run, site, memory)
     published = published_bytes(run, site)
@@ -154,7 +154,7 @@ def predict(run: Run, site: Site, steps: int = 6) -> Prediction:
     return Prediction(memory, pipeline, simulate(pipeline, steps), scoring, updating, traffic, published)
 
 
-def plan_memory(run: Run, site: Site) -> Memory:
+def plan_memory(run: PlannedRun, site: Deployment) -> Memory:
     """Predict the memory of a learner, and what is left for the KV cache of a sampling engine."""
     ranks, room = site.learners.count, site.learners.kind.memory
     own = sampler_bytes(run) / site.tensor
@@ -174,15 +174,15 @@ def plan_memory(run: Run, site: Site) -> Memory:
     return Memory(learner, sharded, own, rows, beside, room)
 
 
-def _reserved(site: Site, own: float) -> float | None:
+def _reserved(site: Deployment, own: float) -> float | None:
     """Return the bytes that the engine reserves at start, weights included; None: all that is free."""
     if site.cache is not None:
         return own + site.cache
     return None if site.share is None else site.share * site.sampling.kind.memory
 
 
-def _batch(run: Run, room: float) -> Batch:
-    return Batch(
+def _batch(run: PlannedRun, room: float) -> BatchSize:
+    return BatchSize(
         rows=0,
         length=run.sequence,
         microbatch=microbatch(run, room),
@@ -190,9 +190,9 @@ def _batch(run: Run, room: float) -> Batch:
     )
 
 
-def microbatch(run: Run, room: float) -> int:
+def microbatch(run: PlannedRun, room: float) -> int:
     """Return the tokens per pass: the configured number or the default for this memory, at least one sequence."""
-    tokens = run.microbatch or comfortable_tokens(
+    tokens = run.microbatch or default_microbatch_tokens(
         run.shape.width,
         run.shape.layers,
         adapted=bool(run.training.rank),
@@ -202,7 +202,7 @@ def microbatch(run: Run, room: float) -> int:
     return max(tokens // run.sequence, 1) * run.sequence
 
 
-def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]:
+def learning(run: PlannedRun, site: Deployment, memory: Memory) -> tuple[float, float, float]:
     """Predict the seconds of scoring, of the update, and of the traffic between ranks that overlaps with both.
 
     Shards are gathered for every forward and backward pass, and gradients are scattered. Complete copies exchange the
@@ -223,7 +223,7 @@ def learning(run: Run, site: Site, memory: Memory) -> tuple[float, float, float]
     return scoring, updating, moved * (ranks - 1) / ranks / speed
 
 
-def learner_seconds(run: Run, rates: Rates, passes: tuple[float, float]) -> tuple[float, float]:
+def learner_seconds(run: PlannedRun, rates: Rates, passes: tuple[float, float]) -> tuple[float, float]:
     """Return the seconds of scoring (reference, and old log-probs where needed) and of the update.
 
     ``passes`` is the number of passes of each.
@@ -232,7 +232,7 @@ def learner_seconds(run: Run, rates: Rates, passes: tuple[float, float]) -> tupl
     return rates.seconds(scored), rates.seconds(learnt)
 
 
-def learner_work(run: Run, passes: tuple[float, float]) -> tuple[Work, Work]:
+def learner_work(run: PlannedRun, passes: tuple[float, float]) -> tuple[Work, Work]:
     sequence, decisions = run.sequence, math.ceil(run.length.mean)
     scored = score(run.shape, run.training, run.samples, sequence, decisions, passes[0])
     learnt = update(run.shape, run.training, run.samples, sequence, decisions, passes[1])
@@ -241,7 +241,7 @@ def learner_work(run: Run, passes: tuple[float, float]) -> tuple[Work, Work]:
     return scored.times(forwards), replace(learnt, state=0.0).times(run.epochs) + stepped
 
 
-def sampling(run: Run, site: Site, rows: int) -> Pipeline:
+def sampling(run: PlannedRun, site: Deployment, rows: int) -> Pipeline:
     """Build the sampling part of the pipeline. Adapters are merged, or cost no more; every row reads its own cache."""
     kind, shape = site.sampling.kind, run.shape
     rates = sampling_rates(kind, site.tensor, site.efficiency)
@@ -267,19 +267,19 @@ def sampling(run: Run, site: Site, rows: int) -> Pipeline:
     )
 
 
-def sampler_bytes(run: Run) -> float:
+def sampler_bytes(run: PlannedRun) -> float:
     """Return the bytes of a sampling engine's weights: complete, not quantised, adapter included."""
     return base_bytes(run.shape, replace(run.training, base=None))
 
 
-def published_bytes(run: Run, site: Site) -> float:
+def published_bytes(run: PlannedRun, site: Deployment) -> float:
     """Return the bytes published per update: merged weights for separate samplers, only the adapter on shared ones."""
     if run.training.rank and site.samplers is None:
         return run.training.trained_weight * run.training.trained(run.shape)
     return sampler_bytes(run)
 
 
-def publication(size: float, site: Site) -> float:
+def publication(size: float, site: Deployment) -> float:
     """Return the seconds to gather the weights, send them to every node with samplers, and load them there.
 
     A tree needs ceil(log2(nodes + 1)) consecutive transfers; otherwise there is one per node.

@@ -101,7 +101,7 @@ class Pipeline:
         return self.tasks * self.group
 
     @property
-    def piece(self) -> int:
+    def subgroup(self) -> int:
         """Samples of a group that one replica decodes; groups are split if a replica would be idle otherwise."""
         return max(1, min(self.group, self.samples // max(self.replicas, 1)))
 
@@ -119,7 +119,7 @@ class Outcome:
     stale: int
     """Largest number of versions that a sample was behind at its update."""
     drawn: int
-    judged: int
+    verified: int
     learnt: int
     timeouts: int
 
@@ -160,7 +160,7 @@ class _Step:
     """Version of the weights when sampling started."""
     started: float
     drawn: int = 0
-    judged: int = 0
+    verdicts: int = 0
     sampled: float = 0.0
     verified: float = 0.0
     updated: float = 0.0
@@ -288,7 +288,7 @@ class Simulation:
 
     def _on_verdict(self, sample: _Sample) -> None:
         step = self.progress[sample.step]
-        step.judged += 1
+        step.verdicts += 1
         step.verified = self.now
         self._learn()
 
@@ -296,7 +296,7 @@ class Simulation:
 
     def _learn(self) -> None:
         step = self.progress.get(self.updates)
-        if self.learning or step is None or step.judged < self.pipeline.samples:
+        if self.learning or step is None or step.verdicts < self.pipeline.samples:
             return
         self.learning = True
         step.stale = self.updates - step.version
@@ -337,7 +337,7 @@ class Simulation:
             },
             stale=max(step.stale for step in steps),
             drawn=sum(step.drawn for step in steps),
-            judged=sum(step.judged for step in steps),
+            verified=sum(step.verdicts for step in steps),
             learnt=self.updates * self.pipeline.samples,
             timeouts=self.timeouts,
         )
@@ -345,7 +345,7 @@ class Simulation:
 
 def _subgroups(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
     """Yield the samples of a step in subgroups that one replica decodes."""
-    size, piece = pipeline.samples, pipeline.piece
+    size, piece = pipeline.samples, pipeline.subgroup
     lengths = np.maximum(pipeline.length.draw((pipeline.seed, step, 0), size), 1.0).tolist()
     checks = pipeline.check.draw((pipeline.seed, step, 1), size).tolist()
     for start in range(0, size, pipeline.group):

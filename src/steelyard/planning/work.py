@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from steelyard.memory.footprint import Training, base_bytes, layer_activations
-from steelyard.memory.model_shape import Shape
+from steelyard.memory.footprint import TrainingSetup, base_bytes, layer_activations
+from steelyard.memory.model_shape import ModelShape
 
 CALLS = 40
 """Kernels that one layer of a gated decoder launches in the forward pass."""
@@ -56,26 +56,34 @@ class Work:
         return [getattr(self, f.name) for f in fields(Work)]
 
 
-def decode(shape: Shape, training: Training, rows: float, context: float) -> Work:
+def decode(shape: ModelShape, training: TrainingSetup, rows: float, context: float) -> Work:
     """Count the work of decoding one token for each of ``rows`` rows with ``context`` tokens on average."""
     body = _forward(shape, training, rows, context, passes=1)
     head = Work(flops=2 * rows * shape.vocabulary * shape.width, logits=rows * shape.vocabulary, tokens=rows)
     return body + head + Work(cache=rows * context * training.weight * shape.cached)
 
 
-def prefill(shape: Shape, training: Training, prompts: int, length: int) -> Work:
+def prefill(shape: ModelShape, training: TrainingSetup, prompts: int, length: int) -> Work:
     """Count the work of running ``prompts`` prompts of ``length`` tokens in one pass."""
     return _forward(shape, training, prompts * length, length / 2, passes=1)
 
 
-def score(shape: Shape, training: Training, sequences: int, length: int, decisions: int, passes: float) -> Work:
+def score(
+    shape: ModelShape, training: TrainingSetup, sequences: int, length: int, decisions: int, passes: float
+) -> Work:
     """Count the work of scoring sequences with ``decisions`` decisions each in ``passes`` passes."""
     body = _forward(shape, training, sequences * length, length / 2, passes)
     return body + _head(shape, sequences * decisions, products=1, logits=1)
 
 
 def update(
-    shape: Shape, training: Training, sequences: int, length: int, decisions: int, passes: float, steps: int = 1
+    shape: ModelShape,
+    training: TrainingSetup,
+    sequences: int,
+    length: int,
+    decisions: int,
+    passes: float,
+    steps: int = 1,
 ) -> Work:
     """Count the work of forward, backward and ``steps`` optimiser steps on complete sequences."""
     tokens = sequences * length
@@ -92,7 +100,7 @@ def update(
     return forward + backward + again + head + Work(state=moved)
 
 
-def _forward(shape: Shape, training: Training, tokens: float, context: float, passes: float) -> Work:
+def _forward(shape: ModelShape, training: TrainingSetup, tokens: float, context: float, passes: float) -> Work:
     adapter = training.rank * shape.lora_parameters_per_rank
     attention = 4 * context * shape.heads * shape.head_width * shape.layers
     return Work(
@@ -103,7 +111,7 @@ def _forward(shape: Shape, training: Training, tokens: float, context: float, pa
     )
 
 
-def _head(shape: Shape, decisions: float, *, products: int, logits: int) -> Work:
+def _head(shape: ModelShape, decisions: float, *, products: int, logits: int) -> Work:
     return Work(
         flops=2 * products * decisions * shape.vocabulary * shape.width,
         logits=logits * decisions * shape.vocabulary,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from steelyard.constraints.base import Bits, Constraint
 from steelyard.errors import PolicyError
-from steelyard.memory.footprint import comfortable_tokens, default_chunk
+from steelyard.memory.footprint import default_chunk, default_microbatch_tokens
 from steelyard.policies import adapters, cuts, device, weights
 from steelyard.policies.batch import Batch
 from steelyard.policies.logprobs import Scores, ScoringJob, score_decisions
@@ -37,7 +37,7 @@ class Policy:
 
     A subclass defines how a prompt becomes tokens (``encode``), how samples become rows of a forward pass
     (``collate``), how to get the hidden state of a decision (``hidden``), and how an example answer becomes a sample
-    (``given``).
+    (``sample_from_text``).
     """
 
     body: nn.Module
@@ -91,7 +91,7 @@ class Policy:
         """Return the last hidden state at every decision, ``[N, D]``."""
         raise NotImplementedError
 
-    def given(self, task: Task, text: str, key: SampleKey) -> Sample:
+    def sample_from_text(self, task: Task, text: str, key: SampleKey) -> Sample:
         """Return the text as a sample, as if the policy had produced it for the task."""
         raise NotImplementedError
 
@@ -132,7 +132,7 @@ class Policy:
         return hashlib.sha256(json.dumps(tokens).encode()).hexdigest()
 
     @cached_property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         """Maximum tokens per row; None if the model does not say."""
         return positions(self._base)
 
@@ -184,7 +184,7 @@ class Policy:
         return scores.logp_N, scores.entropy_N, scores.kl_N
 
     @torch.no_grad()
-    def kept(self, batch: Batch, rule: CutRule) -> list[Bits]:
+    def kept_tokens(self, batch: Batch, rule: CutRule) -> list[Bits]:
         """Return the tokens that the rule keeps at each decision under the current weights, always with the sampled
         one.
         """
@@ -207,10 +207,10 @@ class Policy:
     def _default_chunk(self) -> int:
         return default_chunk(self.vocabulary, cpu=self.device.type == "cpu")
 
-    def comfortable_tokens(self) -> int:
+    def default_microbatch_tokens(self) -> int:
         """Choose the number of tokens per forward and backward pass."""
         config = self._config
-        return comfortable_tokens(
+        return default_microbatch_tokens(
             config.hidden_size,
             config.num_hidden_layers,
             adapted=self._base is not self.model,
@@ -236,7 +236,7 @@ class Policy:
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[0])
 
-    def settle(self) -> None:
+    def release_gathered_weights(self) -> None:
         """Release the weights that passes gathered from other ranks."""
         self.release_gathered()
 

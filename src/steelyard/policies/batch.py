@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steelyard.constraints.trail import bits_of
+from steelyard.constraints.support_tables import bits_of
 from steelyard.errors import PolicyError
 from steelyard.types import Sample
 
@@ -136,7 +136,7 @@ def collate_supports(samples: Sequence[Sample]) -> Supports | None:
     indices: list[np.ndarray] = []
     for sample in samples:
         decisions = sample.decisions
-        if decisions.left_out or (decisions.rule.cuts and decisions.supports is None):
+        if decisions.supports_omitted or (decisions.rule.cuts and decisions.supports is None):
             raise PolicyError(
                 f"sample {tuple(sample.key)} was drawn under a cut or a constraint but has no supports; "
                 "use a sampler that records them, or recompute them with steelyard.training.supports"

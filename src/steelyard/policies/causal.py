@@ -70,7 +70,7 @@ class CausalPolicy(Policy):
         """Return the token ids of a completion, including the end token."""
         return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
 
-    def given(self, task: Task, text: str, key: SampleKey) -> Sample:
+    def sample_from_text(self, task: Task, text: str, key: SampleKey) -> Sample:
         """Return the text as a sample, as if the policy had sampled every token, end included, without constraint."""
         prompt, answer = self.encode(task.prompt), self.encode_answer(text)
         if never := sorted(set(answer.tolist()).intersection(self.excluded)):

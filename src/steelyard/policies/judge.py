@@ -22,7 +22,7 @@ from steelyard.policies.positions import positions
 from steelyard.policies.tokens.chat_template import template_ids
 from steelyard.pretrained.catalogue import resolve
 from steelyard.types import Verdict
-from steelyard.verification import Batch, Item, Verifier
+from steelyard.verification import BatchMode, Item, Verifier
 from steelyard.verification.returns import verdict_of
 
 Kind = Literal["classifier", "likelihood"]
@@ -52,8 +52,8 @@ class Judge(Verifier):
         object.__setattr__(self, "name", self.name or self.path.rstrip("/").rsplit("/", 1)[-1])
 
     @property
-    def mode(self) -> Batch:
-        return Batch(self.size)
+    def mode(self) -> BatchMode:
+        return BatchMode(self.size)
 
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
         scores = self.scores(items)

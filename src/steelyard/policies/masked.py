@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from steelyard.constraints.base import Bits, members, pack
-from steelyard.constraints.trail import TrailWriter
+from steelyard.constraints.support_tables import SupportTableWriter
 from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch, collate_filled
@@ -78,12 +78,12 @@ class MaskedPolicy(Policy):
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def fillable(self, task: Task, most: int) -> np.ndarray:
+    def encode_task(self, task: Task, most: int) -> np.ndarray:
         """Return the token ids of a task. Raise if it exceeds the model's positions, has more than ``most`` holes, or
         does not survive tokenization unchanged.
         """
         ids = self.encode(task.prompt)
-        if (limit := self.longest) is not None and len(ids) > limit:
+        if (limit := self.max_length) is not None and len(ids) > limit:
             raise PolicyError(
                 f"task {task.id} has {len(ids)} tokens, but the model has {limit} positions; shorten the text"
             )
@@ -120,7 +120,7 @@ class MaskedPolicy(Policy):
     def _token_texts(self) -> list[str]:
         return [self.decode([token]) for token in self._fills]
 
-    def given(self, task: Task, text: str, key: SampleKey) -> Sample:
+    def sample_from_text(self, task: Task, text: str, key: SampleKey) -> Sample:
         """Return the text as a sample, as if the policy had filled all holes of the prompt in one pass."""
         masked = self.encode(task.prompt)
         if (whole := self._filled(masked, text)) is None:
@@ -129,7 +129,7 @@ class MaskedPolicy(Policy):
                 f"must be one token of this model"
             )
         hole = masked == self.mask_id
-        place_N, trail = np.flatnonzero(hole).astype(np.int32), TrailWriter(self.vocabulary)
+        place_N, trail = np.flatnonzero(hole).astype(np.int32), SupportTableWriter(self.vocabulary)
         allowed = self.allowed(task)
         number = trail.add(allowed)
         if not np.isin(whole[hole], members(allowed)).all():

@@ -1,8 +1,8 @@
 r"""The reference policy that KL is measured against.
 
-Its weights are held by one of three carriers: a frozen *copy* of the model, the policy's own model with the *adapter
-disabled* (no second model; correct only if training started with a new adapter), or a *second frozen adapter*. They are
-renewed by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
+Its weights are stored as a frozen *copy* of the model, as the policy's own model with the *adapter disabled* (no second
+model; correct only if training started with a new adapter), or as a *second frozen adapter*. They are renewed
+by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
 :math:`\phi \leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
 """
 
@@ -78,7 +78,7 @@ class Reference(Protocol):
 
 
 class _ReferenceBase:
-    """Base class of the carriers: scoring, renewal and state."""
+    """Base class of all kinds of storage: scoring, renewal and state."""
 
     def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         self.policy = policy
@@ -204,20 +204,20 @@ class AdapterReference(_ReferenceBase):
         return adapters.adapter_tensors(self.policy.model, adapters.TRAINED)
 
 
-def build_reference(policy: Policy, carrier: str, renewal: Renewal, device: torch.device | None = None) -> Reference:
-    """Build a reference; ``carrier`` is ``copy``, ``adapter_off`` or ``adapter``."""
-    if carrier == "copy":
+def build_reference(policy: Policy, storage: str, renewal: Renewal, device: torch.device | None = None) -> Reference:
+    """Build a reference; ``storage`` is ``copy``, ``adapter_off`` or ``adapter``."""
+    if storage == "copy":
         return CopyReference(policy, renewal, device)
     if device is not None and device != policy.device:
         raise PolicyError(
-            f"reference.carrier = {carrier!r} uses the policy's own model on {policy.device}, so it cannot be on "
-            f'{device}; set reference.carrier = "copy" or remove reference.device'
+            f"reference.storage = {storage!r} uses the policy's own model on {policy.device}, so it cannot be on "
+            f'{device}; set reference.storage = "copy" or remove reference.device'
         )
-    if carrier == "adapter_off":
+    if storage == "adapter_off":
         return AdapterOffReference(policy)
-    if carrier == "adapter":
+    if storage == "adapter":
         return AdapterReference(policy, renewal)
-    raise PolicyError(f"reference.carrier = {carrier!r} is unknown; choose copy, adapter_off or adapter")
+    raise PolicyError(f"reference.storage = {storage!r} is unknown; choose copy, adapter_off or adapter")
 
 
 def _unique(named: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:

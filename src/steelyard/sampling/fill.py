@@ -17,7 +17,7 @@ from torch import Tensor
 
 from steelyard import defaults
 from steelyard.constraints.base import Bits, members, pack, unpack
-from steelyard.constraints.trail import TrailWriter
+from steelyard.constraints.support_tables import SupportTableWriter
 from steelyard.errors import PolicyError
 from steelyard.policies.batch import Batch, pad_rows
 from steelyard.policies.masked import MaskedPolicy
@@ -45,7 +45,7 @@ class _PartialFill:
     """Positions to fill in each step."""
     word: np.uint64
     """Random key of the draws."""
-    trail: TrailWriter
+    trail: SupportTableWriter
     trace: list[np.ndarray] = field(default_factory=list[np.ndarray])
     place: list[int] = field(default_factory=list[int])
     forward: list[int] = field(default_factory=list[int])
@@ -88,7 +88,7 @@ class FillSampler:
         self.version = version
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        encoded = [(request, self.policy.fillable(request.task, decoding.max_new_tokens)) for request in requests]
+        encoded = [(request, self.policy.encode_task(request.task, decoding.max_new_tokens)) for request in requests]
         rows = [(request, ids, index) for request, ids in encoded for index in range(request.count)]
         self.policy.sample_mode()
         for start in range(0, len(rows), self.max_rows):
@@ -109,7 +109,7 @@ class FillSampler:
             hole_N = hole_N[np.argsort(uniform(stream(self.seed, *key, ORDER), hole_N), kind="stable")]
         parts = [part for part in np.array_split(hole_N, self.steps) if len(part)]
         word = np.uint64(stream(self.seed, *key))
-        return _PartialFill(key, ids.copy(), allowed, choices, parts, word, TrailWriter(policy.vocabulary))
+        return _PartialFill(key, ids.copy(), allowed, choices, parts, word, SupportTableWriter(policy.vocabulary))
 
     @torch.no_grad()
     def _step(self, fillings: Sequence[_PartialFill], step: int, decoding: Decoding) -> None:
@@ -149,7 +149,7 @@ class FillSampler:
             rule=decoding.rule,
             support_N=np.asarray(fill.support, np.int32),
             supports=fill.trail.table(),
-            start_N=start_T[fill.place],
+            text_start_N=start_T[fill.place],
         )
         token_ids = np.concatenate([*trace, fill.ids]).astype(np.int32)
         return Sample(fill.key, token_ids, start, text, "stop", decisions, self.version)

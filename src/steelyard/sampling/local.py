@@ -26,8 +26,8 @@ from steelyard.sampling.base import Decoding, NextTurn, SampleRequest, TurnQueue
 from steelyard.sampling.cache import Columns, PreallocatedLayer, spread_prompts
 from steelyard.sampling.draw import draw
 from steelyard.sampling.offsets import TextOffsets
+from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.randomness import stream, uniform
-from steelyard.sampling.row import Row
 from steelyard.types import Sample, SampleKey
 
 COMPACT_BELOW = 0.875
@@ -126,7 +126,7 @@ class _Wave:
         self.sampler, self.policy, self.decoding, self.turns = sampler, sampler.policy, decoding, turns
         prompts: dict[tuple[int, int, int], int] = {}
         self.prompt_ids: list[np.ndarray] = []
-        self.rows: list[Row] = []
+        self.rows: list[PartialSample] = []
         self.prompt_of_row: list[int] = []
         for request, key in rows:
             place = (request.step, request.slot, request.attempt)
@@ -138,13 +138,13 @@ class _Wave:
         self.batch = len(self.rows)
         self.stream_R = stream(sampler.seed, *np.asarray([row.key for row in self.rows]).T)
 
-    def _row(self, request: SampleRequest, key: SampleKey, ids: np.ndarray, decoding: Decoding) -> Row:
+    def _row(self, request: SampleRequest, key: SampleKey, ids: np.ndarray, decoding: Decoding) -> PartialSample:
         policy = self.policy
-        return Row(request, key, ids, decoding, frozenset(policy.end_ids), policy.constraint, policy.vocabulary)
+        return PartialSample(request, key, ids, decoding, frozenset(policy.end_ids), policy.constraint, policy.vocabulary)
 
     def _encode(self, request: SampleRequest) -> np.ndarray:
         ids = self.policy.encode(request.task.prompt)
-        limit = self.policy.longest
+        limit = self.policy.max_length
         if limit is not None and len(ids) + self.decoding.max_new_tokens > limit:
             raise PolicyError(
                 f"task {request.task.id}: a prompt of {len(ids)} tokens plus sampling.max_new_tokens = "
@@ -200,7 +200,7 @@ class _Wave:
         self.runs = self.columns is not None and self.policy.attention_kernel in MASKED_KERNELS
         self.padding_R = width - np.asarray([len(row.prompt_ids) for row in self.rows])
         self.end_R = np.full(len(self.rows), width)
-        self.delivered: set[Row] = set()
+        self.delivered: set[PartialSample] = set()
         if self.turns is not None and not self.runs:
             raise PolicyError(
                 f"model {self.policy.model.config.model_type!r} with attention {self.policy.attention_kernel!r} has "
@@ -249,7 +249,7 @@ class _Wave:
         last_B = torch.from_numpy(np.maximum(count_B - 1, 0)).to(hidden_BTD.device)
         return hidden_BTD[torch.arange(len(last_B), device=last_B.device), last_B]
 
-    def _feed_counts(self, unfinished: Sequence[Row], end_B: np.ndarray) -> list[int]:
+    def _feed_counts(self, unfinished: Sequence[PartialSample], end_B: np.ndarray) -> list[int]:
         """Choose how many pending tokens to run for each row."""
         pending = [len(row.pending) for row in unfinished]
         if not self.runs:
@@ -309,19 +309,19 @@ class _Wave:
         for row, token, logp, kept in zip(rows, tokens, logps, drawn.kept(), strict=True):
             row.take(token, logp, kept)
 
-    def _blocked(self, rows: Sequence[Row]) -> Tensor | None:
+    def _blocked(self, rows: Sequence[PartialSample]) -> Tensor | None:
         allowed = [row.allowed for row in rows if row.allowed is not None]
         if not allowed:
             return None
         return torch.from_numpy(~unpack(np.stack(allowed), self.policy.vocabulary)).to(self.policy.device)
 
-    def _newly_finished(self) -> Iterator[Row]:
+    def _newly_finished(self) -> Iterator[PartialSample]:
         for row in list(self.rows):
             if row.finished and row not in self.delivered:
                 self.delivered.add(row)
                 yield row
 
-    def _is_over(self, row: Row) -> bool:
+    def _is_over(self, row: PartialSample) -> bool:
         return row.finished is not None and (self.turns is None or self.turns.is_over(row.key))
 
     def _compact(self) -> None:

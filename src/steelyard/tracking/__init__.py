@@ -6,7 +6,7 @@ from steelyard.tracking.base import Histogram, Metric, Tracker, Trackers
 from steelyard.tracking.charts import ChartTracker, run_chart
 from steelyard.tracking.console import ConsoleTracker
 from steelyard.tracking.jsonl import METRICS, JsonlTracker, read_metrics
-from steelyard.tracking.shown import ShownSample, choose_shown
+from steelyard.tracking.shown import ShownSample, select_samples
 
 __all__ = [
     "METRICS",
@@ -21,8 +21,8 @@ __all__ = [
     "ShownSample",
     "Tracker",
     "Trackers",
-    "choose_shown",
     "read_metrics",
     "run_chart",
+    "select_samples",
     "silent",
 ]

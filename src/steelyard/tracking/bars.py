@@ -19,7 +19,7 @@ Advance = Callable[..., None]
 
 
 @contextmanager
-def counting(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
+def progress_bar(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, and yield the function that advances it.
 
     Without a terminal, it prints a line at the start, and more lines if the work takes long.

@@ -55,7 +55,7 @@ def run_chart(runs: Mapping[str, Rows]) -> Scene:
     """Draw a panel for each metric that at least one run has, with one curve per run."""
     logged = {name: _steps(rows) for name, rows in runs.items()}
     last = max((step for steps in logged.values() for step in steps), default=0)
-    axis = Axis("step", low=0.0, high=float(max(last, 1)), whole=True, tight=True)
+    axis = Axis("step", low=0.0, high=float(max(last, 1)), integers=True, tight=True)
     panels = [drawn for panel in PANELS if (drawn := _panel(panel, axis, logged)) is not None]
     if not panels:
         metrics = ", ".join(name for panel in PANELS for name in panel.metrics)

@@ -21,7 +21,7 @@ class ShownSample:
     """Spec of the task."""
 
 
-def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
+def select_samples(groups: Iterable[Group]) -> list[ShownSample]:
     """Select the best, median and worst sample by reward, or fewer if fewer samples have a reward.
 
     Ties are ordered by slot and sample, so a resumed run selects the same samples.
@@ -30,7 +30,7 @@ def choose_shown(groups: Iterable[Group]) -> list[ShownSample]:
         (verdict, sample, group.task)
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
-        if verdict.counts
+        if verdict.has_reward
     ]
     counted.sort(key=lambda item: (-item[0].reward, item[1].key))
     last = len(counted) - 1

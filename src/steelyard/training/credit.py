@@ -15,7 +15,7 @@ from steelyard import defaults
 from steelyard.algorithms.advantages import Estimator, group_norm
 from steelyard.algorithms.facts import RewardEstimator, RewardParts, SampleFacts, with_facts
 from steelyard.algorithms.returns import returns_to_go, span_advantages
-from steelyard.algorithms.shaping import Truncation, advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.algorithms.shaping import Truncation, clip_advantages, handle_truncated, soft_length_penalty
 from steelyard.errors import TrainingError
 from steelyard.types import Group, Sample, Verdict
 
@@ -36,7 +36,7 @@ class LengthPenalty:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Credited:
+class CreditedSample:
     """A sample with the advantage of each of its decisions."""
 
     sample: Sample
@@ -66,7 +66,7 @@ class Credit:
         groups: Sequence[Group],
         *,
         penalties: Callable[[Sample], Array | None] | None = None,
-    ) -> list[Credited]:
+    ) -> list[CreditedSample]:
         """Return the advantages of all samples to learn from, in (slot, sample) order.
 
         ``penalties`` returns the penalty at each decision of a sample, which is subtracted from the reward.
@@ -84,7 +84,7 @@ class Credit:
         group_M = torch.tensor([number for number, _, _ in kept])
         advantages = span_advantages(rewards, group_M, self._estimator(groups, kept), self.gamma)
         return [
-            Credited(sample, advantage_clip(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
+            CreditedSample(sample, clip_advantages(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
             for (_, sample, _), span_N, advantage_S in zip(kept, spans, advantages, strict=True)
         ]
 
@@ -102,7 +102,7 @@ class Credit:
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
         """Return the samples of a group that are compared with each other and learnt from."""
-        pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].counts]
+        pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].has_reward]
         _, keep_M = self._after_truncation([sample for sample, _ in pairs])
         pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
         return pairs if len(pairs) >= self.min_scored else []
@@ -171,11 +171,11 @@ def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     """Return the span of each decision."""
     if not verdict.steps:
         return np.zeros(len(sample.decisions), np.int64)
-    start_N = sample.decisions.start_N
+    start_N = sample.decisions.text_start_N
     if start_N is None:
         raise TrainingError(
-            f"sample {tuple(sample.key)} has step rewards but no Decisions.start_N, the text offset of each decision: "
-            "it was stored by an earlier version or built by hand; sample it again, or set start_N"
+            f"sample {tuple(sample.key)} has step rewards but no Decisions.text_start_N (text offsets of decisions): "
+            "it was stored by an earlier version or built by hand; sample it again, or set text_start_N"
         )
     ends = np.asarray([end for end, _ in verdict.steps])
     span_N = np.searchsorted(ends, start_N, side="right").clip(max=len(ends) - 1)

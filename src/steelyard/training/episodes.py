@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from steelyard.constraints.trail import join_tables
+from steelyard.constraints.support_tables import join_tables
 from steelyard.policies.tokens.conversation import Continuation, Conversation, Conversations
 from steelyard.sampling.base import Decoding, EpisodeSampler, NextTurn, SampleRequest, TurnQueue
 from steelyard.types import (
@@ -224,7 +224,7 @@ def _row(turns: Sequence[Sample], starts: Sequence[int]) -> Sample:
         logp_N=np.concatenate([each.logp_N for each in decisions]),
         rule=last.decisions.rule,
         **_supports(decisions),
-        start_N=_start_offsets(decisions, starts),
+        text_start_N=_start_offsets(decisions, starts),
     )
     return replace(last, prompt_length=first.prompt_length, decisions=joined, policy_version=first.policy_version)
 
@@ -240,7 +240,7 @@ def _supports(decisions: Sequence[Decisions]) -> dict[Literal["support_N", "supp
 
 
 def _start_offsets(decisions: Sequence[Decisions], starts: Sequence[int]) -> np.ndarray | None:
-    offsets = [each.start_N + start for each, start in zip(decisions, starts, strict=True) if each.start_N is not None]
+    offsets = [each.text_start_N + start for each, start in zip(decisions, starts, strict=True) if each.text_start_N is not None]
     return np.concatenate(offsets).astype(np.int32) if len(offsets) == len(decisions) else None
 
 

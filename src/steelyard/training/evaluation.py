@@ -86,7 +86,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
     would not suffice: a task may have a single sample, and a rejected sample must not raise the mean.
     """
     groups = _with_common_floor(groups)
-    counted = [[verdict for verdict in group.verdicts if verdict.counts] for group in groups]
+    counted = [[verdict for verdict in group.verdicts if verdict.has_reward] for group in groups]
     scored = [verdicts for verdicts in counted if verdicts]
     texts = [sample.text for group in groups for sample in group.samples]
     total = max(len(texts), 1)
@@ -118,7 +118,7 @@ def _parts(scored: Sequence[Sequence[Verdict]]) -> dict[str, float]:
 
 
 def pass_at_interval(scored: Sequence[Sequence[Verdict]], k: int) -> Interval:
-    """Return pass@k with its interval, over the tasks with at least k scored samples."""
+    """Return pass@k with its interval, over the tasks with at least k scored or rejected samples."""
     values = [
         pass_at_k_estimate(len(verdicts), sum(v.success for v in verdicts), k)
         for verdicts in scored

@@ -27,7 +27,7 @@ from steelyard.policies.batch import Batch
 from steelyard.policies.reference import Reference
 from steelyard.tracking import Activity, Report, silent
 from steelyard.training.learner_samples import LearnerSample, by_length, concatenate, minibatches, save_samples
-from steelyard.training.ranks import ALONE, Ranks
+from steelyard.training.ranks import SINGLE_PROCESS, Ranks
 from steelyard.types import Sample
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,8 @@ class SampleLogps:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """A learner's share of a checkpoint, in the form that ``Store.save`` takes."""
+class CheckpointParts:
+    """The learner's part of a checkpoint, as arguments of ``Store.save``."""
 
     folders: dict[str, Writer] = field(default_factory=dict[str, Writer])
     tensors: dict[str, Tree] = field(default_factory=dict[str, Tree])
@@ -90,7 +90,7 @@ class AnyLearner(Protocol):
     def kl_coefficient(self, step: int) -> float: ...
     def update(self, samples: Sequence[LearnerSample], step: int, report: Report = ...) -> dict[str, float]: ...
     def after_step(self, step: int) -> None: ...
-    def parts(self) -> Parts: ...
+    def checkpoint_parts(self) -> CheckpointParts: ...
     def restore(self, checkpoint: Checkpoint) -> None: ...
     def close(self) -> None: ...
 
@@ -113,7 +113,7 @@ class Learner:
         reference: Reference | None = None,
         kl_in_reward: bool = False,
         quarantine: Path | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = SINGLE_PROCESS,
     ) -> None:
         self.ranks = ranks
         self.policy, self.optimiser, self.objective = policy, optimiser, objective
@@ -160,7 +160,7 @@ class Learner:
         reference = None if self.reference is None else self.reference.own_policy()
         for policy in (self.policy, reference):
             if policy is not None:
-                policy.settle()
+                policy.release_gathered_weights()
 
     def kl_coefficient(self, step: int) -> float:
         """Return the KL coefficient of a step."""
@@ -196,12 +196,12 @@ class Learner:
         turns = self.ranks.turns(len(batches))
         for turn, number in enumerate(turns):
             batch, weight_N = _idle(batches, weights) if number is None else (batches[number], weights[number])
-            with self.ranks.passes(last=turn == len(turns) - 1):
+            with self.ranks.pass_context(last=turn == len(turns) - 1):
                 output = self.loss(batch, weight_N, step)
-                self.scaler.scale(self.ranks.shared(output.loss)).backward()
+                self.scaler.scale(self.ranks.scale_loss(output.loss)).backward()
             outputs.append(output.metrics)
             advance(len(batch))
-        merged = merge_metrics(self.ranks.joined(turns, outputs, len(batches)))
+        merged = merge_metrics(self.ranks.gather_metrics(turns, outputs, len(batches)))
         metrics = {name: float(value) for name, value in merged.items()}
         metrics["gradient_norm"], metrics["skipped"] = self._take_step(samples, metrics["loss"], step)
         self.optimiser.zero_grad(set_to_none=True)
@@ -244,7 +244,7 @@ class Learner:
         """
         self.scaler.unscale_(self.optimiser)
         parameters = [p for _, p in self.policy.trainable() if p.grad is not None]
-        norm = float(self.ranks.whole(torch.nn.utils.clip_grad_norm_(parameters, self.rule.grad_clip or math.inf)))
+        norm = float(self.ranks.full_norm(torch.nn.utils.clip_grad_norm_(parameters, self.rule.grad_clip or math.inf)))
         if math.isfinite(loss) and math.isfinite(norm):
             self.scaler.step(self.optimiser)
             self.scaler.update()
@@ -298,13 +298,13 @@ class Learner:
 
     # --- state ---------------------------------------------------------------------------------------------------
 
-    def parts(self) -> Parts:
+    def checkpoint_parts(self) -> CheckpointParts:
         """Return the learner's state for a checkpoint."""
         tensors: dict[str, Any] = {"optimiser": self.optimiser.state_dict()}
         if self.reference is not None:
             tensors["reference"] = self.reference.tensors()
         state = {"learner": self.state_dict(), "reference": self.reference_fingerprint()}
-        return Parts({"model": self.policy.save_pretrained}, tensors, state)
+        return CheckpointParts({"model": self.policy.save_pretrained}, tensors, state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Load the state of a checkpoint."""
@@ -331,7 +331,7 @@ class Learner:
         The check precedes loading, because a reordered vocabulary would load without an error.
         """
         saved: dict[str, str] = checkpoint.state["learner"].get("made_of", {})
-        own = self.made_of()
+        own = self.compatibility()
         if saved.get("vocabulary", own["vocabulary"]) != own["vocabulary"]:
             raise CheckpointError(
                 f"{checkpoint.path} was written with another vocabulary: model.scratch.vocabulary, the domain or the "
@@ -346,7 +346,7 @@ class Learner:
             )
         self._require_reference(checkpoint)
 
-    def made_of(self) -> dict[str, str]:
+    def compatibility(self) -> dict[str, str]:
         """Return the properties that a checkpoint must share, besides the names and shapes of the weights."""
         return {"optimiser": type(self.optimiser).__name__, "vocabulary": self.policy.vocabulary_digest}
 
@@ -372,7 +372,7 @@ class Learner:
             "skipped_in_row": self.skipped_in_row,
             "adapted_kl": self.adapted_kl,
             "scaler": self.scaler.state_dict(),
-            "made_of": self.made_of(),
+            "made_of": self.compatibility(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from steelyard.checkpoint import Checkpoint, Store
 from steelyard.errors import CheckpointError
 from steelyard.policies.base import Policy
-from steelyard.tracking import Activity, Trackers, choose_shown
+from steelyard.tracking import Activity, Trackers, select_samples
 from steelyard.training.credit import Credit
 from steelyard.training.evaluation import Evaluator
 from steelyard.training.learner import AnyLearner, SampleLogps
@@ -27,7 +27,7 @@ from steelyard.training.metrics import (
     Metrics,
     floors_above_scored,
     group_metrics,
-    require_measured,
+    require_logged,
 )
 from steelyard.training.phases import Stopwatch
 from steelyard.training.rollouts import RolloutParts, Rollouts
@@ -106,7 +106,7 @@ class Trainer:
                 if save:
                     self._save_ranked(metrics)
                     saved = self.step
-                    require_measured(settings.best_metric, logged)
+                    require_logged(settings.best_metric, logged)
             if saved != self.step:  # stopped between two checkpoints
                 self._save_ranked(metrics)
 
@@ -134,7 +134,7 @@ class Trainer:
         metrics["groups/dropped"] = sum(not self.credit.kept(group) for group in groups) / len(groups)
         self.before_writing()
         if self.settings.show_every and (self.step == 1 or self.step % self.settings.show_every == 0):
-            self.tracker.samples(self.step, choose_shown(groups))
+            self.tracker.samples(self.step, select_samples(groups))
         return metrics | _times(watch, time.perf_counter() - start, sampled)
 
     def assign_credit(
@@ -187,7 +187,7 @@ class Trainer:
     def save(self, score: float | None = None) -> None:
         """Save a checkpoint with the complete state of the run; ``score`` ranks it against other checkpoints."""
         self.tracker.progress(Activity("save"))
-        parts = self.learner.parts()
+        parts = self.learner.checkpoint_parts()
         state = {"step": self.step, "source": self.rollouts.state_dict(), **parts.state}
         try:
             self.store.save(self.step, folders=parts.folders, tensors=parts.tensors, state=state, score=score)

@@ -24,7 +24,7 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
     logged as a histogram.
     """
     pairs = [pair for group in groups for pair in zip(group.samples, group.verdicts, strict=True)]
-    counted = [verdict for _, verdict in pairs if verdict.counts]
+    counted = [verdict for _, verdict in pairs if verdict.has_reward]
     rewards = np.asarray([verdict.reward for verdict in counted], np.float64)
     metrics = _sampled_metrics([*groups, *replaced]) | {
         "groups/refilled": len(replaced),
@@ -58,11 +58,11 @@ def _std(values: np.ndarray) -> float:
 
 
 def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
-    """Compute metrics over all sampled groups, before any group was replaced."""
+    """Compute metrics over all sampled groups, including those that were replaced."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
-    counted = [verdict for verdict in verdicts if verdict.counts]
+    counted = [verdict for verdict in verdicts if verdict.has_reward]
     status = Counter(verdict.status for verdict in verdicts)
-    failures = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.accident)
+    failures = Counter((verdict.status, verdict.cause) for verdict in verdicts if verdict.verifier_failed)
     metrics: Metrics = {
         "samples": len(verdicts),
         "floors/above_scored": len(floors_above_scored(groups)) / max(len(verdicts), 1),
@@ -93,16 +93,16 @@ class FloorAboveScored(NamedTuple):
 
 def floors_above_scored(groups: Sequence[GroupSummary]) -> list[FloorAboveScored]:
     """Find all rejected samples with a declared floor above the lowest scored reward of their group."""
-    found: list[FloorAboveScored] = []
+    violations: list[FloorAboveScored] = []
     for group in groups:
         lowest = min((verdict.reward for verdict in group.verdicts if verdict.status == "scored"), default=math.inf)
         floors = [verdict.reward for verdict in group.verdicts if verdict.status == "rejected"]
-        found += [FloorAboveScored(group.task.id, floor, lowest) for floor in floors if floor > lowest]
-    return found
+        violations += [FloorAboveScored(group.task.id, floor, lowest) for floor in floors if floor > lowest]
+    return violations
 
 
 def staleness_metrics(samples: Sequence[SampleSummary], step: int) -> Metrics:
-    """Return how many versions older than the current weights the weights that produced the samples were."""
+    """Return the mean and maximum staleness: the number of updates between the weights of a sample and ``step``."""
     staleness = [step - sample.policy_version for sample in samples]
     return {"staleness/mean": float(np.mean(staleness)), "staleness/max": float(max(staleness))}
 
@@ -113,7 +113,7 @@ def pool_metrics(counts: dict[str, float]) -> Metrics:
     return {**counts, "cache/hit_rate": counts["cache/hits"] / lookups} if lookups else {**counts}
 
 
-def require_measured(best_metric: str | None, logged: Metrics) -> None:
+def require_logged(best_metric: str | None, logged: Metrics) -> None:
     """Raise an error if ``best_metric`` was never logged although samples were scored."""
     numbers = [name for name, value in logged.items() if isinstance(value, int | float)]
     if best_metric is None or best_metric in numbers or "reward/mean" not in numbers:

@@ -34,15 +34,15 @@ class Ranks:
         """Return the sum over all ranks, on every rank."""
         return tensor
 
-    def shared(self, loss: Tensor) -> Tensor:
+    def scale_loss(self, loss: Tensor) -> Tensor:
         """Return the loss to differentiate, scaled so that the gradients of all ranks add up."""
         return loss
 
-    def whole(self, norm: Tensor) -> Tensor:
+    def full_norm(self, norm: Tensor) -> Tensor:
         """Return the norm of the full gradient, which may be sharded across ranks."""
         return norm
 
-    def passes(self, last: bool) -> AbstractContextManager[object]:
+    def pass_context(self, last: bool) -> AbstractContextManager[object]:
         """Return the context for a forward and backward pass; ``last`` is the final pass before the optimiser step."""
         return nullcontext()
 
@@ -70,5 +70,5 @@ class Ranks:
         ]
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = Ranks()
 """A learner in a single process."""

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from steelyard.errors import DataError
-from steelyard.types import CutRule, Decisions, Group, Replay, Sample, SampleKey, SupportTable, Task, Verdict
+from steelyard.types import CutRule, Decisions, Group, Sample, SampleKey, SupportRecipe, SupportTable, Task, Verdict
 
 Row = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -29,7 +29,7 @@ def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
         "position": decisions.position_N,
         "forward": decisions.forward_N,
         "logp": decisions.logp_N,
-        "start": decisions.start_N,
+        "start": decisions.text_start_N,
         "support": decisions.support_N,
         **{name: getattr(decisions.supports, name.removeprefix("support_"), None) for name in SUPPORT_ARRAYS},
     }
@@ -41,16 +41,16 @@ def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
         "policy_version": sample.policy_version,
         "rule": [rule.temperature, rule.top_k, rule.top_p, rule.min_p],
         "vocabulary": None if decisions.supports is None else decisions.supports.vocabulary,
-        "left_out": decisions.left_out,
+        "left_out": decisions.supports_omitted,
     }
-    if (replay := decisions.replay) is not None:
-        row["replay"] = {"task": pack_task(replay.task), "budget": replay.budget}
+    if (recipe := decisions.support_recipe) is not None:
+        row["replay"] = {"task": pack_task(recipe.task), "budget": recipe.budget}
     return row, {name: array for name, array in arrays.items() if array is not None}
 
 
 def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Sample:
     """Rebuild a sample from the result of ``pack_sample``."""
-    vocabulary, replay = row["vocabulary"], row.get("replay")
+    vocabulary, recipe = row["vocabulary"], row.get("replay")
     decisions = Decisions(
         arrays["position"],
         arrays["forward"],
@@ -61,7 +61,7 @@ def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> S
         if vocabulary is None
         else SupportTable(vocabulary, *(arrays[f"support_{n}"] for n in ("form", "start", "data"))),
         row.get("left_out", False),
-        None if replay is None else Replay(unpack_task(replay["task"]), replay["budget"]),
+        None if recipe is None else SupportRecipe(unpack_task(recipe["task"]), recipe["budget"]),
         arrays.get("start"),
     )
     plain = {name: row[name] for name in ("prompt_length", "text", "finish", "policy_version")}

@@ -55,7 +55,7 @@ class StopRequest:
     """Records whether a stop was requested."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
-    def ask(self) -> None:
-        self.asked = True
+    def request(self) -> None:
+        self.requested = True

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from steelyard.constraints.base import Bits
-from steelyard.constraints.trail import TrailWriter, replayed
+from steelyard.constraints.support_tables import SupportTableWriter, recompute_supports
 from steelyard.errors import TrainingError
 from steelyard.policies.base import Policy
 from steelyard.training.learner_samples import by_length
@@ -24,44 +24,50 @@ from steelyard.types import CutRule, Group, Sample
 def with_supports(policy: Policy, groups: Sequence[Group], tokens: int) -> list[Group]:
     """Return the groups with the supports of all samples; ``tokens`` is the number of padded tokens per batch."""
     samples = [sample for group in groups for sample in group.samples]
-    if not any(sample.decisions.left_out for sample in samples):
+    if not any(sample.decisions.supports_omitted for sample in samples):
         return list(groups)
-    found = iter(find_supports(policy, samples, tokens))
-    return [replace(group, samples=tuple(next(found) for _ in group.samples)) for group in groups]
+    completed = iter(find_supports(policy, samples, tokens))
+    return [replace(group, samples=tuple(next(completed) for _ in group.samples)) for group in groups]
 
 
 def find_supports(policy: Policy, samples: Sequence[Sample], tokens: int) -> list[Sample]:
     """Return the samples, each with its supports; ``tokens`` is the number of padded tokens per batch."""
-    found = [_follow(policy, sample) if sample.decisions.left_out else sample for sample in samples]
+    completed = [
+        _with_constraint_supports(policy, sample) if sample.decisions.supports_omitted else sample for sample in samples
+    ]
     by_rule: dict[CutRule, list[int]] = {}
     for index, sample in enumerate(samples):
         rule = sample.decisions.rule
-        if sample.decisions.left_out and rule.cuts and len(sample.decisions):
+        if sample.decisions.supports_omitted and rule.cuts and len(sample.decisions):
             by_rule.setdefault(rule, []).append(index)
     policy.train(False)
     for rule, indices in by_rule.items():
-        for chosen in by_length([len(samples[index].token_ids) for index in indices], tokens):
-            batch = [found[indices[place]] for place in chosen]
-            sets = iter(policy.kept(policy.collate(batch), rule))
-            for place, sample in zip(chosen, batch, strict=True):
-                found[indices[place]] = _stored(sample, [next(sets) for _ in range(len(sample.decisions))], policy)
-    return found
+        for batch_indices in by_length([len(samples[index].token_ids) for index in indices], tokens):
+            batch = [completed[indices[index]] for index in batch_indices]
+            sets = iter(policy.kept_tokens(policy.collate(batch), rule))
+            for index, sample in zip(batch_indices, batch, strict=True):
+                completed[indices[index]] = _with_supports_stored(
+                    sample, [next(sets) for _ in range(len(sample.decisions))], policy
+                )
+    return completed
 
 
-def _follow(policy: Policy, sample: Sample) -> Sample:
+def _with_constraint_supports(policy: Policy, sample: Sample) -> Sample:
     """Return the sample with the supports that the constraint allowed, before any cut."""
-    replay = sample.decisions.replay
-    if replay is None:
-        return _stored(sample, [None] * len(sample.decisions), policy)
+    recipe = sample.decisions.support_recipe
+    if recipe is None:
+        return _with_supports_stored(sample, [None] * len(sample.decisions), policy)
     if policy.constraint is None:
         raise TrainingError(
             f"sample {tuple(sample.key)} was drawn under a constraint, but the policy has none: set the same constraint"
         )
-    return _stored(sample, replayed(policy.constraint, replay, sample), policy)
+    return _with_supports_stored(sample, recompute_supports(policy.constraint, recipe, sample), policy)
 
 
-def _stored(sample: Sample, sets: Sequence[Bits | None], policy: Policy) -> Sample:
-    trail = TrailWriter(policy.vocabulary)
+def _with_supports_stored(sample: Sample, sets: Sequence[Bits | None], policy: Policy) -> Sample:
+    trail = SupportTableWriter(policy.vocabulary)
     index_N = np.asarray([-1 if bits is None else trail.add(bits) for bits in sets], np.int32)
-    decisions = replace(sample.decisions, support_N=index_N, supports=trail.table(), left_out=False, replay=None)
+    decisions = replace(
+        sample.decisions, support_N=index_N, supports=trail.table(), supports_omitted=False, support_recipe=None
+    )
     return replace(sample, decisions=decisions)

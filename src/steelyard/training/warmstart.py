@@ -31,7 +31,7 @@ def warm_start(
     examples = itertools.islice(examples, done * batch, None)
     for step in range(done, steps):
         samples = [
-            learner.policy.given(task, text, SampleKey(step, slot, 0, 0))
+            learner.policy.sample_from_text(task, text, SampleKey(step, slot, 0, 0))
             for slot, (task, text) in enumerate(itertools.islice(examples, batch))
         ]
         learnt = [LearnerSample(sample, np.ones(len(sample.decisions), np.float32)) for sample in samples]

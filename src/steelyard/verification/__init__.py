@@ -1,8 +1,8 @@
 """Verifiers and the pools that run them. This package does not import torch, so workers start fast and stay small."""
 
-from steelyard.verification.base import Batch, Cause, Item, Mode, One, Pool, Verifier, WholeGroup
+from steelyard.verification.base import BatchMode, Cause, GroupMode, Item, Mode, Pool, SingleMode, Verifier
 from steelyard.verification.blame import Blame
-from steelyard.verification.breaker import Breaker
+from steelyard.verification.breaker import CircuitBreaker
 from steelyard.verification.cache import CacheStage, VerdictCache, why_not_cached
 from steelyard.verification.calling import UserFunction
 from steelyard.verification.check import CheckReport, summarise_check
@@ -10,47 +10,46 @@ from steelyard.verification.functions import FunctionVerifier, as_verifier, for_
 from steelyard.verification.inline import InlinePool
 from steelyard.verification.loading import import_path_of, load_function
 from steelyard.verification.pipeline import Pipeline, RejectTruncated, Stage
-from steelyard.verification.processes import Limits, ProcessPool, Recycling
-from steelyard.verification.safe_verify import judge
-from steelyard.verification.sandbox import Ran, RunLimits, describe_level, level_in_force, run_code, run_command
+from steelyard.verification.processes import ProcessPool, Recycling, WorkerLimits
+from steelyard.verification.safe_verify import safe_verify
+from steelyard.verification.sandbox import RunLimits, RunResult, describe_level, level_in_force, run_code, run_command
 from steelyard.verification.trl import TRLVerifier
-from steelyard.verification.weighted import AnyVerifier, Part, WeightedPool, WeightedVerifier, pool_for
+from steelyard.verification.weighted import AnyVerifier, WeightedPart, WeightedPool, WeightedVerifier, pool_for
 
 __all__ = [
     "AnyVerifier",
-    "Batch",
+    "BatchMode",
     "Blame",
-    "Breaker",
     "CacheStage",
     "Cause",
     "CheckReport",
+    "CircuitBreaker",
     "FunctionVerifier",
+    "GroupMode",
     "InlinePool",
     "Item",
-    "Limits",
     "Mode",
-    "One",
-    "Part",
     "Pipeline",
     "Pool",
     "ProcessPool",
-    "Ran",
     "Recycling",
     "RejectTruncated",
     "RunLimits",
+    "RunResult",
+    "SingleMode",
     "Stage",
     "TRLVerifier",
     "UserFunction",
     "VerdictCache",
     "Verifier",
+    "WeightedPart",
     "WeightedPool",
     "WeightedVerifier",
-    "WholeGroup",
+    "WorkerLimits",
     "as_verifier",
     "describe_level",
     "for_run",
     "import_path_of",
-    "judge",
     "level_in_force",
     "load_function",
     "load_verifier",
@@ -58,6 +57,7 @@ __all__ = [
     "pool_for",
     "run_code",
     "run_command",
+    "safe_verify",
     "summarise_check",
     "verifier",
     "why_not_cached",

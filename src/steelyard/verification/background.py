@@ -106,7 +106,7 @@ class BackgroundPool(Pool, ABC):
         if self._broken is not None:
             raise VerifierError(str(self._broken)) from self._broken
 
-    # --- in the thread------------------------------------------------------------------------------------------------
+    # --- in the thread ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _work(self) -> None:

@@ -19,7 +19,7 @@ from steelyard.types import Sample, SampleKey, Task, Verdict
 
 
 class Cause(StrEnum):
-    """Why a verifier failed. A cause describes the failure and does not judge the sample."""
+    """Why a verifier failed. A cause says nothing about the quality of the sample."""
 
     EXCEPTION = "exception"
     BAD_RETURN = "bad return"
@@ -51,12 +51,12 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class One:
+class SingleMode:
     """The verifier takes one item per call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchMode:
     """The verifier takes up to ``size`` items of any tasks per call. Verdicts must not depend on other items."""
 
     size: int
@@ -67,11 +67,11 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeGroup:
+class GroupMode:
     """The verifier takes all samples of one task per call, because it compares them."""
 
 
-Mode = One | Batch | WholeGroup
+Mode = SingleMode | BatchMode | GroupMode
 
 
 Outcome = Literal["rejected", "unscored"]
@@ -86,7 +86,7 @@ class Verifier(ABC):
     """
 
     name: str
-    mode: Mode = One()
+    mode: Mode = SingleMode()
     floor: float | None = None
     """Reward of a rejected sample; ``None`` for 0, or the lowest scored reward of its group if that is lower."""
     version: str | None = None

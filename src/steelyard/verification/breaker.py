@@ -21,7 +21,7 @@ FIRST_VERDICTS = 8
 """If this many verdicts at the start are all the same failure, the breaker trips without waiting for a full window."""
 
 
-class Breaker(Stage):
+class CircuitBreaker(Stage):
     """Trips if more than ``share`` of the last ``window`` verdicts are failures of the verifier.
 
     It also trips if the first :data:`FIRST_VERDICTS` verdicts are all the same failure. Failures count even if they
@@ -32,7 +32,7 @@ class Breaker(Stage):
         self,
         share: float = MAX_UNSCORED,
         window: int = 64,
-        then: Literal["stop", "go on"] = "stop",
+        then: Literal["stop", "continue"] = "stop",
         pause_seconds: float = PAUSE_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -44,16 +44,16 @@ class Breaker(Stage):
     def observe(self, key: SampleKey, verdict: Verdict) -> None:
         """Count the verdict. Raises :class:`VerifierError` if the breaker trips and the run is to stop."""
         if len(self._last) == self._last.maxlen:
-            self._failures -= self._last[0].accident
+            self._failures -= self._last[0].verifier_failed
         self._last.append(verdict)
-        self._failures += verdict.accident
+        self._failures += verdict.verifier_failed
         full = len(self._last) == self._last.maxlen
         if (full or self._same_failure_from_start(verdict)) and self._failures > self.share * len(self._last):
             self._trip()
 
     def _same_failure_from_start(self, verdict: Verdict) -> bool:
         """Return whether this completes the first few verdicts and all of them were the same failure."""
-        failure = _failure(verdict) if verdict.accident else None
+        failure = _failure(verdict) if verdict.verifier_failed else None
         self._all_same = self._all_same and failure is not None and self._last_failure in (None, failure)
         self._last_failure = failure
         return self._all_same and len(self._last) == FIRST_VERDICTS
@@ -69,7 +69,7 @@ class Breaker(Stage):
         self._sleep(self.pause_seconds)
 
     def _message(self) -> str:
-        failures = [verdict for verdict in self._last if verdict.accident]
+        failures = [verdict for verdict in self._last if verdict.verifier_failed]
         causes = Counter(_kind(verdict) for verdict in failures)
         counted = ", ".join(f"{count} × {cause}" for cause, count in causes.most_common())
         examples = list({_kind(verdict) + verdict.reason: verdict for verdict in failures}.values())[-EXAMPLES:]

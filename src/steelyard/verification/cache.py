@@ -15,7 +15,7 @@ from pathlib import Path
 
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Item, Verifier, WholeGroup
+from steelyard.verification.base import GroupMode, Item, Verifier
 from steelyard.verification.calling import UserFunction, parameters_of
 from steelyard.verification.fingerprint import NoFingerprintError, fingerprint
 from steelyard.verification.functions import FunctionVerifier
@@ -126,7 +126,7 @@ class CacheStage(Stage):
 
     def observe(self, key: SampleKey, verdict: Verdict) -> None:
         content = self._missed.pop(key)
-        if content is not None and not verdict.accident:
+        if content is not None and not verdict.verifier_failed:
             self.cache.put(content, verdict)
 
     def metrics(self) -> dict[str, float]:
@@ -141,7 +141,7 @@ class CacheStage(Stage):
 
 def why_not_cached(verifier: Verifier) -> str:
     """Return why the verdicts of a verifier cannot be cached, or an empty string if they can."""
-    if isinstance(verifier.mode, WholeGroup):
+    if isinstance(verifier.mode, GroupMode):
         return "it compares the samples of a group, so a verdict does not depend on one sample alone"
     if not verifier.deterministic:
         return "it does not declare itself deterministic"

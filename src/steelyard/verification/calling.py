@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from steelyard.defaults import SUCCESS_AT
 from steelyard.errors import VerifierError
-from steelyard.verification.base import Mode, One, Outcome, Verifier
+from steelyard.verification.base import Mode, Outcome, SingleMode, Verifier
 from steelyard.verification.blame import require_causes
 
 AnyFunction = Callable[..., Any]
@@ -24,7 +24,7 @@ class UserFunction(Verifier):
 
     function: AnyFunction
     name: str = ""
-    mode: Mode = field(default_factory=One)
+    mode: Mode = field(default_factory=SingleMode)
     floor: float | None = None
     """Reward of a sample for which the function raises ``Invalid``; ``None`` for 0, or the lowest scored reward of its
     group if that is lower."""

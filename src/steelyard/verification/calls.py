@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from steelyard.types import SampleKey, Verdict
-from steelyard.verification.base import Batch, Cause, Item, Mode, One, WholeGroup
+from steelyard.verification.base import BatchMode, Cause, GroupMode, Item, Mode, SingleMode
 from steelyard.verification.blame import RETRYABLE, Blame, Failures
 
 Settled = list[tuple[SampleKey, Verdict]]
@@ -44,12 +44,13 @@ def settle(
     caused the failure. An item that failed alone is retried alone, and a group is retried as a whole. If all samples of
     a group fail in the same way, the failure cannot be attributed to one of them, so all are unscored.
     """
-    if isinstance(mode, Batch) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
+    if isinstance(mode, BatchMode) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
         return [], call.one_by_one()
     histories = [
-        (*before, verdict) if not verdict.counts else () for before, verdict in zip(call.before, verdicts, strict=True)
+        (*before, verdict) if not verdict.has_reward else ()
+        for before, verdict in zip(call.before, verdicts, strict=True)
     ]
-    if isinstance(mode, WholeGroup):
+    if isinstance(mode, GroupMode):
         if any(failures and blame.retries(failures) for failures in histories):
             merged = tuple(failures or before for failures, before in zip(histories, call.before, strict=True))
             return [], [Call(call.items, merged)]
@@ -71,7 +72,7 @@ def settle(
 def _failed_as_a_whole(verdicts: Sequence[Verdict]) -> bool:
     """Return whether the call itself failed, rather than single items."""
     first = verdicts[0]
-    return first.cause in RETRYABLE and not first.counts and all(verdict == first for verdict in verdicts)
+    return first.cause in RETRYABLE and not first.has_reward and all(verdict == first for verdict in verdicts)
 
 
 class Batcher:
@@ -84,13 +85,13 @@ class Batcher:
     def add(self, items: Sequence[Item]) -> Iterator[Call]:
         """Add items and yield the calls that are now complete."""
         for item in items:
-            if isinstance(self.mode, One):
+            if isinstance(self.mode, SingleMode):
                 yield Call.of([item])
                 continue
-            key = () if isinstance(self.mode, Batch) else item.sample.key[:3]  # step, slot and attempt: the group
+            key = () if isinstance(self.mode, BatchMode) else item.sample.key[:3]  # step, slot and attempt: the group
             held = self._held.setdefault(key, [])
             held.append(item)
-            if len(held) >= (self.mode.size if isinstance(self.mode, Batch) else item.group_size):
+            if len(held) >= (self.mode.size if isinstance(self.mode, BatchMode) else item.group_size):
                 yield Call.of(self._held.pop(key))
 
     def flush(self) -> Iterator[Call]:

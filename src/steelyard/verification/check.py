@@ -68,7 +68,7 @@ def summarise_check(
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     if not verdicts:
         raise ValueError("no verdicts: a check needs at least one sample")
-    counted = [verdict for verdict in verdicts if verdict.counts]
+    counted = [verdict for verdict in verdicts if verdict.has_reward]
     rewards = [verdict.reward for verdict in counted]
     status = Counter(verdict.status for verdict in verdicts)
     causes, examples = _failures(verdicts)

@@ -18,12 +18,12 @@ from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification.base import Batch, Item, Mode, One, Outcome, Verifier, WholeGroup
+from steelyard.verification.base import BatchMode, GroupMode, Item, Mode, Outcome, SingleMode, Verifier
 from steelyard.verification.calling import AnyFunction, UserFunction, call, require_two_arguments
 from steelyard.verification.loading import load_function
 from steelyard.verification.returns import as_scores, verdict_of
 from steelyard.verification.trl import TRLVerifier, is_trl_style
-from steelyard.verification.weighted import AnyVerifier, Part, WeightedVerifier
+from steelyard.verification.weighted import AnyVerifier, WeightedPart, WeightedVerifier
 
 ModeName = Literal["one", "batch", "group"]
 
@@ -51,7 +51,7 @@ class FunctionVerifier(UserFunction):
     """
 
     def __post_init__(self) -> None:
-        form = {One: "f(task, text)", Batch: "f(tasks, texts)", WholeGroup: "f(task, texts)"}[type(self.mode)]
+        form = {SingleMode: "f(task, text)", BatchMode: "f(tasks, texts)", GroupMode: "f(task, texts)"}[type(self.mode)]
         require_two_arguments(self.function, form)
         super().__post_init__()
 
@@ -63,9 +63,9 @@ class FunctionVerifier(UserFunction):
 
     def _scores(self, items: Sequence[Item]) -> list[object]:
         texts = [item.sample.text for item in items]
-        if isinstance(self.mode, One):
+        if isinstance(self.mode, SingleMode):
             return [call(self.function, item.task, text) for item, text in zip(items, texts, strict=True)]
-        if isinstance(self.mode, Batch):
+        if isinstance(self.mode, BatchMode):
             return as_scores(call(self.function, [item.task for item in items], texts), len(items))
         return as_scores(call(self.function, items[0].task, texts), len(items))
 
@@ -92,38 +92,42 @@ def from_function(function: AnyFunction, **settings: Unpack[Settings]) -> Functi
 
 
 @overload
-def as_verifier(thing: AnyFunction, **settings: Unpack[Settings]) -> Verifier: ...
+def as_verifier(candidate: AnyFunction, **settings: Unpack[Settings]) -> Verifier: ...
 @overload
-def as_verifier(thing: list[Any] | Mapping[str, Any], **settings: Unpack[Settings]) -> WeightedVerifier: ...
+def as_verifier(candidate: list[Any] | Mapping[str, Any], **settings: Unpack[Settings]) -> WeightedVerifier: ...
 @overload
-def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier: ...
-def as_verifier(thing: object, **settings: Unpack[Settings]) -> AnyVerifier:
+def as_verifier(candidate: object, **settings: Unpack[Settings]) -> AnyVerifier: ...
+def as_verifier(candidate: object, **settings: Unpack[Settings]) -> AnyVerifier:
     """Build a verifier from a function, a verifier, an import path, or several of these.
 
     Several verifiers are given as a list, or as a mapping from names; each entry may be ``(verifier, weight)``. The
     settings override those of the function.
     """
-    if isinstance(thing, str):
-        return load_verifier(thing, **settings)
-    if isinstance(thing, Mapping):
-        named = cast("Mapping[str, object]", thing)
+    if isinstance(candidate, str):
+        return load_verifier(candidate, **settings)
+    if isinstance(candidate, Mapping):
+        named = cast("Mapping[str, object]", candidate)
         return _weighted([_part(part, name) for name, part in named.items()], settings)
-    if isinstance(thing, list | tuple):
-        return _weighted([_part(part, None) for part in cast("Sequence[object]", thing)], settings)
-    if isinstance(thing, UserFunction):
-        return replace(thing, **_constructor_arguments(settings)) if settings else thing
-    if isinstance(thing, AnyVerifier):
+    if isinstance(candidate, list | tuple):
+        return _weighted([_part(part, None) for part in cast("Sequence[object]", candidate)], settings)
+    if isinstance(candidate, UserFunction):
+        return replace(candidate, **_constructor_arguments(settings)) if settings else candidate
+    if isinstance(candidate, AnyVerifier):
         if settings:
-            raise VerifierError(f"{thing.name}: cannot override {', '.join(settings)}: set it in the verifier's class")
-        return thing
-    if "verify" in _own_names(type(thing)):
+            raise VerifierError(
+                f"{candidate.name}: cannot override {', '.join(settings)}: set it in the verifier's class"
+            )
+        return candidate
+    if "verify" in _own_names(type(candidate)):
         raise VerifierError(
-            f"{type(thing).__name__} has verify(items) but is not a Verifier: derive the class from "
+            f"{type(candidate).__name__} has verify(items) but is not a Verifier: derive the class from "
             "steelyard.verification.Verifier, which has defaults for everything except name and verify"
         )
-    if callable(thing):
-        return from_function(thing, **settings)
-    raise VerifierError(f"{thing!r} is not a verifier: pass a function f(task, text), or its import path 'module:f'")
+    if callable(candidate):
+        return from_function(candidate, **settings)
+    raise VerifierError(
+        f"{candidate!r} is not a verifier: pass a function f(task, text), or its import path 'module:f'"
+    )
 
 
 def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **settings: Unpack[Settings]) -> AnyVerifier:
@@ -158,14 +162,14 @@ def for_run(verifier: AnyVerifier, steps: int) -> AnyVerifier:
     return verifier
 
 
-def _part(thing: object, name: str | None) -> Part:
-    pair = cast("tuple[object, ...]", thing) if isinstance(thing, tuple) else (thing, 1.0)
+def _part(candidate: object, name: str | None) -> WeightedPart:
+    pair = cast("tuple[object, ...]", candidate) if isinstance(candidate, tuple) else (candidate, 1.0)
     if len(pair) != 2 or not isinstance(pair[1], int | float):
-        raise VerifierError(f"a part must be a verifier or (verifier, weight), not {thing!r}")
-    return Part(as_verifier(pair[0]), float(pair[1]), name=name or "")
+        raise VerifierError(f"a part must be a verifier or (verifier, weight), not {candidate!r}")
+    return WeightedPart(as_verifier(pair[0]), float(pair[1]), name=name or "")
 
 
-def _weighted(parts: list[Part], settings: Settings) -> WeightedVerifier:
+def _weighted(parts: list[WeightedPart], settings: Settings) -> WeightedVerifier:
     unknown = set(settings) - {"name", "floor", "success_at"}
     if unknown:
         raise VerifierError(f"{', '.join(sorted(unknown))} cannot be set on a weighted verifier: set it on its parts")
@@ -184,11 +188,11 @@ def mode_of(name: str, size: int | None = None) -> Mode:
     if name == "batch":
         if size is None:
             raise VerifierError('mode="batch" needs a size: the number of items per call, for example size=32')
-        return Batch(size)
+        return BatchMode(size)
     if size is not None:
         raise VerifierError(f'size={size} is valid only with mode="batch", not with mode="{name}"')
     if name == "one":
-        return One()
+        return SingleMode()
     if name == "group":
-        return WholeGroup()
+        return GroupMode()
     raise VerifierError(f'mode="{name}" is unknown: choose "one", "batch" or "group"')

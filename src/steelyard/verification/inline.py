@@ -9,7 +9,7 @@ from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool, Verifier
 from steelyard.verification.blame import Blame
 from steelyard.verification.calls import Batcher, Call, settle
-from steelyard.verification.safe_verify import judge
+from steelyard.verification.safe_verify import safe_verify
 
 
 class InlinePool(Pool):
@@ -46,7 +46,7 @@ class InlinePool(Pool):
         calls = deque([call])
         while calls:
             call = calls.popleft()
-            verdicts = judge(self.verifier, call.items)
+            verdicts = safe_verify(self.verifier, call.items)
             settled, retries = settle(call, verdicts, self.verifier.mode, self.blame, self.verifier.floor)
             self._ready.extend(settled)
             calls.extend(retries)

@@ -11,31 +11,31 @@ from types import ModuleType
 from typing import Any
 
 from steelyard.errors import VerifierError
-from steelyard.import_paths import is_import_path, load_own
+from steelyard.import_paths import is_import_path, load_user_object
 from steelyard.verification.calling import UserFunction
 
 
 def load_function(path: str) -> Callable[..., Any]:
     """Load ``"module:name"`` or ``"package.module:Class.method"``. The working directory is importable."""
-    found = load_own(path, raises=VerifierError)
+    found = load_user_object(path, raises=VerifierError)
     if not callable(found):
         raise VerifierError(f"{path!r} is a {type(found).__name__}, which cannot be called: name a function")
     return found
 
 
-def import_path_of(thing: object) -> str | None:
+def import_path_of(obj: object) -> str | None:
     """Return the path with which :func:`load_function` loads this function, class or verifier in another process.
 
     Returns None for lambdas, closures, instances and objects defined in a notebook. An object defined in the main
     script is loaded from the script's file if that file is in the working directory.
     """
-    function = thing.function if isinstance(thing, UserFunction) else thing
+    function = obj.function if isinstance(obj, UserFunction) else obj
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<nameless>")
     found = sys.modules.get(module or "")
     if found is None or "<" in name:
         return None
     try:
-        if operator.attrgetter(name)(found) is not thing:
+        if operator.attrgetter(name)(found) is not obj:
             return None
     except AttributeError:
         return None

@@ -10,7 +10,7 @@ from types import TracebackType
 from steelyard.errors import Invalid
 from steelyard.text import bounded, ending, shortened, shown
 from steelyard.types import Verdict
-from steelyard.verification.base import Cause, Item, Verifier, WholeGroup
+from steelyard.verification.base import Cause, GroupMode, Item, Verifier
 from steelyard.verification.returns import BadReturn, as_scores, checked_verdict
 
 TAIL_CHARACTERS = 1200
@@ -19,7 +19,7 @@ TAIL_CHARACTERS = 1200
 _HERE = str(Path(__file__).parent)
 
 
-def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
+def safe_verify(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
     """Verify ``items`` in one call. Returns one verdict per item, in order.
 
     ``Invalid`` becomes a rejection with the verifier's floor; any other exception becomes an unscored verdict. If a
@@ -30,8 +30,8 @@ def judge(verifier: Verifier, items: Sequence[Item]) -> list[Verdict]:
         returned = as_scores(verifier.verify(items), len(items))
         return [_checked(verdict, item, verifier.floor) for verdict, item in zip(returned, items, strict=True)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a verifier may do anything
-        if len(items) > 1 and not isinstance(verifier.mode, WholeGroup) and not isinstance(error, BadReturn):
-            return [verdict for item in items for verdict in judge(verifier, [item])]
+        if len(items) > 1 and not isinstance(verifier.mode, GroupMode) and not isinstance(error, BadReturn):
+            return [verdict for item in items for verdict in safe_verify(verifier, [item])]
         return [_verdict_of_error(error, verifier.floor)] * len(items)
 
 

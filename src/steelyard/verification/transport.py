@@ -69,7 +69,7 @@ def unpack(payload: bytes) -> Verifier:
     return pickle.loads(payload)  # noqa: S301 - from the run that started this worker
 
 
-def light(item: Item) -> Item:
+def without_decisions(item: Item) -> Item:
     """Return the item without the decisions, which only the learner needs."""
     full = item.sample
     sample = Sample(

@@ -15,7 +15,7 @@ from typing import Any
 
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification.base import Item, Mode, WholeGroup
+from steelyard.verification.base import GroupMode, Item, Mode
 from steelyard.verification.calling import AnyFunction, UserFunction, call, parameters_of
 from steelyard.verification.returns import as_number, as_scores, verdict_of
 
@@ -63,7 +63,7 @@ class CallLog:
 class TRLVerifier(UserFunction):
     """A verifier that calls a TRL-style reward function, by default with a whole group of completions."""
 
-    mode: Mode = field(default_factory=WholeGroup)
+    mode: Mode = field(default_factory=GroupMode)
     max_steps: int = 0
     """Passed to the function as ``trainer_state.max_steps``."""
 
@@ -74,7 +74,7 @@ class TRLVerifier(UserFunction):
         for index, (score, item) in enumerate(zip(as_scores(raw, len(items)), items, strict=True)):
             verdict = verdict_of(score, item.sample.text, floor=self.floor, success_at=self.success_at)
             parts = {**notes.parts(index, len(items)), **verdict.parts}
-            verdicts.append(replace(verdict, parts=parts) if verdict.counts else verdict)
+            verdicts.append(replace(verdict, parts=parts) if verdict.has_reward else verdict)
         return verdicts
 
     def _arguments(self, items: Sequence[Item], notes: CallLog) -> dict[str, object]:

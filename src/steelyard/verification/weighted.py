@@ -12,7 +12,7 @@ from steelyard.verification.base import Cause, Item, Pool, Verifier
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedPart:
     """One verifier of a weighted sum. With ``decides``, the sum is a success only if this part is a success."""
 
     verifier: AnyVerifier
@@ -37,7 +37,7 @@ class WeightedVerifier:
       at least ``success_at``.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[WeightedPart, ...]
     name: str = "weighted"
     floor: float | None = None
     success_at: float | None = None
@@ -61,24 +61,24 @@ class WeightedVerifier:
         if failed:
             part, verdict = failed[0]
             return replace(verdict, reason=f"{part.name}: {verdict.reason}")
-        given = [(part, verdict) for part, verdict in named if verdict.counts]
-        if not given:
+        counted = [(part, verdict) for part, verdict in named if verdict.has_reward]
+        if not counted:
             return Verdict.unscored(Cause.NO_SCORE, "every part returned None")
-        raw = _raw_parts(given)
-        rejected = [(part, verdict) for part, verdict in given if verdict.status == "rejected"]
+        raw = _raw_parts(counted)
+        rejected = [(part, verdict) for part, verdict in counted if verdict.status == "rejected"]
         if rejected:
             part, verdict = rejected[0]
             reason = f"{part.name}: {verdict.reason}"
             return replace(verdict, parts=raw, success=False, reason=reason).with_floor(self.floor)
-        reward = sum(part.weight * verdict.reward for part, verdict in given)
+        reward = sum(part.weight * verdict.reward for part, verdict in counted)
         return Verdict.scored(
-            reward, success=self._success(given, reward), parts=raw, steps=_weighted_steps(given, text_length)
+            reward, success=self._success(counted, reward), parts=raw, steps=_weighted_steps(counted, text_length)
         )
 
-    def _success(self, given: Sequence[tuple[Part, Verdict]], reward: float) -> bool:
+    def _success(self, counted: Sequence[tuple[WeightedPart, Verdict]], reward: float) -> bool:
         if self.success_at is not None:
             return reward >= self.success_at
-        deciding = [verdict.success for part, verdict in given if part.decides]
+        deciding = [verdict.success for part, verdict in counted if part.decides]
         return bool(deciding) and all(deciding)
 
 
@@ -136,28 +136,28 @@ class WeightedPool(Pool):
             pool.close()
 
 
-def _sum_of_floors(parts: Sequence[Part]) -> float | None:
+def _sum_of_floors(parts: Sequence[WeightedPart]) -> float | None:
     floors = [None if part.weight < 0 else part.verifier.floor for part in parts]
     declared = [part.weight * floor for part, floor in zip(parts, floors, strict=True) if floor is not None]
     return sum(declared) if len(declared) == len(floors) else None
 
 
-def _raw_parts(given: Sequence[tuple[Part, Verdict]]) -> dict[str, float]:
+def _raw_parts(counted: Sequence[tuple[WeightedPart, Verdict]]) -> dict[str, float]:
     """Return the rewards by part. A part that rejected the sample without a floor has no reward."""
     raw: dict[str, float] = {}
-    for part, verdict in given:
+    for part, verdict in counted:
         if not verdict.open_floor:
             raw[part.name] = verdict.reward
         raw.update({f"{part.name}/{name}": value for name, value in verdict.parts.items()})
     return raw
 
 
-def _weighted_steps(given: Sequence[tuple[Part, Verdict]], text_length: int) -> tuple[tuple[int, float], ...]:
+def _weighted_steps(counted: Sequence[tuple[WeightedPart, Verdict]], text_length: int) -> tuple[tuple[int, float], ...]:
     """Add up step rewards by offset. A part without steps counts at the end of the text."""
-    if not any(verdict.steps for _, verdict in given):
+    if not any(verdict.steps for _, verdict in counted):
         return ()
     by_end: dict[int, float] = {}
-    for part, verdict in given:
+    for part, verdict in counted:
         for end, reward in verdict.steps or ((text_length, verdict.reward),):
             by_end[end] = by_end.get(end, 0.0) + part.weight * reward
     return tuple(sorted(by_end.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from steelyard.algorithms.shaping import advantage_clip, handle_truncated, soft_length_penalty
+from steelyard.algorithms.shaping import clip_advantages, handle_truncated, soft_length_penalty
 
 pytestmark = pytest.mark.golden
 
@@ -64,5 +64,5 @@ def test_truncation_needs_one_flag_per_sample() -> None:
 
 def test_advantage_clip() -> None:
     advantage_M = torch.tensor([-3.0, -1.0, 0.5, 4.0])
-    assert advantage_clip(advantage_M, 2.0).tolist() == [-2.0, -1.0, 0.5, 2.0]
-    assert advantage_clip(advantage_M, None).tolist() == [-3.0, -1.0, 0.5, 4.0]
+    assert clip_advantages(advantage_M, 2.0).tolist() == [-2.0, -1.0, 0.5, 2.0]
+    assert clip_advantages(advantage_M, None).tolist() == [-3.0, -1.0, 0.5, 4.0]

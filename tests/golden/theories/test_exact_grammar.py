@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.constraints.constraints_exact import Case, deviation, sequence_values, sums, true_gradient
+from benchmarks.constraints.constraints_exact import (
+    Case,
+    deviation,
+    enumerated_entropy_and_kl,
+    learner_entropy_and_kl,
+    true_gradient,
+)
 from benchmarks.theories.theories_cost import TINY, tiny_case
 from benchmarks.theories.theory_texts import every_text
 
@@ -26,4 +32,4 @@ def test_the_expected_update_is_the_gradient_of_the_expected_reward(case: Case) 
 
 
 def test_entropy_and_kl_add_up_to_those_of_the_sentences(case: Case) -> None:
-    assert sums(case) == pytest.approx(sequence_values(case), abs=1e-6)
+    assert learner_entropy_and_kl(case) == pytest.approx(enumerated_entropy_and_kl(case), abs=1e-6)

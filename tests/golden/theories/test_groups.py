@@ -10,7 +10,7 @@ import pytest
 from benchmarks.theories.theory_cases import table
 from steelyard.domains.theories.groups import Representation, decompose, representation, singlets
 from steelyard.domains.theories.groups.generators import cartan, hermitian, module
-from steelyard.domains.theories.groups.invariants import SpecialLeg, exact_tensors, tensors
+from steelyard.domains.theories.groups.invariants import SpecialUnitaryLeg, exact_tensors, tensors
 from steelyard.domains.theories.model.notation import label_of, notation_of
 
 
@@ -104,7 +104,7 @@ def test_the_number_of_singlets_equals_that_of_tensors(n: int, factors: str, cou
     labels = [label_of(n, text) for text in factors.split()]
     assert singlets(n, labels) == count
     if n < 5 or len(labels) < 4:
-        legs = tuple(SpecialLeg(label) for label in labels)
+        legs = tuple(SpecialUnitaryLeg(label) for label in labels)
         assert len(exact_tensors(n, legs)) == count
         _assert_invariant(n, legs)
 
@@ -121,10 +121,10 @@ def test_the_number_of_singlets_equals_that_of_tensors(n: int, factors: str, cou
     ],
 )
 def test_invariants_with_conjugated_legs(n: int, legs: tuple[tuple[tuple[int, ...], bool], ...]) -> None:
-    _assert_invariant(n, tuple(SpecialLeg(*leg) for leg in legs))
+    _assert_invariant(n, tuple(SpecialUnitaryLeg(*leg) for leg in legs))
 
 
-def _assert_invariant(n: int, legs: tuple[SpecialLeg, ...]) -> None:
+def _assert_invariant(n: int, legs: tuple[SpecialUnitaryLeg, ...]) -> None:
     """Check that all Hermitian generators annihilate the tensors, and that the tensors are independent."""
     shape = [Representation(n, leg.label).dimension for leg in legs]
     found: list[np.ndarray] = []
@@ -144,10 +144,10 @@ def _assert_invariant(n: int, legs: tuple[SpecialLeg, ...]) -> None:
 
 
 def test_two_doublets_and_three_triplets_contract_with_epsilon() -> None:
-    (epsilon,) = tensors(2, (SpecialLeg((1,)), SpecialLeg((1,))))
+    (epsilon,) = tensors(2, (SpecialUnitaryLeg((1,)), SpecialUnitaryLeg((1,))))
     assert epsilon.index_NL.tolist() == [[0, 1], [1, 0]]
     assert epsilon.value_N.tolist() == [1, -1]
-    (levi,) = tensors(3, (SpecialLeg((1, 0)),) * 3)
+    (levi,) = tensors(3, (SpecialUnitaryLeg((1, 0)),) * 3)
     assert dict(zip(map(tuple, levi.index_NL.tolist()), levi.value_N.tolist(), strict=True)) == {
         (0, 1, 2): 1,
         (0, 2, 1): -1,

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from steelyard.constraints.automaton import Automaton
 from steelyard.domains.bricks import Reason, Structure, World, floating, is_connected, parse, write
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order
@@ -85,7 +85,7 @@ def test_a_walk_that_never_stops_fills_the_world(name: str, world: World, may_fl
 @given(spaces, seeds, st.integers(1, 20), st.booleans())
 def test_structures_round_trip_and_are_allowed(name: str, seed: int, most: int, hangs: bool) -> None:
     """Any structure in building order can be written by every action space with sufficient reach."""
-    structure = in_building_order(heap(most, random.Random(seed), hang=0.4 if hangs else 0.0))
+    structure = in_building_order(random_structure(most, random.Random(seed), hang=0.4 if hangs else 0.0))
     space = SPACES[name](structure.world, most, False)
     if isinstance(space, TwoStep):
         space = TwoStep(structure.world, most, joint=space.joint)
@@ -107,7 +107,7 @@ def test_structures_round_trip_and_are_allowed(name: str, seed: int, most: int, 
 @given(seeds, st.integers(1, 12), st.floats(0, 0.5))
 def test_building_order_supports_every_brick_that_can_be_supported(seed: int, bricks: int, afloat: float) -> None:
     rng = random.Random(seed)
-    heaped = heap(bricks, rng, World((8, 8, 8)), hang=0.4, float_=afloat)
+    heaped = random_structure(bricks, rng, World((8, 8, 8)), hang=0.4, float_=afloat)
     shuffled = Structure(tuple(rng.sample(heaped.bricks, bricks)), heaped.world)
     ordered = in_building_order(shuffled)
     held = bricks - len(floating(shuffled))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.bricks import brick_reference
-from benchmarks.bricks.random_structures import heap, loads
+from benchmarks.bricks.random_structures import loads, random_structure
 from steelyard.domains.bricks import (
     STANDARD,
     InvalidStructureError,
@@ -28,7 +28,7 @@ from steelyard.domains.bricks import (
     write,
 )
 from steelyard.domains.bricks.contacts import contacts
-from steelyard.domains.bricks.images import Loaded, images, moved
+from steelyard.domains.bricks.images import LoadedStructure, images, moved
 from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.stability.program import pull_program
@@ -42,9 +42,9 @@ quick = settings(max_examples=60)
 
 
 @st.composite
-def loaded(draw: st.DrawFn, *, most: int = 14, afloat: float = 0.0) -> Loaded:
+def loaded(draw: st.DrawFn, *, most: int = 14, afloat: float = 0.0) -> LoadedStructure:
     rng = random.Random(draw(st.integers(0, 2**32)))
-    structure = heap(draw(st.integers(1, most)), rng, draw(st.sampled_from(WORLDS)), float_=afloat)
+    structure = random_structure(draw(st.integers(1, most)), rng, draw(st.sampled_from(WORLDS)), float_=afloat)
     return structure, tuple(loads(structure, rng))
 
 
@@ -55,13 +55,13 @@ def _solver() -> None:
 
 @quick
 @given(loaded(), st.integers(-10, 10), st.integers(-10, 10))
-def test_translation_does_not_change_the_verdict(case: Loaded, dx: int, dy: int) -> None:
+def test_translation_does_not_change_the_verdict(case: LoadedStructure, dx: int, dy: int) -> None:
     assert largest_pull(*case) == largest_pull(*moved(case[0], dx, dy, case[1]))
 
 
 @quick
 @given(loaded(), st.floats(0.1, 10.0))
-def test_scaling_masses_loads_and_capacity_does_not_change_the_verdict(case: Loaded, factor: float) -> None:
+def test_scaling_masses_loads_and_capacity_does_not_change_the_verdict(case: LoadedStructure, factor: float) -> None:
     structure, weights = case
     library = Library(tuple(replace(part, mass=part.mass * factor) for part in STANDARD.parts))
     scaled = Structure(structure.bricks, replace(structure.world, library=library))
@@ -74,7 +74,7 @@ def test_scaling_masses_loads_and_capacity_does_not_change_the_verdict(case: Loa
 
 @quick
 @given(loaded(), st.integers(0, 7))
-def test_the_symmetric_verdict_is_exactly_invariant(case: Loaded, which: int) -> None:
+def test_the_symmetric_verdict_is_exactly_invariant(case: LoadedStructure, which: int) -> None:
     image = list(images(*case))[which]
     assert largest_pull_symmetric(*image) == largest_pull_symmetric(*case)
     ours, theirs = assess(*case, symmetric=True), assess(*image, symmetric=True)
@@ -84,14 +84,14 @@ def test_the_symmetric_verdict_is_exactly_invariant(case: Loaded, which: int) ->
 
 @quick
 @given(loaded())
-def test_the_symmetric_verdict_is_the_worst_of_all_images(case: Loaded) -> None:
+def test_the_symmetric_verdict_is_the_worst_of_all_images(case: LoadedStructure) -> None:
     pulls = [largest_pull(*image) for image in images(*case)]
     assert largest_pull_symmetric(*case) == pytest.approx(max(pulls), rel=1e-7, abs=1e-9)
 
 
 @quick
 @given(loaded())
-def test_the_largest_pull_equals_that_of_an_independent_formulation(case: Loaded) -> None:
+def test_the_largest_pull_equals_that_of_an_independent_formulation(case: LoadedStructure) -> None:
     pytest.importorskip("scipy")
     expected = brick_reference.largest_pull(*case, PUBLISHED)
     assert largest_pull(*case) == pytest.approx(expected, rel=1e-6, abs=1e-8)
@@ -102,7 +102,7 @@ def test_the_largest_pull_in_crowded_worlds_equals_the_reference(world: World) -
     pytest.importorskip("scipy")
     for seed in range(20):
         rng = random.Random(seed)
-        structure = heap(14, rng, world)
+        structure = random_structure(14, rng, world)
         weights = loads(structure, rng)
         expected = brick_reference.largest_pull(structure, weights, PUBLISHED)
         assert largest_pull(structure, weights) == pytest.approx(expected, rel=1e-6, abs=1e-8)
@@ -110,7 +110,7 @@ def test_the_largest_pull_in_crowded_worlds_equals_the_reference(world: World) -
 
 @quick
 @given(loaded(afloat=0.3))
-def test_an_equilibrium_exists_exactly_if_no_brick_floats(case: Loaded) -> None:
+def test_an_equilibrium_exists_exactly_if_no_brick_floats(case: LoadedStructure) -> None:
     structure, weights = case
     afloat = floating(structure)
     verdict = assess(*case)
@@ -123,7 +123,7 @@ def test_an_equilibrium_exists_exactly_if_no_brick_floats(case: Loaded) -> None:
 
 @quick
 @given(loaded())
-def test_the_verdict_follows_from_the_largest_pull(case: Loaded) -> None:
+def test_the_verdict_follows_from_the_largest_pull(case: LoadedStructure) -> None:
     verdict = assess(*case)
     assert verdict.stands is (verdict.pull < PUBLISHED.capacity)
     assert verdict.pull == largest_pull(*case)
@@ -132,7 +132,7 @@ def test_the_verdict_follows_from_the_largest_pull(case: Loaded) -> None:
 
 @quick
 @given(loaded(afloat=0.3))
-def test_structures_round_trip_through_text(case: Loaded) -> None:
+def test_structures_round_trip_through_text(case: LoadedStructure) -> None:
     assert parse(write(case[0]), case[0].world, may_float=True) == case[0]
 
 
@@ -151,7 +151,7 @@ def test_any_text_is_a_structure_or_has_a_flaw(text: str) -> None:
 
 @quick
 @given(loaded(), st.integers(0, 2**32))
-def test_the_order_of_bricks_and_loads_does_not_matter(case: Loaded, seed: int) -> None:
+def test_the_order_of_bricks_and_loads_does_not_matter(case: LoadedStructure, seed: int) -> None:
     rng = random.Random(seed)
     bricks, weights = list(case[0].bricks), [Load(*load) for load in case[1]]
     rng.shuffle(bricks)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from steelyard.domains.bricks import Structure, World
 from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import GRID_KINDS, KINDS, Brief
 from steelyard.domains.bricks.briefs.solid import Bools, height_iou, iou, largest_component, middle, ratio, solid
 from steelyard.domains.bricks.images import moved
-from steelyard.domains.bricks.reward import RewardSettings, Scorer
+from steelyard.domains.bricks.reward import BrickScorer, RewardSettings
 from steelyard.types import Task
 
 WORLD = World((40, 40, 20))
@@ -26,7 +26,7 @@ quick = settings(max_examples=60)
 @st.composite
 def structures(draw: st.DrawFn, *, most: int = 12, afloat: float = 0.1) -> Structure:
     rng = random.Random(draw(st.integers(0, 2**32)))
-    return heap(draw(st.integers(1, most)), rng, WORLD, float_=afloat)
+    return random_structure(draw(st.integers(1, most)), rng, WORLD, float_=afloat)
 
 
 @st.composite
@@ -128,10 +128,10 @@ def _touch(structure: Structure, one: int, other: int) -> bool:
 
 
 @quick
-@given(structures(most=8), st.sampled_from(ALL))
+@given(structures(max_bricks=8), st.sampled_from(ALL))
 def test_rewards_lie_between_the_floor_and_one(structure: Structure, brief: Brief) -> None:
     pytest.importorskip("highspy")
-    scorer = Scorer(Lines(WORLD, 40), RewardSettings(steps=True))
+    scorer = BrickScorer(Lines(WORLD, 40), RewardSettings(steps=True))
     text = scorer.action_space.write(structure)
     verdict = scorer(Task("t", "p", brief.spec), text)
     assert scorer.settings.floor <= verdict.reward <= 1.0 + 1e-9

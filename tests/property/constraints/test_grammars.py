@@ -10,7 +10,7 @@ import jsonschema
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steelyard.constraints.bounds import CannotTell, json_schema, regex
+from steelyard.constraints.bounds import LengthUnknown, json_schema, regex
 from steelyard.constraints.grammar import GrammarConstraint
 from tests.grammars import TASK, follow, grammar, lengthening, replay, small_table
 
@@ -85,7 +85,7 @@ PATTERNS = st.recursive(
 @given(SCHEMAS, st.booleans(), st.integers(0, 99))
 def test_instances_validate_fit_and_replay(schema: dict[str, Any], canonical: bool, seed: int) -> None:
     table = small_table()
-    constraint = grammar(table, "json_schema", schema, canonical_runs=canonical, max_tokens=250)
+    constraint = grammar(table, "json_schema", schema, canonical_tokens=canonical, max_tokens=250)
     if not constraint.bounded:  # rarely, nested arrays with required items are too long even at their minimum
         assert "longest sentence has" in constraint.unbounded_because
         return
@@ -111,11 +111,11 @@ def test_texts_match_fit_and_replay(pattern: str, canonical: bool, seed: int) ->
     shortest = regex.shortest(pattern)
     assert re.fullmatch(pattern, shortest, re.ASCII)
     size = len(shortest.encode())
-    constraint = grammar(table, "regex", pattern, canonical_runs=canonical, max_tokens=size + 9)
+    constraint = grammar(table, "regex", pattern, canonical_tokens=canonical, max_tokens=size + 9)
     assert constraint.bounded, constraint.unbounded_because
     try:
         longest = min(regex.longest(pattern), size + 8)
-    except CannotTell:
+    except LengthUnknown:
         longest = size + 8
     for rank in (None, lengthening(table)):
         found = follow(constraint, seed, size + 20, rank=rank)
@@ -140,7 +140,7 @@ def refused_below(constraint: GrammarConstraint, shortest: str, size: int) -> No
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6), st.booleans(), st.integers(0, 99))
 @example(["\x7f\x00", "\u2028"], True, 0)
 def test_samples_are_complete_choices(choices: list[str], canonical: bool, seed: int) -> None:
-    constraint = grammar(small_table(), "choices", choices, canonical_runs=canonical, max_tokens=40)
+    constraint = grammar(small_table(), "choices", choices, canonical_tokens=canonical, max_tokens=40)
     found = follow(constraint, seed, 40)
     assert found.ended
     assert found.text(small_table()) in choices

@@ -47,8 +47,8 @@ few = settings(max_examples=40)
 @given(pipelines)
 def test_every_sample_is_drawn_verified_and_used_once(pipeline: Pipeline) -> None:
     outcome = simulate(pipeline, STEPS)
-    assert outcome.drawn == outcome.judged == outcome.learnt == STEPS * pipeline.samples
-    assert 0 <= outcome.timeouts <= outcome.judged
+    assert outcome.drawn == outcome.verified == outcome.learnt == STEPS * pipeline.samples
+    assert 0 <= outcome.timeouts <= outcome.verified
     assert all(0 <= share <= 1 for share in (*outcome.busy.values(), outcome.filled))
 
 

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.theories.theories_walks import accepts, constraint_of
-from benchmarks.theories.theory_texts import changed, is_right
+from benchmarks.theories.theory_texts import changed, is_valid_theory_text
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
-from steelyard.domains.theories.grammar.starting_points import BEGINNINGS
+from steelyard.domains.theories.grammar.starting_points import STARTING_POINTS
 from steelyard.domains.theories.model.limits import Limits
 from steelyard.errors import ConstraintError
 from steelyard.types import Task
@@ -40,10 +40,10 @@ limits = st.builds(
 
 
 @settings(max_examples=60)
-@given(limits, st.sampled_from(sorted(BEGINNINGS)), st.integers(0, 10_000), st.integers(0, 60))
+@given(limits, st.sampled_from(sorted(STARTING_POINTS)), st.integers(0, 10_000), st.integers(0, 60))
 def test_random_walks_end_in_time_and_give_valid_theories(within: Limits, kind: str, seed: int, spare: int) -> None:
     grammar, rng = TheoryGrammar(within), random.Random(seed)
-    starting_point = rng.choice(list(BEGINNINGS[kind](within)))
+    starting_point = rng.choice(list(STARTING_POINTS[kind](within)))
     task = Task(starting_point.id, kind, starting_point.spec)
     constraint = constraint_of(grammar)
     try:
@@ -55,6 +55,6 @@ def test_random_walks_end_in_time_and_give_valid_theories(within: Limits, kind: 
     tokens = ramble(constraint, budget, rng.choice, task)
     assert len(tokens) <= budget
     text = " ".join(grammar.alphabet()[token - 1] for token in tokens[:-1])
-    assert is_right(text, within)
+    assert is_valid_theory_text(text, within)
     other = changed(text, grammar.alphabet(), rng)
-    assert accepts(other, grammar) == is_right(other, within)
+    assert accepts(other, grammar) == is_valid_theory_text(other, within)

@@ -24,12 +24,12 @@ from benchmarks.theories.theory_cases import (
     with_terms,
 )
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.grammar.starting_points import BEGINNINGS
+from steelyard.domains.theories.grammar.starting_points import STARTING_POINTS
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.groups import Representation, decompose, singlets
 from steelyard.domains.theories.model.notation import label_of, left, right, theory
-from steelyard.domains.theories.model.theory import Gauge, Leg, QuantumNumbers, Special, Term, Theory
-from steelyard.domains.theories.physics.anomalies import conditions
+from steelyard.domains.theories.model.theory import GaugeGroup, Leg, QuantumNumbers, SpecialUnitary, Term, Theory
+from steelyard.domains.theories.physics.anomalies import anomaly_conditions
 from steelyard.domains.theories.physics.couplings import term_tensors
 from steelyard.domains.theories.physics.invariance import invariants, term_structures
 from steelyard.domains.theories.physics.mass_matrices import component_count, goldstones, scalar_matrix
@@ -37,16 +37,16 @@ from steelyard.domains.theories.physics.mass_spectrum import State, spectrum
 
 QUICK = settings(max_examples=50)
 seeds = st.integers(0, 2**32)
-EVERY = Theories(kinds=tuple(BEGINNINGS))
+EVERY = Theories(kinds=tuple(STARTING_POINTS))
 factors = st.fractions(min_value=-5, max_value=5, max_denominator=6).filter(bool)
 
 
 def vanishing(theory: Theory) -> dict[str, bool]:
-    return {name: anomaly.cancels for name, anomaly in conditions(theory).items()}
+    return {name: anomaly.cancels for name, anomaly in anomaly_conditions(theory).items()}
 
 
 def totals(theory: Theory) -> dict[str, Fraction]:
-    return {name: anomaly.total for name, anomaly in conditions(theory).items()}
+    return {name: anomaly.total for name, anomaly in anomaly_conditions(theory).items()}
 
 
 @QUICK
@@ -96,7 +96,7 @@ def test_chirality_is_conjugation(seed: int) -> None:
         else field
         for field in theory.fields
     )
-    assert conditions(replace(theory, fields=turned)) == conditions(theory)
+    assert anomaly_conditions(replace(theory, fields=turned)) == anomaly_conditions(theory)
 
 
 @QUICK
@@ -167,7 +167,7 @@ def test_singlets_by_weights(given_: tuple[int, list[str]]) -> None:
 def test_the_number_of_structures_equals_that_of_tensors(seed: int) -> None:
     """Counting with characters agrees with constructing the contractions, including identical legs."""
     rng = random.Random(seed)
-    gauge = Gauge((), tuple(Special(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
+    gauge = GaugeGroup((), tuple(SpecialUnitary(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
     one, two = (random_field(rng, gauge, name, ("scalar",)) for name in "ab")
     theory = Theory(gauge, (one, two))
     legs = tuple(Leg(rng.choice("ab"), rng.random() < 0.5) for _ in range(rng.randint(2, 3)))
@@ -180,7 +180,7 @@ def test_the_number_of_structures_equals_that_of_tensors(seed: int) -> None:
 def test_identical_fermions(seed: int) -> None:
     """For g generations, two identical fermions have g(g + 1)/2 couplings if symmetric and g(g - 1)/2 if not."""
     rng = random.Random(seed)
-    gauge = Gauge((), tuple(Special(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
+    gauge = GaugeGroup((), tuple(SpecialUnitary(f"S{i}", rng.choice((2, 3))) for i in range(rng.randint(1, 2))))
     field = replace(random_field(rng, gauge, "f", ("left",)), generations=rng.randint(1, 3))
     other = random_field(rng, gauge, "s", ("scalar",))
     theory = Theory(gauge, (field, other))

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from benchmarks.bricks import brick_reference, bricks_fuzz, bricks_golden
-from benchmarks.bricks.random_structures import heap, loads, mutated_text, texts
+from benchmarks.bricks.random_structures import loads, mutated_text, random_structure, texts
 from steelyard.domains.bricks import Brick, Physics, Structure, World, floating, parse
 
 
@@ -38,8 +38,8 @@ def test_a_crash_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_random_structures_are_connected_unless_floating_bricks_are_requested() -> None:
     for seed in range(10):
-        assert not floating(heap(12, random.Random(seed)))
-    assert sum(bool(floating(heap(12, random.Random(seed), float_=0.3))) for seed in range(10)) > 5
+        assert not floating(random_structure(12, random.Random(seed)))
+    assert sum(bool(floating(random_structure(12, random.Random(seed), float_=0.3))) for seed in range(10)) > 5
 
 
 def test_mutated_texts_are_the_same_for_the_same_seed() -> None:
@@ -58,7 +58,7 @@ def test_the_independent_formulation_by_hand() -> None:
 
 def test_a_difference_is_counted() -> None:
     pytest.importorskip("highspy")
-    structure = heap(6, random.Random(1))
+    structure = random_structure(6, random.Random(1))
     found = [(structure, tuple(loads(structure, random.Random(1))))]
     row = bricks_golden.compare("x", iter(found), lambda _: [math.inf, 0.0])
     assert (row["verdicts changed"], row["largest difference"]) == (1, math.inf)

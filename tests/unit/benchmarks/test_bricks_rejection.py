@@ -6,7 +6,15 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.bricks.rejection import BRICKGPT, Asked, Patience, build, build_standing, building, cut_back
+from benchmarks.bricks.rejection import (
+    BRICKGPT,
+    LineRequest,
+    RejectionLimits,
+    build,
+    build_standing,
+    building,
+    cut_back,
+)
 from steelyard.domains.bricks import Brick, Structure, World, floating, write
 
 WORLD = World()
@@ -30,7 +38,7 @@ def test_a_brick_that_cannot_be_placed_is_sampled_again() -> None:
         *("1x1 (0,0,0)", "1x1 (0,0,0)\n", " 1x1 (0,0,0)", "hello", "2x2 (0,0,1)"),
         "",
     )
-    built = build(script, WORLD, most=9)
+    built = build(script, WORLD, max_bricks=9)
     first = "2x4 (0,0,0)\n"
     both = first + "2x2 (0,0,1)\n"
     assert write(built.structure) == both
@@ -44,12 +52,12 @@ def test_a_brick_that_cannot_be_placed_is_sampled_again() -> None:
 
 
 def test_building_stops_at_the_maximum_number_of_bricks() -> None:
-    built = build(Script("1x1 (0,0,0)", "1x1 (0,0,1)", "1x1 (0,0,2)"), WORLD, most=2)
+    built = build(Script("1x1 (0,0,0)", "1x1 (0,0,1)", "1x1 (0,0,2)"), WORLD, max_bricks=2)
     assert (len(built.structure), built.proposals, built.gave_up) == (2, 2, False)
 
 
 def test_building_stops_after_too_many_rejections() -> None:
-    built = build(Script("1x1 (0,0,0)"), WORLD, most=9, patience=Patience(rejections=3))
+    built = build(Script("1x1 (0,0,0)"), WORLD, max_bricks=9, limits=RejectionLimits(rejections=3))
     assert write(built.structure) == "1x1 (0,0,0)\n"
     assert (built.proposals, built.gave_up) == (5, True)
     assert built.rejected == Counter({"collision": 1, "already rejected": 3})
@@ -61,7 +69,7 @@ def test_a_collapsing_structure_is_cut_back_and_continued() -> None:
         *("1x1 (0,0,1)", "1x1 (5,5,2)", ""),
         *("1x1 (0,0,2)", ""),
     )
-    built = build_standing(script, WORLD, most=9, failing=floating)
+    built = build_standing(script, WORLD, max_bricks=9, failing=floating)
     assert write(built.structure) == "1x1 (0,0,0)\n1x1 (0,0,1)\n1x1 (0,0,2)\n"
     assert (built.stands, built.rollbacks, built.proposals) == (True, 2, 9)
     assert script.asked[4][0] == "1x1 (0,0,0)\n"
@@ -70,12 +78,12 @@ def test_a_collapsing_structure_is_cut_back_and_continued() -> None:
 
 def test_rollbacks_are_limited() -> None:
     script = Script("1x1 (5,5,3)", "", "1x1 (5,5,3)", "", "1x1 (5,5,3)", "")
-    built = build_standing(script, WORLD, most=9, failing=floating, patience=Patience(rollbacks=2))
+    built = build_standing(script, WORLD, max_bricks=9, failing=floating, limits=RejectionLimits(rollbacks=2))
     assert (built.stands, built.rollbacks, len(built.structure)) == (False, 2, 1)
 
 
 def test_a_standing_structure_is_not_rolled_back() -> None:
-    built = build_standing(Script("1x1 (0,0,0)", ""), WORLD, most=9, failing=floating)
+    built = build_standing(Script("1x1 (0,0,0)", ""), WORLD, max_bricks=9, failing=floating)
     assert (built.stands, built.rollbacks, built.proposals) == (True, 0, 2)
 
 
@@ -97,15 +105,15 @@ def test_stability_is_checked_by_the_solver_by_default() -> None:
     pytest.importorskip("highspy")
     world = World((60, 4, 30))
     stairs = [f"4x2 ({2 * step},0,{step})" for step in range(20)]
-    built = build_standing(Script(*stairs, ""), world, most=30, patience=Patience(rollbacks=1))
+    built = build_standing(Script(*stairs, ""), world, max_bricks=30, limits=RejectionLimits(rollbacks=1))
     assert (built.stands, built.rollbacks) == (True, 1)
     assert len(built.structure) < 20, "twenty steps collapse, and the script has ended"
 
 
 def test_buildings_can_run_in_parallel() -> None:
     """Each building requests its own next line; closing one does not affect the others."""
-    first, second, third = (building(WORLD, most=2) for _ in range(3))
-    assert [next(each) for each in (first, second, third)] == 3 * [Asked("", BRICKGPT.temperature)]
+    first, second, third = (building(WORLD, max_bricks=2) for _ in range(3))
+    assert [next(each) for each in (first, second, third)] == 3 * [LineRequest("", BRICKGPT.temperature)]
     assert first.send("1x1 (0,0,0)") == ("1x1 (0,0,0)\n", BRICKGPT.temperature)
     assert second.send("9x9 (0,0,0)").text == ""
     third.close()

@@ -107,7 +107,7 @@ def test_an_untrained_model_is_valid_only_under_the_constraint(tmp_path: Path) -
 
     characters = sorted({*map(chr, range(32, 127)), "\n"})
     scratch = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 512, "spaced": False}
-    options = {"action": "text", "prompt_form": "plain", "kinds": ["tower"], "most": 3, "hardest": 6.0}
+    options = {"action": "text", "prompt_form": "plain", "kinds": ["tower"], "max_bricks": 3, "max_difficulty": 6.0}
     tables: dict[str, Any] = {
         "run": {"folder": str(tmp_path)},
         "model": {"device": "cpu", "scratch": {**scratch, "vocabulary": characters}},

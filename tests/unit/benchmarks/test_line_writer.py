@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.bricks import line_writer  # noqa: E402
 from benchmarks.bricks.line_writer import MAX_LINE_TOKENS, LineWriter, shared_prefix  # noqa: E402
-from benchmarks.bricks.rejection import Asked  # noqa: E402
+from benchmarks.bricks.rejection import LineRequest  # noqa: E402
 from steelyard.policies.causal import CausalPolicy  # noqa: E402
 from steelyard.policies.loading import PolicyOptions, from_scratch_policy  # noqa: E402
 from steelyard.policies.scratch import Architecture  # noqa: E402
@@ -36,7 +36,7 @@ class Plain:
     def __init__(self, policy: CausalPolicy) -> None:
         self.policy, self.drawn = policy, [0] * len(PROMPTS)
 
-    def line(self, place: int, asked: Asked) -> tuple[str, int]:
+    def line(self, place: int, asked: LineRequest) -> tuple[str, int]:
         ids = [*self.policy.encode(PROMPTS[place]).tolist(), *self.policy.tokenizer.encode(asked.text)]
         line: list[int] = []
         while len(line) < MAX_LINE_TOKENS and not self._ended(line):
@@ -59,12 +59,12 @@ class Plain:
 def test_the_lines_equal_those_of_a_plain_model(policy: CausalPolicy) -> None:
     """Prompts and texts differ in length; texts grow, stay, shrink and change; rows leave the batch."""
     rounds = [
-        {0: Asked("", 1.0), 1: Asked("", 0.5), 2: Asked("", 1.0)},
-        {0: Asked("12\n", 1.0), 1: Asked("", 0.6), 2: Asked("ab\ncd\n", 1.0)},
-        {0: Asked("12\n", 1.3), 1: Asked("7\n", 1.0), 2: Asked("ab\n", 1.0)},
-        {1: Asked("7\n8\n9\n", 1.0), 2: Asked("", 1.0)},
-        {1: Asked("7\n8\n", 1.0), 2: Asked("ab\nc\n", 1.0)},
-        {2: Asked("ab\nc\nd\n", 1.0)},
+        {0: LineRequest("", 1.0), 1: LineRequest("", 0.5), 2: LineRequest("", 1.0)},
+        {0: LineRequest("12\n", 1.0), 1: LineRequest("", 0.6), 2: LineRequest("ab\ncd\n", 1.0)},
+        {0: LineRequest("12\n", 1.3), 1: LineRequest("7\n", 1.0), 2: LineRequest("ab\n", 1.0)},
+        {1: LineRequest("7\n8\n9\n", 1.0), 2: LineRequest("", 1.0)},
+        {1: LineRequest("7\n8\n", 1.0), 2: LineRequest("ab\nc\n", 1.0)},
+        {2: LineRequest("ab\nc\nd\n", 1.0)},
     ]
     writer, plain = LineWriter(policy, PROMPTS, room=30, seed=SEED), Plain(policy)
     lengths: set[int] = set()
@@ -79,7 +79,11 @@ def test_the_lines_equal_those_of_a_plain_model(policy: CausalPolicy) -> None:
 def test_rows_may_stay_although_they_are_not_requested(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_writer, "COMPACT_BELOW", 0.0)
     writer, plain = LineWriter(policy, PROMPTS, room=30, seed=SEED), Plain(policy)
-    for asked in ({0: Asked("", 1.0), 2: Asked("a\n", 1.0)}, {2: Asked("a\nb\n", 1.0)}, {0: Asked("1\n", 1.0)}):
+    for asked in (
+        {0: LineRequest("", 1.0), 2: LineRequest("a\n", 1.0)},
+        {2: LineRequest("a\nb\n", 1.0)},
+        {0: LineRequest("1\n", 1.0)},
+    ):
         assert writer(asked) == {place: plain.line(place, wanted) for place, wanted in asked.items()}
     assert writer.prompt_of_row == [0, 1, 2]
 

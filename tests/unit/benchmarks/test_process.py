@@ -8,8 +8,8 @@ from benchmarks.framework.process import ROOT
 
 STARTED = """
 import os, signal, subprocess, sys
-from benchmarks.framework.process import pass_on_signals
-pass_on_signals()
+from benchmarks.framework.process import stop_ignoring_signals
+stop_ignoring_signals()
 os.kill(os.getpid(), signal.SIGHUP)
 child = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_DFL)"
 subprocess.run([sys.executable, "-c", child], check=True)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.theories.theories_learn import added, by_gauge_group, contents, extensions, lightest_exotic, successes
 from steelyard.domains.theories.grammar.starting_points import standard_model_text
-from steelyard.domains.theories.reward.reward import Judge
+from steelyard.domains.theories.reward.reward import TheoryScorer
 from steelyard.types import Group, Task, Verdict
 from tests.tiny import sample_of
 
@@ -17,7 +17,7 @@ BROKEN = "GAUGE SU(2) SU(3) SSB S1 1 3 c1 1e2 MULTIPLETS F1 left 2 8 x1 INTERACT
 @pytest.mark.parametrize(("text", "counted"), [(UNBROKEN, 0), (BROKEN, 1), (standard_model_text(), 1)])
 def test_a_success_is_what_the_verifier_calls_one(text: str, counted: int) -> None:
     task, sample = Task("a", "nothing"), sample_of([1, 2], text=text)
-    verdict = Judge()(task, text)
+    verdict = TheoryScorer()(task, text)
     assert verdict.success == bool(counted)
     assert len(successes([Group(task, (sample, sample), (verdict, Verdict.scored(0.0)))])) == counted
 

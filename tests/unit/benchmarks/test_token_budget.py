@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.bricks.rejection import BRICKGPT, Asked, Patience, building
+from benchmarks.bricks.rejection import BRICKGPT, LineRequest, RejectionLimits, building
 from benchmarks.bricks.token_budget import (
     Attempt,
     PricedLine,
@@ -35,7 +35,7 @@ class Scripts:
         self.rounds: list[list[int]] = []
         self.tokens = 0
 
-    def __call__(self, asked: Mapping[int, Asked]) -> dict[int, PricedLine]:
+    def __call__(self, asked: Mapping[int, LineRequest]) -> dict[int, PricedLine]:
         self.rounds.append(sorted(asked))
         lines = {place: self.scripts[place].pop(0) for place in asked}
         written = {place: PricedLine(line, LINE if line else 1) for place, line in lines.items()}
@@ -47,8 +47,8 @@ def two_tall(structure: Structure) -> bool:
     return len(structure) == 2
 
 
-def attempts(scripts: Scripts, *, budget: int, patience: Patience = BRICKGPT) -> list[list[Attempt]]:
-    begin = partial(building, WORLD, most=9, patience=patience)
+def attempts(scripts: Scripts, *, budget: int, limits: RejectionLimits = BRICKGPT) -> list[list[Attempt]]:
+    begin = partial(building, WORLD, max_bricks=9, limits=limits)
     return run_together([request_attempts(begin, two_tall, budget) for _ in scripts.scripts], scripts)
 
 
@@ -73,7 +73,7 @@ def test_an_attempt_over_the_budget_is_cut_off_and_fails() -> None:
 
 def test_running_out_of_patience_ends_the_attempt() -> None:
     scripts = Scripts(["1x1 (0,0,0)", "x", "1x1 (0,0,0)", "1x1 (0,0,1)", ""])
-    (found,) = attempts(scripts, budget=100, patience=Patience(rejections=0))
+    (found,) = attempts(scripts, budget=100, limits=RejectionLimits(rejections=0))
     assert found == [Attempt(2 * LINE, False), Attempt(2 * LINE + 1, True)]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from steelyard import config as configs
 from steelyard.cluster.pool import plan_actors
-from steelyard.compose.checking import kept_cores
+from steelyard.compose.verifiers import reserved_cores
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_an_explicit_number_of_workers_is_requested_as_given(
 
 def test_samplers_and_learner_ranks_keep_their_cores() -> None:
     cluster = configs.ClusterConfig.model_validate({"samplers": {"replicas": 2, "cpus": 4.0}, "learners": {"ranks": 3}})
-    assert kept_cores(cluster) == [4.0, 4.0, 1.0, 1.0, 1.0]
-    assert kept_cores(configs.ClusterConfig()) == []
+    assert reserved_cores(cluster) == [4.0, 4.0, 1.0, 1.0, 1.0]
+    assert reserved_cores(configs.ClusterConfig()) == []

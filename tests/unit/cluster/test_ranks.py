@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from steelyard.training import shard_adamw
 from steelyard.training.optimisers import build_optimiser
-from steelyard.training.ranks import ALONE, Ranks
+from steelyard.training.ranks import SINGLE_PROCESS, Ranks
 
 
 def rank_of(rank: int, size: int) -> Ranks:
@@ -31,7 +31,7 @@ def test_every_microbatch_runs_once_and_all_ranks_take_equally_many_turns(count:
 
 
 def test_a_single_rank_runs_all_microbatches_in_order() -> None:
-    assert ALONE.turns(4) == [0, 1, 2, 3]
+    assert SINGLE_PROCESS.turns(4) == [0, 1, 2, 3]
 
 
 def test_metrics_of_all_ranks_are_joined_in_microbatch_order() -> None:
@@ -49,7 +49,7 @@ def test_metrics_of_all_ranks_are_joined_in_microbatch_order() -> None:
             return table + others
 
         ranks.sum = add  # type: ignore[method-assign]
-        return ranks.joined(ranks.turns(3), own, 3)
+        return ranks.gather_metrics(ranks.turns(3), own, 3)
 
     joined(1, parts(0.2, 99.0), 0.0)
     found = joined(0, parts(0.1, 0.3), tables[0])

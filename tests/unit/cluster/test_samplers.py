@@ -116,7 +116,7 @@ def test_a_late_replacement_starts_with_the_newest_weights(make: Make, ray: Fake
     late, other = sampler._replicas
     assert late.loading is not None
     sampler.publish(2)
-    samplers_of = ray.remote(samplers.SamplerStation).options()
+    samplers_of = ray.remote(samplers.SamplerActor).options()
     ray.room, other.handle.lost = 2, True
     late.handle.actor = samplers_of.remote(Engine).actor
     late.loading = late.handle.load.remote(*late.requested)  # the pending call can complete now

@@ -96,8 +96,10 @@ def test_verify_accepts_domain_options(call: Call) -> None:
 
 def test_render_selects_the_format_by_suffix(call: Call) -> None:
     Image = pytest.importorskip("PIL.Image")
-    assert call("render", "bricks", "bridge.txt", "--by", "stress") == (0, "wrote bridge.svg\n", "")
-    assert call("render", "bricks", "bridge.txt", "--out", "deep/b.PNG", "--scale", "2", "--by", "stress")[0] == 0
+    assert call("render", "bricks", "bridge.txt", "--colour-by", "stress") == (0, "wrote bridge.svg\n", "")
+    assert (
+        call("render", "bricks", "bridge.txt", "--out", "deep/b.PNG", "--scale", "2", "--colour-by", "stress")[0] == 0
+    )
     assert call("render", "bricks", "bridge.txt", "--out", "b.gif")[0] == 0
     width = float(ET.parse("bridge.svg").getroot().get("width", "0"))
     with Image.open("deep/b.PNG") as png, Image.open("b.gif") as gif:
@@ -121,7 +123,7 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("verify", "sequences", "bridge.txt"), "--spec"),
         (("verify", "sequences", "bridge.txt", "--method", "highs"), "omit --method"),
@@ -147,17 +149,17 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
         (("export", "bricks", "bridge.txt", "--out", "x"), "--out x: the suffix selects the format"),
     ],
 )
-def test_mistakes_are_explained(call: Call, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_explained(call: Call, words: tuple[str, ...], expected: str) -> None:
     code, out, err = call(*words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert expected in err
     assert not files()
 
 
 def test_a_missing_solver_or_pillow_names_its_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from steelyard.domains.bricks.stability import highs
 
-    monkeypatch.setattr(highs, "_kept", type(highs._kept)())
+    monkeypatch.setattr(highs, "_thread_state", type(highs._thread_state)())
     monkeypatch.setitem(sys.modules, "highspy", None)
     monkeypatch.setitem(sys.modules, "PIL", None)
     code, _, err = call("verify", "bricks", "bridge.txt")

@@ -71,7 +71,7 @@ def test_without_pillow_only_the_svg_is_written(call: Call, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["nope"], ["nope: no such run", "run folder"]),
         (["empty"], ["empty has no metrics yet", "train the run first"]),
@@ -81,11 +81,11 @@ def test_without_pillow_only_the_svg_is_written(call: Call, monkeypatch: pytest.
         (["other"], ["nothing to draw"]),
     ],
 )
-def test_mistakes(call: Call, words: list[str], said: list[str]) -> None:
+def test_mistakes(call: Call, words: list[str], expected: list[str]) -> None:
     make_run("good", 1)
     make_run("empty", 0).joinpath("metrics.jsonl").unlink()
     make_run("other", 1).joinpath("metrics.jsonl").write_text('{"step": 1, "lr": 0.1}\n', encoding="utf-8")
     code, out, err = call("plot", *words)
     assert (code, out) == (2, "")
-    assert all(part in err for part in said)
+    assert all(part in err for part in expected)
     assert not list(Path().glob("**/*.svg"))

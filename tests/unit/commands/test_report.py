@@ -15,36 +15,36 @@ MODEL = (
 
 
 @pytest.fixture
-def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    path = tmp_path / "things.txt"
+    path = tmp_path / "artifacts.txt"
     path.write_text(f"{MODEL}\n{MODEL.replace('x3', 'x2')}\n{MODEL}\nGAUGE\n", encoding="utf-8")
     return path
 
 
-def test_a_report_on_files(things: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "theories", str(things)]) == 0
-    said = capsys.readouterr().out
-    assert "2 distinct theories among 3 consistent ones (4 samples, 3 readable)" in said
-    assert "has the fields of Standard Model" in said
+def test_a_report_on_files(artifacts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "theories", str(artifacts)]) == 0
+    output = capsys.readouterr().out
+    assert "2 distinct theories among 3 consistent ones (4 samples, 3 readable)" in output
+    assert "has the fields of Standard Model" in output
     page = Path("report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2
 
 
-def test_the_page_is_written_to_out(things: Path, tmp_path: Path) -> None:
-    assert main(["report", "theories", str(things), "--out", str(tmp_path / "a" / "page.html")]) == 0
+def test_the_page_is_written_to_out(artifacts: Path, tmp_path: Path) -> None:
+    assert main(["report", "theories", str(artifacts), "--out", str(tmp_path / "a" / "page.html")]) == 0
     assert (tmp_path / "a" / "page.html").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["theories"], "theories is a domain: add files with its artifacts"),
-        (["theory", "things.txt"], "did you mean theories?"),
+        (["theory", "artifacts.txt"], "did you mean theories?"),
         (["theories", "none.txt"], "none.txt: no such file"),
     ],
 )
-def test_mistakes(words: list[str], said: str, things: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(words: list[str], expected: str, artifacts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", *words]) != 0
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.cli import main
 from steelyard.domains.theories.grammar.starting_points import standard_model_text
-from steelyard.domains.theories.grammar.text import laid_out
+from steelyard.domains.theories.grammar.text import with_line_breaks
 
 SM = standard_model_text()
 
@@ -17,7 +17,7 @@ SM = standard_model_text()
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    Path("sm.txt").write_text(laid_out(SM), encoding="utf-8")
+    Path("sm.txt").write_text(with_line_breaks(SM), encoding="utf-8")
     Path("other.txt").write_text(SM.replace("yukawa F3 F4* S1 1e0", "yukawa F3 F4* S1 5e-1"), encoding="utf-8")
     return tmp_path
 
@@ -39,14 +39,14 @@ def test_a_second_sarah_model_does_not_overwrite_the_companions_of_the_first(
 
 def test_a_report_on_files_lists_every_theory(capsys: pytest.CaptureFixture[str]) -> None:
     twice = Path("twice.txt")
-    twice.write_text(laid_out(SM) + laid_out(SM.replace("x3", "x2")), encoding="utf-8")
+    twice.write_text(with_line_breaks(SM) + with_line_breaks(SM.replace("x3", "x2")), encoding="utf-8")
     assert main(["report", "theories", "sm.txt", "twice.txt"]) == 0
     assert "2 distinct theories among 3 consistent ones (3 samples, 3 readable)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("text", "said"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])
-def test_an_empty_report_explains_why(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("text", "expected"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])
+def test_an_empty_report_explains_why(text: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("none.txt").write_text(text, encoding="utf-8")
     assert main(["report", "theories", "none.txt"]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not Path("report.html").exists()

@@ -165,20 +165,20 @@ def test_a_truncated_sample_under_a_constraint_is_rejected_without_verification(
     with closing(compose.build_trial_pool(config, verifier)) as pool:
         verdicts = [verify(pool, [item])[0] for item in items]
     assert [(verdict.status, verdict.reward) for verdict in verdicts] == [("scored", 2.0), ("rejected", 0.0)]
-    assert "cut off" in verdicts[1].reason
+    assert "truncated" in verdicts[1].reason
 
 
 def test_truncated_samples_are_invalid_only_under_a_constraint() -> None:
     free = inline(constrained(None, spaced=False))
     checked = compose.build_verifier(free)
     cut_off = Item(Task("t", "a"), sample_of([1, 2], text="ab", finish="length"), 1)
-    for supplied, status in ((compose.NOTHING, "scored"), (Supplied(constraint=Brackets(2)), "rejected")):
+    for supplied, status in ((compose.NOTHING_SUPPLIED, "scored"), (Supplied(constraint=Brackets(2)), "rejected")):
         for build in (compose.build_pool, compose.build_trial_pool):
             with closing(build(free, checked, supplied)) as pool:
                 assert verify(pool, [cut_off])[0].status == status
 
 
-@pytest.mark.parametrize("supports", ["stored", "replayed"])
+@pytest.mark.parametrize("supports", ["stored", "recomputed"])
 def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
     """Every sample satisfies the constraint, and sampler and learner agree, also without stored supports."""
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 2}}

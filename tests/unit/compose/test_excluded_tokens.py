@@ -101,8 +101,8 @@ def test_a_grammar_over_subwords_needs_free_runs_to_exclude_text_tokens() -> Non
         return policy
 
     assert list(built(None).constraint.begin(TASK).forced(30))[:1] == [tokenizer.get_vocab()["the"]]
-    with pytest.raises(ConfigError, match=r"constraint\.canonical_runs = false"):
+    with pytest.raises(ConfigError, match=r"constraint\.canonical_tokens = false"):
         built(["the"])
-    others = allowed_words(built(["the"], canonical_runs=False))
+    others = allowed_words(built(["the"], canonical_tokens=False))
     assert "t" in others
     assert "the" not in others

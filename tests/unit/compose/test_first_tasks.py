@@ -10,8 +10,8 @@ import torch
 
 from steelyard import compose
 from steelyard.compose import runs
-from steelyard.compose.judge import _classifier, own_judge
-from steelyard.compose.warmstart import MADE_WITH, own_folder
+from steelyard.compose.judge import _classifier, judge_folder
+from steelyard.compose.warmstart import MADE_WITH, warm_start_folder
 from steelyard.errors import ConfigError, PolicyError
 from tests.small_infill import TABLES, config_of
 
@@ -37,7 +37,7 @@ def test_errors_are_reported_before_the_warm_start(
     config = config_of(tmp_path, **tables)
     with pytest.raises(error, match=message):
         compose.start_run(config)
-    assert not own_folder(config).exists()
+    assert not warm_start_folder(config).exists()
 
 
 def test_a_finished_warm_start_is_kept_for_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_finished_warm_start_is_kept_for_the_next_attempt(tmp_path: Path, monk
     monkeypatch.setattr(runs, "make_judge", stop)
     with pytest.raises(KeyboardInterrupt):
         compose.start_run(config)
-    made = own_folder(config) / "model.safetensors"
+    made = warm_start_folder(config) / "model.safetensors"
     before = made.stat().st_mtime_ns
     with pytest.raises(KeyboardInterrupt):
         compose.start_run(config_of(tmp_path, sampling={"tasks_per_step": 1, "group_size": 2}))
@@ -57,11 +57,11 @@ def test_a_finished_warm_start_is_kept_for_the_next_attempt(tmp_path: Path, monk
     with pytest.raises(KeyboardInterrupt):
         compose.start_run(config_of(tmp_path, warmstart={**TABLES["warmstart"], "lr": 1e-4}))
     assert made.stat().st_mtime_ns != before, "its settings differ"
-    (own_folder(config) / MADE_WITH).unlink()
+    (warm_start_folder(config) / MADE_WITH).unlink()
     monkeypatch.setattr(runs, "make_judge", whole)
     trainer = compose.start_run(config)
     trainer.close()
-    assert (own_folder(config) / MADE_WITH).is_file()
+    assert (warm_start_folder(config) / MADE_WITH).is_file()
 
 
 def test_a_judge_starts_from_the_merged_adapter(tmp_path: Path) -> None:
@@ -81,6 +81,6 @@ def test_a_judge_starts_from_the_merged_adapter(tmp_path: Path) -> None:
     trainer = compose.start_run(config)
     assert "parts/judge/mean" in trainer.train_step()
     trainer.close()
-    assert (own_judge(config) / "config.json").is_file()
+    assert (judge_folder(config) / "config.json").is_file()
     with pytest.raises(ConfigError, match="must not be quantised"):
         config_of(tmp_path, model={**model, "quantize": "8bit"})

@@ -55,11 +55,11 @@ KL = {"kl": {"coefficient": 0.1}}
         ({"loss": KL, "reference": {"mode": "periodic", "every": 3}}, CopyReference, Periodic),
         ({"loss": KL, "lora": True}, AdapterOffReference, static),
         ({"loss": KL, "lora": True, "reference": {"mode": "ema", "ema_decay": 0.9}}, AdapterReference, Ema),
-        ({"loss": KL, "lora": True, "reference": {"carrier": "adapter"}}, AdapterReference, static),
-        ({"loss": KL, "lora": True, "reference": {"carrier": "copy"}}, CopyReference, static),
+        ({"loss": KL, "lora": True, "reference": {"storage": "adapter"}}, AdapterReference, static),
+        ({"loss": KL, "lora": True, "reference": {"storage": "copy"}}, CopyReference, static),
     ],
 )
-def test_the_reference_uses_the_cheapest_correct_carrier(tables: dict[str, Any], kind: type, renewal: Any) -> None:
+def test_the_reference_uses_the_cheapest_correct_storage(tables: dict[str, Any], kind: type, renewal: Any) -> None:
     tables = dict(tables)
     if tables.pop("lora", False):
         scratch = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "max_length": 32}

@@ -10,7 +10,7 @@ import pytest
 
 from steelyard import compose
 from steelyard import config as configs
-from steelyard.compose.warmstart import made_with
+from steelyard.compose.warmstart import warm_start_settings
 from steelyard.errors import PolicyError
 from steelyard.policies.tokens import chat_template
 from steelyard.types import SampleKey, Task
@@ -43,7 +43,7 @@ def config_of(folder: Path, tasks: dict[str, Any] | None) -> configs.Config:
 def sent(folder: Path, tasks: dict[str, Any] | None) -> str:
     """Return the text that reaches the model, in sampling and in a warm start."""
     policy: Any = compose.build_policy(config_of(folder, tasks))
-    example = policy.given(TASK, "1 2", SampleKey(0, 0, 0, 0))
+    example = policy.sample_from_text(TASK, "1 2", SampleKey(0, 0, 0, 0))
     text = policy.tokenizer.decode(policy.encode(TASK.prompt))
     assert policy.tokenizer.decode(example.token_ids[: example.prompt_length]) == text
     return text.removeprefix("<bos> ")
@@ -56,7 +56,7 @@ def test_the_prompts_of_a_domain_are_sent_unchanged_unless_chat_is_set(folder: P
 
 
 def test_a_warm_start_depends_on_how_prompts_are_sent(folder: Path) -> None:
-    plain, chat = (made_with(config_of(folder, tasks), None) for tasks in (None, {"chat": "always"}))
+    plain, chat = (warm_start_settings(config_of(folder, tasks), None) for tasks in (None, {"chat": "always"}))
     assert plain != chat
     assert '"tasks"' not in plain, "compatible with files from before the key existed"
 

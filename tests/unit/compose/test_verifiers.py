@@ -24,7 +24,7 @@ def sample(text: str) -> Sample:
     return sample_of([1, 2], text=text)
 
 
-def verdict_of(config: configs.Config, text: str = "good", supplied: Supplied = compose.NOTHING) -> Verdict:
+def verdict_of(config: configs.Config, text: str = "good", supplied: Supplied = compose.NOTHING_SUPPLIED) -> Verdict:
     (verdict,) = verdicts_of(compose.build_verifier(config, supplied), [Item(Task("t", "p"), sample(text), 1)])
     return verdict
 
@@ -98,7 +98,7 @@ def test_a_verifier_that_cannot_be_pickled_runs_inline_unless_processes_are_requ
 def test_a_cache_is_used_only_for_verifiers_that_declare_determinism(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from steelyard.verification import Breaker, CacheStage, as_verifier
+    from steelyard.verification import CacheStage, CircuitBreaker, as_verifier
 
     def stages(supplied: Any) -> list[type]:
         config = own({"pool": "inline", "cache": str(tmp_path / "verdicts.sqlite")}, supplied=("verifier",))
@@ -106,9 +106,9 @@ def test_a_cache_is_used_only_for_verifiers_that_declare_determinism(
         pool.close()
         return [type(stage) for stage in pool.stages]
 
-    assert stages(half) == [Breaker]
+    assert stages(half) == [CircuitBreaker]
     assert "verify.cache does not apply to half: it does not declare itself deterministic" in caplog.text
-    assert stages(as_verifier(half, version="1", deterministic=True)) == [Breaker, CacheStage]
+    assert stages(as_verifier(half, version="1", deterministic=True)) == [CircuitBreaker, CacheStage]
 
 
 def test_a_verifiers_own_settings_take_precedence() -> None:

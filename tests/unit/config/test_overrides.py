@@ -96,11 +96,11 @@ def test_none_unsets_a_table_or_a_key(word: str) -> None:
     recipe = load("bricks")
     assert (recipe.evaluate.temperature, recipe.sampling.group_size) == (0.5, 8)
     assert load("bricks", ["--evaluate.temperature", word]).evaluate.temperature is None
-    reset = load("bricks", ["--sampling.group_size", word, "--loss.entropy", word, "--domain.options.most", word])
+    reset = load("bricks", ["--sampling.group_size", word, "--loss.entropy", word, "--domain.options.max_bricks", word])
     assert reset.sampling.group_size == 16
     assert not reset.loss.entropy.coefficient.ever_positive
     assert reset.domain is not None
-    assert "most" not in reset.domain.options
+    assert "max_bricks" not in reset.domain.options
 
 
 def test_an_unknown_key_cannot_be_unset() -> None:

@@ -9,7 +9,7 @@ import pytest
 from steelyard.config import LimitsConfig, RecycleConfig, VerifyConfig, load
 from steelyard.config.verify import CAUSES
 from steelyard.errors import ConfigError
-from steelyard.verification import Blame, Cause, Limits, Recycling
+from steelyard.verification import Blame, Cause, Recycling, WorkerLimits
 
 
 def test_the_causes_match_the_enum() -> None:
@@ -17,7 +17,7 @@ def test_the_causes_match_the_enum() -> None:
 
 
 def test_the_defaults_match_the_objects() -> None:
-    assert {name: value or None for name, value in LimitsConfig()} == asdict(Limits())
+    assert {name: value or None for name, value in LimitsConfig()} == asdict(WorkerLimits())
     assert dict(RecycleConfig()) == asdict(Recycling())
     assert VerifyConfig().tries == Blame().tries
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from steelyard.constraints.automaton import NO_END, Automaton, Memo, WordConstraint
+from steelyard.constraints.automaton import NO_END, Automaton, LruCache, WordConstraint
 from steelyard.constraints.base import Constraint, Walk, members, unpack
 from steelyard.errors import ConstraintError
 from steelyard.types import Task
@@ -34,7 +34,7 @@ def test_it_implements_constraint_and_walk() -> None:
     constraint = fork()
     assert isinstance(constraint, Constraint)
     assert isinstance(constraint.begin(TASK), Walk)
-    assert (constraint.vocabulary, constraint.canonical_runs) == (5, False)
+    assert (constraint.vocabulary, constraint.canonical_tokens) == (5, False)
 
 
 def test_a_token_is_allowed_if_the_end_still_fits_after_it() -> None:
@@ -278,7 +278,7 @@ def test_the_least_recently_used_entry_is_evicted_first() -> None:
         made.append(key)
         return key * 2
 
-    memo: Memo[str, str] = Memo(2)
+    memo: LruCache[str, str] = LruCache(2)
     assert [memo.get(key, make) for key in "abacab"] == ["aa", "bb", "aa", "cc", "aa", "bb"]
     assert made == ["a", "b", "c", "b"]
     assert len(pickle.loads(pickle.dumps(memo))) == 0

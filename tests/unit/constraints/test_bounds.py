@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from steelyard.constraints.bounds import CannotTell, TooLong, json_schema, lark, regex
+from steelyard.constraints.bounds import LengthUnknown, TooLong, json_schema, lark, regex
 from steelyard.types import Task
 from tests.grammars import follow, grammar, lengthening, small_table
 
@@ -55,7 +55,7 @@ def test_patterns(pattern: str, shortest: str, longest: int | None) -> None:
     assert len(found.encode()) == len(shortest.encode())
     assert re.fullmatch(pattern, found)
     if longest is None:
-        with pytest.raises(CannotTell, match="no upper limit"):
+        with pytest.raises(LengthUnknown, match="no upper limit"):
             regex.longest(pattern)
     else:
         assert regex.longest(pattern) == longest
@@ -63,7 +63,7 @@ def test_patterns(pattern: str, shortest: str, longest: int | None) -> None:
 
 @pytest.mark.parametrize("pattern", [r"\p{L}", "[a&&b]", "[[:alpha:]]", "(", "a(?=b)", r"(a)\1"])
 def test_patterns_in_another_syntax_are_not_analysed(pattern: str) -> None:
-    with pytest.raises(CannotTell, match="cannot be analysed"):
+    with pytest.raises(LengthUnknown, match="cannot be analysed"):
         regex.shortest(pattern)
 
 
@@ -114,7 +114,7 @@ def test_a_schema_that_only_contains_itself_has_no_instance() -> None:
     ],
 )
 def test_schemas_that_cannot_be_bounded_have_a_reason(schema: dict[str, Any], reason: str) -> None:
-    with pytest.raises(CannotTell, match=reason):
+    with pytest.raises(LengthUnknown, match=reason):
         json_schema.bound(schema, 60)
     constraint = grammar(small_table(), "json_schema", schema, max_tokens=61)
     assert not constraint.bounded
@@ -159,7 +159,7 @@ LONGEST = [
 def test_no_walk_exceeds_the_budget(kind: str, source: Any, tokens: int) -> None:
     """The longest walk, with one token per byte, ends in time and uses nearly the complete budget."""
     table = small_table()
-    constraint = grammar(table, kind, source, max_tokens=tokens, canonical_runs=False)
+    constraint = grammar(table, kind, source, max_tokens=tokens, canonical_tokens=False)
     assert constraint.bounded, constraint.unbounded_because
     lengths = []
     for seed in range(12):
@@ -190,7 +190,7 @@ def test_shortest_sentences_of_lark_grammars(grammar_text: str, sentence: str) -
     found = lark.shortest(grammar_text)
     assert found is not None
     assert len(found) == len(sentence)
-    walk = grammar(small_table(), "lark", grammar_text, canonical_runs="%llg" in grammar_text)
+    walk = grammar(small_table(), "lark", grammar_text, canonical_tokens="%llg" in grammar_text)
     taken = walk.begin(Task("t", ""))
     for token in [*small_table().engine.greedy_tokenize(found), small_table().end_id]:
         taken.advance(token)
@@ -210,7 +210,7 @@ def test_shortest_sentences_of_lark_grammars(grammar_text: str, sentence: str) -
     ],
 )
 def test_other_lark_grammars_are_not_analysed(grammar_text: str, reason: str) -> None:
-    with pytest.raises(CannotTell, match=reason):
+    with pytest.raises(LengthUnknown, match=reason):
         lark.shortest(grammar_text)
 
 

@@ -78,7 +78,7 @@ def accepts(kind: str, text: str) -> bool:
 @pytest.mark.parametrize("canonical", [True, False])
 @pytest.mark.parametrize("kind", list(SOURCES))
 def test_samples_are_accepted_by_an_independent_checker(table: TokenTable, kind: str, canonical: bool) -> None:
-    constraint = grammar(table, kind, SOURCES[kind], canonical_runs=canonical, max_tokens=80)
+    constraint = grammar(table, kind, SOURCES[kind], canonical_tokens=canonical, max_tokens=80)
     texts = set()
     for seed in range(25):
         found = follow(constraint, seed, 80)
@@ -93,7 +93,7 @@ def test_samples_are_accepted_by_an_independent_checker(table: TokenTable, kind:
 
 @pytest.mark.parametrize("kind", list(SOURCES))
 def test_mutated_samples_are_rejected_by_checker_and_walk(small: TokenTable, kind: str) -> None:
-    constraint = grammar(small, kind, SOURCES[kind], max_tokens=60, canonical_runs=False)
+    constraint = grammar(small, kind, SOURCES[kind], max_tokens=60, canonical_tokens=False)
     text = next(found.text(small) for found in (follow(constraint, seed, 60) for seed in range(9)) if found.ended)
     assert accepts(kind, text)
     take(constraint, text)
@@ -112,7 +112,7 @@ def take(constraint: GrammarConstraint, text: str) -> None:
 @pytest.mark.parametrize("canonical", [True, False])
 @pytest.mark.parametrize("kind", list(SOURCES))
 def test_replay_has_the_same_decisions_and_sets(table: TokenTable, kind: str, canonical: bool) -> None:
-    constraint = grammar(table, kind, SOURCES[kind], canonical_runs=canonical, max_tokens=60)
+    constraint = grammar(table, kind, SOURCES[kind], canonical_tokens=canonical, max_tokens=60)
     for seed in range(6):
         found = follow(constraint, seed, 40)
         again = replay(constraint, found.tokens, 40)
@@ -139,7 +139,7 @@ def test_a_walk_that_only_advances_is_in_the_same_state(table: TokenTable, kind:
 @pytest.mark.parametrize("kind", list(SOURCES))
 def test_the_mask_agrees_with_trying_single_tokens(small: TokenTable, kind: str) -> None:
     """Every text token is tried on a copy of the walk; the mask must agree."""
-    constraint = grammar(small, kind, SOURCES[kind], canonical_runs=False)
+    constraint = grammar(small, kind, SOURCES[kind], canonical_tokens=False)
     walk = constraint.begin(TASK)
     for token in follow(constraint, 3, 12).tokens:
         allowed = set(members(walk.allowed(99)).tolist())
@@ -176,7 +176,7 @@ def test_forced_keys_are_one_run_of_the_tokenizers_own_tokens() -> None:
 def test_without_canonical_runs_every_tokenization_of_a_forced_text_is_allowed() -> None:
     table = smollm_table()
     first = {
-        canonical: grammar(table, "regex", "abcdef", canonical_runs=canonical).begin(TASK)
+        canonical: grammar(table, "regex", "abcdef", canonical_tokens=canonical).begin(TASK)
         for canonical in (True, False)
     }
     assert [table.engine.decode_str([int(t)]) for t in members(first[False].allowed(9))] == ["a", "ab", "abc"]
@@ -260,7 +260,7 @@ def test_copies_are_independent(small: TokenTable) -> None:
 @pytest.mark.parametrize("canonical", [True, False])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_constraint_survives_copying_and_pickling(table: TokenTable, kind: str, canonical: bool) -> None:
-    constraint = grammar(table, kind, SOURCES[kind], canonical_runs=canonical, max_tokens=60)
+    constraint = grammar(table, kind, SOURCES[kind], canonical_tokens=canonical, max_tokens=60)
     walks = [follow(constraint, seed, 60) for seed in range(3)]
     for other in (copy.deepcopy(constraint), pickle.loads(pickle.dumps(constraint))):
         assert other.table.engine is not table.engine
@@ -288,7 +288,7 @@ def test_a_closed_vocabulary_of_characters_is_tokenized_greedily() -> None:
     assert members(walk.allowed(9)).tolist() == [1, 3]
     walk.advance(3)
     assert members(walk.allowed(9)).tolist() == [1, 3, 4]
-    free = GrammarConstraint("regex", "abb", tokens, end_id=4, vocabulary=7, canonical_runs=False).begin(TASK)
+    free = GrammarConstraint("regex", "abb", tokens, end_id=4, vocabulary=7, canonical_tokens=False).begin(TASK)
     assert members(free.allowed(9)).tolist() == [0, 2]
 
 
@@ -411,7 +411,7 @@ def test_invalid_sources_are_rejected_with_a_reason(small: TokenTable, kind: str
     ],
 )
 def test_other_keywords_agree_with_jsonschema(small: TokenTable, schema: dict[str, Any]) -> None:
-    constraint = grammar(small, "json_schema", schema, canonical_runs=False)
+    constraint = grammar(small, "json_schema", schema, canonical_tokens=False)
     ended = [found for found in (follow(constraint, seed, 120) for seed in range(20)) if found.ended]
     assert ended
     for found in ended:

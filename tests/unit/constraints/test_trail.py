@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.constraints.base import count, members, pack, unpack
-from steelyard.constraints.trail import BITS, MEMBERS, MISSING, TrailWriter, bits_of, everything, members_of, size_of
+from steelyard.constraints.support_tables import (
+    BITS,
+    MEMBERS,
+    MISSING,
+    SupportTableWriter,
+    bits_of,
+    everything,
+    members_of,
+    size_of,
+)
 
 
 @given(st.integers(1, 300).flatmap(lambda v: st.tuples(st.just(v), st.sets(st.integers(0, v - 1)))))
@@ -28,7 +37,7 @@ def test_a_set_survives_packing(case: tuple[int, set[int]]) -> None:
 )
 def test_a_table_returns_the_sets_that_were_added(case: tuple[int, list[set[int]]]) -> None:
     vocabulary, sets = case
-    trail = TrailWriter(vocabulary)
+    trail = SupportTableWriter(vocabulary)
     numbers = [trail.add(pack(sorted(one), vocabulary)) for one in sets]
     table = trail.table()
     assert len(table) == len({frozenset(one) for one in sets})
@@ -48,7 +57,7 @@ def test_a_table_returns_the_sets_that_were_added(case: tuple[int, list[set[int]
     ],
 )
 def test_each_set_is_stored_in_the_smallest_form(tokens: range, form: int, size: int) -> None:
-    trail = TrailWriter(49_152)
+    trail = SupportTableWriter(49_152)
     trail.add(pack(list(tokens), 49_152))
     table = trail.table()
     assert table.form.tolist() == [form]
@@ -57,7 +66,7 @@ def test_each_set_is_stored_in_the_smallest_form(tokens: range, form: int, size:
 
 
 def test_large_vocabularies_use_wider_integers() -> None:
-    trail = TrailWriter(70_000)
+    trail = SupportTableWriter(70_000)
     trail.add(pack([65_999, 69_999], 70_000))
     table = trail.table()
     assert members_of(table, 0).tolist() == [65_999, 69_999]
@@ -69,6 +78,6 @@ def test_everything_has_no_stray_bits() -> None:
 
 
 def test_an_empty_table() -> None:
-    table = TrailWriter(5).table()
+    table = SupportTableWriter(5).table()
     assert len(table) == 0
     assert len(table.data) == 0

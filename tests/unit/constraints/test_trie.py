@@ -48,7 +48,7 @@ def test_it_implements_constraint_and_walk() -> None:
     constraint = CharacterConstraint(Letters(2, "ab"), [None, b"a", b"b"], 0)
     assert isinstance(constraint, Constraint)
     assert isinstance(constraint.begin(TASK), Walk)
-    assert (constraint.vocabulary, constraint.canonical_runs) == (3, False)
+    assert (constraint.vocabulary, constraint.canonical_tokens) == (3, False)
 
 
 def test_a_token_is_allowed_if_all_its_characters_are_accepted() -> None:

@@ -17,7 +17,7 @@ from steelyard.drawing.raster import transliterate
 from steelyard.drawing.scene import INK, Ellipse, Label, Line, Polygon
 from steelyard.drawing.ticks import scale
 
-STEP, VALUE = Axis("step", whole=True, tight=True), Axis("value")
+STEP, VALUE = Axis("step", integers=True, tight=True), Axis("value")
 
 
 def panel(*curves: Curve, x: Axis = STEP, y: Axis = VALUE) -> Panel:
@@ -62,7 +62,7 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 @given(st.lists(NUMBERS, min_size=1, max_size=6), st.booleans(), st.booleans(), st.booleans())
 def test_any_numbers_can_be_drawn(ys: list[float], percent: bool, whole: bool, from_zero: bool) -> None:
-    axis = Axis("value", low=0.0 if from_zero else None, percent=percent, whole=whole)
+    axis = Axis("value", low=0.0 if from_zero else None, percent=percent, integers=whole)
     curve = Curve("a", tuple(map(float, range(len(ys)))), tuple(ys), spread=tuple(map(abs, ys)))
     scene = chart([panel(curve, y=axis)])
     assert len([shape for shape in scene.shapes if isinstance(shape, Label)]) < 40, "only a few ticks"

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3MoeConfig
 
 from steelyard.errors import PolicyError
-from steelyard.memory.model_shape import KNOWN, SPECIAL, decoder, find_shape, read_shape
+from steelyard.memory.model_shape import KNOWN_SHAPES, SPECIAL_TOKEN_COUNT, decoder, find_shape, read_shape
 from steelyard.policies.scratch import SPECIAL_TOKENS
 
 SMALL: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -53,11 +53,11 @@ def test_the_formula_agrees_with_the_model(tmp_path: Path, kind: Any, name: str,
     ],
 )
 def test_the_table_has_the_published_sizes(name: str, parameters: float) -> None:
-    assert KNOWN[name].parameters == pytest.approx(parameters, rel=1e-4)
+    assert KNOWN_SHAPES[name].parameters == pytest.approx(parameters, rel=1e-4)
 
 
 def test_a_known_model_is_found_without_a_hub() -> None:
-    assert find_shape("Qwen/Qwen2.5-14B-Instruct") is KNOWN["qwen2.5-14b"]
+    assert find_shape("Qwen/Qwen2.5-14B-Instruct") is KNOWN_SHAPES["qwen2.5-14b"]
 
 
 def test_a_missing_model_is_named(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_a_mixture_of_experts_is_rejected(tmp_path: Path, config: Any) -> None:
 
 
 def test_the_number_of_special_tokens() -> None:
-    assert len(SPECIAL_TOKENS) == SPECIAL
+    assert len(SPECIAL_TOKENS) == SPECIAL_TOKEN_COUNT

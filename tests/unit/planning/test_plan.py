@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from steelyard.memory.footprint import Training
-from steelyard.memory.model_shape import KNOWN
+from steelyard.memory.footprint import TrainingSetup
+from steelyard.memory.model_shape import KNOWN_SHAPES
 from steelyard.planning.hardware import ACCELERATORS, Machines
 from steelyard.planning.plan import (
-    Run,
-    Site,
+    Deployment,
+    PlannedRun,
     learner_work,
     learning,
     microbatch,
@@ -24,10 +24,12 @@ from steelyard.planning.plan import (
 from steelyard.planning.simulation import Spread
 
 H100 = ACCELERATORS["h100"]
-LORA = Run(KNOWN["qwen2.5-14b"], Training(2, 64, state=2, checkpointing=True), 8, 64, 512, Spread(800))
-FULL = replace(LORA, training=Training(2, checkpointing=True))
-NODE = Site(Machines(8, H100), tensor=2)
-CLUSTER = Site(Machines(64, H100), samplers=Machines(192, H100), staleness=1)
+LORA = PlannedRun(
+    KNOWN_SHAPES["qwen2.5-14b"], TrainingSetup(2, 64, state=2, checkpointing=True), 8, 64, 512, Spread(800)
+)
+FULL = replace(LORA, training=TrainingSetup(2, checkpointing=True))
+NODE = Deployment(Machines(8, H100), tensor=2)
+CLUSTER = Deployment(Machines(64, H100), samplers=Machines(192, H100), staleness=1)
 
 
 def test_lora_is_replicated_and_full_training_is_sharded() -> None:
@@ -69,7 +71,7 @@ def test_a_sampling_engine_takes_its_share() -> None:
 
 
 def test_a_model_that_is_too_large_does_not_fit() -> None:
-    large = replace(FULL, shape=KNOWN["llama-3.1-70b"])
+    large = replace(FULL, shape=KNOWN_SHAPES["llama-3.1-70b"])
     assert not plan_memory(large, NODE).fits
 
 

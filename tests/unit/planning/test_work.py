@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from steelyard.memory.footprint import Training
-from steelyard.memory.model_shape import KNOWN, decoder
+from steelyard.memory.footprint import TrainingSetup
+from steelyard.memory.model_shape import KNOWN_SHAPES, decoder
 from steelyard.planning.hardware import ACCELERATORS
 from steelyard.planning.rates import Efficiency, Rates, fit, learning_rates, sampling_rates
 from steelyard.planning.work import CALLS, Work, decode, prefill, score, update
 
 SHAPE = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)
-FULL, LORA = Training(4), Training(4, 2)
+FULL, LORA = TrainingSetup(4), TrainingSetup(4, 2)
 ATTENTION = 4 * 8 * 3
 """Operations of a token in all layers per token that it attends to."""
 
@@ -34,7 +34,7 @@ def test_lora_saves_the_gradient_of_the_weights() -> None:
 
 def test_checkpointing_repeats_the_forward_pass() -> None:
     plain = update(SHAPE, FULL, 4, 6, 2, 1)
-    again = update(SHAPE, Training(4, checkpointing=True), 4, 6, 2, 1)
+    again = update(SHAPE, TrainingSetup(4, checkpointing=True), 4, 6, 2, 1)
     assert again.flops - plain.flops == 24 * (2 * SHAPE.linear + ATTENTION * 3)
 
 
@@ -72,9 +72,9 @@ def test_no_rate_is_negative() -> None:
 
 
 def test_a_14b_model_on_two_h100_decodes_as_fast_as_its_weights_are_read() -> None:
-    shape, kind = KNOWN["qwen2.5-14b"], ACCELERATORS["h100"]
+    shape, kind = KNOWN_SHAPES["qwen2.5-14b"], ACCELERATORS["h100"]
     rates = sampling_rates(kind, 2, Efficiency(call=0, bandwidth=1))
-    seconds = rates.seconds(decode(shape, Training(2), 1, 0))
+    seconds = rates.seconds(decode(shape, TrainingSetup(2), 1, 0))
     assert seconds == pytest.approx(2 * shape.parameters / (2 * 3.35e12), rel=0.02)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
-from steelyard.compose.sampling import shipped
+from steelyard.compose.sampling import merged_cpu_weights
 from steelyard.errors import PolicyError
 from steelyard.policies.adapters import TRAINED, Lora, adapter_tensors, base_model, plain_tensors, rank_of
 from steelyard.policies.reference import AdapterReference
@@ -65,7 +65,7 @@ def test_weights_sent_to_engines_are_rounded_to_their_dtype(dtype: torch.dtype) 
         for name, parameter in policy.model.named_parameters():
             if "lora" not in name:
                 parameter.data = parameter.to(dtype)
-    wide, sent = dict(plain_tensors(policy.model)), dict(shipped(policy, dtype))
+    wide, sent = dict(plain_tensors(policy.model)), dict(merged_cpu_weights(policy, dtype))
     assert {tensor.dtype for name, tensor in wide.items() if "proj" in name} == {torch.float32}
     assert {tensor.dtype for tensor in sent.values()} == {dtype}
     assert wide.keys() == sent.keys()

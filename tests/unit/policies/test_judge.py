@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from steelyard.policies.safe_verify import ClassifierJudge, LikelihoodJudge, build_judge
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 from steelyard.errors import PolicyError
-from steelyard.policies.judge import ClassifierJudge, LikelihoodJudge, build_judge
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
 from steelyard.types import Decisions, FinishReason, Prompt, Sample, SampleKey, Task
-from steelyard.verification import Batch, Item, Verifier, as_verifier, judge
+from steelyard.verification import BatchMode, Item, Verifier, as_verifier, safe_verify
 
 WORDS = ("<pad>", "<bos>", "<eos>", "user", "assistant", "a", "b", "c")
 TEMPLATE = (
@@ -67,7 +67,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def rewards(verifier: Verifier, *items: Item) -> list[float]:
-    verdicts = judge(verifier, list(items))
+    verdicts = safe_verify(verifier, list(items))
     assert [verdict.status for verdict in verdicts] == ["scored"] * len(items), verdicts[0].reason
     return [verdict.reward for verdict in verdicts]
 
@@ -136,7 +136,7 @@ def test_judges_are_verifiers_and_load_their_model_when_used() -> None:
     verifier = build_judge("no/such-model", "likelihood", name=None, size=3, success_at=-1.0)
     assert isinstance(verifier, LikelihoodJudge)
     assert as_verifier(verifier) is verifier
-    assert (verifier.name, verifier.mode, verifier.success_at) == ("such-model", Batch(3), -1.0)
+    assert (verifier.name, verifier.mode, verifier.success_at) == ("such-model", BatchMode(3), -1.0)
     with pytest.raises(PolicyError, match=r"kind = 'oracle'.*classifier, likelihood"):
         build_judge("x", "oracle")  # pyright: ignore[reportArgumentType]
 
@@ -145,7 +145,7 @@ def test_success_at_decides_success(folders: dict[str, Path]) -> None:
     path = str(folders["one"])
     (value,) = rewards(ClassifierJudge(path), item("c"))
     for limit, success in ((value - 0.01, True), (value + 0.01, False), (None, False)):
-        assert judge(ClassifierJudge(path, success_at=limit), [item("c")])[0].success is success
+        assert safe_verify(ClassifierJudge(path, success_at=limit), [item("c")])[0].success is success
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def test_success_at_decides_success(folders: dict[str, Path]) -> None:
 def test_unscored_samples_have_a_reason(
     folder: str, kind: Any, settings: dict[str, Any], asked: Item, message: str, folders: dict[str, Path]
 ) -> None:
-    (verdict,) = judge(kind(str(folders[folder]), **settings), [asked])
+    (verdict,) = safe_verify(kind(str(folders[folder]), **settings), [asked])
     assert (verdict.status, verdict.cause) == ("unscored", "exception")
     assert message in verdict.reason
 
 
 def test_a_sample_that_is_too_long_does_not_affect_the_others(folders: dict[str, Path]) -> None:
-    verdicts = judge(LikelihoodJudge(str(folders["likelihood"])), [item("a"), item("a " * 20), item("b")])
+    verdicts = safe_verify(LikelihoodJudge(str(folders["likelihood"])), [item("a"), item("a " * 20), item("b")])
     assert [verdict.status for verdict in verdicts] == ["scored", "unscored", "scored"]

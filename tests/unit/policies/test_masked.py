@@ -59,15 +59,15 @@ def test_special_and_forbidden_tokens_are_not_allowed(policy: MaskedPolicy) -> N
 
 
 def test_an_example_fills_all_holes_in_one_pass(policy: MaskedPolicy) -> None:
-    sample = policy.given(Task("t", f"1 {HOLE} 3 {HOLE}"), "1 2 3 4", KEY)
+    sample = policy.sample_from_text(Task("t", f"1 {HOLE} 3 {HOLE}"), "1 2 3 4", KEY)
     assert sample.prompt_length == 4
     assert policy.decode(sample.completion_ids) == "1 2 3 4"
     assert sample.decisions.position_N.tolist() == [5, 7]
     for wrong in ("1 2 4 4", "1 2 3", "1 2 3 4 5"):
         with pytest.raises(PolicyError, match="does not fill"):
-            policy.given(Task("t", f"1 {HOLE} 3 {HOLE}"), wrong, KEY)
+            policy.sample_from_text(Task("t", f"1 {HOLE} 3 {HOLE}"), wrong, KEY)
     with pytest.raises(PolicyError, match="forbidden or special token"):
-        policy.given(Task("t", f"1 {HOLE}", {"forbidden": ["2"]}), "1 2", KEY)
+        policy.sample_from_text(Task("t", f"1 {HOLE}", {"forbidden": ["2"]}), "1 2", KEY)
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "bert", "roberta"])
@@ -106,7 +106,7 @@ def test_a_text_of_the_maximum_length_fits(kind: str, policy: MaskedPolicy) -> N
 
 
 def test_equal_inputs_are_run_once(policy: MaskedPolicy) -> None:
-    samples = [policy.given(Task("t", f"1 {HOLE}"), f"1 {digit}", KEY) for digit in range(5)]
+    samples = [policy.sample_from_text(Task("t", f"1 {HOLE}"), f"1 {digit}", KEY) for digit in range(5)]
     batch = policy.collate(samples)
     assert batch.input_ids.shape == (1, 2)
     assert batch.sample_N.tolist() == [0, 1, 2, 3, 4]

@@ -27,17 +27,17 @@ from steelyard.types import CutRule
 from tests.tiny import KINDS, rollout, tiny_learner, tiny_policy, weights_of, with_advantages
 
 LORA = Lora(4, 8)
-CARRIERS = ("copy", "copy-lora", "adapter_off", "adapter")
+STORAGES = ("copy", "copy-lora", "adapter_off", "adapter")
 RENEWED = ("copy", "copy-lora", "adapter")
 
 
-def reference_of(carrier: str, renewal: Renewal = static, **options: Any) -> Any:
+def reference_of(storage: str, renewal: Renewal = static, **options: Any) -> Any:
     """A reference and its policy; for the second adapter the policy starts from a trained adapter."""
-    if carrier == "copy":
+    if storage == "copy":
         return CopyReference(tiny_policy(**options), renewal)
-    if carrier == "copy-lora":
+    if storage == "copy-lora":
         return CopyReference(tiny_policy(lora=LORA, **options), renewal)
-    if carrier == "adapter_off":
+    if storage == "adapter_off":
         return AdapterOffReference(tiny_policy(lora=LORA, **options))
     return AdapterReference(trained_adapter(**options), renewal)
 
@@ -70,11 +70,11 @@ def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> floa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.7, 6, 0.9)], ids=str)
-def test_a_static_reference_scores_like_the_initial_policy(kind: str, carrier: str, rule: CutRule) -> None:
+def test_a_static_reference_scores_like_the_initial_policy(kind: str, storage: str, rule: CutRule) -> None:
     """It scores like the initial policy after the policy has changed, on the supports of the samples."""
-    reference = reference_of(carrier, kind=kind)
+    reference = reference_of(storage, kind=kind)
     policy = reference.policy
     batch = policy.collate(rollout(policy, rule=rule))
     start_N = policy.evaluate(batch).logp_N.detach()
@@ -86,9 +86,9 @@ def test_a_static_reference_scores_like_the_initial_policy(kind: str, carrier: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_scoring_with_the_reference_does_not_change_the_policy(kind: str, carrier: str) -> None:
-    reference = reference_of(carrier, kind=kind)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_scoring_with_the_reference_does_not_change_the_policy(kind: str, storage: str) -> None:
+    reference = reference_of(storage, kind=kind)
     policy = reference.policy
     batch = policy.collate(rollout(policy))
     learn(policy)
@@ -99,10 +99,10 @@ def test_scoring_with_the_reference_does_not_change_the_policy(kind: str, carrie
     assert torch.equal(policy.evaluate(batch).logp_N.detach(), before)
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_exact_kl_and_its_gradient(carrier: str) -> None:
+@pytest.mark.parametrize("storage", STORAGES)
+def test_exact_kl_and_its_gradient(storage: str) -> None:
     """Compared with the complete distributions; the backward pass calls the reference's head again."""
-    reference = reference_of(carrier)
+    reference = reference_of(storage)
     policy: CausalPolicy = reference.policy
     batch = policy.collate(rollout(policy, count=2))
     sampled_S = torch.tensor([token for token in range(policy.vocabulary) if token not in policy.excluded])
@@ -127,9 +127,9 @@ def test_exact_kl_and_its_gradient(carrier: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_only_the_policys_own_weights_are_trained(kind: str, carrier: str) -> None:
-    reference = reference_of(carrier, kind=kind)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_only_the_policys_own_weights_are_trained(kind: str, storage: str) -> None:
+    reference = reference_of(storage, kind=kind)
     policy = reference.policy
     before = weights_of(policy)
     learn(policy, reference=reference)
@@ -141,13 +141,13 @@ def test_only_the_policys_own_weights_are_trained(kind: str, carrier: str) -> No
 
 
 def test_a_static_reference_saves_no_tensors() -> None:
-    for carrier in CARRIERS:
-        assert reference_of(carrier).tensors() == {}
+    for storage in STORAGES:
+        assert reference_of(storage).tensors() == {}
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_the_fingerprint_depends_on_the_initial_weights(carrier: str) -> None:
-    first, second = reference_of(carrier), reference_of(carrier)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_the_fingerprint_depends_on_the_initial_weights(storage: str) -> None:
+    first, second = reference_of(storage), reference_of(storage)
     assert first.fingerprint() == second.fingerprint()
     learn(first.policy)
     assert first.fingerprint() == second.fingerprint(), "training does not change the reference"
@@ -159,10 +159,10 @@ def test_the_fingerprint_depends_on_the_initial_weights(carrier: str) -> None:
 # --- renewed ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("carrier", RENEWED)
-def test_ema_follows_its_formula(carrier: str) -> None:
+@pytest.mark.parametrize("storage", RENEWED)
+def test_ema_follows_its_formula(storage: str) -> None:
     """phi <- d phi + (1 - d) theta after every step."""
-    reference = reference_of(carrier, Ema(0.75))
+    reference = reference_of(storage, Ema(0.75))
     policy: CausalPolicy = reference.policy
     expected = copies(reference.weights())
     for step in range(1, 4):
@@ -191,9 +191,9 @@ def test_ema_of_bfloat16_weights_does_not_stall() -> None:
     assert float((moved - wanted).abs().mean() / wanted.abs().mean()) < 0.1
 
 
-@pytest.mark.parametrize("carrier", RENEWED)
-def test_a_periodic_reference_is_renewed_at_its_steps(carrier: str) -> None:
-    reference = reference_of(carrier, Periodic(3))
+@pytest.mark.parametrize("storage", RENEWED)
+def test_a_periodic_reference_is_renewed_at_its_steps(storage: str) -> None:
+    reference = reference_of(storage, Periodic(3))
     policy: CausalPolicy = reference.policy
     held = copies(reference.weights())
     for step in range(1, 8):
@@ -205,14 +205,14 @@ def test_a_periodic_reference_is_renewed_at_its_steps(carrier: str) -> None:
     assert largest_difference(held, copies(reference.policy_weights())) > 1e-3
 
 
-@pytest.mark.parametrize("carrier", RENEWED)
+@pytest.mark.parametrize("storage", RENEWED)
 @pytest.mark.parametrize("renewal", [lambda: Ema(0.9), lambda: Periodic(2)], ids=["ema", "periodic"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_renewed_reference_resumes_from_its_checkpoint(
-    carrier: str, renewal: Callable[[], Renewal], dtype: str
+    storage: str, renewal: Callable[[], Renewal], dtype: str
 ) -> None:
     """State saved after 3 steps is loaded into a new run: both score the same then and after further renewals."""
-    first, second = (reference_of(carrier, renewal(), dtype=dtype) for _ in range(2))
+    first, second = (reference_of(storage, renewal(), dtype=dtype) for _ in range(2))
     for step in range(1, 4):
         learn(first.policy, seed=step)
         first.after_step(step)
@@ -265,9 +265,9 @@ def test_build_reference_knows_its_carriers() -> None:
     assert isinstance(build_reference(policy, "copy", Ema(0.9), torch.device("cpu")), CopyReference)
     assert isinstance(build_reference(policy, "adapter_off", Ema(0.9)), AdapterOffReference)
     assert isinstance(build_reference(policy, "adapter", Ema(0.9)), AdapterReference)
-    with pytest.raises(PolicyError, match=r"carrier = 'adapter_of'.*choose copy, adapter_off or adapter"):
+    with pytest.raises(PolicyError, match=r"storage = 'adapter_of'.*choose copy, adapter_off or adapter"):
         build_reference(policy, "adapter_of", Ema(0.9))
-    with pytest.raises(PolicyError, match='carrier = "copy"'):
+    with pytest.raises(PolicyError, match='storage = "copy"'):
         build_reference(policy, "adapter", Ema(0.9), torch.device("meta"))
 
 

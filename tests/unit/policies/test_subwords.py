@@ -78,7 +78,7 @@ def policy(roberta: Path) -> Any:
 
 def test_given_text_is_not_changed(policy: MaskedPolicy) -> None:
     task = Task("t", f"    return {HOLE} + 1\n\n  x{HOLE}{HOLE}<s>y")
-    ids = policy.fillable(task, 3)
+    ids = policy.encode_task(task, 3)
     assert (ids[0], ids[-1]) == (0, 2), "the model's special tokens surround it"
     assert (ids == policy.mask_id).sum() == 3
     (letter,) = policy._ids("x")
@@ -87,7 +87,7 @@ def test_given_text_is_not_changed(policy: MaskedPolicy) -> None:
     (sample,) = sampler.sample([SampleRequest(task, 0, 0, 1)], Decoding(CutRule(), 3, "stored"))
     assert sample.text.startswith("    return ")
     assert sample.text.endswith("<s>y")
-    assert policy.longest == 128
+    assert policy.max_length == 128
 
 
 def test_a_tokenizer_that_changes_texts_is_rejected(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_tokenizer_that_changes_texts_is_rejected(tmp_path: Path) -> None:
     model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), pad_token_id=0, **SIZES))
     policy = MaskedPolicy(model, tokenizer)
     with pytest.raises(PolicyError, match=r"tokenizer changes .*use a model whose tokenizer preserves"):
-        policy.fillable(Task("t", f"print({HOLE})\n"), 3)
+        policy.encode_task(Task("t", f"print({HOLE})\n"), 3)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="choose a lossless one"):
         Infill(tokenizer=str(tmp_path)).task("train", 0)
@@ -111,10 +111,10 @@ def test_forbidden_texts_are_forbidden_within_tokens(policy: MaskedPolicy) -> No
 
 
 def test_holes_are_tokens_and_examples_fill_them(policy: MaskedPolicy, roberta: Path) -> None:
-    domain = Infill(tokenizer=str(roberta), masking="random", ratio=0.4, longest=100)
+    domain = Infill(tokenizer=str(roberta), masking="random", ratio=0.4, max_length=100)
     tokenized_differently = 0
     for task, text in itertools.islice(domain.examples(seed=0), 150):
-        sample = policy.given(task, text, KEY)
+        sample = policy.sample_from_text(task, text, KEY)
         assert policy.decode(sample.completion_ids) == text
         assert len(sample.decisions) == str(task.prompt).count(HOLE) == task.difficulty
         assert domain.program(task, text).parts["recovered"] == 1.0
@@ -122,14 +122,14 @@ def test_holes_are_tokens_and_examples_fill_them(policy: MaskedPolicy, roberta: 
     assert tokenized_differently, "given text next to a hole may be tokenized differently"
     task = Task("t", f"def get(self, {HOLE * 4}):\n")
     with pytest.raises(PolicyError, match="each hole must be one token of this model"):
-        policy.given(task, "def get(self, name):\n", KEY)
+        policy.sample_from_text(task, "def get(self, name):\n", KEY)
 
 
 def config_of(folder: Path, model: Path, **options: Any) -> configs.Config:
     tables: dict[str, Any] = {
         "run": {"folder": str(folder), "name": "run", "steps": 1},
         "model": {"kind": "masked", "device": "cpu", "path": str(model)},
-        "domain": {"name": "infill", "options": {"longest": 60, "most": 6, **options}},
+        "domain": {"name": "infill", "options": {"max_length": 60, "max_holes": 6, **options}},
         "sampling": {"tasks_per_step": 2, "group_size": 4, "fill_steps": 2},
         "warmstart": {"examples": 16, "batch": 8, "warmup_steps": 1},
         "judge": {"examples": 8, "batch": 4, "warmup_steps": 1},

@@ -80,7 +80,7 @@ def test_the_same_key_gives_the_same_sample_and_another_seed_another(policy: Mas
 def test_draws_follow_the_model(policy: MaskedPolicy) -> None:
     task = Task("t", f"1 {HOLE} 3")
     drawn = Counter(int(sample.completion_ids[1]) for sample in filled(policy, steps=1, count=4000, task=task))
-    sample = policy.given(task, "1 2 3", filled(policy, steps=1, count=1, task=task)[0].key)
+    sample = policy.sample_from_text(task, "1 2 3", filled(policy, steps=1, count=1, task=task)[0].key)
     batch = policy.collate([sample])
     with torch.no_grad():
         logits_V = policy.head(policy.hidden(batch))[0]

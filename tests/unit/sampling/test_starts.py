@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from steelyard.policies.base import Policy
 from steelyard.sampling.base import Decoding
-from steelyard.sampling.twin import TwinSampler
+from steelyard.sampling.snapshot import SnapshotSampler
 from steelyard.training.learner_samples import load_samples, save_samples
 from steelyard.types import CutRule, Sample
 from tests.tiny import requests, rollout, sample_of, tasks_for, tiny_policy, with_advantages
@@ -25,9 +25,9 @@ def by_prefixes(policy: Policy, sample: Sample) -> list[int]:
 
 
 def starts(sample: Sample) -> list[int]:
-    assert sample.decisions.start_N is not None
-    assert sample.decisions.start_N.dtype == np.int32
-    return sample.decisions.start_N.tolist()
+    assert sample.decisions.text_start_N is not None
+    assert sample.decisions.text_start_N.dtype == np.int32
+    return sample.decisions.text_start_N.tolist()
 
 
 @pytest.mark.parametrize("kind", ["causal", "masked"])
@@ -40,7 +40,7 @@ def test_local_and_filled(kind: str, rule: CutRule) -> None:
 
 def test_a_twin_sampler_and_another_process() -> None:
     policy = tiny_policy()
-    for sample in TwinSampler(policy, seed=0).sample(requests(2, of=tasks_for(policy)), Decoding(CutRule(), 8)):
+    for sample in SnapshotSampler(policy, seed=0).sample(requests(2, of=tasks_for(policy)), Decoding(CutRule(), 8)):
         assert starts(sample) == by_prefixes(policy, sample)
         assert starts(pickle.loads(pickle.dumps(sample))) == starts(sample)
 
@@ -48,8 +48,8 @@ def test_a_twin_sampler_and_another_process() -> None:
 def test_starts_are_stored_and_a_file_without_them_is_read(tmp_path: Path) -> None:
     made = with_advantages([sample_of([1, 2, 3], starts=[0, 3]), sample_of([1, 2])])
     save_samples(tmp_path, made, {})
-    assert [one.sample.decisions.start_N is None for one in load_samples(tmp_path)] == [False, True]
+    assert [one.sample.decisions.text_start_N is None for one in load_samples(tmp_path)] == [False, True]
     assert starts(load_samples(tmp_path)[0].sample) == [0, 3]
     file = tmp_path / "samples.safetensors"
     save_file({name: array for name, array in load_file(file).items() if not name.endswith(".start")}, file)
-    assert load_samples(tmp_path)[0].sample.decisions.start_N is None
+    assert load_samples(tmp_path)[0].sample.decisions.text_start_N is None

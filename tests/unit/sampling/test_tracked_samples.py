@@ -11,7 +11,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.sampling.offsets import TextOffsets
-from steelyard.sampling.row import Row
+from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.vllm.tracked_sample import TrackedSample
 from steelyard.types import CutRule, Sample, SampleKey, Task
 from tests.tiny import support_sets, tiny_policy
@@ -32,7 +32,7 @@ def policy() -> CausalPolicy:
 def written(policy: CausalPolicy, sample: Sample, decoding: Decoding) -> tuple[Sample, int]:
     """Regenerate a sample one token per step, as an engine would; return it with the number of steps."""
     request = SampleRequest(TASK, 0, 0, 1)
-    row = Row(
+    row = PartialSample(
         request,
         SampleKey(*sample.key),
         sample.token_ids[: sample.prompt_length],

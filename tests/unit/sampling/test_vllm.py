@@ -25,7 +25,7 @@ from steelyard.policies.adapters import Lora, plain_tensors
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.scratch import Architecture
 from steelyard.sampling.base import Decoding, SampleRequest
-from steelyard.sampling.row import Row
+from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.vllm import Engine, EngineOptions, VllmSampler
 from steelyard.sampling.vllm.engine import open_engine
 from steelyard.training.supports import find_supports
@@ -147,7 +147,7 @@ def test_recomputed_supports_equal_stored_ones(engine: Engine, policy: CausalPol
     policy.constraint, rule = brackets(policy), CutRule(0.7, top_k=2)
     sampler = sampler_of(engine, policy)
     stored = drawn(sampler, rule)
-    again = find_supports(policy, drawn(sampler, rule, supports="replayed"), 512)
+    again = find_supports(policy, drawn(sampler, rule, supports="recomputed"), 512)
     assert any(len(sample.decisions) for sample in stored)
     for one, other in zip(stored, again, strict=True):
         assert one.token_ids.tolist() == other.token_ids.tolist()
@@ -338,7 +338,7 @@ def test_masks_follow_requests_through_the_batch() -> None:
     for number in range(3):
         request = SampleRequest(TASKS[number], 0, number, 1)
         ids = policy.encode(TASKS[number].prompt)
-        row = Row(request, SampleKey(0, number, 0, 0), ids, Decoding(), ends, constraint, policy.vocabulary)
+        row = PartialSample(request, SampleKey(0, number, 0, 0), ids, Decoding(), ends, constraint, policy.vocabulary)
         tracked_samples[number] = TrackedSample(row)
     masks = type("Own", (RowMasks,), {"tracked_samples": tracked_samples})(None, torch.device("cpu"), False)
 

@@ -222,7 +222,7 @@ def row_now(tracker: ConsoleTracker, width: int = 80) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_panel_shows_what_is_under_way(width: int) -> None:
+def test_the_panel_shows_the_current_phase(width: int) -> None:
     clock = Clock()
     tracker = ConsoleTracker(500, console=console(width), clock=clock)
     tracker.rewind(-1)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from steelyard.tracking.bars import counting, stages
+from steelyard.tracking.bars import progress_bar, stages
 from steelyard.tracking.heartbeat import Heartbeat
 
 
@@ -74,7 +74,7 @@ def wait_for(capsys: pytest.CaptureFixture[str], clock: Clock, seconds: float) -
 
 def test_a_bar_without_a_terminal_prints_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with counting("warm start", 40, clock=clock) as advance:
+    with progress_bar("warm start", 40, clock=clock) as advance:
         assert capsys.readouterr().err == "warm start (40)\n"
         for _ in range(10):
             advance("1.234 nat per token")

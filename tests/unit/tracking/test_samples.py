@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from steelyard.text import printable
-from steelyard.tracking import ArtifactTracker, ShownSample, choose_shown
+from steelyard.tracking import ArtifactTracker, ShownSample, select_samples
 from steelyard.tracking.artifacts import markdown
 from steelyard.tracking.shown import prompt_text
 from steelyard.types import Decisions, Group, Sample, SampleKey, Task, Verdict
@@ -29,7 +29,7 @@ def group(slot: int, *verdicts: Verdict) -> Group:
 
 
 def chosen(*groups: Group) -> list[tuple[str, str]]:
-    return [(shown.label, shown.text) for shown in choose_shown(groups)]
+    return [(shown.label, shown.text) for shown in select_samples(groups)]
 
 
 def test_best_median_and_worst_are_selected_over_all_groups() -> None:

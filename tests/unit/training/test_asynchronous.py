@@ -20,7 +20,7 @@ from steelyard.policies.adapters import Lora
 from steelyard.policies.reference import Ema, build_reference
 from steelyard.sampling.base import SampleRequest
 from steelyard.sampling.local import LocalSampler
-from steelyard.sampling.twin import TwinSampler
+from steelyard.sampling.snapshot import SnapshotSampler
 from steelyard.tracking import Activity, read_metrics
 from steelyard.training import loop
 from steelyard.training.evaluation import Evaluator
@@ -37,7 +37,7 @@ from tests.tiny import SHAPE, digit_share, tasks, tiny_policy, tiny_trainer, wei
 def asynchronous_trainer(folder: Path, staleness: int, **settings: Any) -> Trainer:
     """Build a trainer with asynchronous rollouts, whose sampler has its own copy of the weights."""
     trainer = tiny_trainer(folder, **settings)
-    trainer.parts.sampler = TwinSampler(trainer.policy, seed=0)
+    trainer.parts.sampler = SnapshotSampler(trainer.policy, seed=0)
     trainer.learner.objective = Objective(trainer.learner.objective.surrogate, None, 2.0)
     trainer.rollouts = AsynchronousRollouts(trainer.parts, steps=trainer.settings.steps, staleness=staleness)
     return trainer
@@ -150,7 +150,7 @@ def test_a_run_ends_with_samples_within_the_bound(tmp_path: Path, staleness: int
     assert not [thread for thread in threading.enumerate() if thread.name == "asynchronous rollouts"]
 
 
-def test_samples_are_corrected_by_the_log_probs_of_the_version_that_made_them(tmp_path: Path) -> None:
+def test_samples_keep_the_log_probs_of_the_weights_that_drew_them(tmp_path: Path) -> None:
     trainer = asynchronous_trainer(tmp_path, 2, steps=6, learner={"lr": 0.05})
     seen: list[tuple[int, float]] = []
     update = trainer.learner.update
@@ -387,7 +387,7 @@ def test_a_resumed_run_skips_no_task(tmp_path: Path) -> None:
 
 def test_the_twin_has_the_weights_of_the_last_publication(tmp_path: Path) -> None:
     policy = tiny_policy()
-    twin = TwinSampler(policy, seed=0)
+    twin = SnapshotSampler(policy, seed=0)
     before = weights_of(policy)
     with torch.no_grad():
         policy.model.lm_head.weight.add_(1.0)
@@ -404,7 +404,7 @@ def test_the_twin_has_the_weights_of_the_last_publication(tmp_path: Path) -> Non
 def test_an_adapter_added_later_does_not_reach_the_twin(tmp_path: Path) -> None:
     """Publishing copies the trained adapter; the base and the adapter of the reference are not copied."""
     policy = tiny_policy(lora=Lora(rank=2))
-    twin = TwinSampler(policy, seed=0)
+    twin = SnapshotSampler(policy, seed=0)
     build_reference(policy, "adapter", Ema(0.9))
     with torch.no_grad():
         for _, parameter in policy.trainable():
@@ -425,7 +425,7 @@ def test_an_adapter_added_later_does_not_reach_the_twin(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tied", [True, False])
 def test_all_weights_of_a_model_without_an_adapter_are_published(tied: bool) -> None:
     policy = tiny_policy(shape=replace(SHAPE, tie_embeddings=tied))
-    twin = TwinSampler(policy, seed=0)
+    twin = SnapshotSampler(policy, seed=0)
     with torch.no_grad():
         for _, parameter in policy.trainable():
             parameter.add_(0.5)

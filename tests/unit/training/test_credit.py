@@ -11,7 +11,7 @@ import pytest
 from steelyard.algorithms.advantages import best_of_group, group_mean, group_norm, rloo
 from steelyard.algorithms.subsets import max_at_k
 from steelyard.errors import TrainingError
-from steelyard.training.credit import Credit, Credited, LengthPenalty
+from steelyard.training.credit import Credit, CreditedSample, LengthPenalty
 from steelyard.types import FinishReason, Group, Sample, Task, Verdict
 from tests.tiny import sample_of
 
@@ -33,7 +33,7 @@ def scored(reward: float, *steps: tuple[int, float]) -> Verdict:
     return Verdict.scored(reward, steps=steps)
 
 
-def assign(credit: Credit, *groups: Group) -> list[Credited]:
+def assign(credit: Credit, *groups: Group) -> list[CreditedSample]:
     return credit.assign(groups)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.checkpoint.manifest import require_whole
-from steelyard.compose.code import code_of
+from steelyard.checkpoint.manifest import require_intact
 from steelyard.compose.judge import with_judge
-from steelyard.compose.runs import begun
+from steelyard.compose.runs import prepare_start
+from steelyard.compose.verifier_code import source_hashes
 from steelyard.errors import CheckpointError
 from steelyard.verification import as_verifier
 from tests.small_infill import config_of
@@ -60,13 +60,13 @@ def test_the_code_of_a_verifier_includes_its_imports(tmp_path: Path, monkeypatch
     )
     own = importlib.import_module("own_verifier")
     try:
-        before = code_of(own.score)
+        before = source_hashes(own.score)
         assert before.keys() == {"own_verifier", "own_rules"}
-        assert code_of(as_verifier(own.score)) == before
-        assert code_of({"a": (own.score, 0.5)}) == before
-        assert code_of(len, files_of, 3).keys() >= {__name__}
+        assert source_hashes(as_verifier(own.score)) == before
+        assert source_hashes({"a": (own.score, 0.5)}) == before
+        assert source_hashes(len, files_of, 3).keys() >= {__name__}
         (tmp_path / "own_rules.py").write_text("LETTER = 'b'\n")
-        after = code_of(own.score)
+        after = source_hashes(own.score)
         assert {name for name in before if before[name] != after[name]} == {"own_rules"}
     finally:
         for name in ("own_verifier", "own_rules"):
@@ -75,9 +75,9 @@ def test_the_code_of_a_verifier_includes_its_imports(tmp_path: Path, monkeypatch
 
 def test_a_modified_judge_is_rejected(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    begun(config)
+    prepare_start(config)
     judge = tmp_path / "run" / "judge"
-    require_whole(judge, "train another")
+    require_intact(judge, "train another")
     with (judge / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\xff")

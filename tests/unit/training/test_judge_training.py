@@ -12,12 +12,12 @@ from steelyard import compose
 from steelyard import config as configs
 from steelyard.algorithms.schedules import Schedule
 from steelyard.compose import warmstart as warmstarting
-from steelyard.compose.judge import make_judge, own_judge
+from steelyard.compose.judge import judge_folder, make_judge
 from steelyard.errors import ConfigError, TrainingError
 from steelyard.policies.judge import ClassifierJudge
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
-from steelyard.training import judging
-from steelyard.training.judging import logits_of, train_judge
+from steelyard.training import judge_training
+from steelyard.training.judge_training import logits_of, train_judge
 from steelyard.training.warmstart import warm_start
 from steelyard.types import Task
 from steelyard.verification import Item, WeightedVerifier
@@ -65,7 +65,7 @@ def test_an_update_does_not_depend_on_the_microbatch_size(monkeypatch: pytest.Mo
     losses: list[list[float]] = []
     weights: list[torch.Tensor] = []
     for texts in (3, 100):
-        monkeypatch.setattr(judging, "MICROBATCH_TEXTS", texts)
+        monkeypatch.setattr(judge_training, "MICROBATCH_TEXTS", texts)
         model, tokenizer = classifier()
         losses.append([loss for loss, _ in train_judge(model, tokenizer, pairs, Schedule("constant", 1e-3))])
         weights.append(model.classifier.weight.detach())
@@ -96,7 +96,7 @@ def test_a_warm_start_limits_the_tokens_per_microbatch(
     monkeypatch.setattr(warmstarting, "warm_start", recorded)
     assert config.warmstart is not None
     warmstarting.make_warm_start(config, config.warmstart, policy, tmp_path / "warm")
-    assert found == [min(configured, policy.comfortable_tokens())]
+    assert found == [min(configured, policy.default_microbatch_tokens())]
 
 
 def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_run_trains_its_judge_and_adds_its_score(tmp_path: Path) -> None:
     verifier = compose.build_verifier(config)
     assert isinstance(verifier, WeightedVerifier)
     assert [part.decides for part in verifier.parts] == [True, False]
-    judge = ClassifierJudge(str(own_judge(config)), reads_prompt=False, device="cpu")
+    judge = ClassifierJudge(str(judge_folder(config)), reads_prompt=False, device="cpu")
     items = [Item(Task("t", prompt, {}), sample_of([1, 2], text="x = 1\n"), 1) for prompt in ("a", "something else")]
     one, other = judge.scores(items)
     assert one == other, "it does not read the prompt"
@@ -132,11 +132,11 @@ def test_the_seed_determines_the_judge(tmp_path: Path) -> None:
 
 def test_a_configured_judge_is_copied_into_the_run(tmp_path: Path) -> None:
     first = config_of(tmp_path / "first")
-    compose.begun(first)
-    named = {**TABLES["judge"], "folder": str(own_judge(first))}
+    compose.prepare_start(first)
+    named = {**TABLES["judge"], "folder": str(judge_folder(first))}
     second = config_of(tmp_path / "second", judge=named)
-    compose.begun(second)
-    files = [sorted((own_judge(config) / "model.safetensors").read_bytes()) for config in (first, second)]
+    compose.prepare_start(second)
+    files = [sorted((judge_folder(config) / "model.safetensors").read_bytes()) for config in (first, second)]
     assert files[0] == files[1]
     with pytest.raises(ConfigError, match="steelyard judge train"):
-        compose.begun(config_of(tmp_path / "third", judge={"folder": str(tmp_path / "nowhere")}))
+        compose.prepare_start(config_of(tmp_path / "third", judge={"folder": str(tmp_path / "nowhere")}))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from steelyard.sampling.base import Decoding
-from steelyard.sampling.twin import TwinSampler
+from steelyard.sampling.snapshot import SnapshotSampler
 from steelyard.tracking import Activity, Trackers
 from steelyard.tracking.activity import PHASES
 from steelyard.training.evaluation import Evaluator
@@ -42,7 +42,7 @@ class RecordingTracker:
     def phases(self) -> list[str]:
         return [name for name, _ in groupby(self.shown, key=lambda activity: activity.phase)]
 
-    def counts(self, phase: str) -> list[tuple[int, int]]:
+    def has_reward(self, phase: str) -> list[tuple[int, int]]:
         return [(activity.done, activity.total) for activity in self.shown if activity.phase == phase]
 
 
@@ -66,11 +66,11 @@ def test_every_phase_is_reported_with_its_counts(tmp_path: Path) -> None:
     assert tracker.phases() == [*evaluation, *STEP, *STEP, *evaluation, "save"]
     assert set(tracker.phases()) < set(PHASES)
     eight, six = [(done, 8) for done in range(9)], [(done, 6) for done in range(7)]
-    assert tracker.counts("sample") == 2 * eight[:-1]
-    assert tracker.counts("verify")[-1] == (8, 8)
-    assert tracker.counts("evaluate/sample") == 2 * six[:-1]
-    assert tracker.counts("update")[-1] == (8, 8)
-    assert tracker.counts("score") == [(0, 0), (0, 0)], "the phase is reported without counts"
+    assert tracker.has_reward("sample") == 2 * eight[:-1]
+    assert tracker.has_reward("verify")[-1] == (8, 8)
+    assert tracker.has_reward("evaluate/sample") == 2 * six[:-1]
+    assert tracker.has_reward("update")[-1] == (8, 8)
+    assert tracker.has_reward("score") == [(0, 0), (0, 0)], "the phase is reported without counts"
 
 
 def test_minibatches_and_epochs_are_counted(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_a_loop_that_waits_for_samples_reports_progress(tmp_path: Path) -> None:
         return digit_share(task, text)
 
     trainer = tiny_trainer(tmp_path, steps=3, verifier=patient)
-    trainer.parts.sampler = TwinSampler(trainer.policy, seed=0)
+    trainer.parts.sampler = SnapshotSampler(trainer.policy, seed=0)
     trainer.rollouts = AsynchronousRollouts(trainer.parts, steps=trainer.settings.steps, staleness=1)
     tracker = recorded(trainer)
     trainer.train()
     assert all(waited)
     assert {"sample", "score", "update", "publish", "save"} <= set(tracker.phases()) <= {*STEP, "save"}
-    assert {total for _, total in tracker.counts("sample")} == {8}
-    assert all(0 <= done <= 8 for done, _ in tracker.counts("sample") + tracker.counts("verify"))
+    assert {total for _, total in tracker.has_reward("sample")} == {8}
+    assert all(0 <= done <= 8 for done, _ in tracker.has_reward("sample") + tracker.has_reward("verify"))
 
 
 def test_a_tracker_that_cannot_show_progress_does_not_end_the_run(

@@ -15,7 +15,7 @@ import pytest
 from steelyard.compose import build_policy, start_run
 from steelyard.compose import judge as judges
 from steelyard.compose import warmstart as warmstarts
-from steelyard.compose.warmstart import make_warm_start, own_folder
+from steelyard.compose.warmstart import make_warm_start, warm_start_folder
 from steelyard.errors import StoppedError
 from steelyard.training.stopping import SIGNALS, StopRequest, stopping_on_signals
 from tests.small_infill import config_of
@@ -38,10 +38,10 @@ def test_the_first_signal_requests_a_stop_and_the_second_acts_as_usual(
     before = signal.signal(number, lambda got, _: usual.append(got))
     try:
         stop = StopRequest()
-        with stopping_on_signals(stop.ask):
-            assert not stop.asked
+        with stopping_on_signals(stop.request):
+            assert not stop.requested
             os.kill(os.getpid(), number)
-            assert stop.asked
+            assert stop.requested
             assert usual == []
             message = wait_for_acknowledgement(capsys)
             assert message == "finishing this step; press Ctrl-C again to stop now\n"
@@ -69,10 +69,10 @@ def test_a_signal_in_the_middle_of_a_write_is_acknowledged_without_a_deadlock(mo
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     stop = StopRequest()
     try:
-        with stopping_on_signals(stop.ask, "update"):
+        with stopping_on_signals(stop.request, "update"):
             with lock:
                 os.kill(os.getpid(), signal.SIGTERM)
-                assert stop.asked
+                assert stop.requested
             deadline = time.monotonic() + 60
             while not written:
                 assert time.monotonic() < deadline
@@ -86,9 +86,9 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     try:
         stop = StopRequest()
-        with stopping_on_signals(stop.ask):
+        with stopping_on_signals(stop.request):
             os.kill(os.getpid(), signal.SIGHUP)
-        assert not stop.asked
+        assert not stop.requested
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -145,5 +145,5 @@ def test_a_run_stopped_while_its_judge_is_trained_can_be_resumed(
     with pytest.raises(StoppedError, match="judge"):
         start_run(config)
     assert (tmp_path / "run" / "config.toml").is_file()
-    assert own_folder(config).is_dir()
+    assert warm_start_folder(config).is_dir()
     assert not (tmp_path / "run" / "judge").exists()

@@ -84,7 +84,7 @@ def trainer(folder: Path, supports: Any) -> Trainer:
     return tiny_trainer(folder, steps=STEPS, verifier=checker, decoding=decoding)
 
 
-@pytest.mark.parametrize("supports", ["stored", "replayed"])
+@pytest.mark.parametrize("supports", ["stored", "recomputed"])
 def test_training_on_stored_groups_is_bitwise_identical(tmp_path: Path, supports: str) -> None:
     first, again = trainer(tmp_path / "a", supports), trainer(tmp_path / "b", supports)
     first.rollouts = RecordingRollouts(first.parts, tmp_path / "groups")

@@ -33,7 +33,7 @@ def learner_of(policy: CausalPolicy, lr: float) -> Learner:
 
 def test_every_token_of_an_example_is_a_decision() -> None:
     policy = tiny_policy()
-    sample = policy.given(*EXAMPLES[0], SampleKey(0, 0, 0, 0))
+    sample = policy.sample_from_text(*EXAMPLES[0], SampleKey(0, 0, 0, 0))
     assert policy.decode(sample.completion_ids) == "3 4 5"
     assert sample.token_ids[-1] == policy.end_id
     assert sample.prompt_length == 2

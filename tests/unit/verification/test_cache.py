@@ -16,11 +16,11 @@ from steelyard.types import Task, Verdict
 from steelyard.verification import (
     CacheStage,
     FunctionVerifier,
+    GroupMode,
     InlinePool,
     Item,
     Pipeline,
     VerdictCache,
-    WholeGroup,
     as_verifier,
 )
 from steelyard.verification import cache as caching
@@ -235,7 +235,7 @@ def test_a_verifier_that_reads_the_trainer_state_is_not_cached() -> None:
     [
         ({"version": None}, "version"),
         ({"deterministic": False}, "deterministic"),
-        ({"mode": WholeGroup()}, "compares"),
+        ({"mode": GroupMode()}, "compares"),
     ],
 )
 def test_only_verifiers_with_version_and_determinism_are_cached(tmp_path: Path, settings, reason) -> None:

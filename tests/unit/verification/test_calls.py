@@ -6,7 +6,7 @@ import pytest
 
 from steelyard.errors import VerifierError
 from steelyard.types import Verdict
-from steelyard.verification import Batch, Blame, Cause, One, WholeGroup, as_verifier
+from steelyard.verification import BatchMode, Blame, Cause, GroupMode, SingleMode, as_verifier
 from steelyard.verification.blame import require_causes
 from steelyard.verification.calls import Batcher, Call, settle
 
@@ -33,7 +33,7 @@ def test_only_the_same_failure_in_every_try_rejects_the_sample(failures, status)
     final = Blame().final(failures, floor=-2.0)
     assert (final.status, final.tries) == (status, len(failures))
     assert final.reward == (-2.0 if status == "rejected" else 0.0)
-    assert final.accident, "it remains a failure in either case"
+    assert final.verifier_failed, "it remains a failure in either case"
     assert Blame().final(failures, floor=None).open_floor == (status == "rejected")
 
 
@@ -55,45 +55,45 @@ def test_a_verifier_declares_its_own_outcomes() -> None:
 
 def test_failures_are_retried_and_then_settled(item) -> None:
     call = Call.of([item("a"), item("b", key=(0, 1, 0, 0))])
-    settled, (retry,) = settle(call, [FINE, CRASH], Batch(2), Blame(), 0.0)
+    settled, (retry,) = settle(call, [FINE, CRASH], BatchMode(2), Blame(), 0.0)
     assert [verdict for _, verdict in settled] == [FINE]
     assert [entry.sample.text for entry in retry.items] == ["b"]
-    settled, retries = settle(retry, [FINE], Batch(2), Blame(), 0.0)
+    settled, retries = settle(retry, [FINE], BatchMode(2), Blame(), 0.0)
     assert (settled[0][1].status, settled[0][1].tries, retries) == ("scored", 2, [])
-    settled, retries = settle(retry, [CRASH], Batch(2), Blame(), 0.0)
+    settled, retries = settle(retry, [CRASH], BatchMode(2), Blame(), 0.0)
     assert (settled[0][1].status, retries) == ("rejected", [])
 
 
 def test_a_batch_that_fails_as_a_whole_is_split_without_using_a_try(item) -> None:
     call = Call.of([item("a"), item("b", key=(0, 1, 0, 0))])
-    settled, retries = settle(call, [CRASH, CRASH], Batch(2), Blame(tries=1), 0.0)
+    settled, retries = settle(call, [CRASH, CRASH], BatchMode(2), Blame(tries=1), 0.0)
     assert not settled
     assert [(len(call.items), call.before) for call in retries] == [(1, ((),)), (1, ((),))]
-    settled, retries = settle(retries[0], [CRASH], Batch(2), Blame(tries=1), 0.0)
+    settled, retries = settle(retries[0], [CRASH], BatchMode(2), Blame(tries=1), 0.0)
     assert (len(settled), retries) == (1, [])
 
 
 def test_a_verifier_that_declines_to_score_is_not_retried(item) -> None:
     own = Verdict.unscored("solver licence", "expired")
     for verdict in (SILENT, own):
-        settled, retries = settle(Call.of([item()]), [verdict], One(), Blame(), 0.0)
+        settled, retries = settle(Call.of([item()]), [verdict], SingleMode(), Blame(), 0.0)
         assert (settled[0][1].status, retries) == ("unscored", [])
 
 
 def test_a_group_is_retried_as_a_whole(group) -> None:
     call = Call.of(group("a", "b"))
-    settled, (retry,) = settle(call, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
+    settled, (retry,) = settle(call, [FINE, CRASH], GroupMode(), Blame(), 0.0)
     assert not settled
     assert len(retry.items) == 2
-    settled, _ = settle(retry, [FINE, CRASH], WholeGroup(), Blame(), 0.0)
+    settled, _ = settle(retry, [FINE, CRASH], GroupMode(), Blame(), 0.0)
     assert [verdict.status for _, verdict in settled] == ["scored", "rejected"], (
         "the failure is attributed to one sample"
     )
 
 
 def test_a_group_that_fails_as_a_whole_is_unscored(group) -> None:
-    _, (retry,) = settle(Call.of(group("a", "b")), [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
-    settled, _ = settle(retry, [CRASH, CRASH], WholeGroup(), Blame(), 0.0)
+    _, (retry,) = settle(Call.of(group("a", "b")), [CRASH, CRASH], GroupMode(), Blame(), 0.0)
+    settled, _ = settle(retry, [CRASH, CRASH], GroupMode(), Blame(), 0.0)
     assert [verdict.status for _, verdict in settled] == ["unscored", "unscored"]
 
 
@@ -104,10 +104,10 @@ def test_the_mode_determines_the_calls(group) -> None:
     def texts(calls):
         return ["".join(entry.sample.text for entry in call.items) for call in calls]
 
-    assert texts(Batcher(One()).add(mixed)) == list("daebcf")
-    batches = Batcher(Batch(4))
+    assert texts(Batcher(SingleMode()).add(mixed)) == list("daebcf")
+    batches = Batcher(BatchMode(4))
     assert texts(batches.add(mixed)) == ["abde"]
     assert texts(batches.flush()) == ["cf"]
-    groups = Batcher(WholeGroup())
+    groups = Batcher(GroupMode())
     assert texts(groups.add(mixed[:-1])) == ["abc"]
     assert texts(groups.flush()) == ["de"]

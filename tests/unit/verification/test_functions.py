@@ -11,17 +11,17 @@ import pytest
 from steelyard.errors import VerifierError
 from steelyard.types import Task, Verdict
 from steelyard.verification import (
-    Batch,
+    BatchMode,
     FunctionVerifier,
+    GroupMode,
     InlinePool,
     Item,
-    One,
+    SingleMode,
     TRLVerifier,
     Verifier,
     WeightedVerifier,
-    WholeGroup,
     as_verifier,
-    judge,
+    safe_verify,
     verifier,
 )
 
@@ -37,8 +37,8 @@ def length(task: Task, text: str) -> float:
 def test_a_plain_function_gets_task_and_text(item) -> None:
     checked = as_verifier(correct)
     assert isinstance(checked, Verifier)
-    assert (checked.name, checked.mode, checked.floor) == ("correct", One(), None)
-    assert judge(checked, [item("4", answer="4"), item("5", answer="4")]) == [
+    assert (checked.name, checked.mode, checked.floor) == ("correct", SingleMode(), None)
+    assert safe_verify(checked, [item("4", answer="4"), item("5", answer="4")]) == [
         Verdict.scored(1.0, success=True),
         Verdict.scored(0.0),
     ]
@@ -51,9 +51,9 @@ def test_the_decorator_declares_and_leaves_the_function_callable(item) -> None:
 
     assert lengths([], ["ab"]) == [0.2]
     assert as_verifier(lengths) is lengths
-    assert (lengths.name, lengths.mode, lengths.floor) == ("len", Batch(3), -1.0)
+    assert (lengths.name, lengths.mode, lengths.floor) == ("len", BatchMode(3), -1.0)
     assert (lengths.version, lengths.deterministic) == ("7", True)
-    assert [verdict.success for verdict in judge(lengths, [item("a"), item("ab")])] == [False, True]
+    assert [verdict.success for verdict in safe_verify(lengths, [item("a"), item("ab")])] == [False, True]
 
 
 def test_the_decorator_without_arguments() -> None:
@@ -62,7 +62,7 @@ def test_the_decorator_without_arguments() -> None:
         return 1.0
 
     assert isinstance(score, FunctionVerifier)
-    assert (score.mode, score.version, score.deterministic) == (One(), None, False)
+    assert (score.mode, score.version, score.deterministic) == (SingleMode(), None, False)
 
 
 def test_settings_override_what_a_function_declares() -> None:
@@ -79,7 +79,7 @@ def test_a_group_function_gets_one_task_and_all_texts(group) -> None:
         assert task.id == "task-0"
         return [1 / texts.count(text) for text in texts]
 
-    assert [verdict.reward for verdict in judge(distinct, group("a", "b", "a", "c"))] == [0.5, 1.0, 0.5, 1.0]
+    assert [verdict.reward for verdict in safe_verify(distinct, group("a", "b", "a", "c"))] == [0.5, 1.0, 0.5, 1.0]
 
 
 def test_steps_pass_from_function_to_pool(item) -> None:
@@ -97,9 +97,9 @@ def test_coroutines_are_awaited_even_under_a_running_loop(item) -> None:
         return 0.5
 
     async def notebook() -> list[Verdict]:
-        return judge(as_verifier(slow), [item()])
+        return safe_verify(as_verifier(slow), [item()])
 
-    assert judge(as_verifier(slow), [item()]) == asyncio.run(notebook()) == [Verdict.scored(0.5)]
+    assert safe_verify(as_verifier(slow), [item()]) == asyncio.run(notebook()) == [Verdict.scored(0.5)]
 
 
 def test_partials_objects_and_built_ins_have_names() -> None:
@@ -128,10 +128,10 @@ def test_a_completions_parameter_means_trl_style() -> None:
 
     found = as_verifier(reward)
     assert isinstance(found, TRLVerifier)
-    assert found.mode == WholeGroup()
+    assert found.mode == GroupMode()
     batched = verifier(mode="batch", size=4)(reward)
     assert isinstance(batched, TRLVerifier)
-    assert batched.mode == Batch(4)
+    assert batched.mode == BatchMode(4)
 
 
 @pytest.mark.parametrize("function", [lambda text: 1.0, lambda: 1.0, lambda a, b, c: 1.0])
@@ -154,9 +154,9 @@ def test_invalid_modes_are_rejected(settings: dict[str, object], message: str) -
 
 
 def test_size_alone_means_a_batch() -> None:
-    assert as_verifier(correct, size=5).mode == Batch(5)
+    assert as_verifier(correct, size=5).mode == BatchMode(5)
     with pytest.raises(ValueError, match="batch size = 0"):
-        Batch(0)
+        BatchMode(0)
 
 
 @pytest.mark.parametrize("thing", [3, None, object()])
@@ -185,7 +185,7 @@ def test_a_class_with_verify_must_derive_from_verifier(item) -> None:
     with pytest.raises(VerifierError, match=r"Undeclared has verify\(items\).*derive.*\.Verifier"):
         as_verifier(Undeclared())
     declared = as_verifier(Declared())
-    assert (declared.mode, declared.floor, declared.isolate, dict(declared.blame)) == (One(), None, True, {})
+    assert (declared.mode, declared.floor, declared.isolate, dict(declared.blame)) == (SingleMode(), None, True, {})
     pool = InlinePool(declared)
     pool.submit([item()])
     assert [verdict.reward for _, verdict in pool.completed(wait=True)] == [1.0]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from steelyard.types import Task
-from steelyard.verification import Batch, FunctionVerifier, InlinePool, Mode, One, WholeGroup
+from steelyard.verification import BatchMode, FunctionVerifier, GroupMode, InlinePool, Mode, SingleMode
 
 
 class Spy:
@@ -30,7 +30,7 @@ def spied(mode: Mode) -> tuple[Spy, InlinePool]:
 
 
 def test_single_items_are_verified_immediately(item) -> None:
-    spy, pool = spied(One())
+    spy, pool = spied(SingleMode())
     pool.submit([item("1"), item("2", key=(0, 0, 0, 1))])
     assert spy.calls == [["1"], ["2"]]
     assert [(key.sample, verdict.reward) for key, verdict in pool.completed(wait=False)] == [(0, 1.0), (1, 2.0)]
@@ -38,7 +38,7 @@ def test_single_items_are_verified_immediately(item) -> None:
 
 
 def test_batches_are_collected_and_an_incomplete_one_waits(group) -> None:
-    spy, pool = spied(Batch(2))
+    spy, pool = spied(BatchMode(2))
     pool.submit(group("1", "2", "3"))
     assert spy.calls == [["1", "2"]]
     assert len(list(pool.completed(wait=False))) == 2
@@ -50,7 +50,7 @@ def test_batches_are_collected_and_an_incomplete_one_waits(group) -> None:
 
 
 def test_groups_are_verified_when_complete_and_in_order(group) -> None:
-    spy, pool = spied(WholeGroup())
+    spy, pool = spied(GroupMode())
     first, second = group("1", "2"), group("3", "4", slot=1)
     pool.submit([first[1], second[0]])
     assert spy.calls == []
@@ -61,13 +61,13 @@ def test_groups_are_verified_when_complete_and_in_order(group) -> None:
 
 
 def test_a_refilled_slot_is_another_group(item) -> None:
-    spy, pool = spied(WholeGroup())
+    spy, pool = spied(GroupMode())
     keys = [(0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 1, 1)]
     pool.submit([item(text, key=key, of=2) for text, key in zip("123", keys, strict=True)])
     assert spy.calls == [["2", "3"]]
 
 
-@pytest.mark.parametrize("mode", [One(), Batch(3), WholeGroup()])
+@pytest.mark.parametrize("mode", [SingleMode(), BatchMode(3), GroupMode()])
 def test_every_item_gets_exactly_one_verdict(mode: Mode, group) -> None:
     items = [entry for slot in range(20) for entry in group("1", "boom", "nan", "2", slot=slot)]
     random.Random(0).shuffle(items)
@@ -78,21 +78,21 @@ def test_every_item_gets_exactly_one_verdict(mode: Mode, group) -> None:
         seen.extend(pool.completed(wait=False))
     seen.extend(pool.completed(wait=True))
     assert sorted(key for key, _ in seen) == sorted(entry.sample.key for entry in items)
-    if not isinstance(mode, WholeGroup):
+    if not isinstance(mode, GroupMode):
         by_key = {entry.sample.key: entry.sample.text for entry in items}
         expected = {"1": "", "2": "", "boom": "exception", "nan": "bad return"}
         assert all(verdict.cause == expected[by_key[key]] for key, verdict in seen)
 
 
 def test_a_consumer_may_stop_and_come_back(group) -> None:
-    _, pool = spied(One())
+    _, pool = spied(SingleMode())
     pool.submit(group("1", "2", "3"))
     assert next(pool.completed(wait=False))[1].reward == 1.0
     assert [verdict.reward for _, verdict in pool.completed(wait=False)] == [2.0, 3.0]
 
 
 def test_closing_discards_waiting_items(group) -> None:
-    spy, pool = spied(Batch(5))
+    spy, pool = spied(BatchMode(5))
     pool.submit(group("1", "2"))
     pool.close()
     assert list(pool.completed(wait=True)) == []

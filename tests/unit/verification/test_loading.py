@@ -9,13 +9,13 @@ import pytest
 
 from steelyard.errors import VerifierError
 from steelyard.verification import (
-    Batch,
+    BatchMode,
     FunctionVerifier,
     TRLVerifier,
     as_verifier,
-    judge,
     load_function,
     load_verifier,
+    safe_verify,
 )
 
 MODULE = """
@@ -65,18 +65,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("here")
 def test_functions_in_the_working_directory_are_found(item) -> None:
     found = load_verifier("my_checks:score", floor=-1.0)
-    assert judge(found, [item("abc")])[0].reward == 3.0
+    assert safe_verify(found, [item("abc")])[0].reward == 3.0
     assert found.floor == -1.0
     assert isinstance(as_verifier("my_checks:trl"), TRLVerifier)
     declared = load_verifier("my_checks:declared")
     assert isinstance(declared, FunctionVerifier)
-    assert (declared.mode, declared.floor) == (Batch(2), -1.0)
+    assert (declared.mode, declared.floor) == (BatchMode(2), -1.0)
 
 
 @pytest.mark.usefixtures("here")
 def test_a_class_is_instantiated_with_its_arguments(item) -> None:
     found = load_verifier("my_checks:Longer", {"than": 2}, name="longer")
-    assert [verdict.reward for verdict in judge(found, [item("ab"), item("abc")])] == [0.0, 1.0]
+    assert [verdict.reward for verdict in safe_verify(found, [item("ab"), item("abc")])] == [0.0, 1.0]
     assert found.name == "longer"
     assert load_function("my_checks:Longer.fixed")(None, "") == 0.5
     with pytest.raises(VerifierError, match=r"is not a class.*remove than"):

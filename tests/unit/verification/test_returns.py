@@ -83,9 +83,9 @@ def test_an_open_floor_survives_serialisation(raw: object) -> None:
 def test_an_unscored_verdict_without_a_cause_gets_one() -> None:
     given = verdict(Verdict("unscored", reason="the server is down"))
     assert given == Verdict.unscored("no cause given", "the server is down")
-    assert given.accident
-    assert Verdict("unscored").accident
-    assert not any(plain.accident for plain in (Verdict.scored(0.0), Verdict.rejected("why")))
+    assert given.verifier_failed
+    assert Verdict("unscored").verifier_failed
+    assert not any(plain.verifier_failed for plain in (Verdict.scored(0.0), Verdict.rejected("why")))
 
 
 def test_numpy_values_in_a_verdict_become_plain_floats() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.errors import Invalid
 from steelyard.types import Task, Verdict
-from steelyard.verification import Batch, FunctionVerifier, Item, WholeGroup, judge
+from steelyard.verification import BatchMode, FunctionVerifier, GroupMode, Item, safe_verify
 from steelyard.verification.safe_verify import TAIL_CHARACTERS
 
 
@@ -40,15 +40,15 @@ ONE = FunctionVerifier(moody, floor=-2.0)
 
 
 def statuses(verdicts: list[Verdict]) -> list[str]:
-    return [verdict.status if verdict.counts else verdict.cause for verdict in verdicts]
+    return [verdict.status if verdict.has_reward else verdict.cause for verdict in verdicts]
 
 
 def test_invalid_is_rejected_with_the_floor_of_the_verifier(item) -> None:
-    assert judge(ONE, [item("invalid")]) == [Verdict.rejected("not a number", floor=-2.0)]
+    assert safe_verify(ONE, [item("invalid")]) == [Verdict.rejected("not a number", floor=-2.0)]
 
 
 def test_an_exception_is_unscored_with_the_tail_of_its_traceback(item) -> None:
-    (verdict,) = judge(ONE, [item("raise")])
+    (verdict,) = safe_verify(ONE, [item("raise")])
     assert (verdict.status, verdict.cause) == ("unscored", "exception")
     assert verdict.reason.endswith("ZeroDivisionError: of my own")
     assert "in moody" in verdict.reason
@@ -56,43 +56,43 @@ def test_an_exception_is_unscored_with_the_tail_of_its_traceback(item) -> None:
 
 
 def test_the_tail_is_bounded(item) -> None:
-    (verdict,) = judge(ONE, [item("long")])
+    (verdict,) = safe_verify(ONE, [item("long")])
     assert len(verdict.reason) <= TAIL_CHARACTERS + 3
 
 
 def test_exit_and_memory_errors_have_their_own_causes(item) -> None:
-    assert judge(ONE, [item("exit")])[0].cause == "exited"
-    assert "3" in judge(ONE, [item("exit")])[0].reason
-    assert judge(ONE, [item("memory")])[0].cause == "out of memory"
+    assert safe_verify(ONE, [item("exit")])[0].cause == "exited"
+    assert "3" in safe_verify(ONE, [item("exit")])[0].reason
+    assert safe_verify(ONE, [item("memory")])[0].cause == "out of memory"
 
 
 def test_ctrl_c_passes_through(item) -> None:
     with pytest.raises(KeyboardInterrupt):
-        judge(ONE, [item("interrupt")])
+        safe_verify(ONE, [item("interrupt")])
 
 
-@pytest.mark.parametrize("verifier", [ONE, FunctionVerifier(moody_batch, mode=Batch(8))])
+@pytest.mark.parametrize("verifier", [ONE, FunctionVerifier(moody_batch, mode=BatchMode(8))])
 def test_a_bad_item_of_a_batch_does_not_affect_the_others(verifier: FunctionVerifier, item) -> None:
-    verdicts = judge(verifier, [item("1"), item("raise"), item("invalid"), item("0.5"), item("nan")])
+    verdicts = safe_verify(verifier, [item("1"), item("raise"), item("invalid"), item("0.5"), item("nan")])
     assert statuses(verdicts) == ["scored", "exception", "rejected", "scored", "bad return"]
     assert [verdicts[0].reward, verdicts[3].reward] == [1.0, 0.5]
 
 
 def test_a_group_fails_as_a_whole_because_its_samples_are_compared(group) -> None:
-    verifier = FunctionVerifier(moody_group, mode=WholeGroup())
-    assert statuses(judge(verifier, group("1", "raise", "2"))) == ["exception"] * 3
+    verifier = FunctionVerifier(moody_group, mode=GroupMode())
+    assert statuses(safe_verify(verifier, group("1", "raise", "2"))) == ["exception"] * 3
 
 
 @pytest.mark.parametrize("returned", [[1.0], [1.0] * 3, 1.0, "ab", None])
-@pytest.mark.parametrize("mode", [Batch(8), WholeGroup()])
-def test_a_wrong_number_of_scores_is_a_bad_return_for_all(returned: object, mode: Batch | WholeGroup, group) -> None:
+@pytest.mark.parametrize("mode", [BatchMode(8), GroupMode()])
+def test_a_wrong_number_of_scores_is_a_bad_return_for_all(returned: object, mode: BatchMode | GroupMode, group) -> None:
     calls: list[int] = []
 
     def wrong(task: object, texts: list[str]) -> object:
         calls.append(len(texts))
         return returned
 
-    verdicts = judge(FunctionVerifier(wrong, mode=mode), group("a", "b"))
+    verdicts = safe_verify(FunctionVerifier(wrong, mode=mode), group("a", "b"))
     assert statuses(verdicts) == ["bad return"] * 2
     assert calls == [2], "a wrong length concerns all items, so there is no second try"
 
@@ -101,7 +101,7 @@ class Homemade:
     """A verifier class that returns arbitrary values."""
 
     name = "homemade"
-    mode = Batch(4)
+    mode = BatchMode(4)
     floor = 0.0
     version = None
     deterministic = True
@@ -115,9 +115,9 @@ class Homemade:
 
 def test_results_of_verifier_classes_are_checked(group) -> None:
     two = group("a", "b")
-    assert statuses(judge(Homemade([Verdict.scored(1.0), 0.5]), two)) == ["scored", "bad return"]  # pyright: ignore[reportArgumentType]
-    assert statuses(judge(Homemade([Verdict.scored(1.0)]), two)) == ["bad return"] * 2  # pyright: ignore[reportArgumentType]
-    assert statuses(judge(Homemade([Verdict("scored", float("inf")), Verdict.scored(0)]), two)) == [  # pyright: ignore[reportArgumentType]
+    assert statuses(safe_verify(Homemade([Verdict.scored(1.0), 0.5]), two)) == ["scored", "bad return"]  # pyright: ignore[reportArgumentType]
+    assert statuses(safe_verify(Homemade([Verdict.scored(1.0)]), two)) == ["bad return"] * 2  # pyright: ignore[reportArgumentType]
+    assert statuses(safe_verify(Homemade([Verdict("scored", float("inf")), Verdict.scored(0)]), two)) == [  # pyright: ignore[reportArgumentType]
         "bad return",
         "scored",
     ]
@@ -140,7 +140,7 @@ def rambling(task: Task, text: str) -> Verdict | float:
 
 @pytest.mark.parametrize("text", ["unprintable", "invalid", "unscored", "scored"])
 def test_texts_of_a_verifier_are_bounded(item, text: str) -> None:
-    (verdict,) = judge(FunctionVerifier(rambling), [item(text)])
+    (verdict,) = safe_verify(FunctionVerifier(rambling), [item(text)])
     assert verdict.status == {"unprintable": "rejected", "invalid": "rejected"}.get(text, text)
     assert len(str(verdict.to_json())) < 10_000
     assert all(name.isprintable() for name in [verdict.cause, verdict.detail, *verdict.parts])

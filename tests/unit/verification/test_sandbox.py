@@ -352,7 +352,7 @@ def test_a_program_has_a_separate_keyring(level: Level, tmp_path: Path) -> None:
 
 
 def test_a_link_in_place_of_the_scratch_folder_is_not_followed(tmp_path: Path) -> None:
-    assert sandbox_attacks.put_a_link_in_the_folders_place(tmp_path) is None
+    assert sandbox_attacks.replace_folder_by_link(tmp_path) is None
 
 
 def test_folders_without_access_are_removed_and_links_are_not_followed(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from steelyard.types import Verdict
-from steelyard.verification import InlinePool, as_verifier, for_run, judge
+from steelyard.verification import InlinePool, as_verifier, for_run, safe_verify
 from steelyard.verification.trl import TRLVerifier
 from tests.verifying import verdicts_of
 
@@ -36,7 +36,7 @@ def test_string_prompts_give_string_completions_and_columns_as_lists(group) -> N
 
 
 def test_chat_prompts_give_message_lists(group) -> None:
-    verdicts = judge(as_verifier(format_reward), group("<think>1+2</think>3", "3", prompt=CHAT))
+    verdicts = safe_verify(as_verifier(format_reward), group("<think>1+2</think>3", "3", prompt=CHAT))
     assert [verdict.reward for verdict in verdicts] == [1.0, 0.0]
 
 
@@ -47,7 +47,7 @@ def test_all_arguments_of_trl_are_passed(group) -> None:
         seen.update(kwargs, completions=completions)
         return [0.0 for _ in completions]
 
-    judge(as_verifier(spy), group("a", "b", prompt=CHAT, answer=3, prompt_id="q", completion="not a column"))
+    safe_verify(as_verifier(spy), group("a", "b", prompt=CHAT, answer=3, prompt_id="q", completion="not a column"))
     assert seen["prompts"] == [[dict(message) for message in CHAT]] * 2
     assert seen["completions"] == [[{"role": "assistant", "content": text}] for text in "ab"]
     assert seen["completion_ids"] == [[3, 4, 5]] * 2
@@ -60,7 +60,7 @@ def test_all_arguments_of_trl_are_passed(group) -> None:
 
 
 def test_a_function_without_var_keywords_gets_only_what_it_names(group) -> None:
-    verdicts = judge(as_verifier(ids_reward), group("a", "b", other=1))
+    verdicts = safe_verify(as_verifier(ids_reward), group("a", "b", other=1))
     assert [verdict.reward for verdict in verdicts] == [3.0, 3.0]
 
 
@@ -73,7 +73,7 @@ def test_a_column_that_some_tasks_lack_is_none_there(item) -> None:
 
 
 def test_a_missing_column_is_named(group) -> None:
-    (verdict,) = judge(as_verifier(answer_reward), group("a", answer="3"))
+    (verdict,) = safe_verify(as_verifier(answer_reward), group("a", answer="3"))
     assert verdict.cause == "exception"
     assert "answer_reward needs 'ground_truth'" in verdict.reason
     assert "'answer'" in verdict.reason
@@ -84,14 +84,14 @@ def test_coroutine_functions(group) -> None:
         await asyncio.sleep(0)
         return [len(text) for text in completions]
 
-    assert [verdict.reward for verdict in judge(as_verifier(scored_by_a_model), group("a", "bcd"))] == [1.0, 3.0]
+    assert [verdict.reward for verdict in safe_verify(as_verifier(scored_by_a_model), group("a", "bcd"))] == [1.0, 3.0]
 
 
 def test_none_is_no_score_and_does_not_affect_the_others(group) -> None:
     def sometimes(completions, **kwargs):
         return [None if text == "skip" else 1.0 for text in completions]
 
-    first, second = judge(as_verifier(sometimes), group("skip", "take"))
+    first, second = safe_verify(as_verifier(sometimes), group("skip", "take"))
     assert (first.status, first.cause) == ("unscored", "no score")
     assert second.reward == 1.0
 
@@ -120,7 +120,7 @@ def test_logged_values_become_reward_parts(group) -> None:
         log_metric("mean_chars", 2.0)
         return [None, 0.5]
 
-    skipped, scored = judge(as_verifier(logging), group("a", "bb"))
+    skipped, scored = safe_verify(as_verifier(logging), group("a", "bb"))
     assert skipped.parts == {}
     assert scored.parts == {"chars": 2.0, "mean_chars": 1.5}
 
@@ -130,7 +130,7 @@ def test_a_wrong_return_is_unscored_for_the_group(returned: object, group) -> No
     def wrong(completions, **kwargs):
         return returned
 
-    assert [verdict.cause for verdict in judge(as_verifier(wrong), group("a", "b"))] == ["bad return"] * 2
+    assert [verdict.cause for verdict in safe_verify(as_verifier(wrong), group("a", "b"))] == ["bad return"] * 2
 
 
 def test_in_a_pool_a_function_receives_whole_groups(group) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.errors import Invalid, VerifierError
 from steelyard.types import Task, Verdict
-from steelyard.verification import Batch, FunctionVerifier, Part, WeightedVerifier, WholeGroup
+from steelyard.verification import BatchMode, FunctionVerifier, GroupMode, WeightedPart, WeightedVerifier
 from tests.verifying import verdicts_of
 
 
@@ -31,7 +31,7 @@ def named(name: str, *returned: object, mode: object = None) -> FunctionVerifier
 
 
 def weighted(*parts: tuple[FunctionVerifier, float], **settings: object) -> WeightedVerifier:
-    return WeightedVerifier(tuple(Part(part, weight) for part, weight in parts), **settings)  # pyright: ignore[reportArgumentType]
+    return WeightedVerifier(tuple(WeightedPart(part, weight) for part, weight in parts), **settings)  # pyright: ignore[reportArgumentType]
 
 
 def test_the_reward_is_the_weighted_sum_and_parts_are_raw(item) -> None:
@@ -88,7 +88,7 @@ def test_floors_that_are_not_lower_bounds_give_no_floor(floors, weights, item) -
 
 def test_success_needs_every_deciding_part_that_gave_a_score(item) -> None:
     def success(a: object, b: object, *, decides: bool = True) -> bool:
-        parts = (Part(named("a", a)), Part(named("b", b), decides=decides))
+        parts = (WeightedPart(named("a", a)), WeightedPart(named("b", b), decides=decides))
         return verdicts_of(WeightedVerifier(parts), [item()])[0].success
 
     assert success(True, 1.0)
@@ -126,7 +126,7 @@ def test_each_part_is_called_in_its_own_mode(group) -> None:
 
         return FunctionVerifier(many, name=name, mode=mode)  # pyright: ignore[reportArgumentType]
 
-    verdicts_of(weighted((spy("batch", Batch(2)), 1.0), (spy("group", WholeGroup()), 1.0)), group("a", "b", "c"))
+    verdicts_of(weighted((spy("batch", BatchMode(2)), 1.0), (spy("group", GroupMode()), 1.0)), group("a", "b", "c"))
     assert calls == {"batch": [2, 1], "group": [3]}
 
 

@@ -10,7 +10,7 @@ from steelyard.commands.inputs.target import Target, open_policy
 from steelyard.commands.output.screen import CountedSampler, loading
 from steelyard.config import Config
 from steelyard.domains.base import Domain, Split
-from steelyard.tracking.bars import counting
+from steelyard.tracking.bars import progress_bar
 from steelyard.types import Group, Task, Verdict
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def sample_groups(
         pool = _pool(config, supplied) if scored and "verifier" not in config.run.supplied else _unscored()
         opened = open_policy(target, supplied)
     sampler = build_sampler(config, opened.policy)
-    with closing(pool), counting("sampling", len(tasks) * samples) as advance:
+    with closing(pool), progress_bar("sampling", len(tasks) * samples) as advance:
         requests = requests_for(tasks, EVALUATION_STEP, samples)
         return opened, collect(CountedSampler(sampler, advance), pool, requests, build_evaluation_decoding(config))
 

@@ -68,7 +68,7 @@ def ranked(domain: Domain, group: Group) -> list[Artifact]:
     """Sort the artifacts of a group by reward, best first; those without a reward come last. Titles are ranks."""
     by_reward = sorted(
         zip(group.samples, group.verdicts, strict=True),
-        key=lambda pair: (not pair[1].counts, -pair[1].reward, pair[0].key),
+        key=lambda pair: (not pair[1].has_reward, -pair[1].reward, pair[0].key),
     )
     return [
         Artifact(domain.to_text(sample.text), f"{rank:02d}", group.task.spec, verdict)

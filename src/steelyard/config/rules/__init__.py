@@ -12,9 +12,9 @@ from steelyard.config.problems import Problem
 from steelyard.config.rules import constraint, credit, engines, filling, inputs, learning
 
 if TYPE_CHECKING:
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
-RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
+RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     inputs.model_source,
     inputs.scratch_shape,
     inputs.warm_start,
@@ -47,7 +47,7 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     learning.kl,
     learning.schedules,
     learning.reference_mode,
-    learning.reference_carrier,
+    learning.reference_storage,
     learning.updates,
     learning.rounding,
     learning.learner_group,
@@ -56,6 +56,6 @@ RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
 )
 
 
-def broken_rules(config: Config) -> list[Problem]:
+def broken_rules(config: Sections) -> list[Problem]:
     """Return every problem of the configuration, in the order of the rules."""
     return [problem for rule in RULES for problem in rule(config)]

@@ -10,13 +10,13 @@ from steelyard.import_paths import is_import_path
 
 if TYPE_CHECKING:
     from steelyard.config.constraint import ConstraintConfig
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of strings")}
 """Type of ``constraint.source`` for the kinds that do not take text."""
 
 
-def source(config: Config) -> Iterator[Problem]:
+def source(config: Sections) -> Iterator[Problem]:
     constraint = config.constraint
     if constraint is None:
         return
@@ -30,14 +30,14 @@ def source(config: Config) -> Iterator[Problem]:
         yield from _form(constraint)
 
 
-def options(config: Config) -> Iterator[Problem]:
+def options(config: Sections) -> Iterator[Problem]:
     constraint = config.constraint
     if constraint is None:
         return
     if constraint.kind == "automaton":
-        if constraint.canonical_runs is not None:
+        if constraint.canonical_tokens is not None:
             reason = "applies only to text grammars, because an automaton allows tokens itself; remove it"
-            yield Problem("constraint.canonical_runs", constraint.canonical_runs, reason)
+            yield Problem("constraint.canonical_tokens", constraint.canonical_tokens, reason)
         for name in ("file", "column"):
             if getattr(constraint, name) is not None:
                 reason = "an automaton is a class; name it in constraint.source as module:Class"

@@ -10,20 +10,20 @@ from steelyard.config.sampling import ADVANTAGES
 from steelyard.defaults import SMALLEST_K
 
 if TYPE_CHECKING:
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 
-def groups(config: Config) -> Iterator[Problem]:
+def groups(config: Sections) -> Iterator[Problem]:
     sampling, credit = config.sampling, config.credit
     if credit.min_scored > sampling.group_size:
         reason = f"must not exceed sampling.group_size ({sampling.group_size}); lower it"
         yield Problem("credit.min_scored", credit.min_scored, reason)
 
 
-def stale_cuts(config: Config) -> Iterator[Problem]:
+def stale_cuts(config: Sections) -> Iterator[Problem]:
     sampling = config.sampling
     cuts = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
-    if sampling.staleness and cuts and sampling.supports == "replayed":
+    if sampling.staleness and cuts and sampling.supports == "recomputed":
         reason = (
             "recomputing a top-k, top-p or min-p cut needs the weights that sampled, which are gone for stale samples; "
             "use supports = 'stored', no cut, or staleness = 0"
@@ -31,7 +31,7 @@ def stale_cuts(config: Config) -> Iterator[Problem]:
         yield Problem("sampling.supports", sampling.supports, reason)
 
 
-def estimator_k(config: Config) -> Iterator[Problem]:
+def estimator_k(config: Sections) -> Iterator[Problem]:
     advantage, k, group_size = config.credit.advantage, config.credit.k, config.sampling.group_size
     needs_k = advantage in SMALLEST_K
     if needs_k and k is None:
@@ -48,7 +48,7 @@ def estimator_k(config: Config) -> Iterator[Problem]:
         )
 
 
-def rewards_of_pass_at_k(config: Config) -> Iterator[Problem]:
+def rewards_of_pass_at_k(config: Sections) -> Iterator[Problem]:
     """Reject settings that produce rewards other than 0 and 1, which would stop the run midway."""
     credit, kl, floor = config.credit, config.loss.kl, config.verify.floor
     if credit.advantage != "pass_at_k":
@@ -64,14 +64,14 @@ def rewards_of_pass_at_k(config: Config) -> Iterator[Problem]:
         yield Problem("loss.kl.placement", kl.placement, f"{reason}, or placement = 'loss'")
 
 
-def truncation(config: Config) -> Iterator[Problem]:
+def truncation(config: Sections) -> Iterator[Problem]:
     credit = config.credit
     if credit.truncation_penalty is not None and credit.truncated != "penalise":
         reason = f"applies only to truncated = 'penalise', but truncated is '{credit.truncated}'; remove it"
         yield Problem("credit.truncation_penalty", credit.truncation_penalty, reason)
 
 
-def lengths(config: Config) -> Iterator[Problem]:
+def lengths(config: Sections) -> Iterator[Problem]:
     penalty, longest = config.credit.length_penalty, config.sampling.max_new_tokens
     if penalty is None:
         return

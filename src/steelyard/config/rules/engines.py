@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from steelyard.config.problems import Problem
 
 if TYPE_CHECKING:
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 
-def settings(config: Config) -> Iterator[Problem]:
+def settings(config: Sections) -> Iterator[Problem]:
     sampling = config.sampling
     if sampling.vllm is None:
         return
@@ -28,7 +28,7 @@ def settings(config: Config) -> Iterator[Problem]:
         yield Problem("sampling.vllm.lora", sampling.vllm.lora, "there is no [model.lora]; remove it")
 
 
-def replicas(config: Config) -> Iterator[Problem]:
+def replicas(config: Sections) -> Iterator[Problem]:
     sampling = config.sampling
     if config.cluster.samplers is None:
         return
@@ -40,7 +40,7 @@ def replicas(config: Config) -> Iterator[Problem]:
         yield Problem("sampling.vllm.lora", "serve", reason)
 
 
-def weights(config: Config) -> Iterator[Problem]:
+def weights(config: Sections) -> Iterator[Problem]:
     if config.sampling.engine == "vllm" and config.model.quantize is not None:
         reason = "vLLM would not sample from the quantised weights; use sampling.engine = 'local', or remove quantize"
         yield Problem("model.quantize", config.model.quantize, reason)

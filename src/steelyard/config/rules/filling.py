@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from steelyard.config.problems import Problem
 
 if TYPE_CHECKING:
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 
-def judge(config: Config) -> Iterator[Problem]:
+def judge(config: Sections) -> Iterator[Problem]:
     if config.judge is None:
         return
     if not config.has_domain:
@@ -32,14 +32,14 @@ def judge(config: Config) -> Iterator[Problem]:
         )
 
 
-def order(config: Config) -> Iterator[Problem]:
+def order(config: Sections) -> Iterator[Problem]:
     sampling = config.sampling
     if config.model.kind != "masked" and sampling.fill_steps > 1:
         reason = "a causal model samples one token at a time; only kind = 'masked' fills in steps; remove it"
         yield Problem("sampling.fill_steps", sampling.fill_steps, reason)
 
 
-def engines(config: Config) -> Iterator[Problem]:
+def engines(config: Sections) -> Iterator[Problem]:
     """Reject settings that only causal models support."""
     if config.model.kind != "masked":
         return
@@ -57,13 +57,13 @@ def engines(config: Config) -> Iterator[Problem]:
         yield Problem("cluster.learners", None, "masked models are trained in one process; remove the table")
 
 
-def supports(config: Config) -> Iterator[Problem]:
-    if config.model.kind == "masked" and config.sampling.supports == "replayed":
+def supports(config: Sections) -> Iterator[Problem]:
+    if config.model.kind == "masked" and config.sampling.supports == "recomputed":
         reason = "masked models only store supports, which takes little space because most are equal; use 'stored'"
         yield Problem("sampling.supports", config.sampling.supports, reason)
 
 
-def constraint(config: Config) -> Iterator[Problem]:
+def constraint(config: Sections) -> Iterator[Problem]:
     if config.model.kind == "masked" and (config.constraint is not None or "constraint" in config.run.supplied):
         reason = (
             "constraints work from left to right; list the forbidden tokens of a masked model as `forbidden` in tasks"

@@ -9,10 +9,10 @@ from steelyard.config.problems import Problem
 from steelyard.config.tasks import SOURCES, SourceConfig
 
 if TYPE_CHECKING:
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 
-def model_source(config: Config) -> Iterator[Problem]:
+def model_source(config: Sections) -> Iterator[Problem]:
     model, supplied = config.model, "model" in config.run.supplied
     given = [name for name in ("path", "scratch") if getattr(model, name) is not None]
     if not given and not supplied:
@@ -22,7 +22,7 @@ def model_source(config: Config) -> Iterator[Problem]:
         yield Problem("model", None, f"{both} are given, but a run trains one model; remove one")
 
 
-def scratch_shape(config: Config) -> Iterator[Problem]:
+def scratch_shape(config: Sections) -> Iterator[Problem]:
     scratch = config.model.scratch
     if scratch is None:
         return
@@ -47,7 +47,7 @@ def scratch_shape(config: Config) -> Iterator[Problem]:
         yield Problem("model.scratch.max_length", scratch.max_length, reason)
 
 
-def warm_start(config: Config) -> Iterator[Problem]:
+def warm_start(config: Sections) -> Iterator[Problem]:
     warmstart = config.warmstart
     if warmstart is None:
         return
@@ -63,7 +63,7 @@ def warm_start(config: Config) -> Iterator[Problem]:
         )
 
 
-def precision(config: Config) -> Iterator[Problem]:
+def precision(config: Sections) -> Iterator[Problem]:
     model = config.model
     if model.dtype == "float16" and model.lora is None:
         reason = (
@@ -88,16 +88,16 @@ def precision(config: Config) -> Iterator[Problem]:
         )
 
 
-def domain_source(config: Config) -> Iterator[Problem]:
+def domain_source(config: Sections) -> Iterator[Problem]:
     if config.domain is not None and "domain" in config.run.supplied:
         yield Problem("domain.name", config.domain.name, "a domain was also passed from Python; remove one of them")
 
 
-def _domain_name(config: Config) -> str | None:
+def _domain_name(config: Sections) -> str | None:
     return None if config.domain is None else config.domain.name
 
 
-def task_source(config: Config) -> Iterator[Problem]:
+def task_source(config: Sections) -> Iterator[Problem]:
     tasks, supplied = config.tasks, "tasks" in config.run.supplied
     if config.has_domain and (supplied or (tasks is not None and tasks.brings_tasks)):
         reason = "a domain provides its own tasks; remove the domain, or all of [tasks] except chat, system and source"
@@ -115,7 +115,7 @@ def task_source(config: Config) -> Iterator[Problem]:
         yield Problem("tasks", None, f"{names} are given, but tasks come from one place; keep one")
 
 
-def task_options(config: Config) -> Iterator[Problem]:
+def task_options(config: Sections) -> Iterator[Problem]:
     tasks = config.tasks
     if tasks is None:
         return
@@ -130,7 +130,7 @@ def task_options(config: Config) -> Iterator[Problem]:
         yield Problem("tasks.held_out", tasks.held_out, reason)
 
 
-def sampled_source(config: Config) -> Iterator[Problem]:
+def sampled_source(config: Sections) -> Iterator[Problem]:
     tasks = config.tasks
     if tasks is None or tasks.source is None:
         return
@@ -169,7 +169,7 @@ def _foreign_keys(source: SourceConfig) -> Iterator[Problem]:
         yield Problem("tasks.source.parts", None, "is empty; add at least one [[tasks.source.parts]] with a name")
 
 
-def prompting(config: Config) -> Iterator[Problem]:
+def prompting(config: Sections) -> Iterator[Problem]:
     tasks = config.tasks
     if tasks is None:
         return
@@ -183,7 +183,7 @@ def prompting(config: Config) -> Iterator[Problem]:
         )
 
 
-def verifier_source(config: Config) -> Iterator[Problem]:
+def verifier_source(config: Sections) -> Iterator[Problem]:
     verify, supplied = config.verify, "verifier" in config.run.supplied
     given = verify.verifier is not None or bool(verify.verifiers)
     if config.has_domain:
@@ -202,7 +202,7 @@ def verifier_source(config: Config) -> Iterator[Problem]:
         yield Problem("verify.verifier", verify.verifier, "a verifier was also passed from Python; remove one of them")
 
 
-def verifier_entries(config: Config) -> Iterator[Problem]:
+def verifier_entries(config: Sections) -> Iterator[Problem]:
     for index, entry in enumerate(config.verify.verifiers):
         key = f"verify.verifiers.{index}"
         if (entry.function is None) == (entry.model is None):

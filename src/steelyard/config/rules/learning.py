@@ -9,10 +9,10 @@ from steelyard.config.problems import Problem
 from steelyard.defaults import CLIP_RANGES
 
 if TYPE_CHECKING:
-    from steelyard.config.sections import Sections as Config
+    from steelyard.config.sections import Sections
 
 
-def surrogate(config: Config) -> Iterator[Problem]:
+def surrogate(config: Sections) -> Iterator[Problem]:
     loss, name = config.loss, config.loss.surrogate
     for key in ("clip_low", "clip_high"):
         value = getattr(loss, key)
@@ -27,7 +27,7 @@ def surrogate(config: Config) -> Iterator[Problem]:
         )
 
 
-def aggregation(config: Config) -> Iterator[Problem]:
+def aggregation(config: Sections) -> Iterator[Problem]:
     loss = config.loss
     if loss.surrogate == "gspo" and loss.aggregation != "sequence_mean":
         reason = (
@@ -40,7 +40,7 @@ def aggregation(config: Config) -> Iterator[Problem]:
         yield Problem("loss.constant_length", loss.constant_length, reason)
 
 
-def kl(config: Config) -> Iterator[Problem]:
+def kl(config: Sections) -> Iterator[Problem]:
     term = config.loss.kl
     if term.estimator == "k1" and term.placement == "loss":
         reason = (
@@ -61,7 +61,7 @@ def kl(config: Config) -> Iterator[Problem]:
         yield Problem("loss.kl.coefficient", 0, reason)
 
 
-def schedules(config: Config) -> Iterator[Problem]:
+def schedules(config: Sections) -> Iterator[Problem]:
     for key, schedule in (
         ("loss.kl.coefficient", config.loss.kl.coefficient),
         ("loss.entropy.coefficient", config.loss.entropy.coefficient),
@@ -76,7 +76,7 @@ def schedules(config: Config) -> Iterator[Problem]:
             yield Problem(f"{key}.warmup", schedule.warmup, reason)
 
 
-def reference_mode(config: Config) -> Iterator[Problem]:
+def reference_mode(config: Sections) -> Iterator[Problem]:
     reference = config.reference
     for key, mode, example in (("ema_decay", "ema", 0.99), ("every", "periodic", 100)):
         value = getattr(reference, key)
@@ -90,28 +90,28 @@ def reference_mode(config: Config) -> Iterator[Problem]:
         yield Problem("reference.mode", reference.mode, reason)
 
 
-def reference_carrier(config: Config) -> Iterator[Problem]:
+def reference_storage(config: Sections) -> Iterator[Problem]:
     reference, lora = config.reference, config.model.lora
-    carrier = reference.carrier
-    if carrier in ("adapter_off", "adapter") and lora is None:
-        reason = "there is no adapter; add the table model.lora, or use carrier = 'copy'"
-        yield Problem("reference.carrier", carrier, reason)
-    if carrier == "adapter_off" and reference.mode != "static":
+    storage = reference.storage
+    if storage in ("adapter_off", "adapter") and lora is None:
+        reason = "there is no adapter; add the table model.lora, or use storage = 'copy'"
+        yield Problem("reference.storage", storage, reason)
+    if storage == "adapter_off" and reference.mode != "static":
         reason = (
             f"the model without its adapter never changes, so it cannot be mode = '{reference.mode}'; use 'adapter'"
         )
-        yield Problem("reference.carrier", carrier, reason)
-    if carrier == "adapter_off" and lora is not None and (lora.adapter is not None or config.warmstart is not None):
+        yield Problem("reference.storage", storage, reason)
+    if storage == "adapter_off" and lora is not None and (lora.adapter is not None or config.warmstart is not None):
         reason = (
             "training starts from a trained adapter, so the model without it is not the initial model; use 'adapter'"
         )
-        yield Problem("reference.carrier", carrier, reason)
-    if reference.device == "cpu" and carrier in ("adapter_off", "adapter"):
-        reason = f"carrier = '{carrier}' shares the policy's weights and device; remove device, or use carrier = 'copy'"
+        yield Problem("reference.storage", storage, reason)
+    if reference.device == "cpu" and storage in ("adapter_off", "adapter"):
+        reason = f"storage = '{storage}' shares the policy's weights and device; remove device, or use storage = 'copy'"
         yield Problem("reference.device", reference.device, reason)
 
 
-def updates(config: Config) -> Iterator[Problem]:
+def updates(config: Sections) -> Iterator[Problem]:
     optimiser = config.optimiser
     updates_per_rollout = optimiser.epochs * optimiser.minibatches
     if config.loss.surrogate == "reinforce" and updates_per_rollout > 1:
@@ -129,7 +129,7 @@ def updates(config: Config) -> Iterator[Problem]:
         yield Problem("optimiser.betas", list(optimiser.betas), "both must be at least 0 and less than 1")
 
 
-def rounding(config: Config) -> Iterator[Problem]:
+def rounding(config: Sections) -> Iterator[Problem]:
     model, chosen = config.model, config.optimiser.rounding
     if chosen == "stochastic":
         return
@@ -140,7 +140,7 @@ def rounding(config: Config) -> Iterator[Problem]:
         yield Problem("optimiser.rounding", chosen, reason)
 
 
-def learner_group(config: Config) -> Iterator[Problem]:
+def learner_group(config: Sections) -> Iterator[Problem]:
     learners, model = config.cluster.learners, config.model
     if learners is None:
         return
@@ -162,7 +162,7 @@ def learner_group(config: Config) -> Iterator[Problem]:
         yield Problem("cluster.learners", learners.ranks, reason)
 
 
-def evaluation(config: Config) -> Iterator[Problem]:
+def evaluation(config: Sections) -> Iterator[Problem]:
     evaluate, tasks = config.evaluate, config.tasks
     if min(evaluate.ks) < 1 or max(evaluate.ks) > evaluate.samples:
         reason = f"pass@k needs 1 <= k <= evaluate.samples ({evaluate.samples}); raise evaluate.samples"
@@ -174,7 +174,7 @@ def evaluation(config: Config) -> Iterator[Problem]:
         yield Problem("evaluate.every", evaluate.every, reason)
 
 
-def checkpoints(config: Config) -> Iterator[Problem]:
+def checkpoints(config: Sections) -> Iterator[Problem]:
     metric = config.checkpoint.best_metric
     if metric is not None and metric.startswith("eval/") and config.evaluate.every == 0:
         reason = "the run has no evaluation; set evaluate.every, or choose a training metric such as reward/mean"

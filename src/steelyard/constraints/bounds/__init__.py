@@ -7,6 +7,6 @@ therefore counted in UTF-8 bytes. Nothing here needs the grammar engine.
 from __future__ import annotations
 
 from steelyard.constraints.bounds import json_schema, lark, regex
-from steelyard.constraints.bounds.regex import CannotTell, TooLong
+from steelyard.constraints.bounds.regex import LengthUnknown, TooLong
 
-__all__ = ["CannotTell", "TooLong", "json_schema", "lark", "regex"]
+__all__ = ["LengthUnknown", "TooLong", "json_schema", "lark", "regex"]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steelyard.constraints.bounds.regex import MAX_CHARACTERS, CannotTell, TooLong, repeated
+from steelyard.constraints.bounds.regex import MAX_CHARACTERS, LengthUnknown, TooLong, repeated
 from steelyard.constraints.bounds.schema_tree import (
     ENFORCED,
     Array,
@@ -47,8 +47,9 @@ class LengthLimits:
 
 
 def shortest(schema: Schema) -> str | None:
-    """Return the shortest instance as text, or None if no instance fits into a sample. Raise :class:`CannotTell` if a
-    part cannot be analysed.
+    """Return the shortest instance as text, or None if no instance fits into a sample.
+
+    Raise :class:`LengthUnknown` if a part cannot be analysed.
     """
     tree = read(schema)
     known: dict[str, str | None] = dict.fromkeys(tree.definitions)
@@ -60,7 +61,7 @@ def shortest(schema: Schema) -> str | None:
 def bound(schema: Schema, max_bytes: int) -> Schema:
     """Add the widest limits to the open parts of a schema such that no instance exceeds ``max_bytes`` bytes.
 
-    Raise :class:`CannotTell` with the reason if that is impossible.
+    Raise :class:`LengthUnknown` with the reason if that is impossible.
     """
     tree = read(schema)
 
@@ -69,7 +70,7 @@ def bound(schema: Schema, max_bytes: int) -> Schema:
 
     smallest = _longest(tree.root, LengthLimits(1, 1, 1), tree, (), {})
     if smallest > max_bytes:
-        raise CannotTell(
+        raise LengthUnknown(
             f"the longest sentence has {smallest} bytes even if open strings, arrays and integers have one character, "
             f"item and digit, more than {max_bytes}"
         )
@@ -82,11 +83,11 @@ def bound(schema: Schema, max_bytes: int) -> Schema:
 
 
 def longest(schema: Schema) -> int:
-    """Return the bytes of the longest instance, or raise :class:`CannotTell` if there is none."""
+    """Return the bytes of the longest instance, or raise :class:`LengthUnknown` if there is none."""
     tree = read(schema)
     sizes = [_longest(tree.root, limits, tree, (), {}) for limits in (LengthLimits(1, 1, 1), LengthLimits(2, 2, 2))]
     if sizes[0] != sizes[1]:
-        raise CannotTell("a string, an array or an integer has no upper limit")
+        raise LengthUnknown("a string, an array or an integer has no upper limit")
     return sizes[0]
 
 
@@ -121,7 +122,7 @@ def _shortest(node: Node, known: Mapping[str, str | None]) -> str | None:
     if isinstance(node, Object):
         return _shortest_object(node, known)
     if node.shortest is None:
-        raise CannotTell(node.reason)
+        raise LengthUnknown(node.reason)
     return node.shortest
 
 
@@ -178,7 +179,7 @@ def _longest(node: Node, limits: LengthLimits, tree: Tree, within: tuple[str, ..
         return max(_longest(option, limits, tree, within, known) for option in node.options)
     if isinstance(node, Reference):
         if node.target in within:
-            raise CannotTell(f"$ref {node.target!r} contains itself")
+            raise LengthUnknown(f"$ref {node.target!r} contains itself")
         if node.target not in known:
             definition = tree.definitions[node.target]
             known[node.target] = _longest(definition, limits, tree, (*within, node.target), known)
@@ -187,11 +188,11 @@ def _longest(node: Node, limits: LengthLimits, tree: Tree, within: tuple[str, ..
         return _longest_array(node, limits, tree, within, known)
     if isinstance(node, Object):
         if node.open_because:
-            raise CannotTell(node.open_because)
+            raise LengthUnknown(node.open_because)
         keys = sum(_size(compact(key)) + 1 for key in node.members)
         values = sum(_longest(part, limits, tree, within, known) for part in node.members.values())
         return 2 + keys + values + max(len(node.members) - 1, 0)
-    raise CannotTell(node.reason)
+    raise LengthUnknown(node.reason)
 
 
 def _longest_text(node: Text, limits: LengthLimits) -> int:

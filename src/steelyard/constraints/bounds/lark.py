@@ -1,7 +1,7 @@
 """Lark grammars in the engine's dialect: finds the shortest sentence by a fixpoint over the rules.
 
 Only constructs with a length are parsed: literals, ranges, regular expressions, groups, repeats, imports of ``common``
-and embedded JSON schemas. Anything else raises :class:`CannotTell`. The engine's terminals are greedy (``00`` is one
+and embedded JSON schemas. Anything else raises :class:`LengthUnknown`. The engine's terminals are greedy (``00`` is one
 ``INT``, not two), so the real sentence can be longer where terminals are adjacent.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from steelyard.constraints.bounds import json_schema, regex
-from steelyard.constraints.bounds.regex import MAX_CHARACTERS, CannotTell
+from steelyard.constraints.bounds.regex import MAX_CHARACTERS, LengthUnknown
 
 COMMON = {
     **dict.fromkeys(("DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "NUMBER", "SIGNED_NUMBER"), "0"),
@@ -76,7 +76,7 @@ def shortest(grammar: str) -> str | None:
     """Return the shortest sentence, or None if every sentence is infinite or longer than any sample."""
     rules = _Parser(grammar).rules()
     if "start" not in rules:
-        raise CannotTell("the grammar has no rule 'start'")
+        raise LengthUnknown("the grammar has no rule 'start'")
     known: dict[str, str | None] = {}
     while True:
         found = {name: _shortest(rule, known, rules) for name, rule in rules.items() if name in _reachable_rules(rules)}
@@ -110,10 +110,10 @@ def _shortest(part: Part, known: Mapping[str, str | None], rules: Mapping[str, P
     if isinstance(part, Leaf):
         return part.text
     if isinstance(part, Unknown):
-        raise CannotTell(part.reason)
+        raise LengthUnknown(part.reason)
     if isinstance(part, RuleName):
         if part.name not in rules:
-            raise CannotTell(f"{part.name!r} is not defined in the grammar")
+            raise LengthUnknown(f"{part.name!r} is not defined in the grammar")
         return known.get(part.name)
     if isinstance(part, Concatenation):
         texts = [_shortest(inner, known, rules) for inner in part.parts]
@@ -131,14 +131,14 @@ def _lexemes(grammar: str) -> list[Token]:
     while place < len(grammar):
         found = LEXEMES.match(grammar, place)
         if found is None:
-            raise CannotTell(f"the grammar cannot be analysed at {grammar[place : place + 20]!r}")
+            raise LengthUnknown(f"the grammar cannot be analysed at {grammar[place : place + 20]!r}")
         kind, place = str(found.lastgroup), found.end()
         if kind == "directive" and found[0] in ("%json", "%llguidance"):
             try:
                 start = len(grammar) - len(grammar[place:].lstrip())
                 value, place = json.JSONDecoder().raw_decode(grammar, start)
             except ValueError as error:
-                raise CannotTell(f"{found[0]} is not followed by JSON: {error}") from None
+                raise LengthUnknown(f"{found[0]} is not followed by JSON: {error}") from None
             tokens.append((found[0], value))
         elif kind == "directive":
             end = grammar.find("\n", place)
@@ -179,7 +179,7 @@ class _Parser:
         start = self.place
         after = self.after_head()
         if after is None:
-            raise CannotTell(f"the grammar cannot be analysed at {self.tokens[start][1]!r}")
+            raise LengthUnknown(f"the grammar cannot be analysed at {self.tokens[start][1]!r}")
         self.place = after
         return str(self.tokens[start][1]).lstrip("?!")
 
@@ -239,7 +239,7 @@ class _Parser:
         if (kind, value) in (("sign", "("), ("sign", "[")):
             inner = self.options()
             if not self.take(")" if value == "(" else "]"):
-                raise CannotTell(f"{value!r} in the grammar is not closed")
+                raise LengthUnknown(f"{value!r} in the grammar is not closed")
             return inner if value == "(" else Alternatives((inner, Leaf("")))
         return Unknown(f"{value!r} in the grammar cannot be analysed")
 
@@ -274,7 +274,7 @@ class _Parser:
     def number(self) -> int:
         kind, value = self.current
         if kind != "number":
-            raise CannotTell(f"a number is missing before {value!r} in the grammar")
+            raise LengthUnknown(f"a number is missing before {value!r} in the grammar")
         self.place += 1
         return int(value)
 
@@ -296,14 +296,14 @@ def _regex(written: str) -> Part:
     kept = "".join(sorted(set(flags) & set("ims")))
     try:
         return Leaf(regex.shortest((f"(?{kept})" if kept else "") + body.replace("\\/", "/")))
-    except CannotTell as reason:
+    except LengthUnknown as reason:
         return Unknown(str(reason))
 
 
 def _json(schema: object) -> Part:
     try:
         text = json_schema.shortest(json_schema.check(schema))
-    except CannotTell as reason:
+    except LengthUnknown as reason:
         return Unknown(str(reason))
     return Unknown("a JSON schema has no instance") if text is None else Leaf(text)
 

@@ -1,7 +1,7 @@
 r"""Regular expressions: finds the shortest matching text and the size of the longest.
 
 Patterns are parsed with Python's own parser. Syntax that Python reads differently from the engine (Rust's ``\p{L}`` or
-nested classes) raises :class:`CannotTell`.
+nested classes) raises :class:`LengthUnknown`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CATEGORIES = {
 }
 
 
-class CannotTell(Exception):  # noqa: N818 - an answer, not a failure
+class LengthUnknown(Exception):  # noqa: N818 - an answer, not a failure
     """The length is unlimited or cannot be analysed; the message gives the reason."""
 
 
-class TooLong(CannotTell):
+class TooLong(LengthUnknown):
     """Even the shortest text is longer than any sample."""
 
 
@@ -71,14 +71,14 @@ ENDS = (("AT", "AT_END"), ("AT", "AT_END_STRING"))
 
 
 def read(pattern: str) -> Pattern:
-    """Parse a pattern; raise :class:`CannotTell` if Python cannot, or reads it differently from the engine."""
+    """Parse a pattern; raise :class:`LengthUnknown` if Python cannot, or reads it differently from the engine."""
     parser: Any = importlib.import_module("re._parser")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # nested classes and set operations differ between engines
             tree = parser.parse(pattern)
     except (re.error, Warning, OverflowError, RecursionError) as error:
-        raise CannotTell(f"the pattern {pattern!r} cannot be analysed: {error}") from None
+        raise LengthUnknown(f"the pattern {pattern!r} cannot be analysed: {error}") from None
     return Pattern(pattern, _items(tree), re.search(r"\(\?[a-zA-Z]*i", pattern) is not None)
 
 
@@ -143,7 +143,7 @@ def _shortest_of(name: str, argument: Any) -> str:
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
         minimum, _, body = argument
         return repeated(_shortest(_items(body)), int(minimum)) if minimum else ""
-    raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+    raise LengthUnknown(f"{name.lower()} in a pattern cannot be analysed")
 
 
 def _shortest_branch(branches: list[tuple[tuple[str, Any], ...]]) -> str:
@@ -181,9 +181,9 @@ def _longest_of(name: str, argument: Any, weigh: Weigh) -> int:
         _, maximum, body = argument
         once = _longest(_items(body), weigh)
         if once and str(maximum) == "MAXREPEAT":
-            raise CannotTell("a repeat in a pattern has no upper limit")
+            raise LengthUnknown("a repeat in a pattern has no upper limit")
         return once * int(maximum) if once else 0
-    raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+    raise LengthUnknown(f"{name.lower()} in a pattern cannot be analysed")
 
 
 def _atoms(items: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
@@ -199,7 +199,7 @@ def _atoms(items: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
         elif name in ("MAX_REPEAT", "MIN_REPEAT"):
             yield from _atoms(_items(argument[2]))
         elif name != "AT":
-            raise CannotTell(f"{name.lower()} in a pattern cannot be analysed")
+            raise LengthUnknown(f"{name.lower()} in a pattern cannot be analysed")
 
 
 def _inner(name: str, argument: Any) -> tuple[tuple[str, Any], ...]:
@@ -209,7 +209,7 @@ def _inner(name: str, argument: Any) -> tuple[tuple[str, Any], ...]:
 def _any_character(name: str, argument: Any) -> str:
     found = next((character for character in _examples(name, argument) if _matches(name, argument, character)), None)
     if found is None:
-        raise CannotTell("a character class has no common character")
+        raise LengthUnknown("a character class has no common character")
     return found
 
 
@@ -240,7 +240,7 @@ def _is_member(kind: str, value: Any, character: str) -> bool:
         return low <= ord(character) <= high
     category = CATEGORIES.get(str(value))
     if category is None:
-        raise CannotTell(f"{value} in a pattern cannot be analysed")
+        raise LengthUnknown(f"{value} in a pattern cannot be analysed")
     return category.match(character) is not None
 
 

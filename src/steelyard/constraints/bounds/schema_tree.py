@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from steelyard.constraints.bounds import regex
-from steelyard.constraints.bounds.regex import CannotTell
+from steelyard.constraints.bounds.regex import LengthUnknown
 from steelyard.errors import ConstraintError
 
 Schema = Mapping[str, Any]
@@ -202,7 +202,7 @@ def _allows_control_characters(pattern: str) -> bool:
     """Return whether a class has all control characters (except possibly newline) but not both other escaped ones."""
     try:
         classes = regex.classes(pattern)
-    except CannotTell:
+    except LengthUnknown:
         return "[^" in pattern
     controls = [chr(code) for code in range(0x20) if code != 0x0A]
     return any(all(map(has, controls)) and not (has('"') and has("\\")) for has in classes)
@@ -214,7 +214,7 @@ def _named_texts(schema: Schema) -> Iterator[str]:
     for pattern in _patterns(schema):
         try:
             yield regex.literals(pattern)
-        except CannotTell:
+        except LengthUnknown:
             yield pattern
 
 
@@ -349,11 +349,11 @@ def _text(source: Schema) -> Node:
         if not pattern.anchored:
             return replace(text, example=example)
         text = replace(text, example=example, width=regex.widest(pattern.text, json_bytes))
-    except CannotTell as reason:
+    except LengthUnknown as reason:
         return text if maximum is not None else Opaque(source, str(reason))
     try:
         return replace(text, longest=regex.longest(pattern.text, json_bytes))
-    except CannotTell:
+    except LengthUnknown:
         return text
 
 

@@ -76,7 +76,7 @@ class GrammarConstraint:
         *,
         end_id: int,
         vocabulary: int,
-        canonical_runs: bool = True,
+        canonical_tokens: bool = True,
         max_tokens: int | None = None,
     ) -> None:
         """``tokenizer`` may be a :class:`TokenTable`, to share it between constraints."""
@@ -85,7 +85,7 @@ class GrammarConstraint:
         import_engine()
         self.kind: Kind = kind
         self.max_tokens = max_tokens
-        self._canonical_runs = canonical_runs
+        self._canonical_runs = canonical_tokens
         if not isinstance(tokenizer, TokenTable):
             tokenizer = TokenTable(tokenizer, end_id=end_id, vocabulary=vocabulary)
         if (tokenizer.end_id, tokenizer.vocabulary) != (end_id, vocabulary):
@@ -101,7 +101,7 @@ class GrammarConstraint:
 
     def __reduce__(self) -> tuple[partial[Self], tuple[Kind, Source, TokenTable]]:
         """Pickle the source: the receiver compiles it again and rebuilds its :class:`TokenTable`."""
-        settings = {"canonical_runs": self.canonical_runs, "max_tokens": self.max_tokens}
+        settings = {"canonical_tokens": self.canonical_tokens, "max_tokens": self.max_tokens}
         build = partial(type(self), end_id=self.table.end_id, vocabulary=self.vocabulary, **settings)
         return build, (self.kind, self._source, self.table)
 
@@ -110,7 +110,7 @@ class GrammarConstraint:
         return self.table.vocabulary
 
     @property
-    def canonical_runs(self) -> bool:
+    def canonical_tokens(self) -> bool:
         return self._canonical_runs
 
     @property
@@ -139,7 +139,7 @@ class GrammarConstraint:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
             raise ConstraintError(f"task {task.id}: no sample is long enough for {excerpt(source)}: {reason}") from None
-        except bounds.CannotTell as reason:
+        except bounds.LengthUnknown as reason:
             self._warn(f"cannot check whether a sentence fits into {tokens} tokens: {reason}")
             return
         if sentence is None:
@@ -176,24 +176,24 @@ class GrammarConstraint:
             return Compiled(free, source, "no max_tokens is set")
         try:
             return Compiled(self._bounded_walk(source, free, self.max_tokens - 1), source, "")
-        except (bounds.CannotTell, ConstraintError) as reason:
+        except (bounds.LengthUnknown, ConstraintError) as reason:
             return Compiled(free, source, str(reason))
 
     def _bounded_walk(self, source: Any, free: GrammarWalk, max_bytes: int) -> GrammarWalk:
-        """Return a walk whose sentences have at most ``max_bytes`` bytes, or raise ``CannotTell`` with the reason."""
+        """Return a walk whose sentences have at most ``max_bytes`` bytes, or raise ``LengthUnknown``."""
         if self.kind == "json_schema":
             return self._walk(json_text(bounds.json_schema.bound(source, max_bytes)), source)
         if self.kind == "choices":
             size = max(len(choice.encode()) for choice in source)
             if size > max_bytes:
-                raise bounds.CannotTell(f"the longest choice has {size} bytes, more than {max_bytes}")
+                raise bounds.LengthUnknown(f"the longest choice has {size} bytes, more than {max_bytes}")
             return free
         if self.kind == "regex":
             walk = self._follow(regex_text(source, max_bytes))
             if not walk.forced(2) and not count(walk.allowed(2)):
-                raise bounds.CannotTell(f"the pattern matches nothing of at most {max_bytes} bytes")
+                raise bounds.LengthUnknown(f"the pattern matches nothing of at most {max_bytes} bytes")
             return walk
-        raise bounds.CannotTell("a Lark grammar is not bounded")
+        raise bounds.LengthUnknown("a Lark grammar is not bounded")
 
     def _walk(self, text: str, source: object) -> GrammarWalk:
         try:
@@ -211,11 +211,11 @@ class GrammarConstraint:
     def _follow(self, text: str) -> GrammarWalk:
         """Return the walk of a grammar in the engine's Lark dialect."""
         engine = import_engine()
-        if not self.canonical_runs:
+        if not self.canonical_tokens:
             text = '%llguidance {"no_forcing": true}\n' + text
         matcher: LLMatcher = engine.LLMatcher(self.table.engine, engine.LLMatcher.grammar_from_lark(text), log_level=0)
         check(matcher)
-        return GrammarWalk(self.table, matcher, self.canonical_runs)
+        return GrammarWalk(self.table, matcher, self.canonical_tokens)
 
     def _shortest(self, source: Any) -> str | None:
         if self.kind == "json_schema":

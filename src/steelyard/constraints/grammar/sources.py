@@ -47,7 +47,7 @@ def parsed(kind: Kind, source: object) -> object:
 def _reject_special_tokens(grammar: str) -> None:
     try:
         special = bounds.lark.special_tokens(grammar)
-    except bounds.CannotTell:
+    except bounds.LengthUnknown:
         return
     if special:
         raise ConstraintError(

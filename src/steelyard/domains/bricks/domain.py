@@ -26,7 +26,7 @@ from steelyard.domains.bricks.briefs import (
     read_captions,
 )
 from steelyard.domains.bricks.builder import IMPERFECTION, build
-from steelyard.domains.bricks.reward import RewardSettings, Scorer, parse_reward_settings
+from steelyard.domains.bricks.reward import BrickScorer, RewardSettings, parse_reward_settings
 from steelyard.domains.bricks.stability import highs
 from steelyard.domains.bricks.structure import Structure, World
 from steelyard.errors import ConfigError, ConstraintError
@@ -75,18 +75,18 @@ class Bricks(BrickArtifacts):
     """Prompt form for language models: ``chat``, ``message`` or ``plain`` (see ``PROMPTS``)."""
     constrained: bool = True
     """Allow only bricks that can be placed. If false, other bricks are skipped and lower ``quality``."""
-    most: int = 40
+    max_bricks: int = 40
     """Maximum number of bricks per structure."""
     world_size: tuple[int, int, int] = (20, 20, 20)
     """Size of the world along x, y and z, in cells."""
-    easiest: float = 0.0
-    hardest: float = 16.0
+    min_difficulty: float = 0.0
+    max_difficulty: float = 16.0
     """Range of difficulty, roughly the number of bricks needed. It does not apply to captions."""
     seed: int = 0
     """Determines the order of tasks, not their split."""
     captions: str = ""
     """File with captions in the schema of StableText2Brick, for the kind ``caption``."""
-    most_captions: int | None = None
+    max_captions: int | None = None
     """Maximum number of structures to read from ``captions``. Those with more than ``most`` bricks are skipped."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of :class:`steelyard.domains.bricks.reward.RewardSettings`; ``weights`` and ``penalties`` are tables."""
@@ -127,7 +127,7 @@ class Bricks(BrickArtifacts):
     @cached_property
     def action_space(self) -> ActionSpace:
         try:
-            return ACTIONS[self.action](self.world, self.most, **self.action_options)
+            return ACTIONS[self.action](self.world, self.max_bricks, **self.action_options)
         except ConstraintError as error:
             raise ConfigError(f"bricks: action {self.action!r}: {error}") from None
 
@@ -166,9 +166,9 @@ class Bricks(BrickArtifacts):
     def describe(self, task: Task) -> str:
         return brief_of(task.spec).title()
 
-    def scorer(self) -> Scorer:
+    def scorer(self) -> BrickScorer:
         """The function behind the verifier."""
-        return Scorer(self.action_space, self.reward_settings)
+        return BrickScorer(self.action_space, self.reward_settings)
 
     def verifier(self) -> FunctionVerifier:
         if self.reward_settings.method == "highs":
@@ -189,11 +189,12 @@ class Bricks(BrickArtifacts):
         rng = np.random.default_rng([seed, index])
         for _ in range(MAX_BUILD_ATTEMPTS):
             structure = build(brief_of(task.spec), self.world, rng, imperfection=self.imperfection)
-            if len(structure) <= self.most:
+            if len(structure) <= self.max_bricks:
                 return task, structure
         raise ConfigError(
-            f"bricks: most={self.most} is too small for the brief {task.id}, whose examples need more bricks; raise it "
-            f"to twice hardest={self.hardest}, or lower hardest"
+            f"bricks: max_bricks={self.max_bricks} is too small for the brief {task.id}, whose examples need "
+            "more bricks; raise it "
+            f"to twice max_difficulty={self.max_difficulty}, or lower hardest"
         )
 
     def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
@@ -213,13 +214,20 @@ class Bricks(BrickArtifacts):
 
     @cached_property
     def _briefs(self) -> dict[Split, dict[str, list[Brief]]]:
-        read = read_captions(self.captions, limit=self.most_captions) if self.captions else []
-        captions = [caption for caption in read if caption.difficulty <= self.most]
-        found = catalogue(self.kinds, self.world, easiest=self.easiest, hardest=self.hardest, captions=captions)
+        read = read_captions(self.captions, limit=self.max_captions) if self.captions else []
+        captions = [caption for caption in read if caption.difficulty <= self.max_bricks]
+        found = catalogue(
+            self.kinds,
+            self.world,
+            min_difficulty=self.min_difficulty,
+            max_difficulty=self.max_difficulty,
+            captions=captions,
+        )
         if not found["train"]:
             raise ConfigError(
-                f"bricks: no brief of {list(self.kinds)} fits into world_size={list(self.world_size)} with a "
-                f"difficulty between easiest={self.easiest} and hardest={self.hardest}; widen the range or the world"
+                f"bricks: no brief of {list(self.kinds)} fits into world_size={list(self.world_size)} between "
+                f"min_difficulty={self.min_difficulty} and max_difficulty={self.max_difficulty}; widen the range or "
+                "the world"
             )
         return found
 

@@ -4,7 +4,7 @@
 - ``stability``: 1 if the structure stands under its loads, otherwise at most 0.5, falling with the largest pull
 - ``connectivity``: share of bricks connected to the ground
 - ``success``: 1 if it stands, is connected, fulfils its brief, and no brick of the text was skipped
-- ``length``: number of bricks over ``long``, at most 1
+- ``length``: number of bricks over ``full_length``, at most 1
 - ``quality``: penalty between 0 and -1 for skipped bricks and for parts used
 
 reward = Σ weight · part. Models trained for stability alone drift to meaningless heaps, and a length bonus does not
@@ -82,11 +82,11 @@ class RewardSettings:
     penalties: Penalties = Penalties()
     needs_purpose: bool = True
     """Multiply stability and connectivity by the purpose."""
-    long: int = 20
+    full_length: int = 20
     """Number of bricks that earns the full length bonus."""
     strict: bool = False
     """Reject a text if any brick cannot be placed, instead of skipping that brick."""
-    steps: bool = False
+    step_rewards: bool = False
     """Give each brick a step reward for what it adds to the purpose; the last brick gets the remainder of the reward.
     """
     method: Method = "highs"
@@ -94,8 +94,8 @@ class RewardSettings:
     """Use the worst of all rotations and reflections, at four times the cost."""
 
     def __post_init__(self) -> None:
-        if self.long < 1:
-            raise ConfigError(f"bricks reward: long = {self.long} must be at least 1 brick")
+        if self.full_length < 1:
+            raise ConfigError(f"bricks reward: full_length = {self.full_length} must be at least 1 brick")
         if self.method not in ("highs", "gurobi", "connectivity"):
             raise ConfigError(
                 f"bricks reward: method = {self.method!r} does not exist; choose highs, gurobi or connectivity"
@@ -122,7 +122,7 @@ def reward_parts(reading: Reading, found: Outcome, settings: RewardSettings) -> 
         "stability": found.stability,
         "connectivity": found.connectivity,
         "success": float(found.success and not reading.flaws),
-        "length": min(1.0, len(reading.structure) / settings.long),
+        "length": min(1.0, len(reading.structure) / settings.full_length),
         "quality": quality(reading.flaws, len(reading.structure), settings.penalties),
     }
 
@@ -152,7 +152,7 @@ def step_rewards(structure: Structure, brief: Brief, weight: float, reward: floa
 
 
 @dataclass(frozen=True)
-class Scorer:
+class BrickScorer:
     """The function behind the verifier: reads a text, evaluates the structure and computes its reward."""
 
     action_space: ActionSpace
@@ -165,7 +165,7 @@ class Scorer:
         parts = reward_parts(reading, found, self.settings)
         reward = total_reward(parts, self.settings)
         steps: list[tuple[int, float]] = []
-        if self.settings.steps:
+        if self.settings.step_rewards:
             gains = step_rewards(reading.structure, brief, self.settings.weights.purpose, reward)
             ends = self.action_space.ends(text)
             steps = [(ends[line - 1], gain) for line, gain in zip(reading.lines, gains, strict=True)]

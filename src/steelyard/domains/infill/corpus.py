@@ -50,16 +50,16 @@ class Text(NamedTuple):
 class TextFilter(NamedTuple):
     """The permitted length and characters of texts."""
 
-    shortest: int
-    longest: int
+    min_length: int
+    max_length: int
     characters: frozenset[str]
     tokenizer: str = ""
     """Tokenizer that must reproduce the text; empty for characters."""
 
     def reason_to_skip(self, text: str) -> str | None:
         """Return why a text is skipped, or ``None`` if it is kept."""
-        if not self.shortest <= len(text) <= self.longest:
-            return f"shorter than shortest={self.shortest} or longer than longest={self.longest} characters"
+        if not self.min_length <= len(text) <= self.max_length:
+            return f"shorter than min_length={self.min_length} or longer than max_length={self.max_length} characters"
         if other := set(text) - self.characters:
             return f"with {min(other)!r}, which is not in `characters`"
         if any(token in text for token in RESERVED_TOKENS):
@@ -92,7 +92,7 @@ def iter_texts(files: str, unit: Unit, keep: TextFilter, skipped: Counter[str] |
     read = functions if unit == "function" else chunks
     for name, content in documents(files, unit, keep.tokenizer):
         split = split_of(name)
-        for line, text in read(content, keep.longest):
+        for line, text in read(content, keep.max_length):
             if reason := keep.reason_to_skip(text):
                 if skipped is not None:
                     skipped[reason] += 1

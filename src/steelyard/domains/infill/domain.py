@@ -39,8 +39,8 @@ class Infill(Domain):
     """
     unit: Unit = "function"
     """``function`` uses complete Python functions, ``chunk`` uses runs of lines of any text."""
-    shortest: int = 40
-    longest: int = 256
+    min_length: int = 40
+    max_length: int = 256
     """Range of text lengths in characters."""
     characters: str = ""
     """Permitted characters besides ASCII; texts with other characters are skipped."""
@@ -49,10 +49,10 @@ class Infill(Domain):
     masking: Pattern = "span"
     ratio: float | Sequence[float] = 0.2
     """Share of holes, or two bounds between which it is drawn for each task."""
-    run: float = 3.0
+    mean_span: float = 3.0
     """Mean length of a span or of a sticky run, in holes. The default is that of T5 (Raffel et al., arXiv 1910.10683).
     """
-    most: int = 64
+    max_holes: int = 64
     """Maximum number of holes per text."""
     forbidden: tuple[str, ...] = ()
     """Strings that a filling must not contain; tokens that contain one are excluded."""
@@ -67,9 +67,10 @@ class Infill(Domain):
         object.__setattr__(self, "forbidden", tuple(self.forbidden))
         if self.unit not in ("function", "chunk"):
             raise ConfigError(f"infill: unit={self.unit!r} does not exist; choose function or chunk")
-        if not 1 <= self.shortest <= self.longest:
+        if not 1 <= self.min_length <= self.max_length:
             raise ConfigError(
-                f"infill: shortest={self.shortest}, longest={self.longest} must satisfy 1 <= shortest <= longest"
+                f"infill: min_length={self.min_length}, max_length={self.max_length} must "
+                "satisfy 1 <= min_length <= max_length"
             )
         if HOLE in self.characters:
             raise ConfigError(f"infill: characters={self.characters!r} must not contain {HOLE!r}, which marks a hole")
@@ -81,12 +82,12 @@ class Infill(Domain):
         bounds = (self.ratio, self.ratio) if isinstance(self.ratio, int | float) else tuple(self.ratio)
         if len(bounds) != 2:
             raise ConfigError(f"infill: ratio={self.ratio!r} must be a share, or two bounds between which it is drawn")
-        return Masking(self.masking, cast("tuple[float, float]", bounds), self.run, self.most)
+        return Masking(self.masking, cast("tuple[float, float]", bounds), self.mean_span, self.max_holes)
 
     @cached_property
     def scorer(self) -> InfillScorer:
         default = PYTHON_WEIGHTS if self.unit == "function" else TEXT_WEIGHTS
-        return InfillScorer(dict(default if self.weights is None else self.weights), self.longest)
+        return InfillScorer(dict(default if self.weights is None else self.weights), self.max_length)
 
     def vocabulary(self) -> tuple[str, ...]:
         """The special tokens and all characters. A masked policy adds its mask token."""
@@ -139,7 +140,9 @@ class Infill(Domain):
     @cached_property
     def _texts(self) -> dict[Split, tuple[Text, ...]]:
         characters = frozenset(PRINTABLE_ASCII + self.characters)
-        return load_texts(self.files, self.unit, TextFilter(self.shortest, self.longest, characters, self.tokenizer))
+        return load_texts(
+            self.files, self.unit, TextFilter(self.min_length, self.max_length, characters, self.tokenizer)
+        )
 
 
 def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:

@@ -62,9 +62,9 @@ class Masking:
 
     pattern: Pattern = "span"
     ratio: tuple[float, float] = (0.2, 0.2)
-    run: float = 3.0
+    mean_span: float = 3.0
     """Mean length of a span or of a sticky run."""
-    most: int = 64
+    max_holes: int = 64
 
     def __post_init__(self) -> None:
         low, high = self.ratio
@@ -74,16 +74,21 @@ class Masking:
             raise ConfigError(
                 f"infill: ratio={list(self.ratio)} must be a share between 0 and 1, or two in ascending order"
             )
-        if self.run < 1 or self.most < 1 or (self.pattern == "sticky" and high > self.run / (1.0 + self.run)):
+        if (
+            self.mean_span < 1
+            or self.max_holes < 1
+            or (self.pattern == "sticky" and high > self.mean_span / (1.0 + self.mean_span))
+        ):
             raise ConfigError(
-                f"infill: run={self.run} and most={self.most} must be at least 1, and with masking='sticky' "
+                f"infill: mean_span={self.mean_span} and max_holes={self.max_holes} must be at least 1, and with "
+                "masking='sticky' "
                 f"ratio={list(self.ratio)} must not exceed run / (1 + run); raise run or lower ratio"
             )
 
     def positions(self, length: int, rng: np.random.Generator) -> Positions:
         """Draw the positions of the holes in a text of the given length, in ascending order."""
         ratio = float(rng.uniform(*self.ratio))
-        found = PATTERNS[self.pattern](length, ratio, self.run, self.most, rng)
+        found = PATTERNS[self.pattern](length, ratio, self.mean_span, self.max_holes, rng)
         if not len(found):
             found = rng.integers(length, size=1)
         return np.sort(found)

@@ -69,7 +69,7 @@ class InfillScorer:
     """The function behind the verifier."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(PYTHON_WEIGHTS))
-    longest: int = 256
+    max_length: int = 256
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.weights if name not in PARTS]
@@ -95,5 +95,5 @@ class InfillScorer:
             name="program",
             version=f"{RULES}-{zlib.crc32(repr(sorted(self.weights.items())).encode()):08x}",
             deterministic=True,
-            isolate=self.longest > MAX_INLINE_CHARACTERS,
+            isolate=self.max_length > MAX_INLINE_CHARACTERS,
         )

@@ -1,10 +1,10 @@
 """Gauge theories as data: check their consistency, break their symmetries and compute their mass spectra."""
 
 from steelyard.domains.theories.comparison.canonical_form import CanonicalForm, canonical, chiral_content
-from steelyard.domains.theories.comparison.catalogue import Catalogue, catalogue, distinct, relation_to_known
+from steelyard.domains.theories.comparison.catalogue import Catalogue, catalogue, count_distinct, relation_to_known
 from steelyard.domains.theories.model.known_models import models, standard_model
-from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Special, Term, Theory, Vev
-from steelyard.domains.theories.physics.anomalies import Anomaly, conditions, is_anomaly_free
+from steelyard.domains.theories.model.theory import Field, GaugeGroup, Leg, SpecialUnitary, Term, Theory, Vev
+from steelyard.domains.theories.physics.anomalies import Anomaly, anomaly_conditions, is_anomaly_free
 from steelyard.domains.theories.physics.breaking import broken_forces, electric_charges, unbroken
 from steelyard.domains.theories.physics.invariance import flaws, invariants, term_structures
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, light_exotics, spectrum
@@ -14,20 +14,20 @@ __all__ = [
     "CanonicalForm",
     "Catalogue",
     "Field",
-    "Gauge",
+    "GaugeGroup",
     "Leg",
-    "Special",
+    "SpecialUnitary",
     "Spectrum",
     "State",
     "Term",
     "Theory",
     "Vev",
+    "anomaly_conditions",
     "broken_forces",
     "canonical",
     "catalogue",
     "chiral_content",
-    "conditions",
-    "distinct",
+    "count_distinct",
     "electric_charges",
     "flaws",
     "invariants",

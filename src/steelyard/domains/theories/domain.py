@@ -16,9 +16,9 @@ from steelyard.domains.theories.artifacts import EXPORTS, PICTURES, TheoryArtifa
 from steelyard.domains.theories.grammar.automaton import TheoryGrammar
 from steelyard.domains.theories.grammar.random_theories import random_theory
 from steelyard.domains.theories.grammar.starting_points import (
-    BEGINNINGS,
     SPLITS,
-    Beginning,
+    STARTING_POINTS,
+    StartingPoint,
     describe,
     starting_points_by_split,
 )
@@ -26,7 +26,7 @@ from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.grammar.vocabulary import group_word
 from steelyard.domains.theories.model.limits import Limits, limits_from_options
 from steelyard.domains.theories.rendering.summary import summarise
-from steelyard.domains.theories.reward.reward import Judge, reward_from_options
+from steelyard.domains.theories.reward.reward import TheoryScorer, reward_from_options
 from steelyard.errors import ConfigError, ConstraintError
 from steelyard.special_tokens import SPECIAL_TOKENS
 from steelyard.types import Task
@@ -45,7 +45,7 @@ class Theories(Domain):
 
     kinds: tuple[str, ...] = ("groups",)
     """Kinds of starting points: any of nothing, groups, sector, partial, model."""
-    containing: tuple[str, ...] = ()
+    required_factors: tuple[str, ...] = ()
     """Factors that every given gauge group must have, such as ``SU(2)``. Repeat a factor to require it repeatedly."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Size limits, see :class:`~steelyard.domains.theories.model.limits.Limits`."""
@@ -53,9 +53,9 @@ class Theories(Domain):
     """Reward settings, see :class:`~steelyard.domains.theories.reward.reward.TheoryReward`."""
     constrained: bool = True
     """Whether the grammar constrains sampling to valid theories. Otherwise invalid texts are rejected."""
-    longest_example: int = 120
+    max_example_words: int = 120
     """Maximum words of a warm-start example. A long starting point may exceed it."""
-    rising: int = 0
+    curriculum_tasks: int = 0
     """Number of training tasks over which the harder half of the difficulty levels is introduced, one level at a time.
     0 uses all levels from the start.
     """
@@ -63,23 +63,25 @@ class Theories(Domain):
     """Seed of the task order. It does not affect the splits."""
 
     def __post_init__(self) -> None:
-        for name in ("kinds", "containing"):
+        for name in ("kinds", "required_factors"):
             if isinstance(given := getattr(self, name), str):
                 raise ConfigError(f'theories: {name} = "{given}" must be a list; write {name} = ["{given}"]')
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        object.__setattr__(self, "containing", tuple(self.containing))
-        unknown = [kind for kind in self.kinds if kind not in BEGINNINGS]
+        object.__setattr__(self, "required_factors", tuple(self.required_factors))
+        unknown = [kind for kind in self.kinds if kind not in STARTING_POINTS]
         if unknown or not self.kinds or len(set(self.kinds)) < len(self.kinds):
             raise ConfigError(
-                f"theories: kinds = {list(self.kinds)} must list one or more of {', '.join(BEGINNINGS)}, each once"
+                f"theories: kinds = {list(self.kinds)} must list one or more of {', '.join(STARTING_POINTS)}, each once"
             )
         factors = [group_word(n) for n in range(1, self.bounds.largest + 1)]
-        if outside := [factor for factor in self.containing if factor not in factors]:
+        if outside := [factor for factor in self.required_factors if factor not in factors]:
             raise ConfigError(
-                f"theories: containing = {outside} has factors outside the limits; choose from {', '.join(factors)}"
+                f"theories: required_factors = {outside} is outside the limits; choose from {', '.join(factors)}"
             )
-        if self.rising < 0:
-            raise ConfigError(f"theories: rising = {self.rising} must be a number of training tasks, 0 or more")
+        if self.curriculum_tasks < 0:
+            raise ConfigError(
+                f"theories: curriculum_tasks = {self.curriculum_tasks} must be a number of training tasks, 0 or more"
+            )
         reward_from_options(self.reward)
         self._require_starting_points()
 
@@ -89,8 +91,8 @@ class Theories(Domain):
             if kind not in self._starting_points["train"]:
                 raise ConfigError(
                     f"theories: limits.groups = {self.bounds.groups}, limits.abelian = {self.bounds.abelian}, "
-                    f"limits.largest = {self.bounds.largest} and containing = {list(self.containing)} leave no "
-                    f"starting point of kind {kind!r}; raise a limit, require fewer factors, or remove the kind"
+                    f"limits.largest = {self.bounds.largest} and required_factors = {list(self.required_factors)} "
+                    f"leave no starting point of kind {kind!r}; raise a limit, require fewer factors, or remove it"
                 )
         for starting_point in itertools.chain.from_iterable(self._interleaved.values()):
             try:
@@ -112,7 +114,7 @@ class Theories(Domain):
 
     def vocabulary(self) -> tuple[str, ...]:
         """Return special tokens, the kinds of starting points and the words of theories."""
-        return (*SPECIAL_TOKENS, *BEGINNINGS, *self.grammar.alphabet())
+        return (*SPECIAL_TOKENS, *STARTING_POINTS, *self.grammar.alphabet())
 
     def size(self, split: Split) -> int | None:
         """Return the number of tasks. Training is unlimited; the other splits have each starting point once."""
@@ -124,7 +126,7 @@ class Theories(Domain):
             return _task(self._interleaved[split][index])
         levels = self._levels
         late_levels = len(levels) // 2
-        introduced_at = [-(-number * self.rising // late_levels) for number in range(1, late_levels + 1)]
+        introduced_at = [-(-number * self.curriculum_tasks // late_levels) for number in range(1, late_levels + 1)]
         introduced = sum(index >= at for at in introduced_at)
         phase_start = introduced_at[introduced - 1] if introduced else 0
         return self._shuffled(levels[len(levels) - late_levels + introduced - 1], index - phase_start)
@@ -141,15 +143,15 @@ class Theories(Domain):
     def describe(self, task: Task) -> str:
         return describe(task.spec)
 
-    def judge(self) -> Judge:
-        return Judge(self.bounds, reward_from_options(self.reward))
+    def scorer(self) -> TheoryScorer:
+        return TheoryScorer(self.bounds, reward_from_options(self.reward))
 
     def verifier(self) -> FunctionVerifier:
-        return self.judge().verifier()
+        return self.scorer().verifier()
 
     @cached_property
     def _artifacts(self) -> TheoryArtifacts:
-        judge = self.judge()
+        judge = self.scorer()
         return TheoryArtifacts(read, lambda text, spec: judge(Task("file", "", spec), text))
 
     def to_text(self, text: str) -> str:
@@ -184,16 +186,16 @@ class Theories(Domain):
         """Return a training task of any difficulty and a random theory for it, determined by ``index`` and ``seed``."""
         task = self._shuffled(self._levels[-1], index)
         least = self.grammar.shortest_end(self.grammar.start(task))
-        long = max(self.longest_example, least + len(str(task.spec["given"]).split()))
-        return task, random_theory(self.grammar, task, np.random.default_rng([seed, index]), long=long)
+        max_words = max(self.max_example_words, least + len(str(task.spec["given"]).split()))
+        return task, random_theory(self.grammar, task, np.random.default_rng([seed, index]), max_words=max_words)
 
     def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
         """Yield an endless stream of training tasks with random theories for the warm start."""
         return (self.example(index, seed=seed) for index in itertools.count())
 
     @cached_property
-    def _starting_points(self) -> dict[Split, dict[str, list[Beginning]]]:
-        return starting_points_by_split(self.kinds, self.bounds, self.containing)
+    def _starting_points(self) -> dict[Split, dict[str, list[StartingPoint]]]:
+        return starting_points_by_split(self.kinds, self.bounds, self.required_factors)
 
     @cached_property
     def _levels(self) -> list[float]:
@@ -201,11 +203,11 @@ class Theories(Domain):
         return sorted({point.difficulty for points in self._starting_points["train"].values() for point in points})
 
     @cached_property
-    def _interleaved(self) -> dict[Split, list[Beginning]]:
+    def _interleaved(self) -> dict[Split, list[StartingPoint]]:
         """Starting points by split: shuffled within each kind, with kinds alternating while they last."""
-        by_split: dict[Split, list[Beginning]] = {}
+        by_split: dict[Split, list[StartingPoint]] = {}
         for number, split in enumerate(SPLITS):
-            shuffled: list[list[Beginning]] = []
+            shuffled: list[list[StartingPoint]] = []
             for kind, points in enumerate(self._starting_points[split].values()):
                 order = np.random.default_rng([self.seed, number, kind]).permutation(len(points))
                 shuffled.append([points[index] for index in order])
@@ -214,5 +216,5 @@ class Theories(Domain):
         return by_split
 
 
-def _task(starting_point: Beginning) -> Task:
+def _task(starting_point: StartingPoint) -> Task:
     return Task(starting_point.id, starting_point.kind, starting_point.spec, starting_point.difficulty)

@@ -14,8 +14,8 @@ from steelyard.errors import PolicyError
 from steelyard.policies.tokens.codec import Codec
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.offsets import TextOffsets
+from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.randomness import stream
-from steelyard.sampling.row import Row
 from steelyard.sampling.vllm.engine import Engine
 from steelyard.sampling.vllm.tracked_sample import TRACKED_KEY, TrackedSample
 from steelyard.types import Sample, SampleKey
@@ -101,7 +101,7 @@ class VllmSampler:
         ends, vocabulary = frozenset(self.codec.end_ids), self.codec.vocabulary
         for index in range(request.count):
             key = SampleKey(request.step, request.slot, request.attempt, index)
-            yield TrackedSample(Row(request, key, ids, decoding, ends, self.constraint, vocabulary))
+            yield TrackedSample(PartialSample(request, key, ids, decoding, ends, self.constraint, vocabulary))
 
     def _submit(self, tracked: TrackedSample, restricted: bool) -> str:
         """Submit a sample to the engine and return the id of its request."""

@@ -101,7 +101,7 @@ class RolloutParts:
         ]
 
 
-def find_groups(held: Sequence[Group], wanted: Sequence[GroupSummary]) -> list[Group]:
+def find_groups(groups: Sequence[Group], summaries: Sequence[GroupSummary]) -> list[Group]:
     """Return the groups with the keys of the summaries, in the same order."""
-    by_key = {group.key: group for group in held}
-    return [by_key[summary.key] for summary in wanted]
+    by_key = {group.key: group for group in groups}
+    return [by_key[summary.key] for summary in summaries]

@@ -7,7 +7,7 @@ left behind. The pool exchanges items and verdicts with the worker, and controls
                       ── items, verdicts ──────────────────>
 """
 
-from steelyard.verification.processes.limits import Limits, Recycling
+from steelyard.verification.processes.limits import Recycling, WorkerLimits
 from steelyard.verification.processes.pool import ProcessPool
 
-__all__ = ["Limits", "ProcessPool", "Recycling"]
+__all__ = ["ProcessPool", "Recycling", "WorkerLimits"]

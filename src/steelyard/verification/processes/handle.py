@@ -27,9 +27,9 @@ from steelyard.verification.processes.frames import BrokenFrameError, JsonReader
 from steelyard.verification.processes.output import WorkerOutput
 from steelyard.verification.processes.worker import CALL_NUMBER, NO_CONNECTION
 from steelyard.verification.returns import BadReturn, read_verdict
-from steelyard.verification.transport import light
+from steelyard.verification.transport import without_decisions
 
-MARK = "STEELYARD_KEEPER"
+MARK = "STEELYARD_FORKSERVER"
 """Environment variable that marks a fork server and all its descendants."""
 START_SECONDS = 300.0
 """Time limit for importing the verifier in a worker."""
@@ -125,7 +125,7 @@ class WorkerHandle:
     def send_call(self, call: Call) -> None:
         """Send a call to the worker."""
         number = secrets.randbits(63)
-        items = pickle.dumps([light(item) for item in call.items], protocol=5)
+        items = pickle.dumps([without_decisions(item) for item in call.items], protocol=5)
         self._unsent += frame(CALL_NUMBER.pack(number) + items)
         self.calls.append(call)
         self._numbers.append(number)

@@ -15,7 +15,7 @@ _MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """Resource limits of a worker. ``None`` disables a limit. A call with n items gets n times the seconds."""
 
     seconds: float | None = defaults.LIMIT_SECONDS

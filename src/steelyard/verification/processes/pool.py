@@ -19,7 +19,7 @@ from steelyard.verification.blame import Blame
 from steelyard.verification.calls import Call, Settled, settle
 from steelyard.verification.processes.forkserver import WorkerSetup
 from steelyard.verification.processes.handle import CallVerified, Event, WorkerEnded, WorkerHandle
-from steelyard.verification.processes.limits import Limits, Recycling
+from steelyard.verification.processes.limits import Recycling, WorkerLimits
 from steelyard.verification.processes.worker import WorkerRules
 from steelyard.verification.transport import PackedVerifier
 
@@ -40,7 +40,7 @@ class ProcessPool(BackgroundPool):
         verifier: Verifier | PackedVerifier,
         *,
         workers: int | None = None,
-        limits: Limits | None = None,
+        limits: WorkerLimits | None = None,
         recycling: Recycling | None = None,
         blame: Blame | None = None,
         keep_children: bool = False,
@@ -50,7 +50,7 @@ class ProcessPool(BackgroundPool):
         packed = PackedVerifier.of(verifier) if isinstance(verifier, Verifier) else verifier
         super().__init__(packed, listener)
         self.workers = workers or cores()
-        self.limits = limits or Limits()
+        self.limits = limits or WorkerLimits()
         self.blame = (blame or Blame()).with_outcomes(packed.blame)
         rules = WorkerRules(self.limits, recycling or Recycling(), keep_children)
         self._setup = WorkerSetup(packed.payload, rules, str(Path.cwd()), preload)

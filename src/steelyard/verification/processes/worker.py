@@ -18,9 +18,9 @@ from steelyard.types import Verdict
 from steelyard.verification.base import Cause, Item, Verifier
 from steelyard.verification.processes.descendants import adopt_orphans, die_with_parent, end_children, has_children
 from steelyard.verification.processes.frames import json_frame, receive
-from steelyard.verification.processes.limits import Limits, Recycling
+from steelyard.verification.processes.limits import Recycling, WorkerLimits
 from steelyard.verification.processes.output import WorkerOutput
-from steelyard.verification.safe_verify import judge, traceback_tail
+from steelyard.verification.safe_verify import safe_verify, traceback_tail
 
 NO_CONNECTION = 217
 """Exit code of a worker that has lost its connection to the run because the verifier closed it."""
@@ -34,7 +34,7 @@ MAX_LEFTOVER_THREADS = 32
 class WorkerRules:
     """Limits and rules of a worker."""
 
-    limits: Limits
+    limits: WorkerLimits
     recycling: Recycling
     keep_children: bool = False
     """Whether processes started by the verifier live as long as the worker, instead of ending with the item."""
@@ -75,14 +75,14 @@ def serve(
     os._exit(0)
 
 
-def _verify(verifier: Verifier, request: bytes, limits: Limits) -> tuple[list[Verdict], bool]:
+def _verify(verifier: Verifier, request: bytes, limits: WorkerLimits) -> tuple[list[Verdict], bool]:
     """Return the verdicts, and whether the worker can continue; after running out of memory it cannot."""
     count = 1
     try:
         items: Sequence[Item] = pickle.loads(request)  # noqa: S301 - from the run that started this worker
         count = len(items)
         limits.apply_cpu(count)
-        verdicts = judge(verifier, items)
+        verdicts = safe_verify(verifier, items)
     except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt, GeneratorExit or a custom class
         cause = Cause.OUT_OF_MEMORY if isinstance(error, MemoryError) else Cause.EXCEPTION
         return [Verdict.unscored(cause, traceback_tail(error))] * count, False

@@ -139,7 +139,7 @@ def bubblewrap_command(command: Sequence[str], folder: Path, readable: Iterable[
     return [*_bubblewrap_options(bubblewrap(), readable, writable), "--chdir", str(HOME), "--", *command]
 
 
-def _bubblewrap_options(found: Bubblewrap, readable: Iterable[Path], writable: Sequence[str] = ()) -> list[str]:
+def _bubblewrap_options(bwrap: Bubblewrap, readable: Iterable[Path], writable: Sequence[str] = ()) -> list[str]:
     """Return the command line up to the command.
 
     The root is an empty folder in memory, which becomes read-only last. Writable folders precede readable ones, because
@@ -156,10 +156,10 @@ def _bubblewrap_options(found: Bubblewrap, readable: Iterable[Path], writable: S
     for path in uncovered([*interpreter_folders(), *readable]):
         system += ["--ro-bind", str(path), str(path)]
     return [
-        found.program,
+        bwrap.program,
         *NAMESPACES,
         *("--unshare-cgroup-try", "--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-        *found.options,
+        *bwrap.options,
         *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
         *writable,
         *system,

@@ -2,8 +2,8 @@ r"""Run one program in the sandbox with ``run_code`` or ``run_command``.
 
 ::
 
-    ran = run_code("print(sum(map(int, input().split())))", stdin="1 2 3", limits=RunLimits(seconds=2))
-    ran.ok and ran.stdout == "6\n"
+    result = run_code("print(sum(map(int, input().split())))", stdin="1 2 3", limits=RunLimits(seconds=2))
+    result.ok and result.stdout == "6\n"
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RunLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     """The result of one run."""
 
     stdout: str
@@ -103,7 +103,7 @@ def run_code(
     environment: Mapping[str, str] | None = None,
     limits: RunLimits = RunLimits(),
     level: Level | Literal["auto"] = "auto",
-) -> Ran:
+) -> RunResult:
     """Run Python code (``python -I main.py``) in a scratch folder with ``files``, which is removed afterwards.
 
     ``readable`` lists further folders to make visible at level bubblewrap. ``environment`` is added to a clean
@@ -131,7 +131,7 @@ def run_command(
     environment: Mapping[str, str] | None = None,
     limits: RunLimits = RunLimits(),
     level: Level | Literal["auto"] = "auto",
-) -> Ran:
+) -> RunResult:
     """Run a program like :func:`run_code`, without a shell. Raises an error if the program does not exist."""
     at = resolve_level(level)
     opened = [Path(path).absolute() for path in readable]
@@ -156,7 +156,7 @@ def run_command(
             processes=limits.processes + OWN_PROCESSES[at],
             output=limits.output,
         )
-        return _ran(_supervised(request), at, limits)
+        return _result(_supervised(request), at, limits)
     finally:
         if not supervisor.remove_folder(folder):
             log.warning("the scratch folder %s could not be removed", folder)
@@ -252,16 +252,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
 
 
-def _ran(report: Report | None, level: Level, limits: RunLimits) -> Ran:
+def _result(report: Report | None, level: Level, limits: RunLimits) -> RunResult:
     if report is None:
-        return Ran("", "", None, signal.SIGKILL, "lost", truncated=False, seconds=limits.seconds, level=level)
+        return RunResult("", "", None, signal.SIGKILL, "lost", truncated=False, seconds=limits.seconds, level=level)
     if report["error"]:
         raise SandboxError(f"the program could not be started: {report['error']}")
     code = report["returncode"]
     ended_by = -code if code < 0 else None
     if level == "bubblewrap" and SIGNAL_EXIT_BASE < code <= SIGNAL_EXIT_BASE + 64:
         ended_by = code - SIGNAL_EXIT_BASE
-    return Ran(
+    return RunResult(
         stdout=report["stdout"],
         stderr=report["stderr"],
         exit_code=None if ended_by else code,

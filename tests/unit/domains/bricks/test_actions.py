@@ -278,7 +278,7 @@ def test_building_order_by_hand() -> None:
 
 @pytest.mark.parametrize("make", [Absolute, Lines, Relative, TwoStep])
 def test_impossible_action_spaces_are_rejected(make: Callable[..., ActionSpace]) -> None:
-    with pytest.raises(ConstraintError, match="most = 0 must be at least 1"):
+    with pytest.raises(ConstraintError, match="max_bricks = 0 must be at least 1"):
         make(World(), 0)
     large = World((1, 9, 9), Library((Part(2, 2, 1e-3),)))
     with pytest.raises(ConstraintError, match="no part of 2x2 fits into a world of 1 x 9 x 9 cells"):

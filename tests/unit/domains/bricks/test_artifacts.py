@@ -237,7 +237,7 @@ def test_a_report_lists_floating_bricks_and_flaws() -> None:
 def test_a_missing_solver_is_reported_with_a_solution(monkeypatch: pytest.MonkeyPatch) -> None:
     from steelyard.domains.bricks.stability import highs
 
-    monkeypatch.setattr(highs, "_kept", type(highs._kept)())
+    monkeypatch.setattr(highs, "_thread_state", type(highs._thread_state)())
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(MissingExtraError, match=r"steelyard\[bricks\]") as caught:
         bricks().report(BRIDGE)

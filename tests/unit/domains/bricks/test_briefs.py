@@ -75,7 +75,7 @@ def test_a_load_may_be_zero() -> None:
 
 
 def test_splits_are_disjoint_and_every_kind_is_in_each() -> None:
-    found = catalogue(GRID_KINDS, WORLD, hardest=16)
+    found = catalogue(GRID_KINDS, WORLD, max_difficulty=16)
     keys = {split: {brief.split_key for briefs in kinds.values() for brief in briefs} for split, kinds in found.items()}
     assert not keys["train"] & keys["validation"]
     assert not keys["train"] & keys["held_out"]
@@ -105,7 +105,7 @@ def test_briefs_with_the_same_form_share_a_split_whatever_the_load() -> None:
 
 
 def test_the_catalogue_respects_world_and_difficulty() -> None:
-    found = catalogue(("tower", "shape"), World((8, 8, 5)), easiest=4, hardest=9)
+    found = catalogue(("tower", "shape"), World((8, 8, 5)), min_difficulty=4, max_difficulty=9)
     briefs = [brief for kinds in found.values() for some in kinds.values() for brief in some]
     assert {brief.kind for brief in briefs} == {"tower", "shape"}
     assert all(4 <= brief.difficulty <= 9 and brief.extent[2] <= 5 for brief in briefs)

@@ -29,7 +29,7 @@ WORLD = World()
 
 def some_briefs(kind: str, every: int) -> list[Brief]:
     """Return every n-th brief of a kind from all splits of the default domain."""
-    found = catalogue([kind], WORLD, hardest=Bricks.hardest)
+    found = catalogue([kind], WORLD, max_difficulty=Bricks.max_difficulty)
     return [brief for kinds in found.values() for briefs in kinds.values() for brief in briefs][::every]
 
 
@@ -96,10 +96,10 @@ def test_examples_depend_only_on_seed_and_index() -> None:
 
 
 def test_no_example_exceeds_the_maximum_number_of_bricks() -> None:
-    small = Bricks(hardest=6.0, most=8)
+    small = Bricks(max_difficulty=6.0, max_bricks=8)
     assert max(len(small.example(index)[1]) for index in range(200)) <= 8
-    with pytest.raises(ConfigError, match=r"most=1 is too small for the brief .*; raise it"):
-        Bricks(kinds=("wall",), most=1, imperfection=0.0).example(0)
+    with pytest.raises(ConfigError, match=r"max_bricks=1 is too small for the brief .*; raise it"):
+        Bricks(kinds=("wall",), max_bricks=1, imperfection=0.0).example(0)
 
 
 def test_a_brief_has_many_solutions() -> None:

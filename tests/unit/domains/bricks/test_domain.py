@@ -31,7 +31,7 @@ def test_every_task_belongs_to_its_split_and_has_a_brief() -> None:
             brief = brief_of(json.loads(json.dumps(task.spec)))
             assert split_of(brief) == split
             assert (task.id, task.difficulty) == (brief.id, brief.difficulty)
-            assert brief.difficulty <= bricks.hardest
+            assert brief.difficulty <= bricks.max_difficulty
 
 
 def test_held_out_parameters_never_occur_in_training_whatever_the_seed() -> None:
@@ -95,10 +95,10 @@ def test_the_token_limit_of_the_text_recipe_fits_every_answer() -> None:
     assert recipe.domain is not None
     bricks = make_domain("bricks", **recipe.domain.options)
     assert isinstance(bricks, Bricks)
-    assert recipe.sampling.max_new_tokens == bricks.most * bricks.action_space.tokens_per_brick + 1
+    assert recipe.sampling.max_new_tokens == bricks.max_bricks * bricks.action_space.tokens_per_brick + 1
     for task, text in itertools.islice(bricks.examples(), 60):
         assert isinstance(task.prompt, tuple)
-        assert len(text.splitlines()) <= bricks.most
+        assert len(text.splitlines()) <= bricks.max_bricks
         assert all(len(line) == len("2x4 (0,0,0)") for line in text.splitlines())
 
 
@@ -149,7 +149,7 @@ def test_captions_come_from_a_file(tmp_path: Path) -> None:
     counts = [len(bricks._briefs[split].get("caption", [])) for split in ("train", "validation", "held_out")]
     assert sum(counts) == 40
     assert min(counts) > 0
-    some = Bricks(kinds=("caption",), captions=str(path), most_captions=30, action="text")
+    some = Bricks(kinds=("caption",), captions=str(path), max_captions=30, action="text")
     assert sum(len(kinds.get("caption", [])) for kinds in some._briefs.values()) == 30
     with pytest.raises(ConfigError, match="captions are free text"):
         Bricks(kinds=("caption",), captions=str(path))
@@ -164,7 +164,7 @@ def test_captions_come_from_a_file(tmp_path: Path) -> None:
         ({"action": "telepathy"}, "action='telepathy' .* choose one of relative, two_step, absolute, text"),
         ({"action": "text", "action_options": {"reach": 3}}, "action 'text': .*'reach'; its options are: may_float"),
         ({"action_options": {"reach": [-1, 0, 0]}}, "action 'two_step': reach ="),
-        ({"most": 0}, "most = 0"),
+        ({"max_bricks": 0}, "max_bricks = 0"),
         ({"prompt_form": "letter"}, "prompt_form='letter' .* choose one of chat, message, plain"),
         ({"kinds": ["caption"]}, "captions='' with kinds=.* set a caption file"),
         ({"captions": "rows.jsonl"}, "the kind 'caption' together"),

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from steelyard.domains.bricks import Brick, Library, Part, Structure, World
 from steelyard.domains.bricks.export import gltf, ldraw, obj
 from steelyard.domains.bricks.export.mesh import LAYER, PITCH, SIDES, STUD_HEIGHT, STUD_RADIUS, brick_mesh
@@ -66,7 +66,7 @@ def test_the_mesh_is_a_box_with_studs_that_face_outwards() -> None:
 
 
 def test_gltf_can_be_read_back() -> None:
-    structure = heap(8, random.Random(2))
+    structure = random_structure(8, random.Random(2))
     document = json.loads(gltf(structure))
     data = base64.b64decode(document["buffers"][0]["uri"].partition(",")[2])
     assert document["buffers"][0]["byteLength"] == len(data)

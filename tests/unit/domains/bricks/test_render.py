@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from steelyard.domains.bricks import Brick, Stability, Structure, World, render
 from steelyard.domains.bricks.export import ldraw
 from steelyard.domains.bricks.parts import STANDARD, Part
@@ -66,7 +66,7 @@ def inside(corners: list[tuple[float, float]], x: float, y: float) -> bool:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_last_painted_brick_is_in_front(seed: int) -> None:
     rng = random.Random(seed)
-    structure = heap(14, rng, World((12, 12, 6)))
+    structure = random_structure(14, rng, World((12, 12, 6)))
     seen = 0
     for _ in range(60):
         h, w, x, y, z = rng.choice(structure.bricks)
@@ -226,7 +226,7 @@ def test_a_picture_that_is_too_large_is_rejected() -> None:
 
 def test_an_animation_grows_brick_by_brick() -> None:
     Image = pytest.importorskip("PIL.Image")
-    structure = heap(5, random.Random(1))
+    structure = random_structure(5, random.Random(1))
     moving = Image.open(io.BytesIO(animate(structure, milliseconds=100, last=900)))
     assert moving.n_frames == 5
     times = []
@@ -253,7 +253,7 @@ def test_a_caption_wider_than_its_cell_is_wrapped() -> None:
 
 
 def test_a_contact_sheet_contains_all_cards() -> None:
-    cards = [Card(heap(4, random.Random(n)), f"reward {n}\nsecond line", good=n % 2 == 0) for n in range(5)]
+    cards = [Card(random_structure(4, random.Random(n)), f"reward {n}\nsecond line", good=n % 2 == 0) for n in range(5)]
     sheet = contact_sheet(cards, title="step 3")
     labels = [element.text for element in ET.fromstring(svg(sheet)) if element.tag.endswith("text")]
     assert labels == ["step 3", *(line for n in range(5) for line in (f"reward {n}", "second line"))]

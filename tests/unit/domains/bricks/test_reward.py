@@ -13,9 +13,9 @@ from steelyard.domains.bricks.actions import Lines
 from steelyard.domains.bricks.briefs import Brief, Cantilever, Tower
 from steelyard.domains.bricks.outcome import outcome
 from steelyard.domains.bricks.reward import (
+    BrickScorer,
     Penalties,
     RewardSettings,
-    Scorer,
     Weights,
     parse_reward_settings,
     step_rewards,
@@ -23,7 +23,7 @@ from steelyard.domains.bricks.reward import (
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.errors import ConfigError
 from steelyard.types import Decisions, Sample, SampleKey, Task, Verdict
-from steelyard.verification import Item, judge
+from steelyard.verification import Item, safe_verify
 
 pytest.importorskip("highspy")
 
@@ -36,8 +36,8 @@ def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
     """Verify a text as in a run."""
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
-    verifier = Scorer(Lines(WORLD, 40), parse_reward_settings(settings)).verifier()
-    return judge(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
+    verifier = BrickScorer(Lines(WORLD, 40), parse_reward_settings(settings)).verifier()
+    return safe_verify(verifier, [Item(Task("t", "p", brief.spec), sample, 1)])[0]
 
 
 def test_a_success_earns_the_first_four_weights() -> None:
@@ -135,7 +135,7 @@ def test_strict_rejects_all_flaws_except_floating() -> None:
     assert found.reason.startswith("collision: brick 4")
     assert verdict(FLOATING, strict=True).status == "scored"
     with pytest.raises(InvalidStructureError) as caught:
-        Scorer(Lines(WORLD, 40), RewardSettings(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
+        BrickScorer(Lines(WORLD, 40), RewardSettings(strict=True))(Task("t", "p", TOWER.spec), "1x1 (20,0,0)")
     assert caught.value.flaw.reason is Reason.OUT_OF_BOUNDS
 
 
@@ -144,7 +144,9 @@ def test_an_invalid_brief_leaves_the_sample_unscored() -> None:
     sample = Sample(
         SampleKey(0, 0, 0, 0), none, 0, "2x4 (0,0,0)", "stop", Decisions(none, none, np.zeros(0, np.float32))
     )
-    found = judge(Scorer(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)])[0]
+    found = safe_verify(
+        BrickScorer(Lines(WORLD, 40)).verifier(), [Item(Task("t", "p", {"kind": "castle"}), sample, 1)]
+    )[0]
     assert found.status == "unscored"
     assert "castle" in found.reason
 
@@ -171,25 +173,25 @@ def test_step_rewards_add_up_to_the_reward() -> None:
 
 
 def test_settings_are_part_of_the_version() -> None:
-    plain = Scorer(Lines(WORLD, 40)).verifier()
+    plain = BrickScorer(Lines(WORLD, 40)).verifier()
     assert plain.deterministic
-    assert plain.version == Scorer(Lines(World(), 40)).verifier().version
+    assert plain.version == BrickScorer(Lines(World(), 40)).verifier().version
     others = [
-        Scorer(Lines(WORLD, 40), RewardSettings(strict=True)),
-        Scorer(Lines(WORLD, 40), RewardSettings(weights=Weights(purpose=0.5))),
-        Scorer(Lines(World((20, 20, 21)), 40)),
+        BrickScorer(Lines(WORLD, 40), RewardSettings(strict=True)),
+        BrickScorer(Lines(WORLD, 40), RewardSettings(weights=Weights(purpose=0.5))),
+        BrickScorer(Lines(World((20, 20, 21)), 40)),
     ]
     assert len({plain.version, *(other.verifier().version for other in others)}) == 4
 
 
 def test_the_scorer_can_be_pickled() -> None:
-    again = pickle.loads(pickle.dumps(Scorer(Lines(WORLD, 40), RewardSettings(steps=True))))
-    assert again == Scorer(Lines(WORLD, 40), RewardSettings(steps=True))
+    again = pickle.loads(pickle.dumps(BrickScorer(Lines(WORLD, 40), RewardSettings(steps=True))))
+    assert again == BrickScorer(Lines(WORLD, 40), RewardSettings(steps=True))
     assert again(Task("t", "p", TOWER.spec), STANDING).success
 
 
 def test_settings_from_plain_data() -> None:
-    settings = parse_reward_settings({"weights": {"purpose": 1}, "penalties": {"part": 0.01}, "steps": True})
+    settings = parse_reward_settings({"weights": {"purpose": 1}, "penalties": {"part": 0.01}, "step_rewards": True})
     assert settings == RewardSettings(Weights(purpose=1), Penalties(part=0.01), steps=True)
     assert parse_reward_settings({}) == RewardSettings()
 
@@ -203,7 +205,7 @@ def test_settings_from_plain_data() -> None:
         ({"weights": {"purpose": -1}}, "weights: purpose = -1"),
         ({"penalties": {"part": float("nan")}}, "penalties: part = nan"),
         ({"weights": 3}, "weights = 3 must be a table"),
-        ({"long": 0}, "long = 0"),
+        ({"full_length": 0}, "full_length = 0"),
         ({"method": "simplex"}, "method = 'simplex'"),
     ],
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bricks.brick_cases import golden
-from benchmarks.bricks.random_structures import heap
+from benchmarks.bricks.random_structures import random_structure
 from benchmarks.bricks.weighted_program import assess_weighted
 from steelyard.domains.bricks import Brick, Load, Physics, Structure, World, assess, largest_pull
 from steelyard.domains.bricks.connectivity import floating
@@ -113,7 +113,7 @@ def test_residuals_are_zero_exactly_if_everything_is_connected() -> None:
     find = solver("highs")
     assert residuals(equations(CASES["stairs of 20"]), find, PUBLISHED).total == pytest.approx(0.0, abs=1e-7)
     for seed in range(10):
-        structure = heap(12, random.Random(seed), float_=0.3)
+        structure = random_structure(12, random.Random(seed), float_=0.3)
         afloat = list(floating(structure))
         left = residuals(equations(structure), find, PUBLISHED)
         weight = float(structure.mass_B[afloat].sum()) * PUBLISHED.gravity
@@ -154,7 +154,7 @@ def test_a_structure_at_its_limit_stands_or_has_a_failing_brick(name: str) -> No
 
 
 def test_results_do_not_depend_on_earlier_solves_or_the_thread() -> None:
-    structures = [heap(15, random.Random(seed)) for seed in range(4)]
+    structures = [random_structure(15, random.Random(seed)) for seed in range(4)]
     first = [assess(structure).score_B.tolist() for structure in structures]
     again = [assess(structure).score_B.tolist() for structure in reversed(structures)][::-1]
     other: list[list[float]] = []
@@ -197,7 +197,7 @@ def test_a_program_beyond_the_gurobi_licence_is_reported() -> None:
 
 
 def test_missing_packages_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(highs, "_kept", threading.local())
+    monkeypatch.setattr(highs, "_thread_state", threading.local())
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(MissingExtraError, match=r"steelyard\[bricks\]"):
         assess(LEVER)

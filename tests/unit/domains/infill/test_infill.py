@@ -87,7 +87,7 @@ def test_texts_are_read_from_any_folder(tmp_path: Path, domain: Infill) -> None:
     (tmp_path / "odd.txt").write_text("déjà vu, déjà vu, déjà vu, déjà vu\n", encoding="utf-8")
     own = Infill(files=str(tmp_path), unit="chunk")
     assert sum(len(part) for part in own._texts.values()) == 30
-    accents = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0}, shortest=30, characters="éà")
+    accents = Infill(files=str(tmp_path), unit="chunk", weights={"recovered": 1.0}, min_length=30, characters="éà")
     assert "é" in accents.vocabulary()
     assert any("déjà" in text.text for part in accents._texts.values() for text in part)
     first = next(iter_texts(str(tmp_path), "chunk", TextFilter(1, 99, frozenset(map(chr, range(128))))))
@@ -106,7 +106,7 @@ def test_skipped_texts_are_reported_by_reason(tmp_path: Path) -> None:
         rule = f"target{number}: source{number}\n\tcc -o target{number} source{number}\n"
         (tmp_path / f"{number}.mk").write_text(rule, encoding="utf-8")
     (tmp_path / "short.mk").write_text("all:\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"60 with '\\t', which is not in `characters`; 1 shorter than shortest=40"):
+    with pytest.raises(DataError, match=r"60 with '\\t', which is not in `characters`; 1 shorter than min_length=40"):
         Infill(files=str(tmp_path), unit="chunk").task("train", 0)
     assert Infill(files=str(tmp_path), unit="chunk", characters="\t").task("train", 0)
 
@@ -147,7 +147,7 @@ def test_functions_that_differ_only_in_name_are_deduplicated(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("pattern", ["random", "span", "sticky"])
 def test_the_share_of_holes_matches_the_ratio(pattern: str) -> None:
-    masking, rng = Masking(pattern, (0.3, 0.3), run=5.0, most=1000), np.random.default_rng(0)  # type: ignore[arg-type]
+    masking, rng = Masking(pattern, (0.3, 0.3), mean_span=5.0, max_holes=1000), np.random.default_rng(0)  # type: ignore[arg-type]
     found = [masking.positions(200, rng) for _ in range(300)]
     assert np.mean([len(positions) / 200 for positions in found]) == pytest.approx(0.3, abs=0.015)
     assert all((np.diff(positions) > 0).all() for positions in found)
@@ -158,16 +158,16 @@ def test_the_share_of_holes_matches_the_ratio(pattern: str) -> None:
 
 def test_ratios_are_drawn_and_the_number_of_holes_is_bounded() -> None:
     rng = np.random.default_rng(0)
-    shares = [len(Masking("random", (0.1, 0.5), most=99).positions(100, rng)) / 100 for _ in range(300)]
+    shares = [len(Masking("random", (0.1, 0.5), max_holes=99).positions(100, rng)) / 100 for _ in range(300)]
     assert 0.1 <= min(shares) < 0.15 < 0.45 < max(shares) <= 0.5
-    assert len(Masking("sticky", (0.001, 0.001), most=99).positions(20, rng)) == 1
-    assert len(Masking("random", (0.5, 0.5), most=7).positions(100, rng)) == 7
+    assert len(Masking("sticky", (0.001, 0.001), max_holes=99).positions(20, rng)) == 1
+    assert len(Masking("random", (0.5, 0.5), max_holes=7).positions(100, rng)) == 7
     assert with_holes("abcd", np.asarray([1, 3])) == f"a{HOLE}c{HOLE}"
 
 
 @pytest.mark.parametrize("pattern", ["random", "span", "sticky"])
 def test_the_limit_removes_holes_uniformly(pattern: str) -> None:
-    masking, rng = Masking(pattern, (0.5, 0.5), run=6.0, most=64), np.random.default_rng(0)  # type: ignore[arg-type]
+    masking, rng = Masking(pattern, (0.5, 0.5), mean_span=6.0, max_holes=64), np.random.default_rng(0)  # type: ignore[arg-type]
     found = [masking.positions(256, rng) for _ in range(400)]
     assert max(map(len, found)) <= 64
     quarter_4 = np.bincount(np.concatenate(found) // 64, minlength=4) / sum(map(len, found))
@@ -176,8 +176,9 @@ def test_the_limit_removes_holes_uniformly(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"masking": "x"}, {"ratio": 0.0}, {"ratio": [0.5, 0.2]}, {"ratio": [0.1, 0.2, 0.3]}, {"run": 0.5}, {"unit": "x"},
-     {"weights": {"x": 1.0}}, {"weights": {}}, {"shortest": 9, "longest": 8}, {"characters": HOLE}],
+    [{"masking": "x"}, {"ratio": [0.5, 0.2]}, {"ratio": [0.1, 0.2, 0.3]}, {"mean_span": 0.5}, {"unit": "x"},
+     {"ratio": 0.0}, {"weights": {"x": 1.0}}, {"weights": {}}, {"min_length": 9, "max_length": 8},
+     {"characters": HOLE}],
 )  # fmt: skip
 def test_invalid_options_are_rejected(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="infill"):

@@ -10,7 +10,7 @@ from steelyard.domains.artifacts import Artifact
 from steelyard.domains.theories.comparison.canonical_form import canonical
 from steelyard.domains.theories.comparison.catalogue import (
     catalogue,
-    distinct,
+    count_distinct,
     field_content,
     group_name,
     relation_to_known,
@@ -33,13 +33,13 @@ def test_equivalent_theories_share_an_entry() -> None:
     assert [entry.count for entry in found.entries] == [1, 4]
     assert [entry.known_model for entry in found.entries] == ["Standard Model", "U(1) of B - L"]
     assert list(found.by_group) == ["U(1) × SU(2) × SU(3)", "U(1)² × SU(2) × SU(3)"]
-    assert distinct([*written, standard_model()]) == 2
+    assert count_distinct([*written, standard_model()]) == 2
 
 
 def test_vector_like_pairs_can_be_ignored() -> None:
     pairs = [standard_model(left("x", f"{q} 1 1"), left("y", f"-{q} 1 1")) for q in (1, 2, 3)]
-    assert distinct(pairs) == 3
-    assert distinct(pairs, vector_like=False) == 1
+    assert count_distinct(pairs) == 3
+    assert count_distinct(pairs, vector_like=False) == 1
     assert (len(catalogue(pairs).entries), catalogue(pairs).chiral) == (3, 1)
 
 

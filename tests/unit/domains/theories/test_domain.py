@@ -10,7 +10,7 @@ import pytest
 from benchmarks.theories.theories_walks import accepts
 from steelyard.domains.registry import make_domain
 from steelyard.domains.theories.domain import Theories
-from steelyard.domains.theories.grammar.starting_points import BEGINNINGS, SPLITS
+from steelyard.domains.theories.grammar.starting_points import SPLITS, STARTING_POINTS
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.physics.anomalies import is_anomaly_free
 from steelyard.domains.theories.reward.reward import admitted
@@ -18,7 +18,7 @@ from steelyard.domains.theories.reward.success import Findings
 from steelyard.errors import ConfigError
 from steelyard.types import Task
 
-KINDS = tuple(BEGINNINGS)
+KINDS = tuple(STARTING_POINTS)
 ALL = Theories(kinds=KINDS)
 
 
@@ -49,7 +49,7 @@ def test_held_out_groups_are_products_of_training_factors() -> None:
 
 
 def test_a_fifth_of_the_largest_groups_is_held_out_and_a_fifth_is_for_validation() -> None:
-    domain = Theories(containing=("SU(2)",), limits={"groups": 3, "abelian": 0, "largest": 6})
+    domain = Theories(required_factors=("SU(2)",), limits={"groups": 3, "abelian": 0, "largest": 6})
     given = [[str(domain.task(s, i).spec["given"]) for i in range(domain.size(s) or 0)] for s in SPLITS[1:]]
     validation, held_out = ({words.replace("SU(", "").replace(")", "")[6:-4] for words in own} for own in given)
     assert held_out == {"2 2 4", "2 3 5", "2 5 5"}
@@ -57,11 +57,11 @@ def test_a_fifth_of_the_largest_groups_is_held_out_and_a_fifth_is_for_validation
 
 
 def test_required_factors() -> None:
-    domain = Theories(containing=["SU(2)", "SU(2)"], limits={"groups": 3})  # type: ignore[arg-type]
+    domain = Theories(required_factors=["SU(2)", "SU(2)"], limits={"groups": 3})  # type: ignore[arg-type]
     tasks = [domain.task("train", index) for index in range(60)]
     assert min(str(task.spec["given"]).split().count("SU(2)") for task in tasks) == 2
     with pytest.raises(ConfigError, match="require fewer factors"):
-        Theories(containing=("SU(2)",) * 4, limits={"groups": 3})
+        Theories(required_factors=("SU(2)",) * 4, limits={"groups": 3})
 
 
 def test_harder_starting_points_are_introduced_gradually() -> None:
@@ -69,7 +69,7 @@ def test_harder_starting_points_are_introduced_gradually() -> None:
     starting point is visited before any is repeated.
     """
     limits = {"groups": 5, "largest": 3, "abelian": 1}
-    domain, plain = Theories(limits=limits, rising=80), Theories(limits=limits)
+    domain, plain = Theories(limits=limits, curriculum_tasks=80), Theories(limits=limits)
     tasks = [domain.task("train", index) for index in range(160)]
     assert [max(map(factors, tasks[at : at + 40])) for at in (0, 40, 80)] == [3, 4, 5]
     assert min(map(factors, tasks[:40])) == 1
@@ -102,7 +102,7 @@ def test_examples_are_valid_for_their_task(kind: str) -> None:
 
 
 def test_examples_respect_the_length_limit() -> None:
-    domain = Theories(kinds=("nothing",), longest_example=20)
+    domain = Theories(kinds=("nothing",), max_example_words=20)
     lengths = [len(domain.example(index)[1].split()) for index in range(100)]
     assert max(lengths) == 20
 
@@ -129,12 +129,15 @@ def test_invalid_settings_are_rejected() -> None:
         ({"kinds": []}, r"kinds = \[\]"),
         ({"kinds": ["model"], "limits": {"largest": 2}}, "remove 'model' from kinds"),
         ({"kinds": ["model"], "limits": {"charge": 3}}, "'model' does not fit the limits"),
-        ({"containing": ["U(1)"], "limits": {"groups": 1, "abelian": 0}}, "groups = 1, .*abelian = 0, .*largest = 6"),
-        ({"kinds": ["nothing", "groups"], "containing": ["SU(2)"] * 5}, "kind 'groups'; raise a limit"),
-        ({"containing": "SU(2)"}, r'containing = \["SU\(2\)"\]$'),
+        (
+            {"required_factors": ["U(1)"], "limits": {"groups": 1, "abelian": 0}},
+            "groups = 1, .*abelian = 0, .*largest = 6",
+        ),
+        ({"kinds": ["nothing", "groups"], "required_factors": ["SU(2)"] * 5}, "kind 'groups'; raise a limit"),
+        ({"required_factors": "SU(2)"}, r'required_factors = \["SU\(2\)"\]$'),
         ({"kinds": "groups"}, r'kinds = "groups" must be a list'),
-        ({"containing": ["SU2"]}, r"containing = \['SU2'\] .*U\(1\), SU\(2\)"),
-        ({"rising": -1}, "rising = -1"),
+        ({"required_factors": ["SU2"]}, r"required_factors = \['SU2'\] .*U\(1\), SU\(2\)"),
+        ({"curriculum_tasks": -1}, "curriculum_tasks = -1"),
         ({"kinds": ["partial"], "limits": {"multiplets": 4}}, "remove 'partial' from kinds"),
         ({"limits": {"multiplet": 3}}, "unknown key 'multiplet'; did you mean 'multiplets'"),
         ({"reward": {"weight": {}}}, "did you mean 'weights'"),

@@ -175,7 +175,7 @@ def test_our_sarah_model_has_the_rows_of_the_published_one() -> None:
         return {re.sub(r"\s", "", row).lower() for row in re.findall(rf"{kind}\[\[\d+\]\]\s*=(.*);", text)}
 
     model = sarah_writer.write(standard_model(), name="SM")["SM.m"]
-    for kind in ("Gauge", "FermionFields", "ScalarFields"):
+    for kind in ("GaugeGroup", "FermionFields", "ScalarFields"):
         assert rows(model, kind) == rows(PUBLISHED_SARAH, kind)
     assert "LagHC = -(Ye L.e.conj[H] + Yu Q.u.H + Yd Q.d.conj[H]);" in model
     assert "{{{dL}, {conj[dR]}}, {{DL, Vd}, {DR, Ud}}}" in model

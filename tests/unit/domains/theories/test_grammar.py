@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.theories.theories_walks import accepts, constraint_of, walk
-from benchmarks.theories.theory_texts import SMALL, every_text, is_right, products
+from benchmarks.theories.theory_texts import SMALL, every_text, is_valid_theory_text, products
 from steelyard.constraints.automaton import WordConstraint
 from steelyard.constraints.base import members
 from steelyard.domains.theories.grammar.allowed_terms import TermTree, allowed_terms
@@ -41,7 +41,7 @@ def state_after(text: str, task: Task = ANY) -> Any:
 def test_known_models_are_accepted_word_by_word(name: str) -> None:
     text = write(rounded(models()[name]))
     assert accepts(text, GRAMMAR)
-    assert is_right(text, GRAMMAR.limits)
+    assert is_valid_theory_text(text, GRAMMAR.limits)
 
 
 def test_within_small_limits_it_lets_through_exactly_what_is_right() -> None:
@@ -95,7 +95,7 @@ def test_the_term_tree_has_exactly_the_invariant_products(head: str) -> None:
             yield from terms_of(child, (*words, word))
 
     tree = state_after(head).content.terms
-    right = {term for term in products(head, 99) if is_right(f"{head} {term} 1e0", GRAMMAR.limits)}
+    right = {term for term in products(head, 99) if is_valid_theory_text(f"{head} {term} 1e0", GRAMMAR.limits)}
     assert set(terms_of(tree)) == right
     assert tree.count == len(right) > 3
 

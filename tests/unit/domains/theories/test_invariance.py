@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from steelyard.domains.theories.model.known_models import STANDARD, standard_model
+from steelyard.domains.theories.model.known_models import STANDARD_MODEL_GROUP, standard_model
 from steelyard.domains.theories.model.notation import left, right, scalar, theory
 from steelyard.domains.theories.model.theory import Field, Leg, QuantumNumbers, Term, Vev, singlet, term_kind
 from steelyard.domains.theories.physics.invariance import flaws, structures, term_structures
@@ -17,7 +17,7 @@ MODEL = standard_model(scalar("A", "1/2 2 1"), scalar("T", "0 3 1"), right("N", 
 
 def count(text: str) -> int:
     """Count the independent terms with these fields of ``MODEL``."""
-    made = theory(STANDARD, (), terms=())
+    made = theory(STANDARD_MODEL_GROUP, (), terms=())
     legs = []
     for part in text.split():
         name = part.rstrip("†")

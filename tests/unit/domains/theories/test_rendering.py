@@ -15,7 +15,7 @@ from benchmarks.theories.theory_cases import random_theory, with_terms
 from steelyard.domains.theories import rendering
 from steelyard.domains.theories.model.known_models import MODELS, models, standard_model
 from steelyard.domains.theories.model.notation import left, scalar, theory
-from steelyard.domains.theories.model.theory import Gauge, Special, Theory
+from steelyard.domains.theories.model.theory import GaugeGroup, SpecialUnitary, Theory
 from steelyard.domains.theories.physics.mass_spectrum import spectrum
 from steelyard.domains.theories.rendering.data_sheet import mass_text
 from steelyard.domains.theories.rendering.plain_text import columns, width
@@ -162,7 +162,10 @@ def test_masses(mass: float, text: str) -> None:
 
 
 def test_symbols() -> None:
-    assert gauge_text(Gauge(("U1",), (Special("SU2a", 2), Special("c", 3)))) == "U(1) × SU(2)_a × SU(3)_c"
-    assert gauge_text(Gauge()) == "no gauge group"
+    assert (
+        gauge_text(GaugeGroup(("U1",), (SpecialUnitary("SU2a", 2), SpecialUnitary("c", 3))))
+        == "U(1) × SU(2)_a × SU(3)_c"
+    )
+    assert gauge_text(GaugeGroup()) == "no gauge group"
     assert [name_latex(name) for name in ("H", "L2", "hu", "F1")] == ["H", "L_{2}", r"\mathrm{hu}", "F_{1}"]
     assert [parameter_text(value) for value in (0.02, 1e4, 5e-9, -10)] == ["0.02", "10000", "5·10⁻⁹", "−10"]

@@ -19,7 +19,7 @@ from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.model.limits import Limits
 from steelyard.domains.theories.physics.mass_spectrum import light_exotics
 from steelyard.domains.theories.reward.parts import EXTRA
-from steelyard.domains.theories.reward.reward import FLOOR, Judge, bounded, reward_from_options
+from steelyard.domains.theories.reward.reward import FLOOR, TheoryScorer, bounded, reward_from_options
 from steelyard.domains.theories.reward.success import LIGHT, Findings, succeeds
 from steelyard.errors import ConfigError, Invalid
 from steelyard.types import Task, Verdict
@@ -31,7 +31,7 @@ BROKEN = f"GAUGE U(1) SSB S1 +1/6 c1 2e2 MULTIPLETS {CHIRAL} INTERACTIONS"
 
 
 def judged(text: str, **options: Any) -> Verdict:
-    return Judge(Limits(), reward_from_options(options))(ANY, text)
+    return TheoryScorer(Limits(), reward_from_options(options))(ANY, text)
 
 
 def found(text: str) -> Findings:
@@ -100,7 +100,7 @@ def test_each_gauge_factor_needs_a_chiral_multiplet() -> None:
 @pytest.mark.parametrize("abelian", [0, 1])
 def test_light_exotics_equal_those_of_the_spectrum(abelian: int) -> None:
     """Masses are computed for some random theories only: those with an unbroken electric charge or colour."""
-    domain = make_domain("theories", limits={"groups": 2, "abelian": abelian, "largest": 4}, longest_example=40)
+    domain = make_domain("theories", limits={"groups": 2, "abelian": abelian, "largest": 4}, max_example_words=40)
     theories = [read(text) for _, text in itertools.islice(domain.examples(), 60)]  # type: ignore[attr-defined]
     worked_out = 0
     for theory in theories:
@@ -142,13 +142,13 @@ def test_the_penalty_of_light_exotics_depends_on_their_mass() -> None:
 
 
 def test_length_and_parameter_penalties() -> None:
-    verdict = judged(SM, long=58, many=3)
+    verdict = judged(SM, max_words=58, max_parameters=3)
     assert verdict.parts["length"] == pytest.approx(-20 * 10 / 212)
     assert verdict.parts["parameters"] == pytest.approx(-20 * 2 / 25)
     assert not verdict.success
-    assert succeeds(found(SM), long=68, many=5)
-    assert not succeeds(found(SM), long=67, many=5)
-    assert not succeeds(found(SM), long=68, many=4)
+    assert succeeds(found(SM), max_words=68, max_parameters=5)
+    assert not succeeds(found(SM), max_words=67, max_parameters=5)
+    assert not succeeds(found(SM), max_words=68, max_parameters=4)
 
 
 def test_extra_parts_by_name_and_by_import_path() -> None:
@@ -179,7 +179,7 @@ def test_a_scalar_that_couples_to_two_quarks_and_to_a_quark_and_a_lepton_allows_
 
 def test_invalid_texts_are_rejected() -> None:
     extended = next(model(Limits()))
-    task, judge = Task("sm", "model", extended.spec), Judge()
+    task, judge = Task("sm", "model", extended.spec), TheoryScorer()
     for text, reason in (
         ("GAUGE U(1)", "does not start"),
         (SM.replace("INTERACTIONS", "INTERACTIONS phi4 S1"), "expected a field"),
@@ -217,7 +217,7 @@ def test_no_theory_scores_below_a_rejected_text() -> None:
         {"weights": {"anomalies": 1e6}},
         {"extra": {f"{__name__}:awful": 1.0}},
     ):
-        verdict, judge = judged(bad, **options), Judge(reward=reward_from_options(options))
+        verdict, judge = judged(bad, **options), TheoryScorer(reward=reward_from_options(options))
         assert not verdict.success
         assert judge.verifier().floor <= verdict.reward < 0
     assert judged(bad, extra={f"{__name__}:awful": 1.0}).reward < judged(bad).reward
@@ -230,13 +230,13 @@ def awful(_: Findings) -> float:
 def test_a_typical_failure_is_not_reinforced_next_to_a_success() -> None:
     """With default options, the median failure of a random group lies below the mean."""
     domain = Theories()
-    judge, success = domain.judge(), judged(SM).reward
+    judge, success = domain.scorer(), judged(SM).reward
     for number in range(3):
         task, rng = domain.task("train", 37 * number), np.random.default_rng([1, number])
-        texts = [random_theory(domain.grammar, task, rng, long=domain.longest_example) for _ in range(24)]
+        texts = [random_theory(domain.grammar, task, rng, max_words=domain.max_example_words) for _ in range(24)]
         failures = [verdict.reward for text in texts if not (verdict := judge(task, text)).success]
         reward_M = torch.tensor([*failures, success])
-        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.max_words))
         assert advantage_M[:-1].quantile(0.5) < 0 < advantage_M[-1]
         assert min(failures) > FLOOR
 
@@ -245,14 +245,17 @@ def test_unknown_settings_are_rejected() -> None:
     for options in ({"wieghts": {}}, {"weights": {"anomaly": 1}}, {"preset": "other"}, {"extra": {"sm": 1.0}}):
         with pytest.raises(ConfigError, match="theories"):
             reward_from_options(options)
-    assert Judge(reward=reward_from_options({"long": 9})).verifier().version != Judge().verifier().version
+    assert (
+        TheoryScorer(reward=reward_from_options({"max_words": 9})).verifier().version
+        != TheoryScorer().verifier().version
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"long": "x"}, "long = 'x'"),
-        ({"many": -1}, "many = -1 must be a finite number of at least 0"),
+        ({"max_words": "x"}, "max_words = 'x'"),
+        ({"max_parameters": -1}, "max_parameters = -1 must be a finite number of at least 0"),
         ({"weights": {"anomalies": "x"}}, "anomalies = 'x'"),
         ({"weights": {"success": math.nan}}, "success = nan"),
         ({"weights": 3}, "weights = 3 must be a table"),

@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 
 from steelyard.domains.theories.grammar.starting_points import standard_model_text
-from steelyard.domains.theories.grammar.text import laid_out, read, rounded, write
+from steelyard.domains.theories.grammar.text import read, rounded, with_line_breaks, write
 from steelyard.domains.theories.grammar.vocabulary import Vocabulary, gauge_of, ordered_legs
 from steelyard.domains.theories.model.known_models import models, standard_model
-from steelyard.domains.theories.model.limits import Limits, excesses, labels_within, limits_from_options
+from steelyard.domains.theories.model.limits import Limits, labels_within, limit_violations, limits_from_options
 from steelyard.domains.theories.model.notation import left, scalar, theory
 from steelyard.domains.theories.model.theory import Leg, Vev
 from steelyard.errors import ConfigError, DataError
@@ -35,8 +35,8 @@ yukawa F3 F5* S1* 2e-2
 
 
 def test_the_standard_model_with_line_breaks() -> None:
-    assert laid_out(standard_model_text()) == SM
-    assert laid_out(SM) == SM
+    assert with_line_breaks(standard_model_text()) == SM
+    assert with_line_breaks(SM) == SM
 
 
 @pytest.mark.parametrize("name", models())
@@ -44,7 +44,7 @@ def test_known_models_round_trip(name: str) -> None:
     text = write(rounded(models()[name]))
     again = read(text)
     assert write(again) == text
-    assert read(laid_out(text)) == again
+    assert read(with_line_breaks(text)) == again
     assert sum(field.generations for field in again.fermions) == sum(f.generations for f in models()[name].fermions)
 
 
@@ -107,12 +107,12 @@ def test_default_names_of_gauge_groups() -> None:
 
 def test_exceeded_limits_are_named() -> None:
     model = read(SM)
-    assert not list(excesses(model, Limits()))
+    assert not list(limit_violations(model, Limits()))
     small = Limits(groups=2, charge=5, generations=2, terms=4, states=5, coupling=(-1, 0), largest=2)
-    named = {excess.split()[0].rstrip(":") for excess in excesses(model, small)}
+    named = {excess.split()[0].rstrip(":") for excess in limit_violations(model, small)}
     assert named == {"groups", "charge", "generations", "terms", "states", "yukawa", "largest"}
     twice = replace(model, terms=(*model.terms, model.terms[0]))
-    assert ["twice" in excess for excess in excesses(twice, Limits())] == [True]
+    assert ["twice" in excess for excess in limit_violations(twice, Limits())] == [True]
 
 
 def test_invalid_limits_are_rejected() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from steelyard.domains.registry import make_domain
-from steelyard.domains.theories.reward.reward import FLOOR, Judge, reward_from_options
+from steelyard.domains.theories.reward.reward import FLOOR, TheoryScorer, reward_from_options
 from steelyard.domains.theories.reward.variety import VarietyScorer
 from steelyard.errors import ConfigError
 from steelyard.types import Task
-from steelyard.verification.base import One, WholeGroup
+from steelyard.verification.base import GroupMode, SingleMode
 
 TASK = Task("su5", "groups", {"kind": "groups", "given": "GAUGE SU(5) SSB", "terms": ""})
 LIMITS = {"groups": 2, "abelian": 0, "multiplets": 6}
@@ -29,7 +29,7 @@ ANOMALOUS = theory("F1 left 10 x1")
 
 def test_rare_successes_score_higher() -> None:
     domain = make_domain("theories", limits=LIMITS)
-    judge = Judge(domain.bounds)  # type: ignore[attr-defined]
+    judge = TheoryScorer(domain.bounds)  # type: ignore[attr-defined]
     texts = [ONE, OTHER_WAY_ROUND, TWICE, ANOMALOUS, WITH_A_PAIR, WITH_A_SCALAR, "GAUGE"]
     verdicts = VarietyScorer(judge, 6.0)(TASK, texts)
     same, with_scalar = (1 / 4 + 1 / 3) / 2, (1 / 4 + 1) / 2
@@ -42,7 +42,7 @@ def test_rare_successes_score_higher() -> None:
 
 
 def test_vector_like_pairs_can_count_as_different() -> None:
-    judge = Judge(reward=reward_from_options({"variety": 6.0, "vector_like": True}))
+    judge = TheoryScorer(reward=reward_from_options({"variety": 6.0, "vector_like": True}))
     verdicts = judge.verifier().function(TASK, [ONE, OTHER_WAY_ROUND, WITH_A_PAIR])
     assert [verdict.parts["variety"] for verdict in verdicts] == [0.5, 0.5, 1.0]
     with pytest.raises(ConfigError, match="vector_like = 'no' must be true or false"):
@@ -50,9 +50,9 @@ def test_vector_like_pairs_can_count_as_different() -> None:
 
 
 def test_groups_are_scored_together_only_with_a_variety_weight() -> None:
-    plain, varied = Judge().verifier(), Judge(reward=reward_from_options({"variety": 2.0})).verifier()
-    assert isinstance(plain.mode, One)
-    assert isinstance(varied.mode, WholeGroup)
+    plain, varied = TheoryScorer().verifier(), TheoryScorer(reward=reward_from_options({"variety": 2.0})).verifier()
+    assert isinstance(plain.mode, SingleMode)
+    assert isinstance(varied.mode, GroupMode)
     assert plain.version != varied.version
     assert varied.floor == FLOOR
     with pytest.raises(ConfigError, match="variety = -1"):

@@ -50,7 +50,7 @@ class AbsoluteAutomaton(WordAutomaton):
 
     def moves(self, state: WordState) -> Mapping[str, WordState]:
         bricks, prefix = state
-        if len(bricks) == self.space.most:
+        if len(bricks) == self.space.max_bricks:
             return {}
         open_ = self.placements.open(bricks, ALL, *prefix)
         if len(prefix) == WORDS - 1:

@@ -111,12 +111,12 @@ class BaseActionSpace:
     """Parameters shared by all action spaces."""
 
     world: World
-    most: int
+    max_bricks: int
     may_float: bool = False
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise ConstraintError(f"most = {self.most} must be at least 1")
+        if self.max_bricks < 1:
+            raise ConstraintError(f"max_bricks = {self.max_bricks} must be at least 1")
 
 
 def open_indices(open_: NDArray[np.bool_], axis: int) -> list[int]:

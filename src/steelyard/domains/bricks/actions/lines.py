@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.constraints.automaton import Automaton, Memo
+from steelyard.constraints.automaton import Automaton, LruCache
 from steelyard.domains.bricks import text as texts
 from steelyard.domains.bricks.actions.base import BaseActionSpace, open_indices
 from steelyard.domains.bricks.actions.placements import PlacedBricks, Placements
@@ -69,8 +69,8 @@ class LinesAutomaton(Automaton[LineState]):
         self.placements = Placements(space.world, may_float=space.may_float)
         self.stretch = space.tokens_per_brick
         self._length_PXYZ = line_lengths(space.world)
-        self._numbers: Memo[tuple[PlacedBricks, tuple[int, ...]], dict[int, int]] = Memo(CACHE_SIZE)
-        self._orientations: Memo[PlacedBricks, dict[int, int]] = Memo(CACHE_SIZE)
+        self._numbers: LruCache[tuple[PlacedBricks, tuple[int, ...]], dict[int, int]] = LruCache(CACHE_SIZE)
+        self._orientations: LruCache[PlacedBricks, dict[int, int]] = LruCache(CACHE_SIZE)
 
     def alphabet(self) -> list[str]:
         world = self.space.world
@@ -110,7 +110,7 @@ class LinesAutomaton(Automaton[LineState]):
 
     def _shortest_lines(self, state: LineState) -> dict[int, int]:
         """Return the numbers that continue the digits, each with the length of the shortest line it leads to."""
-        if not state.numbers and len(state.bricks) == self.space.most:
+        if not state.numbers and len(state.bricks) == self.space.max_bricks:
             return {}
         found = self._numbers.get(state[:2], self._next_numbers)
         if not state.digits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.constraints.automaton import Memo
+from steelyard.constraints.automaton import LruCache
 from steelyard.domains.bricks.structure import Brick, World
 from steelyard.errors import ConstraintError
 
@@ -31,7 +31,7 @@ class Placements:
     def __init__(self, world: World, *, may_float: bool) -> None:
         self.world = world
         self._empty = empty_marks(world, may_float=may_float)
-        self._known: Memo[PlacedBricks, Marks] = Memo(max(CACHE_BYTES // self._empty.nbytes, 16))
+        self._known: LruCache[PlacedBricks, Marks] = LruCache(max(CACHE_BYTES // self._empty.nbytes, 16))
         if not self.open(()).any():
             size = " x ".join(map(str, world.size))
             raise ConstraintError(f"no part of {world.library} fits into a world of {size} cells; enlarge the world")

@@ -63,7 +63,7 @@ class RelativeAutomaton(WordAutomaton):
 
     def moves(self, state: WordState) -> Mapping[str, WordState]:
         bricks, prefix = state
-        if len(bricks) == self.space.most:
+        if len(bricks) == self.space.max_bricks:
             return {}
         if not prefix:
             return {f"z{z}": WordState(bricks, (z,)) for z in open_indices(self.placements.open(bricks), 3)}

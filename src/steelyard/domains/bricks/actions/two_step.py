@@ -49,7 +49,7 @@ class TwoStep(BaseActionSpace):
         return PlaceNotation(self.joint)
 
     def vocabulary(self) -> tuple[str, ...]:
-        pivots = (f"back{back}" for back in range(1, self.most))
+        pivots = (f"back{back}" for back in range(1, self.max_bricks))
         return GROUND, *pivots, *self._place_words(), *part_words(self.world.library)
 
     def automaton(self) -> TwoStepAutomaton:

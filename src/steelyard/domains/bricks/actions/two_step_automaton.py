@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.constraints.automaton import Memo
+from steelyard.constraints.automaton import LruCache
 from steelyard.domains.bricks.actions.base import ActionSpace, PositionMoves, WordAutomaton, WordState, open_indices
 from steelyard.domains.bricks.actions.placements import ALL, PlacedBricks
 from steelyard.domains.bricks.structure import Brick
@@ -43,13 +43,13 @@ class TwoStepAutomaton(WordAutomaton):
     def __init__(self, space: ActionSpace, notation: PlaceNotation, reach: tuple[int, int, int]) -> None:
         super().__init__(space)
         self.notation, self.joint, self.reach = notation, notation.joint, reach
-        self._windows: Memo[Brick, Window] = Memo(20_000)
+        self._windows: LruCache[Brick, Window] = LruCache(20_000)
         self.stretch = space.tokens_per_brick - 1
 
     def moves(self, state: WordState) -> Mapping[str, WordState]:
         bricks, prefix = state
         if not prefix:
-            return {} if len(bricks) == self.space.most else dict(self._pivots(bricks))
+            return {} if len(bricks) == self.space.max_bricks else dict(self._pivots(bricks))
         if len(prefix) == 4:
             return dict(self._parts(bricks, prefix[1:]))
         return self._joint_places(bricks, prefix[0]) if self.joint else dict(self._axis(bricks, prefix))

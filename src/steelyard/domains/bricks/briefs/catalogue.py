@@ -58,8 +58,8 @@ def catalogue(
     kinds: Sequence[str],
     world: World,
     *,
-    easiest: float = 0.0,
-    hardest: float = float("inf"),
+    min_difficulty: float = 0.0,
+    max_difficulty: float = float("inf"),
     captions: Iterable[Caption] = (),
 ) -> dict[Split, dict[str, list[Brief]]]:
     """Return the briefs of each split by kind, limited to those that fit into the world and the range of difficulty.
@@ -70,7 +70,7 @@ def catalogue(
     for kind in kinds:
         for brief in captions if kind == Caption.kind else KINDS[kind].grid():
             fits = all(need <= size for need, size in zip(brief.extent, world.size, strict=True))
-            if fits and (kind == Caption.kind or easiest <= brief.difficulty <= hardest):
+            if fits and (kind == Caption.kind or min_difficulty <= brief.difficulty <= max_difficulty):
                 found[split_of(brief)].setdefault(kind, []).append(brief)
     return found
 

@@ -26,7 +26,7 @@ OPTIONS = {
     "dual_feasibility_tolerance": 1e-9,
 }
 BY_COLUMNS, MINIMISE = 1, 1
-_kept = threading.local()
+_thread_state = threading.local()
 
 
 def solve(program: Program) -> Solution | None:
@@ -81,7 +81,7 @@ def require() -> None:
 
 
 def _solver() -> Highs:
-    if not hasattr(_kept, "highs"):
+    if not hasattr(_thread_state, "highs"):
         try:
             from highspy import Highs
         except ImportError:
@@ -89,5 +89,5 @@ def _solver() -> Highs:
         highs = Highs()
         for name, value in OPTIONS.items():
             highs.setOptionValue(name, value)
-        _kept.highs = highs
-    return _kept.highs
+        _thread_state.highs = highs
+    return _thread_state.highs

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from steelyard.domains.bricks.images import Loaded, at_origin, images, mirrored, turned
+from steelyard.domains.bricks.images import LoadedStructure, at_origin, images, mirrored, turned
 from steelyard.domains.bricks.stability.assessment import Method, Stability, assess_as_given, largest_pull
 from steelyard.domains.bricks.stability.physics import PUBLISHED, Load, Physics
 from steelyard.domains.bricks.stability.solvers import Backend
@@ -67,7 +67,7 @@ def representatives(structure: Structure, loads: Sequence[Load]) -> list[Ordered
     return sorted({min(_ordered(*image), _ordered(*mirrored_in_y(*image))) for image in images(structure, loads)})
 
 
-def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> Loaded:
+def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> LoadedStructure:
     """Reflect along y, y → Y − 1 − y, as a reflection along x and half a turn."""
     return turned(*turned(*mirrored(structure, loads)))
 

@@ -70,7 +70,7 @@ def catalogue(theories: Iterable[Theory]) -> Catalogue:
     return Catalogue(tuple(entries), len(chiral))
 
 
-def distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
+def count_distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
     """Count the distinct theories, up to equivalent ways of writing them."""
     return len({canonical(theory, vector_like=vector_like) for theory in theories})
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.domains.theories.grammar.vocabulary import FERMION, LEGS, SCALAR, leg_word
+from steelyard.domains.theories.grammar.vocabulary import FERMION, LEG_COUNT, SCALAR, leg_word
 from steelyard.domains.theories.groups.products import singlets
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.model.theory import Kind, Label
@@ -66,7 +66,7 @@ def allowed_terms(factors: tuple[int, ...], fields: Sequence[Multiplet]) -> Term
     legs, pairs, root = fermions + scalars, _fermion_pairs(len(fermions)), TermTree()
     candidates = {"mass": pairs, "yukawa": _yukawa_products(len(fermions), len(scalars))}
     for kind in ("phi2", "phi3", "phi4"):
-        candidates[kind] = _scalar_products(len(scalars), LEGS[kind]) + len(fermions)
+        candidates[kind] = _scalar_products(len(scalars), LEG_COUNT[kind]) + len(fermions)
     neutral = _NeutralProducts(sizes, legs)
     for kind, combination_Ck in candidates.items():
         for places in neutral(combination_Ck):

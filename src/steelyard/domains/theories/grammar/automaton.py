@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from steelyard.constraints.automaton import Automaton, Memo
+from steelyard.constraints.automaton import Automaton, LruCache
 from steelyard.domains.theories.grammar.allowed_terms import Multiplet
 from steelyard.domains.theories.grammar.states import FieldContent, GivenPrefix, LazySuccessors, State, TextState, slots
 from steelyard.domains.theories.grammar.vocabulary import (
@@ -22,7 +22,7 @@ from steelyard.domains.theories.grammar.vocabulary import (
     GAUGE,
     HANDS,
     INTERACTIONS,
-    LEGS,
+    LEG_COUNT,
     MULTIPLETS,
     SCALAR,
     SSB,
@@ -49,7 +49,9 @@ class TheoryGrammar(Automaton[State]):
     def longest_entry(self) -> int:
         """Number of words of the longest possible entry."""
         factors = (1,) * self.limits.groups
-        return max(len(slots(factors, SSB, SCALAR)), len(slots(factors, MULTIPLETS, FERMION)), max(LEGS.values()) + 2)
+        return max(
+            len(slots(factors, SSB, SCALAR)), len(slots(factors, MULTIPLETS, FERMION)), max(LEG_COUNT.values()) + 2
+        )
 
     @property
     def stretch(self) -> int:  # type: ignore[override]
@@ -68,8 +70,8 @@ class TheoryGrammar(Automaton[State]):
         return self._starts.get(given, lambda given: self._start(*given))
 
     @cached_property
-    def _starts(self) -> Memo[tuple[str, str], State]:
-        return Memo(1024)
+    def _starts(self) -> LruCache[tuple[str, str], State]:
+        return LruCache(1024)
 
     def moves(self, state: State) -> Mapping[str, State]:
         return LazySuccessors(self.words(state), lambda word: self.after(state, word))
@@ -83,7 +85,7 @@ class TheoryGrammar(Automaton[State]):
             return len(state.words) + self.shortest_end(state.next_state)
         content, block, entry, _, needs_fermion, forced, _ = state
         if block == INTERACTIONS:
-            return len(forced) or (LEGS[entry[0]] + 2 - len(entry) if entry else 0)
+            return len(forced) or (LEG_COUNT[entry[0]] + 2 - len(entry) if entry else 0)
         end = BLOCKS_LEFT[block] + len(forced)
         if entry:
             end += len(slots(content.factors, block, entry[0][0])) - len(entry)
@@ -195,7 +197,7 @@ class TheoryGrammar(Automaton[State]):
         entry = state.entry
         if state.forced:
             return state.forced[:1]
-        if entry and len(entry) > LEGS[entry[0]]:
+        if entry and len(entry) > LEG_COUNT[entry[0]]:
             return tuple(self.vocabulary.numbers[entry[0]])
         if len(state.terms) >= self.limits.terms:
             return ()
@@ -220,7 +222,7 @@ class TheoryGrammar(Automaton[State]):
         content, block, entry = state.content, state.block, (*state.entry, word)
         if block == INTERACTIONS:
             state = state._replace(forced=state.forced[1:])
-            if len(entry) < LEGS[entry[0]] + 2:
+            if len(entry) < LEG_COUNT[entry[0]] + 2:
                 return state._replace(entry=entry)
             return state._replace(entry=(), terms=(*state.terms, entry[:-1]))
         if word in BLOCKS_LEFT:

@@ -32,11 +32,11 @@ DECAY = {"charge": 0.9, "generations": 0.7}
 """Ratio of the probabilities of consecutive words of a slot."""
 
 
-def random_theory(grammar: TheoryGrammar, task: Task, rng: Rng, *, long: int) -> str:
-    """Return a random theory text for a task, with at most ``long`` words."""
+def random_theory(grammar: TheoryGrammar, task: Task, rng: Rng, *, max_words: int) -> str:
+    """Return a random theory text for a task, with at most ``max_words`` words."""
     state, words = grammar.start(task), list[str]()
     while True:
-        choices = _words_within_budget(grammar, state, long - len(words))
+        choices = _words_within_budget(grammar, state, max_words - len(words))
         if not choices or (grammar.may_end(state) and rng.random() > MORE_TERMS):
             return " ".join(words)
         word = choices[int(rng.choice(len(choices), p=probabilities(state, choices)))]

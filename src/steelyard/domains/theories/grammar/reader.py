@@ -13,7 +13,7 @@ from steelyard.domains.theories.grammar.vocabulary import (
     GAUGE,
     HANDS,
     INTERACTIONS,
-    LEGS,
+    LEG_COUNT,
     MULTIPLETS,
     SCALAR,
     SIXTHS,
@@ -106,9 +106,9 @@ class Reader:
         return tuple(labels), tuple(Fraction(charge, SIXTHS) for charge in sixths)
 
     def _term(self, theory: Theory) -> Term:
-        kind = self._one_of({kind: kind for kind in LEGS}, "a kind of term")
+        kind = self._one_of({kind: kind for kind in LEG_COUNT}, "a kind of term")
         names = {leg_word(field.name, star): Leg(field.name, star) for field in self.fields for star in (False, True)}
-        legs = tuple(self._one_of(names, "a field") for _ in range(LEGS[kind]))
+        legs = tuple(self._one_of(names, "a field") for _ in range(LEG_COUNT[kind]))
         term = Term(legs, 1.0)
         if term_kind(theory, term) != kind or ordered_legs(legs) != legs:
             raise self._wrong(f"the legs of a {kind} term in order", back=len(legs))

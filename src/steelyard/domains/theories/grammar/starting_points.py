@@ -37,7 +37,7 @@ NO_MULTIPLETS = 6
 
 
 @dataclass(frozen=True)
-class Beginning:
+class StartingPoint:
     """A given prefix of a text, and the given first terms of its interactions."""
 
     kind: str
@@ -57,28 +57,28 @@ class Beginning:
         return {"kind": self.kind, "given": self.given, "terms": self.terms}
 
 
-def nothing(limits: Limits) -> Iterator[Beginning]:
-    yield Beginning("nothing", GAUGE, difficulty=NO_MULTIPLETS + limits.groups + 1.0)
+def nothing(limits: Limits) -> Iterator[StartingPoint]:
+    yield StartingPoint("nothing", GAUGE, difficulty=NO_MULTIPLETS + limits.groups + 1.0)
 
 
-def groups(limits: Limits) -> Iterator[Beginning]:
+def groups(limits: Limits) -> Iterator[StartingPoint]:
     sizes = range(SMALLEST_GROUP, limits.largest + 1)
     for count in range(1, limits.groups + 1):
         for abelian in range(min(limits.abelian, count) + 1):
             for special in itertools.combinations_with_replacement(sizes, count - abelian):
                 words = " ".join(map(group_word, (*(1,) * abelian, *special)))
                 basic = count < limits.groups
-                yield Beginning(
+                yield StartingPoint(
                     "groups", f"{GAUGE} {words} {SSB}", difficulty=NO_MULTIPLETS + float(count), basic=basic
                 )
 
 
-def sector(_limits: Limits) -> Iterator[Beginning]:
+def sector(_limits: Limits) -> Iterator[StartingPoint]:
     given, _, _ = rounded_text(standard_model_with(())).partition(f" {MULTIPLETS}")
-    yield Beginning("sector", given, difficulty=float(NO_MULTIPLETS))
+    yield StartingPoint("sector", given, difficulty=float(NO_MULTIPLETS))
 
 
-def partial(_limits: Limits) -> Iterator[Beginning]:
+def partial(_limits: Limits) -> Iterator[StartingPoint]:
     every = range(len(standard_model().fermions))
     for count in range(1, len(every)):
         yield from (
@@ -86,7 +86,7 @@ def partial(_limits: Limits) -> Iterator[Beginning]:
         )
 
 
-def model(_limits: Limits) -> Iterator[Beginning]:
+def model(_limits: Limits) -> Iterator[StartingPoint]:
     yield _standard("model", range(len(standard_model().fermions)), 1.0)
 
 
@@ -106,7 +106,7 @@ DESCRIPTIONS = {
     "sector": "a theory with the Standard Model's gauge group and Higgs doublet",
     "model": "an extension of the Standard Model",
 }
-BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
+STARTING_POINTS: dict[str, Callable[[Limits], Iterator[StartingPoint]]] = {
     "nothing": nothing,
     "groups": groups,
     "sector": sector,
@@ -117,15 +117,15 @@ BEGINNINGS: dict[str, Callable[[Limits], Iterator[Beginning]]] = {
 
 def starting_points_by_split(
     kinds: Sequence[str], limits: Limits, containing: Sequence[str] = ()
-) -> dict[Split, dict[str, list[Beginning]]]:
+) -> dict[Split, dict[str, list[StartingPoint]]]:
     """Return the starting points by split and kind.
 
     ``containing`` restricts gauge groups to those with the given factors. Splits are disjoint, except for kinds with a
     single starting point.
     """
-    by_split: dict[Split, dict[str, list[Beginning]]] = {split: {} for split in SPLITS}
+    by_split: dict[Split, dict[str, list[StartingPoint]]] = {split: {} for split in SPLITS}
     for kind in kinds:
-        points = [point for point in BEGINNINGS[kind](limits) if kind != "groups" or _contains(point, containing)]
+        points = [point for point in STARTING_POINTS[kind](limits) if kind != "groups" or _contains(point, containing)]
         assigned = splits_of(points)
         for split in SPLITS:
             selected = [
@@ -136,13 +136,13 @@ def starting_points_by_split(
     return by_split
 
 
-def splits_of(points: Sequence[Beginning]) -> list[Split]:
+def splits_of(points: Sequence[StartingPoint]) -> list[Split]:
     """Assign splits by position in the list."""
     place = itertools.count()
     return ["train" if point.basic else SPLIT_OF_FIVE.get(next(place) % 5, "train") for point in points]
 
 
-def _contains(starting_point: Beginning, factors: Sequence[str]) -> bool:
+def _contains(starting_point: StartingPoint, factors: Sequence[str]) -> bool:
     return Counter(factors) <= Counter(starting_point.given.split())
 
 
@@ -160,9 +160,9 @@ def rounded_text(theory: Theory) -> str:
     return write(rounded(theory))
 
 
-def _standard(kind: str, kept: Sequence[int], difficulty: float) -> Beginning:
+def _standard(kind: str, kept: Sequence[int], difficulty: float) -> StartingPoint:
     given, _, terms = rounded_text(standard_model_with(kept)).partition(f" {INTERACTIONS} ")
-    return Beginning(kind, given, terms, difficulty)
+    return StartingPoint(kind, given, terms, difficulty)
 
 
 def standard_model_text() -> str:

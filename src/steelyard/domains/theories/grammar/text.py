@@ -19,7 +19,7 @@ from steelyard.domains.theories.grammar.vocabulary import (
     FERMION,
     GAUGE,
     INTERACTIONS,
-    LEGS,
+    LEG_COUNT,
     MANTISSAS,
     MULTIPLETS,
     SCALAR,
@@ -35,7 +35,7 @@ from steelyard.domains.theories.grammar.vocabulary import (
     representation_word,
 )
 from steelyard.domains.theories.groups.representation import cached
-from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.model.theory import Field, GaugeGroup, Leg, Term, Theory, Vev, term_kind
 from steelyard.errors import DataError
 
 _NAME = re.compile(r"[FS][1-9]\d*")
@@ -107,11 +107,15 @@ def rounded(theory: Theory) -> Theory:
     )
 
 
-def laid_out(text: str) -> str:
+def with_line_breaks(text: str) -> str:
     """Return the text with one line per block, multiplet and term, as stored in files."""
     lines: list[str] = []
     for word in text.split():
-        begins = word in BLOCKS or word in LEGS or (not lines[-1].startswith(tuple(LEGS)) and _NAME.fullmatch(word))
+        begins = (
+            word in BLOCKS
+            or word in LEG_COUNT
+            or (not lines[-1].startswith(tuple(LEG_COUNT)) and _NAME.fullmatch(word))
+        )
         if begins or not lines:
             lines.append(word)
         else:
@@ -119,7 +123,7 @@ def laid_out(text: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _field_words(gauge: Gauge, field: Field) -> list[str]:
+def _field_words(gauge: GaugeGroup, field: Field) -> list[str]:
     sixths = [charge * SIXTHS for charge in field.charges]
     if odd := [charge for charge in sixths if charge.denominator > 1]:
         raise DataError(

@@ -22,14 +22,14 @@ from typing import get_args
 
 from steelyard.domains.theories.groups.representation import cached
 from steelyard.domains.theories.model.limits import SMALLEST_GROUP, Limits, labels_within
-from steelyard.domains.theories.model.theory import Gauge, Label, Leg, Special, TermKind
+from steelyard.domains.theories.model.theory import GaugeGroup, Label, Leg, SpecialUnitary, TermKind
 
 GAUGE, SSB, MULTIPLETS, INTERACTIONS = BLOCKS = ("GAUGE", "SSB", "MULTIPLETS", "INTERACTIONS")
 ABELIAN = "U(1)"
 FERMION, SCALAR, STAR = "F", "S", "*"
 HANDS = ("left", "right")
 TERM_KINDS: tuple[TermKind, ...] = get_args(TermKind)
-LEGS: dict[str, int] = {"phi2": 2, "phi3": 3, "phi4": 4, "mass": 2, "yukawa": 3}
+LEG_COUNT: dict[str, int] = {"phi2": 2, "phi3": 3, "phi4": 4, "mass": 2, "yukawa": 3}
 SIXTHS = 6
 MANTISSAS = (1, 2, 5)
 
@@ -71,17 +71,19 @@ def _place(leg: Leg) -> tuple[str, int, bool]:
     return leg.field[0], int(leg.field[1:]), leg.conjugate
 
 
-def gauge_of(factors: tuple[int, ...]) -> Gauge:
+def gauge_of(factors: tuple[int, ...]) -> GaugeGroup:
     """Build a gauge group with default names; equal factors get a letter: ``U1``, ``SU2``, ``SU3a``, ``SU3b``."""
     names: list[str] = []
     for place, n in enumerate(factors):
         letter = chr(ord("a") + factors[:place].count(n)) if factors.count(n) > 1 else ""
         names.append(f"{'U' if n == 1 else 'SU'}{n}{letter}")
     pairs = list(zip(names, factors, strict=True))
-    return Gauge(tuple(name for name, n in pairs if n == 1), tuple(Special(name, n) for name, n in pairs if n > 1))
+    return GaugeGroup(
+        tuple(name for name, n in pairs if n == 1), tuple(SpecialUnitary(name, n) for name, n in pairs if n > 1)
+    )
 
 
-def factors_of(gauge: Gauge) -> tuple[int, ...]:
+def factors_of(gauge: GaugeGroup) -> tuple[int, ...]:
     return (*(1 for _ in gauge.abelian), *(factor.n for factor in gauge.special))
 
 

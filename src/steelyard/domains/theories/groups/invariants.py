@@ -33,7 +33,7 @@ class Tensor(NamedTuple):
     value_N: NDArray[np.float64]
 
 
-class SpecialLeg(NamedTuple):
+class SpecialUnitaryLeg(NamedTuple):
     """A field or its conjugate under one SU(n). Conjugate legs are indexed by the components of the field itself."""
 
     label: Label
@@ -41,13 +41,13 @@ class SpecialLeg(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Tensor, ...]:
+def tensors(n: int, legs: tuple[SpecialUnitaryLeg, ...]) -> tuple[Tensor, ...]:
     """Return all independent invariants, each scaled so that its largest entry is 1."""
     return tuple(_orthonormal(n, legs, vector) for vector in exact_tensors(n, legs))
 
 
 @lru_cache(maxsize=4096)
-def exact_tensors(n: int, legs: tuple[SpecialLeg, ...]) -> tuple[Vector[Index], ...]:
+def exact_tensors(n: int, legs: tuple[SpecialUnitaryLeg, ...]) -> tuple[Vector[Index], ...]:
     """Return all independent invariants in the bases of :func:`module`, where their entries are rational."""
     forms = tuple(module(n, leg.label, dual=not leg.conjugate) for leg in legs)
     cut = (len(legs) + 1) // 2
@@ -120,7 +120,7 @@ def _paired(f: list[Vector[Index]], g: list[Vector[Index]]) -> Vector[Index]:
     return found
 
 
-def _orthonormal(n: int, legs: tuple[SpecialLeg, ...], vector: Vector[Index]) -> Tensor:
+def _orthonormal(n: int, legs: tuple[SpecialUnitaryLeg, ...], vector: Vector[Index]) -> Tensor:
     """Convert to orthonormal components: divide by |ξ| on plain legs and multiply by |ξ| on conjugate legs."""
     indices = sorted(vector)
     index_NL = np.array(indices, np.int64).reshape(len(indices), len(legs))

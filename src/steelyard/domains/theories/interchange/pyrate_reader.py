@@ -10,7 +10,17 @@ from steelyard.domains.theories.groups.representation import Label, representati
 from steelyard.domains.theories.interchange.parameter_values import ParameterValues, decimal, fraction, integer
 from steelyard.domains.theories.interchange.pyrate_syntax import block, entries, items, names, without_comments
 from steelyard.domains.theories.interchange.pyrate_writer import BAR, LEFT, RIGHT, SECTIONS
-from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.model.theory import (
+    Field,
+    GaugeGroup,
+    Kind,
+    Leg,
+    SpecialUnitary,
+    Term,
+    Theory,
+    Vev,
+    term_kind,
+)
 from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.errors import DataError
 
@@ -49,19 +59,19 @@ def read_with_missing(text: str) -> tuple[Theory, list[str]]:
     return Theory(gauge, bare.fields, vevs, terms), values.missing
 
 
-def _gauge(groups: Mapping[str, str]) -> tuple[Gauge, dict[str, str]]:
+def _gauge(groups: Mapping[str, str]) -> tuple[GaugeGroup, dict[str, str]]:
     """Return the gauge group, and the kind of each factor by key."""
     abelian: list[str] = []
-    special: list[Special] = []
+    special: list[SpecialUnitary] = []
     for key, kind in groups.items():
         name = key.removeprefix(kind) or key
         if kind == "U1":
             abelian.append(name)
         elif re.fullmatch(r"SU\d+", kind):
-            special.append(Special(name, int(kind[2:])))
+            special.append(SpecialUnitary(name, int(kind[2:])))
         else:
             raise DataError(f"model file: group {key} = {kind} is not supported; use U1 or SUn")
-    return Gauge(tuple(abelian), tuple(special)), dict(groups)
+    return GaugeGroup(tuple(abelian), tuple(special)), dict(groups)
 
 
 def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = False) -> Field:

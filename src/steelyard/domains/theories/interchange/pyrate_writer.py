@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.model.theory import Field, Gauge, Leg, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.model.theory import Field, GaugeGroup, Leg, Term, Theory, Vev, term_kind
 from steelyard.domains.theories.physics.contractions import Contraction, FactorContraction, contractions, is_delta
 from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.domains.theories.physics.invariance import invariants, swap_trace
@@ -65,7 +65,7 @@ def exported_name(field: Field) -> str:
     return field.name + LEFT if re.search(f"{RIGHT}{LEFT}*$", field.name) and field.fermion else field.name
 
 
-def group_names(gauge: Gauge) -> list[str]:
+def group_names(gauge: GaugeGroup) -> list[str]:
     """Return group names such as ``U1Y`` and ``SU2L``, without repeating an existing prefix."""
     found = [name if name.startswith("U1") else f"U1{name}" for name in gauge.abelian]
     return found + [name if name.startswith(f"SU{n}") else f"SU{n}{name}" for name, n in gauge.special]
@@ -76,11 +76,11 @@ def real_fields(name: str) -> tuple[str, str]:
     return f"{name}Re", f"{name}Im"
 
 
-def _kinds(gauge: Gauge) -> list[str]:
+def _kinds(gauge: GaugeGroup) -> list[str]:
     return ["U1"] * len(gauge.abelian) + [f"SU{n}" for _, n in gauge.special]
 
 
-def _numbers(gauge: Gauge, field: Field) -> str:
+def _numbers(gauge: GaugeGroup, field: Field) -> str:
     values = [str(charge) for charge in field.charges]
     values += [_representation(n, label) for (_, n), label in zip(gauge.special, field.labels, strict=True)]
     pairs = zip(group_names(gauge), values, strict=True)

@@ -12,7 +12,17 @@ from math import prod
 from steelyard.domains.theories.groups.representation import Label, representation
 from steelyard.domains.theories.interchange.parameter_values import ParameterValues, decimal, fraction, integer
 from steelyard.domains.theories.interchange.sarah_names import ROLES, field_name
-from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev, term_kind
+from steelyard.domains.theories.model.theory import (
+    Field,
+    GaugeGroup,
+    Kind,
+    Leg,
+    SpecialUnitary,
+    Term,
+    Theory,
+    Vev,
+    term_kind,
+)
 from steelyard.domains.theories.physics.couplings import dimensions
 from steelyard.errors import DataError
 
@@ -43,9 +53,9 @@ def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str
         raise DataError(f"SARAH: gauge group {short[0]} is incomplete; it needs a boson, a group and a name")
     sizes = [_size(row[1]) for row in rows["Gauge"]]
     group_names = [NAMES.get(row[2], field_name(row[2])) for row in rows["Gauge"]]
-    gauge = Gauge(
+    gauge = GaugeGroup(
         tuple(name for name, n in zip(group_names, sizes, strict=True) if n == 1),
-        tuple(Special(name, n) for name, n in zip(group_names, sizes, strict=True) if n > 1),
+        tuple(SpecialUnitary(name, n) for name, n in zip(group_names, sizes, strict=True) if n > 1),
     )
     fields = [_field(row, sizes, "left") for row in rows["FermionFields"]]
     fields += [_field(row, sizes, "scalar") for row in rows["ScalarFields"]]

@@ -12,7 +12,7 @@ from functools import cache
 from steelyard.domains.theories.model.notation import FieldSpec, left, right, scalar, theory
 from steelyard.domains.theories.model.theory import Theory
 
-STANDARD = "Y L:2 c:3"
+STANDARD_MODEL_GROUP = "Y L:2 c:3"
 FERMIONS = (
     left("L", "-1/2 2 1", 3),
     right("e", "-1 1 1", 3),
@@ -31,7 +31,7 @@ def standard_model(
 ) -> Theory:
     """Return the Standard Model, optionally with extra fields, vacuum expectation values and terms."""
     fields, terms = (HIGGS, *FERMIONS, *extra), (*POTENTIAL, *YUKAWAS, *terms)
-    return theory(STANDARD, fields, vevs=(*VACUUM, *vevs), terms=terms)
+    return theory(STANDARD_MODEL_GROUP, fields, vevs=(*VACUUM, *vevs), terms=terms)
 
 
 def two_higgsinos() -> Theory:

@@ -89,7 +89,7 @@ def limits_from_options(options: Mapping[str, Any]) -> Limits:
     return Limits(**options)
 
 
-def excesses(theory: Theory, limits: Limits) -> Iterator[str]:
+def limit_violations(theory: Theory, limits: Limits) -> Iterator[str]:
     """Yield a message for each limit that a theory exceeds and for duplicate terms."""
     groups = (*(1 for _ in theory.gauge.abelian), *(factor.n for factor in theory.gauge.special))
     counts = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from steelyard.domains.theories.groups.representation import Label, cached, representation
-from steelyard.domains.theories.model.theory import Field, Gauge, Kind, Leg, Special, Term, Theory, Vev
+from steelyard.domains.theories.model.theory import Field, GaugeGroup, Kind, Leg, SpecialUnitary, Term, Theory, Vev
 
 CONJUGATED = ("†", "*")
 
@@ -54,8 +54,9 @@ def theory(
     ``gauge`` lists a name for each U(1) and ``name:n`` for each SU(n). ``vevs`` are (field, component, GeV).
     """
     factors = [part.partition(":") for part in gauge.split()]
-    group = Gauge(
-        tuple(name for name, _, n in factors if not n), tuple(Special(name, int(n)) for name, _, n in factors if n)
+    group = GaugeGroup(
+        tuple(name for name, _, n in factors if not n),
+        tuple(SpecialUnitary(name, int(n)) for name, _, n in factors if n),
     )
     made = tuple(_field(sketch, [n for _, _, n in factors]) for sketch in fields)
     kinds: dict[str, Kind] = {field.name: field.kind for field in made}

@@ -19,7 +19,7 @@ Kind = Literal["left", "right", "scalar"]
 TermKind = Literal["phi2", "phi3", "phi4", "mass", "yukawa"]
 
 
-class Special(NamedTuple):
+class SpecialUnitary(NamedTuple):
     """An SU(n) factor of the gauge group."""
 
     name: str
@@ -27,11 +27,11 @@ class Special(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class GaugeGroup:
     """The gauge group: U(1) factors by name, then SU(n) factors."""
 
     abelian: tuple[str, ...] = ()
-    special: tuple[Special, ...] = ()
+    special: tuple[SpecialUnitary, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class Term:
 class Theory:
     """A complete gauge theory. Fields and terms keep the order in which they were written."""
 
-    gauge: Gauge
+    gauge: GaugeGroup
     fields: tuple[Field, ...]
     vevs: tuple[Vev, ...] = ()
     terms: tuple[Term, ...] = ()
@@ -147,7 +147,7 @@ class Theory:
         return replace(self, fields=(*self.fields, *fields))
 
 
-def singlet(gauge: Gauge) -> tuple[Label, ...]:
+def singlet(gauge: GaugeGroup) -> tuple[Label, ...]:
     """Return the labels of a singlet under every SU(n)."""
     return tuple((0,) * (factor.n - 1) for factor in gauge.special)
 

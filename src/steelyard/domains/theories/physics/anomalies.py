@@ -22,7 +22,7 @@ from itertools import combinations_with_replacement
 from math import prod
 
 from steelyard.domains.theories.groups.representation import cached
-from steelyard.domains.theories.model.theory import Field, Gauge, QuantumNumbers, Theory
+from steelyard.domains.theories.model.theory import Field, GaugeGroup, QuantumNumbers, Theory
 
 SUPERSCRIPTS = {1: "", 2: "²", 3: "³"}
 GRAVITY = "gravity"
@@ -46,7 +46,7 @@ Contribution = Callable[[QuantumNumbers], Fraction]
 """Contribution of one generation of a left-handed field."""
 
 
-def conditions(theory: Theory) -> dict[str, Anomaly]:
+def anomaly_conditions(theory: Theory) -> dict[str, Anomaly]:
     """Evaluate every anomaly condition of the gauge group, by name."""
     fermions = theory.fermions
     return {name: _anomaly(name, contribution, fermions) for name, contribution in contributions(theory.gauge)}
@@ -54,10 +54,10 @@ def conditions(theory: Theory) -> dict[str, Anomaly]:
 
 def is_anomaly_free(theory: Theory) -> bool:
     """Return whether all anomalies cancel."""
-    return all(anomaly.cancels for anomaly in conditions(theory).values())
+    return all(anomaly.cancels for anomaly in anomaly_conditions(theory).values())
 
 
-def contributions(gauge: Gauge) -> Iterator[tuple[str, Contribution]]:
+def contributions(gauge: GaugeGroup) -> Iterator[tuple[str, Contribution]]:
     """Yield the name of each anomaly condition with the contribution of one generation of a field."""
     for a, (name, n) in enumerate(gauge.special):
         if n > 2:
@@ -82,21 +82,21 @@ def contributions(gauge: Gauge) -> Iterator[tuple[str, Contribution]]:
             yield f"{WITTEN} {name}", lambda field, a=a: others(gauge, field, a) * 2 * _index(gauge, field, a)
 
 
-def dimension(gauge: Gauge, field: QuantumNumbers) -> int:
+def dimension(gauge: GaugeGroup, field: QuantumNumbers) -> int:
     """Return the number of components of one generation of a field."""
     return prod(cached(factor.n, label).dimension for factor, label in zip(gauge.special, field.labels, strict=True))
 
 
-def others(gauge: Gauge, field: QuantumNumbers, a: int) -> int:
+def others(gauge: GaugeGroup, field: QuantumNumbers, a: int) -> int:
     """Return the product of the dimensions of a field under every SU(n) except factor ``a``."""
     return dimension(gauge, field) // cached(gauge.special[a].n, field.labels[a]).dimension
 
 
-def _index(gauge: Gauge, field: QuantumNumbers, a: int) -> Fraction:
+def _index(gauge: GaugeGroup, field: QuantumNumbers, a: int) -> Fraction:
     return cached(gauge.special[a].n, field.labels[a]).index
 
 
-def _cubic(gauge: Gauge, field: QuantumNumbers, a: int) -> Fraction:
+def _cubic(gauge: GaugeGroup, field: QuantumNumbers, a: int) -> Fraction:
     return cached(gauge.special[a].n, field.labels[a]).anomaly
 
 

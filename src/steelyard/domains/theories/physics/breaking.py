@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import gcd, lcm
 
 from steelyard.domains.theories.groups.representation import Label
-from steelyard.domains.theories.model.theory import Gauge, Theory
+from steelyard.domains.theories.model.theory import GaugeGroup, Theory
 from steelyard.domains.theories.physics.vacuum import (
     ChargeOperator,
     UnbrokenGroup,
@@ -84,13 +84,13 @@ def electric_charges(theory: Theory) -> dict[str, tuple[Fraction, ...]]:
 
 @lru_cache(maxsize=1 << 14)
 def component_charges(
-    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], charge: ChargeOperator
+    gauge: GaugeGroup, labels: tuple[Label, ...], charges: tuple[Fraction, ...], charge: ChargeOperator
 ) -> tuple[Fraction, ...]:
     """Evaluate a charge on every component of a field."""
     return tuple(charge.of(charges, weights) for weights in states(gauge, labels))
 
 
-def _isospin(gauge: Gauge, charge: ChargeOperator) -> Fraction:
+def _isospin(gauge: GaugeGroup, charge: ChargeOperator) -> Fraction:
     """Return the coefficient of the first SU(2) in a charge, or 0."""
     parts = (
         coefficients[0]

@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from steelyard.domains.theories.groups.invariants import SpecialLeg, Tensor, tensors
+from steelyard.domains.theories.groups.invariants import SpecialUnitaryLeg, Tensor, tensors
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.model.theory import Gauge, Term, Theory
+from steelyard.domains.theories.model.theory import GaugeGroup, Term, Theory
 
 TOLERANCE = 1e-9
 Legs = tuple[tuple[tuple[Label, ...], bool], ...]
@@ -33,7 +33,7 @@ def term_tensors(theory: Theory, term: Term) -> tuple[Tensor, ...]:
     return _term_tensors(sizes, legs, alike, fermions)
 
 
-def dimensions(gauge: Gauge, labels: Sequence[Label]) -> tuple[int, ...]:
+def dimensions(gauge: GaugeGroup, labels: Sequence[Label]) -> tuple[int, ...]:
     """Return the dimension under each SU(n) factor."""
     return tuple(cached(factor.n, label).dimension for factor, label in zip(gauge.special, labels, strict=True))
 
@@ -44,7 +44,7 @@ def _term_tensors(
 ) -> tuple[Tensor, ...]:
     shape = tuple(_states(sizes, labels) for labels, _ in legs)
     each = [
-        tensors(n, tuple(SpecialLeg(labels[factor], conjugate) for labels, conjugate in legs))
+        tensors(n, tuple(SpecialUnitaryLeg(labels[factor], conjugate) for labels, conjugate in legs))
         for factor, n in enumerate(sizes)
     ]
     found = [_outer(sizes, legs, chosen) for chosen in product(*each)]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steelyard.domains.theories.groups.representation import Label
-from steelyard.domains.theories.model.theory import Gauge, Theory
+from steelyard.domains.theories.model.theory import GaugeGroup, Theory
 from steelyard.domains.theories.physics.mass_matrices import Array, BasisState
 from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, root_operators, states
 
@@ -103,7 +103,7 @@ def _combined(fields_columns: list[tuple[int, int, list[int], Array]]) -> Highes
 
 @lru_cache(maxsize=4096)
 def _field_highest_weights(
-    gauge: Gauge, labels: tuple[Label, ...], charges: tuple[Fraction, ...], residual: UnbrokenGroup
+    gauge: GaugeGroup, labels: tuple[Label, ...], charges: tuple[Fraction, ...], residual: UnbrokenGroup
 ) -> tuple[_FieldWeights, _FieldWeights]:
     """Return the highest weights of a field and of its conjugate, on which E_ij acts as -E_ji."""
     weights_of = states(gauge, labels)
@@ -124,7 +124,7 @@ def _field_highest_weights(
 
 
 def _highest(
-    gauge: Gauge, labels: tuple[Label, ...], components: Sequence[int], steps: Sequence[tuple[int, int, int]]
+    gauge: GaugeGroup, labels: tuple[Label, ...], components: Sequence[int], steps: Sequence[tuple[int, int, int]]
 ) -> Array:
     """Return columns over components that every raising step E_ij annihilates.
 
@@ -149,7 +149,7 @@ def _multiplicities(every: tuple[Weights, ...]) -> Counter[Weights]:
     return Counter(every)
 
 
-def _shifted(gauge: Gauge, weights: Weights, step: tuple[int, int, int]) -> Weights:
+def _shifted(gauge: GaugeGroup, weights: Weights, step: tuple[int, int, int]) -> Weights:
     """Return the weights after applying E_ij of a factor."""
     factor, i, j = step
     added = root(gauge.special[factor].n, i, j)

@@ -15,18 +15,18 @@ from math import prod
 
 from steelyard.domains.theories.groups.products import singlets
 from steelyard.domains.theories.groups.representation import cached
-from steelyard.domains.theories.model.theory import Gauge, QuantumNumbers, Term, Theory, term_kind
+from steelyard.domains.theories.model.theory import GaugeGroup, QuantumNumbers, Term, Theory, term_kind
 
 Permutation = tuple[int, ...]
 
 
-def invariants(gauge: Gauge, legs: Sequence[QuantumNumbers]) -> int:
+def invariants(gauge: GaugeGroup, legs: Sequence[QuantumNumbers]) -> int:
     """Count the gauge singlets in a product of legs, treated as different fields with one generation each."""
     sizes = tuple(factor.n for factor in gauge.special)
     return _singlet_trace(sizes, tuple(legs), tuple(range(len(legs))))
 
 
-def swap_trace(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: int) -> int:
+def swap_trace(gauge: GaugeGroup, legs: Sequence[QuantumNumbers], one: int, other: int) -> int:
     """Return the trace on the singlets of swapping two identical legs.
 
     For a single singlet this is 1 if it is symmetric in the legs and -1 if it is antisymmetric.
@@ -36,7 +36,9 @@ def swap_trace(gauge: Gauge, legs: Sequence[QuantumNumbers], one: int, other: in
     return _singlet_trace(tuple(factor.n for factor in gauge.special), tuple(legs), tuple(order))
 
 
-def structures(gauge: Gauge, legs: Sequence[QuantumNumbers], alike: Sequence[int], generations: Sequence[int]) -> int:
+def structures(
+    gauge: GaugeGroup, legs: Sequence[QuantumNumbers], alike: Sequence[int], generations: Sequence[int]
+) -> int:
     """Count the independent terms with these legs; 0 means that every such product vanishes.
 
     Legs with the same number in ``alike`` are identical. ``generations`` lists the generations of each leg.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from steelyard.domains.theories.groups.generators import matrix_units
 from steelyard.domains.theories.groups.rational import null_space, reduced_rows
 from steelyard.domains.theories.groups.representation import Label, cached
-from steelyard.domains.theories.model.theory import Gauge, QuantumNumbers, Theory
+from steelyard.domains.theories.model.theory import GaugeGroup, QuantumNumbers, Theory
 from steelyard.domains.theories.physics.couplings import dimensions
 
 Weights = tuple[Label, ...]
@@ -75,7 +75,7 @@ class UnbrokenGroup:
         return bool(self.blocks) and len(self.blocks[0].indices) == 3
 
 
-def states(gauge: Gauge, labels: tuple[Label, ...]) -> tuple[Weights, ...]:
+def states(gauge: GaugeGroup, labels: tuple[Label, ...]) -> tuple[Weights, ...]:
     """Return the weights of every component of a field; the last factor varies fastest."""
     return _states(tuple(factor.n for factor in gauge.special), labels)
 
@@ -85,7 +85,9 @@ def _states(sizes: tuple[int, ...], labels: tuple[Label, ...]) -> tuple[Weights,
     return tuple(product(*(cached(n, label).weights for n, label in zip(sizes, labels, strict=True))))
 
 
-def vacuum_vector(gauge: Gauge, labels: tuple[Label, ...], values: Iterable[tuple[int, float]]) -> NDArray[np.float64]:
+def vacuum_vector(
+    gauge: GaugeGroup, labels: tuple[Label, ...], values: Iterable[tuple[int, float]]
+) -> NDArray[np.float64]:
     """Return ⟨φ⟩ of a field as a component vector with entries value / √2."""
     vector_D = np.zeros(prod(dimensions(gauge, labels)))
     for component, value in values:
@@ -93,7 +95,9 @@ def vacuum_vector(gauge: Gauge, labels: tuple[Label, ...], values: Iterable[tupl
     return vector_D
 
 
-def root_operators(gauge: Gauge, factor: int, labels: tuple[Label, ...]) -> dict[tuple[int, int], NDArray[np.float64]]:
+def root_operators(
+    gauge: GaugeGroup, factor: int, labels: tuple[Label, ...]
+) -> dict[tuple[int, int], NDArray[np.float64]]:
     """Return E_ij of one SU(n) factor as matrices on the components of a field."""
     return _root_operators(tuple(f.n for f in gauge.special), factor, labels)
 
@@ -117,7 +121,7 @@ def vacuum_by_field(theory: Theory) -> Vacuum:
 
 
 @lru_cache(maxsize=4096)
-def unbroken_group(gauge: Gauge, vacuum: Vacuum) -> UnbrokenGroup:
+def unbroken_group(gauge: GaugeGroup, vacuum: Vacuum) -> UnbrokenGroup:
     """Return the unbroken gauge group of a vacuum. Charges are scaled to a leading coefficient of 1."""
     blocks = [block for factor in range(len(gauge.special)) for block in _blocks(gauge, vacuum, factor)]
     colour = next((block for block in blocks if len(block.indices) == 3), None)
@@ -125,7 +129,7 @@ def unbroken_group(gauge: Gauge, vacuum: Vacuum) -> UnbrokenGroup:
     return UnbrokenGroup(tuple(blocks), _charges(gauge, vacuum, blocks))
 
 
-def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[UnbrokenFactor]:
+def _blocks(gauge: GaugeGroup, vacuum: Vacuum, factor: int) -> list[UnbrokenFactor]:
     n = gauge.special[factor].n
     joined = list(range(n))
     vectors = [(multiplet.labels, vacuum_vector(gauge, multiplet.labels, values)) for multiplet, values in vacuum]
@@ -139,7 +143,7 @@ def _blocks(gauge: Gauge, vacuum: Vacuum, factor: int) -> list[UnbrokenFactor]:
     return [UnbrokenFactor(factor, group) for group in groups if len(group) > 1]
 
 
-def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[UnbrokenFactor]) -> tuple[ChargeOperator, ...]:
+def _charges(gauge: GaugeGroup, vacuum: Vacuum, blocks: list[UnbrokenFactor]) -> tuple[ChargeOperator, ...]:
     """Return the charges that annihilate the vacuum and commute with the unbroken SU(k), in reduced row echelon form.
 
     The columns are ordered as the first SU(2), the U(1)s and the remaining SU(n).
@@ -161,7 +165,7 @@ def _charges(gauge: Gauge, vacuum: Vacuum, blocks: list[UnbrokenFactor]) -> tupl
     return tuple(_combination(gauge, {columns[c]: x for c, x in row.items()}) for row in free)
 
 
-def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> ChargeOperator:
+def _combination(gauge: GaugeGroup, row: dict[tuple[int, int], Fraction]) -> ChargeOperator:
     weak = first_su2(gauge)
     scale = Fraction(1, 2) if weak is not None and (weak, 0) in row else Fraction(1)
     abelian = tuple(scale * row.get((-1, i), Fraction(0)) for i in range(len(gauge.abelian)))
@@ -172,7 +176,7 @@ def _combination(gauge: Gauge, row: dict[tuple[int, int], Fraction]) -> ChargeOp
     return ChargeOperator(abelian, special)
 
 
-def _columns(gauge: Gauge) -> list[tuple[int, int]]:
+def _columns(gauge: GaugeGroup) -> list[tuple[int, int]]:
     """Return the column order for row reduction as (factor, position), with factor -1 for the U(1)s."""
     abelian = [(-1, i) for i in range(len(gauge.abelian))]
     special = [(a, k) for a, factor in enumerate(gauge.special) for k in range(factor.n - 1)]
@@ -181,7 +185,7 @@ def _columns(gauge: Gauge) -> list[tuple[int, int]]:
     return [*first, *abelian, *(column for column in special if column not in first)]
 
 
-def first_su2(gauge: Gauge) -> int | None:
+def first_su2(gauge: GaugeGroup) -> int | None:
     """Return the index of the first SU(2) factor, if any."""
     return next((a for a, factor in enumerate(gauge.special) if factor.n == 2), None)
 

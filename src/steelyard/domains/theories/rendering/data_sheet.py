@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from steelyard.domains.theories.groups.representation import Representation, cached
 from steelyard.domains.theories.model.theory import Leg, TermKind, Theory, term_kind
-from steelyard.domains.theories.physics.anomalies import conditions
+from steelyard.domains.theories.physics.anomalies import anomaly_conditions
 from steelyard.domains.theories.physics.breaking import broken_forces, electric_charges
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, spectrum
 
@@ -137,5 +137,5 @@ def _anomalies(theory: Theory) -> tuple[AnomalyRow, ...]:
     names = [field.name for field in theory.fermions]
     return tuple(
         AnomalyRow(name, tuple(anomaly.by_field.get(own, Fraction(0)) for own in names), anomaly.total)
-        for name, anomaly in conditions(theory).items()
+        for name, anomaly in anomaly_conditions(theory).items()
     )

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from steelyard.domains.theories.groups.representation import Representation
-from steelyard.domains.theories.model.theory import Gauge, Leg
+from steelyard.domains.theories.model.theory import GaugeGroup, Leg
 from steelyard.domains.theories.physics.mass_spectrum import State
 from steelyard.domains.theories.rendering.data_sheet import SUPERSCRIPT, TermRow, mass_parts
 
@@ -24,12 +24,12 @@ COUPLINGS = {
 NATURES = {"dirac": "Dirac", "majorana": "Majorana", "weyl": "Weyl", "complex": "complex", "real": "real"}
 
 
-def gauge_text(gauge: Gauge) -> str:
+def gauge_text(gauge: GaugeGroup) -> str:
     """Format a gauge group, for example ``U(1)_Y × SU(2)_L × SU(3)_c``."""
     return " × ".join(f"{kind}_{own}" if own else kind for kind, own in factors(gauge)) or "no gauge group"
 
 
-def gauge_latex(gauge: Gauge) -> str:
+def gauge_latex(gauge: GaugeGroup) -> str:
     return r" \times ".join(map(factor_latex, factors(gauge)))
 
 
@@ -38,7 +38,7 @@ def factor_latex(factor: tuple[str, str]) -> str:
     return rf"{kind}_{{{own}}}" if own else kind
 
 
-def factors(gauge: Gauge) -> list[tuple[str, str]]:
+def factors(gauge: GaugeGroup) -> list[tuple[str, str]]:
     """Return each factor with its name, without a redundant prefix: ``SU2`` is empty and ``SU2a`` becomes ``a``."""
     found = [("U(1)", name.removeprefix("U1")) for name in gauge.abelian]
     return found + [(f"SU({n})", name.removeprefix(f"SU{n}")) for name, n in gauge.special]

@@ -56,14 +56,14 @@ def chirality(findings: Findings) -> float:
     return -len(findings.vector_like_groups) / len(findings.theory.gauge.names)
 
 
-def length(findings: Findings, long: int) -> float:
-    """Return -20 (ℓ - long)/212 for a text of ℓ > ``long`` words, else 0."""
-    return 0.0 - 20.0 * max(findings.length - long, 0) / 212
+def length(findings: Findings, max_words: int) -> float:
+    """Return -20 (ℓ - max_words)/212 for a text of ℓ > ``max_words`` words, else 0."""
+    return 0.0 - 20.0 * max(findings.length - max_words, 0) / 212
 
 
-def parameters(findings: Findings, many: int) -> float:
-    """Return -20 (n - many)/25 for n > ``many`` parameters, else 0."""
-    return 0.0 - 20.0 * max(findings.parameters - many, 0) / 25
+def parameters(findings: Findings, max_parameters: int) -> float:
+    """Return -20 (n - max_parameters)/25 for n > ``max_parameters`` parameters, else 0."""
+    return 0.0 - 20.0 * max(findings.parameters - max_parameters, 0) / 25
 
 
 def standard_model(findings: Findings) -> float:

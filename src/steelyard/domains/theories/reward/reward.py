@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from steelyard.domains.theories.grammar.text import read
 from steelyard.domains.theories.grammar.vocabulary import INTERACTIONS
-from steelyard.domains.theories.model.limits import Limits, excesses
+from steelyard.domains.theories.model.limits import Limits, limit_violations
 from steelyard.domains.theories.model.theory import Theory
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.reward import parts
@@ -87,9 +87,9 @@ class TheoryReward:
     """Weights of the parts; ``None`` uses those of the preset."""
     extra: Mapping[str, float] = field(default_factory=dict[str, float])
     """Weights of optional parts, by name or import path."""
-    long: int = 300
+    max_words: int = 300
     """Number of words without a length penalty."""
-    many: int = 10
+    max_parameters: int = 10
     """Number of free parameters without a penalty."""
     variety: float = 0.0
     """Weight of the variety bonus, see :class:`~steelyard.domains.theories.reward.variety.VarietyScorer`."""
@@ -101,7 +101,11 @@ class TheoryReward:
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ConfigError(f"theories reward: preset = {self.preset!r} must be empty or 'published'")
-        _require_numbers("reward", {"long": self.long, "many": self.many, "variety": self.variety}, least=0)
+        _require_numbers(
+            "reward",
+            {"max_words": self.max_words, "max_parameters": self.max_parameters, "variety": self.variety},
+            least=0,
+        )
         if not isinstance(self.vector_like, bool):
             raise ConfigError(f"theories reward: vector_like = {self.vector_like!r} must be true or false")
         _require_numbers("extra", _require_table("extra", self.extra))
@@ -114,9 +118,9 @@ class TheoryReward:
             "anomalies": parts.published_anomalies if self.preset == "published" else parts.anomalies,
             "chirality": parts.chirality,
             "exotics": parts.exotics,
-            "length": partial(parts.length, long=self.long),
-            "parameters": partial(parts.parameters, many=self.many),
-            "success": partial(_success, long=self.long, many=self.many),
+            "length": partial(parts.length, max_words=self.max_words),
+            "parameters": partial(parts.parameters, max_parameters=self.max_parameters),
+            "success": partial(_success, max_words=self.max_words, max_parameters=self.max_parameters),
         }
         return {**standard, **{name: _extra_part(name) for name in self.extra}}
 
@@ -138,7 +142,7 @@ def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
 
 
 @dataclass(frozen=True)
-class Judge:
+class TheoryScorer:
     """The scoring function of the verifier: parses a text, checks it and computes its reward."""
 
     limits: Limits = field(default_factory=Limits)
@@ -176,15 +180,15 @@ def admitted(task: Task, text: str, limits: Limits) -> Theory:
     begin = words.index(INTERACTIONS) + 1
     if words[begin : begin + len(terms)] != terms:
         raise Invalid(f"the interactions do not start with the given terms: {' '.join(terms)}")
-    if wrong := [*flaws(theory), *excesses(theory, limits)]:
+    if wrong := [*flaws(theory), *limit_violations(theory, limits)]:
         raise Invalid("; ".join(wrong))
     if {own.name for own in theory.fermions} <= set(given):
         raise Invalid("no fermion follows the given words" if given else "the theory has no fermion")
     return theory
 
 
-def _success(findings: Findings, *, long: int, many: int) -> float:
-    return float(succeeds(findings, long=long, many=many))
+def _success(findings: Findings, *, max_words: int, max_parameters: int) -> float:
+    return float(succeeds(findings, max_words=max_words, max_parameters=max_parameters))
 
 
 def _extra_part(name: str) -> RewardPart:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from steelyard.domains.theories.comparison.canonical_form import chiral_content
 from steelyard.domains.theories.model.theory import QuantumNumbers, Theory
-from steelyard.domains.theories.physics.anomalies import Anomaly, conditions
+from steelyard.domains.theories.physics.anomalies import Anomaly, anomaly_conditions
 from steelyard.domains.theories.physics.breaking import broken_forces, unbroken
 from steelyard.domains.theories.physics.mass_spectrum import Spectrum, State, spectrum
 
@@ -33,7 +33,7 @@ class Findings:
 
     @cached_property
     def anomalies(self) -> dict[str, Anomaly]:
-        return conditions(self.theory)
+        return anomaly_conditions(self.theory)
 
     @cached_property
     def chiral(self) -> dict[QuantumNumbers, int]:
@@ -68,16 +68,16 @@ class Findings:
         return len(self.theory.terms)
 
 
-def succeeds(findings: Findings, *, long: int, many: int) -> bool:
+def succeeds(findings: Findings, *, max_words: int, max_parameters: int) -> bool:
     """Return whether a theory is a success.
 
     A success is anomaly-free, has a chiral multiplet under each gauge factor, leaves electromagnetism and colour
-    unbroken where the gauge group has them, has no light exotic state, and has at most ``long`` words and ``many``
-    parameters.
+    unbroken where the gauge group has them, has no light exotic state, and has at most ``max_words`` words and
+    ``max_parameters`` parameters.
     """
     return (
-        findings.length <= long
-        and findings.parameters <= many
+        findings.length <= max_words
+        and findings.parameters <= max_parameters
         and all(anomaly.cancels for anomaly in findings.anomalies.values())
         and not findings.vector_like_groups
         and not findings.broken_forces

@@ -19,7 +19,7 @@ from steelyard.verification.transport import PackedVerifier
 CHECK_SECONDS = 1.0
 
 
-class Station:
+class VerifierActor:
     """A Ray actor that verifies several chunks of calls concurrently and returns each chunk when it is complete."""
 
     def __init__(

@@ -18,14 +18,14 @@ from steelyard.verification import load_function
 def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
     """Hash the user's source files that determine rewards, by module name."""
     if supplied.verifier is not None:
-        return code_of(supplied.verifier)
+        return source_hashes(supplied.verifier)
     if (domain := build_domain(config, supplied)) is not None:
-        return code_of(type(domain))
+        return source_hashes(type(domain))
     named = [config.verify.verifier, *(entry.function for entry in config.verify.verifiers)]
-    return code_of(*(load_function(path) for path in named if path is not None))
+    return source_hashes(*(load_function(path) for path in named if path is not None))
 
 
-def code_of(*objects: object) -> dict[str, str]:
+def source_hashes(*objects: object) -> dict[str, str]:
     """Return the SHA-256 of the source files that define these functions, classes or verifiers, by module name.
 
     Imported modules are included if they belong to the same package or lie in the same folder or below it. Steelyard
@@ -35,9 +35,9 @@ def code_of(*objects: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for given in objects:
         if isinstance(given, Mapping):
-            found |= code_of(*given.values())
+            found |= source_hashes(*given.values())
         elif isinstance(given, list | tuple):
-            found |= code_of(*given)
+            found |= source_hashes(*given)
         elif (module := _module_of(getattr(given, "function", given))) is not None:
             found |= {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files_of(module).items()}
     return found

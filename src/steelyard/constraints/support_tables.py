@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from steelyard.constraints.base import Bits, Constraint, members, pack, unpack
 from steelyard.errors import ConstraintError
-from steelyard.types import Replay, Sample, SupportTable
+from steelyard.types import Sample, SupportRecipe, SupportTable
 
 BITS, MEMBERS, MISSING = range(3)
 
 
-class TrailWriter:
+class SupportTableWriter:
     """Collects the supports of one sample."""
 
     def __init__(self, vocabulary: int) -> None:
@@ -73,13 +73,13 @@ def size_of(table: SupportTable) -> int:
     return table.form.nbytes + table.start.nbytes + table.data.nbytes
 
 
-def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bits]:
+def recompute_supports(constraint: Constraint, recipe: SupportRecipe, sample: Sample) -> list[Bits]:
     """Recompute the allowed sets at the sample's decisions by following the constraint along its tokens."""
     decided = set((sample.decisions.position_N - sample.prompt_length).tolist())
-    walk, tokens, found = constraint.begin(replay.task), sample.completion_ids.tolist(), list[Bits]()
+    walk, tokens, found = constraint.begin(recipe.task), sample.completion_ids.tolist(), list[Bits]()
     place = 0
     while place < len(tokens):
-        run = walk.forced(replay.budget - place)
+        run = walk.forced(recipe.budget - place)
         if list(run) != tokens[place : place + len(run)]:
             raise ConstraintError(
                 f"sample {tuple(sample.key)} does not follow its constraint at token {place}: expected {list(run)}, "
@@ -87,7 +87,7 @@ def replayed(constraint: Constraint, replay: Replay, sample: Sample) -> list[Bit
             )
         if not run:
             if place in decided:
-                found.append(walk.allowed(replay.budget - place).copy())
+                found.append(walk.allowed(recipe.budget - place).copy())
             run = tokens[place : place + 1]
         for token in run:
             walk.advance(token)

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from steelyard.constraints.base import Bits, Constraint, Walk, pack
-from steelyard.constraints.trail import TrailWriter
+from steelyard.constraints.support_tables import SupportTableWriter
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.offsets import TextOffsets
-from steelyard.types import Decisions, FinishReason, Replay, Sample, SampleKey
+from steelyard.types import Decisions, FinishReason, Sample, SampleKey, SupportRecipe
 
 
-class Row:
+<<<<<<< HEAD:src/steelyard/sampling/row.py
+class PartialSample:
     """One turn of a sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
+=======
+class PartialSample:
+    """One sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
+>>>>>>> main:src/steelyard/sampling/partial_sample.py
 
     def __init__(
         self,
@@ -37,7 +42,7 @@ class Row:
         self._walk: Walk | None = None if constraint is None else constraint.begin(request.task)
         self._stored = decoding.supports == "stored"
         self._restricted = constraint is not None or decoding.rule.cuts
-        self._trail = TrailWriter(vocabulary)
+        self._trail = SupportTableWriter(vocabulary)
         self._place: list[int] = []
         self._logp: list[float] = []
         self._support: list[int] = []
@@ -76,8 +81,8 @@ class Row:
 
     def finish(self, offsets: TextOffsets, version: int) -> Sample:
         text, start_T = offsets.read(self.tokens)
-        left_out = self._restricted and not self._stored
-        replay = Replay(self._task, self.decoding.max_new_tokens) if left_out and self._walk is not None else None
+        omitted = self._restricted and not self._stored
+        recipe = SupportRecipe(self._task, self.decoding.max_new_tokens) if omitted and self._walk is not None else None
         listed = self._restricted and self._stored
         decisions = Decisions(
             position_N=np.asarray(self._place, np.int32) + len(self.prompt_ids),
@@ -86,9 +91,9 @@ class Row:
             rule=self.decoding.rule,
             support_N=np.asarray(self._support, np.int32) if listed else None,
             supports=self._trail.table() if listed else None,
-            left_out=left_out,
-            replay=replay,
-            start_N=start_T[self._place],
+            supports_omitted=omitted,
+            support_recipe=recipe,
+            text_start_N=start_T[self._place],
         )
         ids = np.concatenate([self.prompt_ids, np.asarray(self.tokens, np.int32)])
         return Sample(self.key, ids, len(self.prompt_ids), text, self.finished or "length", decisions, version)

@@ -11,7 +11,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling.local import LocalSampler
 
 
-class TwinSampler(LocalSampler):
+class SnapshotSampler(LocalSampler):
     """Samples from its own copy of the weights, which only :meth:`publish` updates."""
 
     def __init__(self, policy: CausalPolicy, **settings: Any) -> None:

@@ -10,18 +10,16 @@ from typing import Any
 
 from steelyard import config as configs
 from steelyard.compose.judge import with_judge
-from steelyard.compose.supplied import NOTHING, Supplied, with_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, with_domain
 from steelyard.config import Config
 from steelyard.errors import ConfigError, VerifierError
 from steelyard.verification import (
     AnyVerifier,
     Blame,
-    Breaker,
     CacheStage,
     Cause,
+    CircuitBreaker,
     InlinePool,
-    Limits,
-    Part,
     Pipeline,
     Pool,
     ProcessPool,
@@ -31,7 +29,9 @@ from steelyard.verification import (
     UserFunction,
     VerdictCache,
     Verifier,
+    WeightedPart,
     WeightedVerifier,
+    WorkerLimits,
     as_verifier,
     describe_level,
     for_run,
@@ -46,16 +46,16 @@ from steelyard.verification import (
 log = logging.getLogger("steelyard.verification")
 
 
-def build_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING) -> Pool:
+def build_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING_SUPPLIED) -> Pool:
     """Build the pipeline from sample to verdict: circuit breaker, truncated samples, cache and verifier."""
     verify, sampling = config.verify, config.sampling
     window = verify.window or sampling.tasks_per_step * sampling.group_size
-    breaker = Breaker(verify.max_unscored, window, verify.when_unscored, verify.pause_seconds)
+    breaker = CircuitBreaker(verify.max_unscored, window, verify.when_unscored, verify.pause_seconds)
     cached = None if verify.cache is None else cache(partial(VerdictCache, Path(verify.cache)))
     return _pipeline(config, verifier, [breaker, *_truncated(config, verifier, supplied)], cached)
 
 
-def build_trial_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING) -> Pool:
+def build_trial_pool(config: Config, verifier: AnyVerifier, supplied: Supplied = NOTHING_SUPPLIED) -> Pool:
     """Build a pipeline for testing the verifier: failures are reported unchanged, and no cache is used."""
     trial = config.verify.model_copy(update={"tries": 1, "blame": dict.fromkeys(Cause, "unscored")})
     config = config.model_copy(update={"verify": trial})
@@ -106,7 +106,7 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
     if verify.pool == "inline" or (verify.pool == "auto" and not verifier.isolate):
         return InlinePool(verifier, blame)
     settings: dict[str, Any] = {
-        "limits": Limits(**{name: value or None for name, value in verify.limits}),  # pyright: ignore[reportArgumentType]
+        "limits": WorkerLimits(**{name: value or None for name, value in verify.limits}),  # pyright: ignore[reportArgumentType]
         "recycling": Recycling(verify.recycle.items or None, verify.recycle.memory_mb or None),
         "blame": blame,
         "keep_children": verify.keep_children,
@@ -116,7 +116,7 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
         from steelyard.cluster.pool import RayPool
 
         shares, address = max(1, len(verify.entries)), config.cluster.address
-        kept = kept_cores(config.cluster)
+        kept = reserved_cores(config.cluster)
         return RayPool(verifier, address=address, workers=verify.workers, shares=shares, kept=kept, **settings)
     try:
         return ProcessPool(verifier, workers=verify.workers, **settings)
@@ -127,14 +127,14 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
         return InlinePool(verifier, blame)
 
 
-def kept_cores(cluster: configs.ClusterConfig) -> list[float]:
+def reserved_cores(cluster: configs.ClusterConfig) -> list[float]:
     """Return the CPU cores that samplers and learners reserve on the cluster, one number per process."""
     samplers, learners = cluster.samplers, cluster.learners
     cores = [] if samplers is None else [samplers.cpus] * samplers.replicas
     return cores + ([] if learners is None else [1.0] * learners.ranks)
 
 
-def build_verifier(config: Config, supplied: Supplied = NOTHING) -> AnyVerifier:
+def build_verifier(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> AnyVerifier:
     return for_run(_verifier(config, with_domain(config, supplied)), config.run.steps)
 
 
@@ -168,7 +168,7 @@ def _given(**settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
+def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> WeightedPart:
     if entry.function is not None:
         settings = _given(mode=entry.mode, size=entry.size, success_at=entry.success_at)
         verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
@@ -179,4 +179,4 @@ def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> Part:
 
         settings = {"name": entry.name, "size": entry.size, "success_at": entry.success_at}
         verifier = build_judge(entry.model, entry.kind, **settings, **_given(floor=verify.floor))
-    return Part(verifier, entry.weight, name=entry.name or "")
+    return WeightedPart(verifier, entry.weight, name=entry.name or "")

@@ -192,7 +192,7 @@ def _die_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new step", "the same step again"])
 @pytest.mark.parametrize("call", range(4))
-def test_death_between_any_two_changes_leaves_a_whole_checkpoint(
+def test_a_kill_between_any_two_changes_leaves_an_intact_checkpoint(
     call: int, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path, keep_last=1)
