@@ -139,8 +139,8 @@ class _Wave:
         self.stream_R = stream(sampler.seed, *np.asarray([row.key for row in self.rows]).T)
 
     def _row(self, request: SampleRequest, key: SampleKey, ids: np.ndarray, decoding: Decoding) -> PartialSample:
-        policy = self.policy
-        return PartialSample(request, key, ids, decoding, frozenset(policy.end_ids), policy.constraint, policy.vocabulary)
+        ends, constraint = frozenset(self.policy.end_ids), self.policy.constraint
+        return PartialSample(request, key, ids, decoding, ends, constraint, self.policy.vocabulary)
 
     def _encode(self, request: SampleRequest) -> np.ndarray:
         ids = self.policy.encode(request.task.prompt)

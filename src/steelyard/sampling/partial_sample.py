@@ -13,13 +13,8 @@ from steelyard.sampling.offsets import TextOffsets
 from steelyard.types import Decisions, FinishReason, Sample, SampleKey, SupportRecipe
 
 
-<<<<<<< HEAD:src/steelyard/sampling/row.py
 class PartialSample:
     """One turn of a sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
-=======
-class PartialSample:
-    """One sample from its prompt to its end. Tokens forced by the constraint are added without a draw."""
->>>>>>> main:src/steelyard/sampling/partial_sample.py
 
     def __init__(
         self,

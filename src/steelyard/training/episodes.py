@@ -240,7 +240,11 @@ def _supports(decisions: Sequence[Decisions]) -> dict[Literal["support_N", "supp
 
 
 def _start_offsets(decisions: Sequence[Decisions], starts: Sequence[int]) -> np.ndarray | None:
-    offsets = [each.text_start_N + start for each, start in zip(decisions, starts, strict=True) if each.text_start_N is not None]
+    offsets = [
+        each.text_start_N + start
+        for each, start in zip(decisions, starts, strict=True)
+        if each.text_start_N is not None
+    ]
     return np.concatenate(offsets).astype(np.int32) if len(offsets) == len(decisions) else None
 
 
