@@ -21,6 +21,7 @@ VLLM_MEMORY: Final = 0.4
 # --- credit ----------------------------------------------------------------------------------------------------------
 
 GAMMA: Final = 1.0
+CREDIT_PER: Final = "turn"
 TRUNCATED: Final = "count"
 TRUNCATION_PENALTY: Final = 1.0
 LENGTH_PENALTY_WEIGHT: Final = 1.0

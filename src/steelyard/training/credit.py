@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from steelyard.algorithms.facts import RewardEstimator, RewardParts, SampleFacts
 from steelyard.algorithms.returns import returns_to_go, span_advantages
 from steelyard.algorithms.shaping import Truncation, clip_advantages, handle_truncated, soft_length_penalty
 from steelyard.errors import TrainingError
-from steelyard.types import Group, Sample, Verdict
+from steelyard.types import Group, Sample, Turn, Verdict
 
 Array = NDArray[np.floating]
 NO_ADVANTAGE = 1e-9
@@ -37,10 +38,12 @@ class LengthPenalty:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CreditedSample:
-    """A sample with the advantage of each of its decisions."""
+    """A row of a sample with the advantage of each of its decisions. Most samples are a single row."""
 
     sample: Sample
     advantage_N: Array
+    number: int = 0
+    """Counts samples: the rows of an episode share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,8 @@ class Credit:
 
     Unscored samples, and truncated samples under ``mask``, are excluded from the statistics of their group and from the
     loss. A group with fewer than ``min_scored`` remaining samples is dropped. Step rewards are discounted span by span;
-    a sample without step rewards is a single span. A penalty at a decision (KL in the reward) is subtracted from the
-    reward of its span.
+    a sample without step rewards is a single span. The turns of an episode with turn rewards are its spans, unless
+    ``per`` is ``episode``. A penalty at a decision (KL in the reward) is subtracted from the reward of its span.
     """
 
     estimator: Estimator = group_norm
@@ -60,6 +63,7 @@ class Credit:
     truncation_penalty: float = defaults.TRUNCATION_PENALTY
     length_penalty: LengthPenalty | None = None
     min_scored: int = defaults.MIN_SCORED
+    per: Literal["turn", "episode"] = defaults.CREDIT_PER
 
     def assign(
         self,
@@ -74,18 +78,20 @@ class Credit:
         kept = [(number, *pair) for number, group in enumerate(groups) for pair in self.kept(group)]
         if not kept:
             return []
-        spans = [_span_of_decisions(sample, verdict) for _, sample, verdict in kept]
+        spans = [self._spans_of_rows(sample, verdict) for _, sample, verdict in kept]
         rewards = self._rewards(kept)
         if penalties is not None:
             rewards = [
-                _subtract_penalties(reward_S, penalties(sample), span_N)
-                for reward_S, span_N, (_, sample, _) in zip(rewards, spans, kept, strict=True)
+                _subtract_penalties(reward_S, _over_rows(penalties, sample), np.concatenate(span_rows))
+                for reward_S, span_rows, (_, sample, _) in zip(rewards, spans, kept, strict=True)
             ]
         group_M = torch.tensor([number for number, _, _ in kept])
         advantages = span_advantages(rewards, group_M, self._estimator(groups, kept), self.gamma)
+        clipped = [clip_advantages(advantage_S, self.clip).numpy() for advantage_S in advantages]
         return [
-            CreditedSample(sample, clip_advantages(advantage_S, self.clip).numpy()[span_N].astype(np.float32))
-            for (_, sample, _), span_N, advantage_S in zip(kept, spans, advantages, strict=True)
+            CreditedSample(row, advantage_S[span_N].astype(np.float32), number)
+            for number, ((_, sample, _), span_rows, advantage_S) in enumerate(zip(kept, spans, clipped, strict=True))
+            for row, span_N in zip(sample.rows, span_rows, strict=True)
         ]
 
     def dead(self, group: Group) -> bool:
@@ -118,7 +124,7 @@ class Credit:
         """
         shaping_M = self._shaping([sample for _, sample, _ in kept])
         rewards = [
-            _shaped(_span_rewards(verdict), float(shaping))
+            _shaped(self._span_rewards(verdict), float(shaping))
             for (_, _, verdict), shaping in zip(kept, shaping_M, strict=True)
         ]
         lowest: dict[int, float] = {}
@@ -130,11 +136,23 @@ class Credit:
             for (number, _, verdict), reward_S in zip(kept, rewards, strict=True)
         ]
 
+    def _span_rewards(self, verdict: Verdict) -> list[float]:
+        """Return the rewards of the spans; a sample without step or turn rewards is a single span."""
+        if self.per == "episode" and verdict.turn_rewards:
+            return [verdict.reward]
+        return [reward for _, reward in verdict.steps] or list(verdict.turn_rewards) or [verdict.reward]
+
+    def _spans_of_rows(self, sample: Sample, verdict: Verdict) -> list[NDArray[np.int64]]:
+        """Return the span of each decision, row by row."""
+        if verdict.turn_rewards and self.per == "turn":
+            return [_turn_of_decisions(row, number, sample.turns) for number, row in enumerate(sample.rows)]
+        return [_span_of_decisions(row, verdict) for row in sample.rows]
+
     def _shaping(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return the length and truncation penalties of each sample, to be added to its reward."""
         shaping_M, _ = self._after_truncation(samples)
         if (rule := self.length_penalty) is not None:
-            length_M = torch.tensor([len(sample.completion_ids) for sample in samples])
+            length_M = torch.tensor([sample.summary().length for sample in samples])
             shaping_M = shaping_M + rule.weight * soft_length_penalty(
                 length_M, max_length=rule.limit, buffer=rule.buffer
             )
@@ -151,16 +169,11 @@ def _facts(groups: Sequence[Group], kept: Sequence[Kept]) -> SampleFacts:
     samples = [sample for _, sample, _ in kept]
     return SampleFacts(
         parts=RewardParts([verdict.parts for _, _, verdict in kept]),
-        lengths=torch.tensor([len(sample.completion_ids) for sample in samples]),
-        decisions=torch.tensor([len(sample.decisions) for sample in samples]),
+        lengths=torch.tensor([sample.summary().length for sample in samples]),
+        decisions=torch.tensor([sum(len(row.decisions) for row in sample.rows) for sample in samples]),
         truncated=torch.tensor([sample.truncated for sample in samples]),
         tasks=tuple(groups[number].task for number, _, _ in kept),
     )
-
-
-def _span_rewards(verdict: Verdict) -> list[float]:
-    """Return the rewards of the spans; a sample without step rewards is a single span."""
-    return [reward for _, reward in verdict.steps] or [verdict.reward]
 
 
 def _shaped(reward_S: Sequence[float], shaping: float) -> list[float]:
@@ -180,6 +193,22 @@ def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     ends = np.asarray([end for end, _ in verdict.steps])
     span_N = np.searchsorted(ends, start_N, side="right").clip(max=len(ends) - 1)
     return span_N.astype(np.int64)
+
+
+def _turn_of_decisions(row: Sample, number: int, turns: Sequence[Turn]) -> NDArray[np.int64]:
+    """Return the turn of each decision, counted over the policy's turns of the whole episode."""
+    written = [turn for turn in turns if turn.role == "assistant"]
+    of_row = [(index, turn) for index, turn in enumerate(written) if turn.row == number]
+    starts = np.asarray([turn.start for _, turn in of_row])
+    indices = np.asarray([index for index, _ in of_row])
+    return indices[np.searchsorted(starts, row.decisions.position_N, side="right") - 1].astype(np.int64)
+
+
+def _over_rows(penalties: Callable[[Sample], Array | None], sample: Sample) -> Array | None:
+    """Return the penalties at the decisions of all rows."""
+    rows = [penalties(row) for row in sample.rows]
+    given = [penalty_N for penalty_N in rows if penalty_N is not None]
+    return np.concatenate(given) if given else None
 
 
 def _subtract_penalties(reward_S: Sequence[float], penalty_N: Array | None, span_N: NDArray[np.int64]) -> list[float]:

@@ -8,6 +8,7 @@ is ended by the environment's ``cut_off``.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,7 +17,7 @@ import numpy as np
 
 from steelyard.constraints.support_tables import join_tables
 from steelyard.policies.tokens.conversation import Continuation, Conversation, Conversations
-from steelyard.sampling.base import Decoding, EpisodeSampler, NextTurn, SampleRequest, TurnQueue
+from steelyard.sampling.base import Closeable, Decoding, EpisodeSampler, NextTurn, SampleRequest, TurnQueue
 from steelyard.types import (
     NO_DECISIONS,
     Decisions,
@@ -48,51 +49,92 @@ class EpisodeLimits:
     """Positions of the model."""
 
 
-@dataclass(slots=True)
 class Episodes:
-    """How episodes are played: the model's conversations, their limits, and whether the environment starts them."""
+    """Samples whole episodes: a sampler on top of one that samples turns and of a pool that runs the environment.
 
-    conversations: Conversations
-    limits: EpisodeLimits
-    starts: bool = False
-    """Whether the environment gives the initial observation; else it is the task's prompt."""
+    The verdict of an episode is known when the episode ends; ``verdicts`` is the pool that hands it out. So the loop,
+    evaluations and commands treat an episode like any other sample.
+    """
 
-    def play(
-        self, sampler: EpisodeSampler, pool: Pool, requests: Sequence[SampleRequest], decoding: Decoding
-    ) -> Iterator[Sample | Result]:
-        """Yield each turn's sample when it ends, and each episode with its verdict when it is over."""
-        started, failed = _start(pool, requests) if self.starts else (list(requests), [])
-        yield from failed
-        yield from _Play(self, sampler, pool, started, decoding).run()
+    def __init__(
+        self,
+        sampler: EpisodeSampler,
+        pool: Pool,
+        conversations: Conversations,
+        limits: EpisodeLimits,
+        *,
+        starts: bool = False,
+    ) -> None:
+        """``starts``: the environment gives the initial observation; otherwise it is the task's prompt."""
+        self.sampler, self.pool, self.conversations, self.limits = sampler, pool, conversations, limits
+        self.starts = starts
+        self.verdicts = EpisodeVerdicts(pool)
+
+    def publish(self, version: int) -> None:
+        self.sampler.publish(version)
+
+    def close(self) -> None:
+        """Close the sampler below; the pool is closed through ``verdicts``."""
+        if isinstance(self.sampler, Closeable):
+            self.sampler.close()
+
+    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
+        """Yield episodes as they end."""
+        started, failed = _start(self.pool, requests) if self.starts else (list(requests), [])
+        for sample, verdict in failed:
+            self.verdicts.keep(sample.key, verdict)
+            yield sample
+        for sample, verdict in _Play(self, started, decoding).run():
+            self.verdicts.keep(sample.key, verdict)
+            yield sample
+
+
+class EpisodeVerdicts(Pool):
+    """Hands out the verdicts of episodes that have ended; the environment's own pool is below."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._known: dict[SampleKey, Verdict] = {}
+        self._submitted: deque[SampleKey] = deque()
+
+    def keep(self, key: SampleKey, verdict: Verdict) -> None:
+        """Keep the verdict of an episode until the episode is submitted."""
+        self._known[key] = verdict
+
+    def submit(self, items: Sequence[Item]) -> None:
+        self._submitted.extend(item.sample.key for item in items)
+
+    def completed(self, *, wait: bool | float) -> Iterator[tuple[SampleKey, Verdict]]:
+        while self._submitted:
+            key = self._submitted.popleft()
+            yield key, self._known.pop(key)
+
+    def metrics(self) -> dict[str, float]:
+        return self.pool.metrics()
+
+    def close(self) -> None:
+        self.pool.close()
 
 
 class _Play:
     """Episodes under way, between one sampler and one pool."""
 
-    def __init__(
-        self,
-        settings: Episodes,
-        sampler: EpisodeSampler,
-        pool: Pool,
-        requests: Sequence[SampleRequest],
-        decoding: Decoding,
-    ) -> None:
-        self.limits, self.pool, self.decoding = settings.limits, pool, decoding
+    def __init__(self, settings: Episodes, requests: Sequence[SampleRequest], decoding: Decoding) -> None:
+        self.limits, self.pool, self.decoding = settings.limits, settings.pool, decoding
         self.turns = TurnQueue()
-        self.stream = sampler.sample_turns(requests, decoding, self.turns)
+        self.stream = settings.sampler.sample_turns(requests, decoding, self.turns)
         self.episodes = {
             key: _Episode(request, settings.conversations.open(request.task.prompt), self.limits, decoding)
             for request in requests
             for key in request.keys
         }
 
-    def run(self) -> Iterator[Sample | Result]:
+    def run(self) -> Iterator[Result]:
         for sample in self.stream:
             if sample is not None:
                 episode = self.episodes[sample.key]
                 episode.add_turn(sample)
                 self._submit(episode)
-                yield sample
             for key, verdict in _arrived(self.pool, wait=sample is None):
                 if (finished := self._answered(self.episodes[key], key, verdict)) is not None:
                     self.turns.end(key)

@@ -26,7 +26,14 @@ from steelyard.policies.base import Policy
 from steelyard.policies.batch import Batch
 from steelyard.policies.reference import Reference
 from steelyard.tracking import Activity, Report, silent
-from steelyard.training.learner_samples import LearnerSample, by_length, concatenate, minibatches, save_samples
+from steelyard.training.learner_samples import (
+    LearnerSample,
+    by_length,
+    concatenate,
+    minibatches,
+    sample_labels,
+    save_samples,
+)
 from steelyard.training.ranks import SINGLE_PROCESS, Ranks
 from steelyard.types import Sample
 
@@ -178,7 +185,7 @@ class Learner:
         self.policy.train(True)
         self.optimiser.zero_grad(set_to_none=True)
         parts = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
-        steps = self.rule.epochs * min(self.rule.minibatches, len(learnt))
+        steps = self.rule.epochs * min(self.rule.minibatches, int(sample_labels(learnt).max()) + 1)
         advance = _progress(report, self.rule.epochs * len(learnt), steps)
         results = [self._minibatch(part, step, partial(advance, number)) for number, part in enumerate(parts, start=1)]
         self._settle()
@@ -231,8 +238,9 @@ class Learner:
 
     def _weights(self, batches: Sequence[Sequence[LearnerSample]]) -> list[Tensor]:
         """Return the weight of each decision in the loss of the minibatch, one tensor per microbatch."""
-        counts = [len(item.sample.decisions) for batch in batches for item in batch]
-        sample_N = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+        rows = [item for batch in batches for item in batch]
+        counts = torch.tensor([len(item.sample.decisions) for item in rows])
+        sample_N = torch.repeat_interleave(torch.from_numpy(sample_labels(rows)), counts)
         weight_N = decision_weights(self.rule.aggregation, sample_N, length=self.rule.constant_length)
         sizes = [sum(len(item.sample.decisions) for item in batch) for batch in batches]
         return [part.to(self.policy.device) for part in weight_N.split(sizes)]

@@ -25,21 +25,37 @@ class LearnerSample:
     advantage_N: Array
     old_logp_N: Array | None = None
     reference_logp_N: Array | None = None
+    number: int | None = None
+    """Number of the sample in its step. The rows of an episode share it: they count as one sample."""
+
+
+def sample_labels(samples: Sequence[LearnerSample]) -> NDArray[np.int64]:
+    """Label each row with its sample, from 0 on, in order of appearance."""
+    labels: dict[object, int] = {}
+    return np.asarray(
+        [
+            labels.setdefault(("own", place) if item.number is None else item.number, len(labels))
+            for place, item in enumerate(samples)
+        ]
+    )
 
 
 def minibatches(
     samples: Sequence[LearnerSample], count: int, epochs: int, seed: Sequence[int]
 ) -> Iterator[list[LearnerSample]]:
-    """Yield ``count`` minibatches of about equal size per epoch, shuffled by (seed, epoch).
+    """Yield ``count`` minibatches with about as many samples each per epoch, shuffled by (seed, epoch).
 
-    A single minibatch is not shuffled.
+    A single minibatch is not shuffled. The rows of an episode stay together.
     """
+    rows_of: dict[int, list[LearnerSample]] = {}
+    for label, item in zip(sample_labels(samples).tolist(), samples, strict=True):
+        rows_of.setdefault(label, []).append(item)
     for epoch in range(epochs):
-        order = np.arange(len(samples))
+        order = np.arange(len(rows_of))
         if count > 1:
-            order = np.random.default_rng([*seed, epoch]).permutation(len(samples))
-        for part in np.array_split(order, min(count, len(samples))):
-            yield [samples[index] for index in part]
+            order = np.random.default_rng([*seed, epoch]).permutation(len(rows_of))
+        for part in np.array_split(order, min(count, len(rows_of))):
+            yield [row for label in part for row in rows_of[int(label)]]
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> list[list[int]]:

@@ -117,9 +117,9 @@ class Trainer:
         with watch.phase("score"):
             groups = self.rollouts.fetch(taken.groups)
             groups = with_supports(self.policy, groups, self.learner.rule.microbatch_tokens)
-            samples = [sample for group in groups for sample in group.samples]
-            logps = self.learner.score(samples)
-        batch = self.assign_credit(groups, samples, logps)
+            rows = [row for group in groups for sample in group.samples for row in sample.rows]
+            logps = self.learner.score(rows)
+        batch = self.assign_credit(groups, rows, logps)
         with watch.phase("update"):
             update = self.learner.update(batch, self.step, watch.report)
         self.step += 1
@@ -137,25 +137,25 @@ class Trainer:
             self.tracker.samples(self.step, select_samples(groups))
         return metrics | _times(watch, time.perf_counter() - start, sampled)
 
-    def assign_credit(
-        self, groups: Sequence[Group], samples: Sequence[Sample], logps: SampleLogps
-    ) -> list[LearnerSample]:
-        """Compute advantages and combine them with the log-probs, for all samples to learn from."""
-        old = dict(zip((sample.key for sample in samples), logps.old, strict=True)) if logps.old else {}
-        reference = (
-            dict(zip((sample.key for sample in samples), logps.reference, strict=True)) if logps.reference else {}
-        )
+    def assign_credit(self, groups: Sequence[Group], rows: Sequence[Sample], logps: SampleLogps) -> list[LearnerSample]:
+        """Compute advantages and combine them with the log-probs, for all samples to learn from.
+
+        ``rows`` are the rows of all samples, in the order of the log-probs.
+        """
+        places = [id(row) for row in rows]
+        old = dict(zip(places, logps.old, strict=True)) if logps.old else {}
+        reference = dict(zip(places, logps.reference, strict=True)) if logps.reference else {}
         coefficient = self.learner.kl_coefficient(self.step)
 
-        def penalty(sample: Sample) -> np.ndarray:
+        def penalty(row: Sample) -> np.ndarray:
             """Return the KL penalty of each decision: the coefficient times k1."""
-            return coefficient * (old[sample.key] - reference[sample.key])
+            return coefficient * (old[id(row)] - reference[id(row)])
 
         penalties = penalty if self.learner.kl_in_reward else None
-        credited = self.credit.assign(groups, penalties=penalties)
         return [
-            LearnerSample(item.sample, item.advantage_N, old.get(item.sample.key), reference.get(item.sample.key))
-            for item in credited
+            LearnerSample(row, item.advantage_N, old.get(id(row)), reference.get(id(row)), item.number)
+            for item in self.credit.assign(groups, penalties=penalties)
+            for row in (item.sample,)
         ]
 
     def _report_floors(self, groups: Sequence[GroupSummary]) -> None:

@@ -14,7 +14,18 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from steelyard.errors import DataError
-from steelyard.types import CutRule, Decisions, Group, Sample, SampleKey, SupportRecipe, SupportTable, Task, Verdict
+from steelyard.types import (
+    CutRule,
+    Decisions,
+    Group,
+    Sample,
+    SampleKey,
+    SupportRecipe,
+    SupportTable,
+    Task,
+    Turn,
+    Verdict,
+)
 
 Row = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -43,6 +54,8 @@ def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
         "vocabulary": None if decisions.supports is None else decisions.supports.vocabulary,
         "left_out": decisions.supports_omitted,
     }
+    if sample.turns:
+        row["turns"] = [list(turn) for turn in sample.turns]
     if (recipe := decisions.support_recipe) is not None:
         row["replay"] = {"task": pack_task(recipe.task), "budget": recipe.budget}
     return row, {name: array for name, array in arrays.items() if array is not None}
@@ -65,7 +78,8 @@ def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> S
         arrays.get("start"),
     )
     plain = {name: row[name] for name in ("prompt_length", "text", "finish", "policy_version")}
-    return Sample(key=SampleKey(*row["key"]), token_ids=arrays["token_ids"], decisions=decisions, **plain)
+    turns = tuple(Turn(*turn) for turn in row.get("turns", ()))
+    return Sample(key=SampleKey(*row["key"]), token_ids=arrays["token_ids"], decisions=decisions, turns=turns, **plain)
 
 
 def pack_task(task: Task) -> Row:
