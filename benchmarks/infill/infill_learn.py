@@ -211,7 +211,7 @@ def start_folder() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Job:
-    """A run with one seed and, if ``gamed``, a second run from the same start without KL and parser reward."""
+    """A run with one seed and, if ``gamed``, a second run from the same start with only the judge as reward."""
 
     seed: int
     folder: str
