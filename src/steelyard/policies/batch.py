@@ -131,7 +131,7 @@ def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
 
 
 def collate_supports(samples: Sequence[Sample]) -> Supports | None:
-    """The supports of all samples in one table, or None when no decision was restricted."""
+    """Collect the supports of all samples in one table; None if no decision was restricted."""
     numbers: dict[bytes, int] = {}
     indices: list[np.ndarray] = []
     for sample in samples:

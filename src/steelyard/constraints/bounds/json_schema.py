@@ -39,7 +39,7 @@ EXACT_DIGITS = 15
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """LengthLimits for the parts that a schema leaves open."""
+    """Limits for the parts that a schema leaves open."""
 
     characters: int
     items: int
