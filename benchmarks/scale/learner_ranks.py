@@ -131,12 +131,12 @@ def compare(case: Case, scratch: Path) -> Outcome:
 
     with closing(group(2)) as two:
         theirs = learn(two, batches[:SAVED], 0)
-        parts = two.parts()
+        parts = two.checkpoint_parts()
         store.save(SAVED, folders=parts.folders, tensors=parts.tensors, state=parts.state)
         saved = dict(two.weights("all"))
         theirs += learn(two, batches[SAVED:], SAVED)
         together, merged = dict(two.weights("all")), dict(two.weights())
-        state = two.parts().state
+        state = two.checkpoint_parts().state
     checkpoint = store.latest()
     if checkpoint is None:
         raise RuntimeError("the store has no checkpoint after saving")
@@ -160,7 +160,7 @@ def _continued(group: ProcessGroup, checkpoint: Any, batches: Batches) -> tuple[
         group.restore(checkpoint)
         loaded = dict(group.weights("all"))
         learn(group, batches[SAVED:], SAVED)
-        return loaded, dict(group.weights("all")), group.parts().state
+        return loaded, dict(group.weights("all")), group.checkpoint_parts().state
 
 
 def idle_turns(batch: Sequence[Any], rule: Any) -> int:

@@ -34,7 +34,7 @@ def _adapted(**options: Any) -> Policy:
         model = get_peft_model(policy.model, LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", **options))
         for parameter in adapter_tensors(model, TRAINED).values():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    return policy.beside(model)
+    return policy.with_model(model)
 
 
 def kl_to_an_identical_reference(_quick: bool) -> float:
@@ -42,7 +42,7 @@ def kl_to_an_identical_reference(_quick: bool) -> float:
     policy = _adapted(lora_dropout=0.2)
     reference = AdapterReference(policy)
     policy.train(True)
-    sample = policy.given(Task("t", "1"), TEXT, SampleKey(0, 0, 0, 0))
+    sample = policy.sample_from_text(Task("t", "1"), TEXT, SampleKey(0, 0, 0, 0))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         kl_N = policy.evaluate(policy.collate([sample]), reference).kl_N

@@ -74,7 +74,7 @@ def reinforced_failures(quick: bool) -> float:
     positive = 0
     for failures in groups:
         reward_M = torch.tensor([*failures, success], dtype=torch.float64)
-        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.max_words))
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
         positive += bool(advantage_M[:-1].quantile(0.5) > 0)
     return positive / len(groups)
 

@@ -44,7 +44,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         automaton = None if domain is None else domain.automaton()
         return None if automaton is None else _over_tokens(policy, automaton, spaced=spaced)
     if table.kind == "automaton":
-        spaced = spaced if table.over is None else table.over == "words"
+        spaced = spaced if table.symbols is None else table.symbols == "words"
         return _over_tokens(policy, _load_automaton(table), spaced=spaced)
     grammar = GrammarConstraint(
         table.kind,

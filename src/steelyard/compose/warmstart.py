@@ -140,7 +140,7 @@ def _resumed(learner: Learner, progress: Store, settings: str) -> list[float]:
 
 
 def _keep(learner: Learner, progress: Store, settings: str, losses: list[float]) -> None:
-    parts = learner.parts()
+    parts = learner.checkpoint_parts()
     state = {**parts.state, "warm_start_settings": settings, "losses": losses}
     progress.save(len(losses), folders=parts.folders, tensors=parts.tensors, state=state)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 RENAMED_KEYS = {
     "constraint.canonical_runs": "constraint.canonical_tokens",
@@ -85,7 +85,8 @@ def _rename(tables: dict[str, Any], old: str, new: str) -> None:
 def _table_of(tables: dict[str, Any], key: str) -> tuple[dict[str, Any] | None, str]:
     """Return the table that holds a dotted key, if there is one, and the last part of the key."""
     *path, name = key.split(".")
-    table: Any = tables
+    table: dict[str, Any] | None = tables
     for part in path:
-        table = table.get(part) if isinstance(table, dict) else None
-    return (table if isinstance(table, dict) else None), name
+        inner: Any = {} if table is None else table.get(part)
+        table = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
+    return table, name

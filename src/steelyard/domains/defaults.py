@@ -95,7 +95,7 @@ def summarise(artifacts: Sequence[Artifact], title: str) -> Summary:
     """Count the distinct texts and how often each occurs, most frequent first."""
     times = Counter(one.text for one in artifacts)
     verdicts = {one.text: one.verdict for one in artifacts}
-    scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.counts]
+    scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.has_reward]
     lines = [f"{len(times)} distinct texts among {len(artifacts)}"]
     if scored:
         successes, reward = sum(verdict.success for verdict in scored), fmean(verdict.reward for verdict in scored)
@@ -117,7 +117,7 @@ def _succeeds(verdict: Verdict | None) -> bool:
 
 
 def _reward(verdict: Verdict | None) -> str:
-    return "" if verdict is None or not verdict.counts else f"{verdict.reward:.4g}"
+    return "" if verdict is None or not verdict.has_reward else f"{verdict.reward:.4g}"
 
 
 def _short(text: str) -> str:

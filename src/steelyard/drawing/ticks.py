@@ -69,10 +69,10 @@ def scale(axis: Axis, values: Sequence[float], *, max_intervals: int = 5) -> Sca
     return Scale(ticks[0], ticks[-1], ticks, _labels(ticks, step, percent=axis.percent))
 
 
-def _step(least: float, *, whole: bool) -> float:
+def _step(least: float, *, integers: bool) -> float:
     power = 10.0 ** math.floor(math.log10(least))
     steps = [power * nice for nice in NICE if power * nice >= least * (1 - 1e-9)]
-    if not whole:
+    if not integers:
         return steps[0]
     return next((step for step in steps if step >= 1 and step == int(step)), max(1.0, float(math.ceil(steps[0]))))
 

@@ -58,7 +58,7 @@ class TensorBoardTracker:
 
 def _add_histogram(writer: Any, name: str, histogram: Histogram, step: int) -> None:
     """Add the bin counts; the sums that TensorBoard needs are computed from the centres of the bins."""
-    edges, counts = histogram.edges, histogram.has_reward
+    edges, counts = histogram.edges, histogram.counts
     middles = [low / 2 + high / 2 for low, high in pairwise(edges)]
     writer.add_histogram_raw(
         name,

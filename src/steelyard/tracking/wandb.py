@@ -78,7 +78,7 @@ class WandbTracker:
 
     def _value(self, metric: Metric) -> Any:
         if isinstance(metric, Histogram):
-            return self._wandb.Histogram(np_histogram=(np.array(metric.has_reward), np.array(metric.edges)))
+            return self._wandb.Histogram(np_histogram=(np.array(metric.counts), np.array(metric.edges)))
         return metric
 
 

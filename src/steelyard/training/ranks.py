@@ -52,7 +52,7 @@ class Ranks:
         numbers = [turn * self.size + self.rank for turn in range(rounds)]
         return [number if number < count else None for number in numbers]
 
-    def joined(
+    def gather_metrics(
         self, turns: Sequence[int | None], parts: Sequence[Mapping[str, Tensor]], count: int
     ) -> Sequence[Mapping[str, Tensor]]:
         """Combine the metrics of all ranks. Returns one entry per microbatch, in order."""

@@ -169,7 +169,7 @@ def _caption(artifact: Artifact) -> str:
     title, verdict = artifact.title, artifact.verdict
     if verdict is None:
         return title
-    if not verdict.counts:
+    if not verdict.has_reward:
         return f"{title} · unscored"
     result = "success" if verdict.success else "rejected" if verdict.status == "rejected" else "no success"
     return f"{title} · reward {verdict.reward:.3f}, {result}"

@@ -20,7 +20,7 @@ from steelyard.types import Task
 class ActionSpace(Protocol):
     """A way to write a structure as text, with an automaton that constrains it.
 
-    The automaton accepts structures of 1 to ``most`` bricks without flaws. Unless ``may_float``, each brick must be
+    The automaton accepts flawless structures of 1 to ``max_bricks`` bricks. Unless ``may_float``, each brick must be
     supported when it is placed; ``in_building_order`` finds such an order.
     """
 
@@ -28,7 +28,7 @@ class ActionSpace(Protocol):
     def world(self) -> World: ...
 
     @property
-    def most(self) -> int:
+    def max_bricks(self) -> int:
         """Maximum number of bricks."""
         ...
 
@@ -39,7 +39,7 @@ class ActionSpace(Protocol):
     def tokens_per_brick(self) -> int:
         """Maximum number of words per brick, or of characters if the vocabulary is open.
 
-        ``most * tokens_per_brick + 1`` tokens always suffice, including the end token.
+        ``max_bricks * tokens_per_brick + 1`` tokens always suffice, including the end token.
         """
         ...
 
