@@ -147,6 +147,6 @@ def _grammar(config: Config) -> str | None:
     if table is None or table.kind == "automaton" or table.column is not None:
         return None
     from steelyard.compose.constraint import grammar_source
-    from steelyard.constraints.grammar.sources import unbounded_text, parsed
+    from steelyard.constraints.grammar.sources import parsed, unbounded_text
 
     return unbounded_text(table.kind, parsed(table.kind, grammar_source(table)))
