@@ -131,7 +131,7 @@ def teach(policy: Any) -> None:
     """Take a few maximum-likelihood steps on texts whose holes agree, with some or all of the holes open."""
     parts = PROMPT.split(HOLE)
     samples = [
-        policy.given(
+        policy.sample_from_text(
             Task("lesson", "".join(f"{part}{fill}" for part, fill in zip(parts, (*shown, ""), strict=True))),
             letter.join(parts),
             SampleKey(0, 0, 0, 0),

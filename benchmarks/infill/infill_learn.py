@@ -144,7 +144,10 @@ class IndependentScorers:
         self.reader.train(False)
         found: list[float] = []
         for at in range(0, len(texts), 32):
-            samples = [self.reader.given(Task("text", ""), text, SampleKey(0, 0, 0, 0)) for text in texts[at : at + 32]]
+            samples = [
+                self.reader.sample_from_text(Task("text", ""), text, SampleKey(0, 0, 0, 0))
+                for text in texts[at : at + 32]
+            ]
             batch = self.reader.collate(samples)
             logp_N = self.reader.evaluate(batch).logp_N
             found += (-torch.zeros(len(samples), dtype=logp_N.dtype).index_add(0, batch.sample_N, logp_N)).tolist()

@@ -104,7 +104,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Escape:
-    """A way out; ``works`` attempts it and returns whether it succeeded."""
+    """An attempt to escape; ``works`` attempts it and returns whether it succeeded."""
 
     name: str
     works: Callable[[Attempt], bool]

@@ -29,7 +29,7 @@ from benchmarks.robustness.foreign_runs import (
 )
 from steelyard.config.overrides import apply_overrides
 
-AUTOMATON = {"constraint.kind": "automaton", "constraint.over": "words"}
+AUTOMATON = {"constraint.kind": "automaton", "constraint.symbols": "words"}
 
 # --- code in the configuration of a run ------------------------------------------------------------------------------
 

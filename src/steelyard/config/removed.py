@@ -33,8 +33,6 @@ RENAMED_OPTIONS: dict[str, dict[str, str]] = {
     "infill": {"longest": "max_length", "most": "max_holes", "run": "mean_span", "shortest": "min_length"},
     "theories": {
         "containing": "required_factors",
-        "easiest": "min_difficulty",
-        "hardest": "max_difficulty",
         "longest_example": "max_example_words",
         "reward.long": "reward.max_words",
         "reward.many": "reward.max_parameters",

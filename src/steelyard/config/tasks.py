@@ -108,7 +108,7 @@ class TasksConfig(Section):
         description="Whether string prompts are sent as user messages through the model's chat template. auto: if the "
         "model has one, except for the prompts of a domain.",
     )
-    shuffle: bool = Field(default=True, description="Shuffle the tasks anew in every epoch.")
+    shuffle: bool = Field(default=True, description="Shuffle the tasks in every epoch.")
     limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
     held_out: float = Field(
         default=0.0, description="Tasks held out for evaluation: a number of tasks, or a fraction below 1.", ge=0

@@ -131,7 +131,7 @@ def test_a_prompt_that_is_too_long_fails_before_the_run(kind: str, tmp_path: Pat
     tables["tasks"]["prompts"] = ["a", "a" * most]
     compose.build_trainer(configs.build(tables, source="test")).close()
     tables["tasks"]["prompts"] = ["a", "a" * (most + 1)]
-    with pytest.raises(PolicyError, match=r"task 1: .* 32 .*; shorten"):
+    with pytest.raises(PolicyError, match=r"task 1\b.* 32 .*; shorten"):
         compose.build_trainer(configs.build(tables, source="test"))
 
 

@@ -23,7 +23,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
     "infill": [
         (["--tasks.chat=always"], "tasks.chat = 'always': a masked model"),
         (["--tasks.system=a"], "tasks.system = 'a': a masked model"),
-        (["--sampling.supports=replayed"], "sampling.supports = 'recomputed': masked models"),
+        (["--sampling.supports=recomputed"], "sampling.supports = 'recomputed': masked models"),
         (["--sampling.staleness=1"], "sampling.staleness = 1: masked models"),
         (["--sampling.engine=vllm", "--model.scratch=none", "--model.path=x"], "use engine = 'local'"),
         (["--model.kind=causal"], "judge: starts from the body of a model with kind = 'masked'"),
@@ -77,7 +77,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
         (["--constraint", '{kind = "automaton", source = "a"}'], "must be the automaton's class as module:Class"),
         (["--constraint", '{kind = "automaton", column = "a"}'], "name it in constraint.source as module:Class"),
         (["--constraint", '{kind = "automaton", source = "a:B", canonical_tokens = true}'], "canonical_tokens = True"),
-        (["--constraint", '{kind = "regex", source = "a", over = "words"}'], "applies only to kind = 'automaton'"),
+        (["--constraint", '{kind = "regex", source = "a", symbols = "words"}'], "applies only to kind = 'automaton'"),
         (["--constraint", '{kind = "regex", source = "a", options = {a = 1}}'], "applies only to kind = 'automaton'"),
         (["--constraint", '{kind = "regex", source = "a"}', "--run.supplied", '["constraint"]'], "also passed"),
         (["--cluster.learners", '{sharding = "ddp", offload = true}'], "applies only to sharding = 'fsdp'"),
@@ -181,8 +181,8 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--constraint", '{kind = "choices", source = ["a", "b"], canonical_tokens = false}'],
         ["--constraint", '{kind = "json_schema", source = {type = "object"}}'],
         ["--constraint", '{kind = "json_schema", column = "schema"}'],
-        ["--constraint", '{kind = "automaton", source = "a:B", over = "characters", options = {depth = 3}}'],
-        ["--sampling.supports=replayed"],
+        ["--constraint", '{kind = "automaton", source = "a:B", symbols = "characters", options = {depth = 3}}'],
+        ["--sampling.supports=recomputed"],
         ["--cluster.learners", '{ranks = 8, sharding = "fsdp", offload = true}'],
         ["--cluster.learners", '{ranks = 2, sharding = "ddp"}', "--model.quantize=4bit"],
         ["--sampling.engine=vllm"],
@@ -275,7 +275,7 @@ def test_several_verifiers_are_accepted() -> None:
 def test_broken_rules_are_listed_together() -> None:
     with pytest.raises(ConfigError) as caught:
         load("sequences", ["--credit.k=2", "--loss.ratio_cap=3.0", "--sampling.staleness=1", "--sampling.top_k=2",
-                           "--sampling.supports=replayed"])  # fmt: skip
+                           "--sampling.supports=recomputed"])  # fmt: skip
     assert str(caught.value).startswith("sequences: 3 problems\n")
 
 
@@ -290,7 +290,7 @@ COMPANIONS: dict[str, list[str]] = {
     "constraint.kind = json_schema": ["--constraint.source={type='object'}"],
     "constraint.kind = choices": ["--constraint.source=['a']"],
     "constraint.kind": ["--constraint.source=m:A"],
-    "constraint.over": ["--constraint.kind=automaton", "--constraint.source=m:A"],
+    "constraint.symbols": ["--constraint.kind=automaton", "--constraint.source=m:A"],
     "sampling.vllm.dtype": VLLM,
     "sampling.vllm.lora": VLLM,
     "loss.kl.coefficient.kind = constant": [],

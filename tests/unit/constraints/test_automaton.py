@@ -136,8 +136,8 @@ def test_words_can_be_mapped_to_tokens() -> None:
     [
         (("a", "a"), 0, None, "duplicates"),
         ({"a": 1, "b": 1}, 0, None, "duplicates"),
-        (("a", "b"), 2, 2, "end token 2 is not in the vocabulary of 2"),
-        (("a", "b"), -1, None, "end token -1"),
+        (("a", "b"), 2, 2, "end_id = 2 is not in the vocabulary of 2"),
+        (("a", "b"), -1, None, "end_id = -1"),
         ({"a": 5}, 0, 3, "'a' is not in the vocabulary of 3"),
     ],
 )

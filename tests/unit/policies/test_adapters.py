@@ -82,7 +82,7 @@ def adapted(shape: Architecture | None = None, **options: Any) -> Any:
         with torch.no_grad():
             for parameter in adapter_tensors(model, TRAINED).values():
                 parameter.add_(0.05 * torch.randn_like(parameter))
-    return bare.beside(model)
+    return bare.with_model(model)
 
 
 UNTIED = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, tie_embeddings=False)
@@ -142,7 +142,7 @@ def test_an_adapter_with_another_name_is_rejected() -> None:
     bare = tiny_policy()
     model = PeftModel(bare.model, LoraConfig(target_modules=["q_proj"]), adapter_name="mine")
     with pytest.raises(PolicyError, match=r"mine.*'default'"):
-        bare.beside(model)
+        bare.with_model(model)
 
 
 @pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings")

@@ -75,7 +75,7 @@ def test_log_probs_equal_those_of_the_complete_model(kind: str, policy: MaskedPo
     """Texts of different lengths are in one batch; padding must not be attended to."""
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     pairs = [(f"1 {HOLE} 3", "1 2 3"), (f"{HOLE} {HOLE} 5 6 7 8 9", "3 4 5 6 7 8 9")]
-    samples = [own.given(Task("t", masked), text, KEY) for masked, text in pairs]
+    samples = [own.sample_from_text(Task("t", masked), text, KEY) for masked, text in pairs]
     found = own.evaluate(own.collate(samples))
     expected: list[float] = []
     allowed = torch.tensor(members(own.allowed(Task("t", HOLE))))
@@ -96,7 +96,7 @@ def test_log_probs_equal_those_of_the_complete_model(kind: str, policy: MaskedPo
 def test_a_text_of_the_maximum_length_fits(kind: str, policy: MaskedPolicy) -> None:
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     expected = {"modernbert": 128, "bert": 64, "roberta": 63}[kind]
-    assert own.longest == expected
+    assert own.max_length == expected
     ids = torch.full((1, expected), 5)
     with torch.no_grad():
         assert own.model(input_ids=ids).logits.shape[1] == expected

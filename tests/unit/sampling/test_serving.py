@@ -18,7 +18,7 @@ import steelyard
 from steelyard.cli import main
 from steelyard.constraints.base import members
 from steelyard.constraints.grammar import GrammarConstraint
-from steelyard.constraints.grammar.sources import free_text, parsed
+from steelyard.constraints.grammar.sources import parsed, unbounded_text
 from steelyard.policies.tokens import chat_template
 from tests.gguf_files import write_gguf
 from tests.grammars import TASK, grammar, small_table
@@ -109,7 +109,7 @@ def test_the_exported_grammar_has_exactly_the_texts_of_the_constraint(kind: Any,
 
     table = small_table()
     ours = texts_of(grammar(table, kind, source))
-    text = free_text(kind, parsed(kind, source))
+    text = unbounded_text(kind, parsed(kind, source))
     matcher = llguidance.LLMatcher(table.engine, llguidance.grammar_from("grammar", text))
     theirs = {table.engine.decode_bytes(tokens).decode() for tokens in sentences(matcher, table.end_id)}
     assert ours == theirs

@@ -96,7 +96,8 @@ def test_samples_survive_a_round_trip_bit_for_bit(tmp_path: Path) -> None:
         pairs = [(a.token_ids, b.token_ids), (one.advantage_N, other.advantage_N)]
         pairs += [(one.old_logp_N, other.old_logp_N), (one.reference_logp_N, other.reference_logp_N)]
         pairs += [
-            (getattr(a.decisions, n), getattr(b.decisions, n)) for n in ("position_N", "forward_N", "logp_N", "start_N")
+            (getattr(a.decisions, n), getattr(b.decisions, n))
+            for n in ("position_N", "forward_N", "logp_N", "text_start_N")
         ]
         pairs += [(a.decisions.support_N, b.decisions.support_N)]
         if a.decisions.supports is not None:
