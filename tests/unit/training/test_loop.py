@@ -169,7 +169,7 @@ def test_too_many_unscored_samples_stop_the_run_with_examples(tmp_path: Path) ->
 
     trainer = tiny_trainer(tmp_path, verifier=broken)
     with pytest.raises(
-        VerifierError, match=r"(?s)8 of the last 8 samples .*max_unscored = 0\.5.*no answer for t1.*steelyard check"
+        VerifierError, match=r"(?s)8 of the last 8 samples\b.*max_unscored = 0\.5.*no answer for t1.*steelyard check"
     ):
         trainer.train()
     assert trainer.step == 0
