@@ -108,7 +108,7 @@ def build(steps: int) -> Case:
     from steelyard.compose import Supplied, build_trainer
 
     data: dict[str, Any] = {
-        "mean_span": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
+        "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
         "model": {"kind": "masked", "device": "cpu", "scratch": {**SHAPE, "vocabulary": list(CHARACTERS)}},
         "sampling": {"tasks_per_step": 1, "max_new_tokens": 4, "fill_steps": steps, "temperature": TEMPERATURE},
         "loss": {"aggregation": "constant", "kl": {"coefficient": 0.1, "estimator": "exact"}},

@@ -98,4 +98,4 @@ def test_the_error_names_a_missing_warm_start_folder(call: Call) -> None:
 def test_the_error_for_a_domain_without_examples_names_the_method(call: Call) -> None:
     refused = call("warmstart", "sequences")
     assert refused.code == 2
-    assert "write Sequences.examples(" in refused.err
+    assert "define Sequences.examples(" in refused.err
