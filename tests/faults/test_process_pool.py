@@ -225,9 +225,9 @@ PROGRAM = """
 import sys, time
 from benchmarks.verification import misbehaving
 from steelyard.verification import ProcessPool, as_verifier
-from benchmarks.verification.faults import judged
+from benchmarks.verification.faults import verify_texts
 pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=2)
-judged(pool, ["fine"] * 10)
+verify_texts(pool, ["fine"] * 10)
 pool.submit([misbehaving.item(0, "session"), misbehaving.item(1, "sleep"), misbehaving.item(2, "deaf")])
 time.sleep(0.5)
 print("busy", flush=True)
