@@ -1,7 +1,8 @@
 """The reward of a filled text: a weighted sum of named parts.
 
 - ``tokenizes``: 1 if Python's tokenizer accepts the text
-- ``parses``: 1 if ``ast`` parses the text - ``recovered``: fraction of holes filled as in the original
+- ``parses``: 1 if ``ast`` parses the text
+- ``recovered``: fraction of holes filled as in the original
 - ``exact``: 1 if all holes are filled as in the original
 
 reward = Σ weight · part. By default, only ``tokenizes`` and ``parses`` count, because a hole can be filled correctly in

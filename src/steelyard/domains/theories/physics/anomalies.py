@@ -31,7 +31,7 @@ WITTEN = "Witten"
 
 @dataclass(frozen=True)
 class Anomaly:
-    """The sum of one anomaly condition. For a Witten condition, ``total`` is the parity, 0 or 1."""
+    """The result of one anomaly condition. For a Witten condition, ``total`` is the parity, 0 or 1."""
 
     total: Fraction
     by_field: dict[str, Fraction]
