@@ -1,5 +1,5 @@
-"""The registry of domains: built in, registered in this process, provided by installed packages (entry point group
-``steelyard.domains``), or named by import path.
+"""The registry of domains, which are built in, registered in this process, provided by installed packages (entry point
+group ``steelyard.domains``), or named by import path.
 """
 
 from __future__ import annotations

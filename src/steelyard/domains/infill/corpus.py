@@ -80,8 +80,8 @@ def load_texts(files: str, unit: Unit, keep: TextFilter) -> dict[Split, tuple[Te
         kept = ", ".join(f"{len(texts)} for {split}" for split, texts in found.items())
         reasons = "; ".join(f"{count} {reason}" for reason, count in skipped.most_common(4)) or "none"
         raise DataError(
-            f"infill: {files or 'the standard library'} has too few texts ({kept}); add documents, which are the "
-            f"files of a folder, the paragraphs of a text file or the lines of a JSONL file. Texts skipped: {reasons}"
+            f"infill: {files or 'the standard library'} has too few texts ({kept}); add documents (files in a "
+            f"folder, paragraphs in a text file or lines in a JSONL file). Texts skipped: {reasons}"
         )
     return {split: tuple(texts) for split, texts in found.items()}
 

@@ -34,18 +34,18 @@ class Infill(Domain):
     """
 
     files: str = ""
-    """A folder, a text file with documents separated by blank lines, or a JSONL file with one document per line. Empty:
-    the sources of the Python standard library.
+    """A folder, a text file with documents separated by blank lines, or a JSONL file with one document per line. If
+    empty, the sources of the Python standard library are used.
     """
     unit: Unit = "function"
     """``function`` uses complete Python functions; ``chunk`` uses runs of lines from any text."""
     min_length: int = 40
     max_length: int = 256
-    """Range of text lengths in characters."""
+    """Allowed range of text lengths, in characters."""
     characters: str = ""
     """Characters allowed in addition to ASCII; texts with other characters are skipped."""
     tokenizer: str = ""
-    """Folder or hub id of the model's tokenizer; each hole replaces one of its tokens. Empty: one character."""
+    """Folder or hub id of the model's tokenizer; each hole replaces one token. If empty, holes replace characters."""
     masking: Pattern = "span"
     ratio: float | Sequence[float] = 0.2
     """Fraction of positions to mask, or a (low, high) range from which it is sampled per task."""
@@ -65,7 +65,7 @@ class Infill(Domain):
     def __post_init__(self) -> None:
         object.__setattr__(self, "forbidden", tuple(self.forbidden))
         if self.unit not in ("function", "chunk"):
-            raise ConfigError(f"infill: unit={self.unit!r} does not exist; choose function or chunk")
+            raise ConfigError(f"infill: unit={self.unit!r} is invalid; choose function or chunk")
         if not 1 <= self.min_length <= self.max_length:
             raise ConfigError(
                 f"infill: min_length={self.min_length}, max_length={self.max_length} must "

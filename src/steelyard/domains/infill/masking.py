@@ -71,7 +71,7 @@ class Masking:
     def __post_init__(self) -> None:
         low, high = self.ratio
         if self.pattern not in PATTERNS:
-            raise ConfigError(f"infill: masking={self.pattern!r} does not exist; choose one of {', '.join(PATTERNS)}")
+            raise ConfigError(f"infill: masking={self.pattern!r} is invalid; choose one of {', '.join(PATTERNS)}")
         if not 0 < low <= high < 1:
             raise ConfigError(
                 f"infill: ratio={list(self.ratio)} must be one fraction between 0 and 1, or two in ascending order"

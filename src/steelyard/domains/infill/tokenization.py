@@ -32,7 +32,7 @@ def token_texts(tokenizer: Any, text: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def open_tokenizer(where: str) -> Any:
-    """Load the tokenizer from a model folder or hub id. It must reproduce plain text exactly."""
+    """Load the tokenizer from a model folder or hub id. The tokenizer must reproduce plain text exactly."""
     from tokenizers import Tokenizer
 
     file = Path(where) / "tokenizer.json"

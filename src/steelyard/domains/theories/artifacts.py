@@ -72,7 +72,7 @@ class TheoryArtifacts:
         named = [(artifact, self._valid_theory(artifact)) for artifact in artifacts]
         readable = [(artifact, theory) for artifact, theory in named if theory is not None]
         if not readable:
-            raise DataError("no valid theory to render; give at least one")
+            raise DataError("no valid theory to render; pass at least one")
         if form == "svg":
             pictures = [(_caption(artifact), spectrum(theory)) for artifact, theory in readable]
             return side_by_side(pictures, scale=scale, title=title).encode()
@@ -128,7 +128,7 @@ class TheoryArtifacts:
         return [(f"{lines}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
     def _valid_theory(self, artifact: Artifact) -> Theory | None:
-        """Return the theory, or ``None`` for an invalid sample. Files, which have no verdict, must be valid."""
+        """Return the theory, or ``None`` for an invalid sample. Files have no verdict and must be valid."""
         try:
             theory = self.theory(artifact.text)
             problems = flaws(theory)

@@ -94,7 +94,7 @@ class Theories(Domain):
                 raise ConfigError(
                     f"theories: limits.groups = {self.bounds.groups}, limits.abelian = {self.bounds.abelian}, "
                     f"limits.largest = {self.bounds.largest} and required_factors = {list(self.required_factors)} "
-                    f"leave no starting point of kind {kind!r}; raise a limit, require fewer factors, or remove it"
+                    f"leave no starting point of kind {kind!r}; raise a limit, require fewer factors, or drop this kind"
                 )
         for starting_point in itertools.chain.from_iterable(self._interleaved.values()):
             try:

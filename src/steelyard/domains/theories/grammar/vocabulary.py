@@ -100,7 +100,7 @@ class Vocabulary:
 
     @cached_property
     def labels(self) -> dict[int, dict[str, Label]]:
-        """Representation words by n of SU(n)."""
+        """Representation words for each n of SU(n)."""
         return {
             n: {representation_word(n, label): label for label in labels_within(n, self.limits.dimension)}
             for n in self.groups.values()

@@ -40,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Component:
-    """A component of a field under the broken groups, with electric charge and colour of the field as written."""
+    """A component of a field under the broken groups, with the electric charge and colour of the field as written."""
 
     name: str
     place: tuple[int, ...]

@@ -147,5 +147,5 @@ def _labels(n: int, start: Label, bound: int) -> Iterator[Label]:
 def _require_range(name: str, value: Any) -> None:
     if len(value) != 2 or not all(isinstance(power, int) for power in value) or value[0] > value[1]:
         raise ConfigError(
-            f"theories limits: {name} = {list(value)} must be [smallest, largest] power of ten, as integers"
+            f"theories limits: {name} = {list(value)} must be [smallest, largest] powers of ten, as integers"
         )

@@ -51,7 +51,7 @@ class QuantumNumbers:
 
     @property
     def is_real(self) -> bool:
-        """Whether the representation equals its conjugate."""
+        """Whether the representation is equivalent to its conjugate."""
         return self == self.conjugate
 
     @property
@@ -106,7 +106,7 @@ class Leg(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A product of fields times a parameter, in GeV to the power 4 - dimension.
+    """A product of fields times a parameter, which is in units of GeV to the power 4 - dimension.
 
     The Hermitian conjugate is added implicitly if it differs from the term. Fermion legs are left-handed Weyl spinors:
     left-handed fields unconjugated, right-handed fields conjugated. If the legs have several contractions, all of them

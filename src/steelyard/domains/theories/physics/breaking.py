@@ -18,7 +18,7 @@ from steelyard.domains.theories.physics.vacuum import (
 )
 
 WEAK_N, COLOUR_N = 2, 3
-"""n of the weak SU(2) and of the colour SU(3)."""
+"""The n of the weak SU(2) and the colour SU(3)."""
 TRIPLET = ((1, 0), (-1, 1), (0, -1))
 QUARKS = (Fraction(2, 3), Fraction(-1, 3))
 

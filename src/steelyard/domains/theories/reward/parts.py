@@ -1,7 +1,7 @@
 """Parts of the reward, each a function of :class:`~steelyard.domains.theories.reward.success.Findings`.
 
 Parts are at most 0 unless documented otherwise. The parts in ``EXTRA`` are optional. Custom parts have the same
-signature and are named by import path.
+signature and are specified by import path.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def exotics(findings: Findings) -> float:
 
 
 def chirality(findings: Findings) -> float:
-    """Return minus the fraction of gauge factors that act on no chiral multiplet."""
+    """Return minus the fraction of gauge factors that do not act on any chiral multiplet."""
     return -len(findings.vector_like_groups) / len(findings.theory.gauge.names)
 
 

@@ -41,7 +41,7 @@ class Findings:
 
     @cached_property
     def vector_like_groups(self) -> tuple[str, ...]:
-        """Names of the gauge factors that act on no chiral multiplet."""
+        """Names of the gauge factors that do not act on any chiral multiplet."""
         acting = {name for left_handed in self.chiral for name in groups_acting_on(self.theory, left_handed)}
         return tuple(name for name in self.theory.gauge.names if name not in acting)
 
