@@ -1,4 +1,6 @@
-"""Texts with holes that a policy fills; a program, and optionally a judge model, scores the result."""
+"""Fill-in-the-blank tasks: a policy fills the holes in a text, and a program and optionally a judge model score the
+result.
+"""
 
 from steelyard.domains.infill.domain import Infill
 

@@ -1,7 +1,7 @@
-"""Convert theories to text and back. A theory has exactly one text for each order of its entries.
+"""Convert theories to text and back. A theory has exactly one text for each ordering of its entries.
 
-Fields are renamed by kind and position (``F1``, ``S1``). The legs of a term are sorted by field, a field before its
-conjugate. The Hermitian conjugate of a term is implicit, so a scalar term is written as the smaller of the two.
+Fields are renamed by kind and position (``F1``, ``S1``). The legs of a term are sorted by field, with each field before
+its conjugate. The Hermitian conjugate of a term is implicit, so a scalar term is written as the smaller of the two.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _NAME = re.compile(r"[FS][1-9]\d*")
 def write(theory: Theory) -> str:
     """Return the text of a theory.
 
-    Raises ``DataError`` if the theory has no text: a charge is not a multiple of 1/6, a number is not 1, 2 or 5 times a
-    power of ten, or a scalar has two vacuum expectation values.
+    Raises ``DataError`` if the theory cannot be written as text: a charge is not a multiple of 1/6, a number is not 1,
+    2 or 5 times a power of ten, or a scalar has two vacuum expectation values.
     """
     theory = renamed(in_order(theory))
     blocks = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
@@ -60,7 +60,7 @@ def write(theory: Theory) -> str:
 
 
 def read(text: str) -> Theory:
-    """Parse a text. Raises ``DataError`` that names the first invalid word."""
+    """Parse a text. Raises a ``DataError`` that names the first invalid word."""
     return Reader(text.split()).theory()
 
 

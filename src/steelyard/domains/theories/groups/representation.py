@@ -1,4 +1,4 @@
-"""Irreducible representations of SU(n), identified by Dynkin label.
+"""Irreducible representations of SU(n), identified by their Dynkin labels.
 
 States are Gelfand-Tsetlin patterns: triangles of integers with interlacing rows, whose top row is the partition of the
 label. The Dynkin index T and the cubic anomaly A follow from the charges q of the states under
@@ -75,7 +75,7 @@ class Representation:
 
     @property
     def is_real(self) -> bool:
-        """Whether the representation equals its conjugate: real or pseudoreal."""
+        """Whether the representation is equivalent to its conjugate, that is, real or pseudoreal."""
         return self.label == self.label[::-1]
 
     @property
@@ -98,7 +98,7 @@ class Representation:
 
     @property
     def name(self) -> str:
-        """Name as in the physics literature: ``3``, ``3̅``, ``15'``."""
+        """Name used in the physics literature: ``3``, ``3̅``, ``15'``."""
         overline = "\N{COMBINING OVERLINE}" if self.is_barred else ""
         return "".join(digit + overline for digit in str(self.dimension)) + "'" * self.primes
 

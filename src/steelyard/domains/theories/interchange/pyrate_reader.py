@@ -30,7 +30,7 @@ VEV_COMMENT = re.compile(r"^# vev (\w+) = (\w+) (\d+) (\S+)$", re.MULTILINE)
 
 
 def read(text: str) -> Theory:
-    """Read a model file. Missing couplings default to 1, missing vacuum expectation values to 246 GeV.
+    """Read a model file. Missing couplings default to 1 and missing vacuum expectation values to 246 GeV.
 
     Only the fields of a term are read, not its contraction: a theory includes every contraction with one parameter.
     """
@@ -115,7 +115,7 @@ def _label(n: int, entry: str, where: str) -> Label:
 
 
 def _without_suffixes(fields: Mapping[str, Field]) -> dict[str, Field]:
-    """Remove the suffix R of right-handed fields, and the L that protects left-handed names, unless names collide."""
+    """Strip the suffix R of right-handed fields, and the L that protects left-handed names, unless names collide."""
     short: dict[str, str] = {}
     for name, field in fields.items():
         if field.kind == "right":

@@ -34,7 +34,7 @@ VALUE_COMMENT = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
 
 
 def read(text: str, parameters: str = "") -> Theory:
-    """Read a model file. Missing couplings default to 1, missing vacuum expectation values to 246 GeV."""
+    """Read a model file. Missing couplings default to 1 and missing vacuum expectation values to 246 GeV."""
     return read_with_missing(text, parameters)[0]
 
 
