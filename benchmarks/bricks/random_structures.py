@@ -14,7 +14,7 @@ PIECES = ("x", " ", "(", ")", ",", "\n", "0", "1", "2", "4", "9", "20", "-1", "3
 def random_structure(
     bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float = 0.2, float_: float = 0.0
 ) -> Structure:
-    """Add bricks one by one, on a random earlier brick, or under it (``hang``), or anywhere (``float_``)."""
+    """Add bricks one by one: on a random earlier brick, under it (``hang``), or anywhere (``float_``)."""
     site = Site(world)
     while len(site.bricks) < bricks:
         brick = _anywhere(rng, world) if rng.random() < float_ else _beside(rng, site, hang)

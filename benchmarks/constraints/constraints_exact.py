@@ -55,7 +55,7 @@ class Case:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses groups of two instead of three."""
+    """Run the benchmark; the quick version uses groups of two instead of three."""
     size = 2 if quick else 3
     case = build()
     bar = progress.add_task("estimators", total=len(ESTIMATORS) + 1)

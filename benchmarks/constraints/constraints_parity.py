@@ -29,7 +29,7 @@ PROMPTS = ("a", "Now write.", "The quick brown fox jumps.")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses only the small policy."""
+    """Run the benchmark; the quick version uses only the small policy."""
     models = ["characters"] if quick else ["characters", "SmolLM2-135M"]
     bar = progress.add_task("constraints", total=len(models) * len(CONSTRAINTS) * len(RULES))
     details: list[dict[str, Cell]] = []

@@ -152,7 +152,7 @@ class Timing:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two samples per grammar instead of eight."""
+    """Run the benchmark; the quick version takes two samples per grammar instead of eight."""
     bar = progress.add_task("tokenizers", total=len(CASES) + 1)
     engines = {"llguidance": Guidance(), "xgrammar": Xgrammar()}
     progress.advance(bar)

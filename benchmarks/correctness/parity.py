@@ -39,7 +39,7 @@ SHARPEN = 2.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses only the from-scratch models."""
+    """Run the benchmark; the quick version uses only the from-scratch models."""
     details: list[dict[str, Cell]] = []
     task = progress.add_task("from scratch", total=len(RULES) * (len(FILL_STEPS) + (1 if quick else 2)))
     trainer = scratch_trainer()

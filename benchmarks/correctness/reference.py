@@ -26,7 +26,7 @@ BAR = 1e-3
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses one seed instead of five."""
+    """Run the benchmark; the quick version uses one seed instead of five."""
     seeds = SEEDS[:1] if quick else SEEDS
     task = progress.add_task("reference", total=len(seeds))
     details: list[dict[str, Cell]] = []

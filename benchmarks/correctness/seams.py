@@ -22,7 +22,7 @@ def checks() -> list[SeamCheck]:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses smaller samples with the same bars."""
+    """Run the benchmark; the quick version uses smaller samples with the same bars."""
     found = checks()
     task = progress.add_task("seams", total=len(found))
     figures: list[Figure] = []

@@ -22,7 +22,7 @@ QUICK = ("a user's own script", "a verifier that always fails")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version runs a few trials with the packages installed here."""
+    """Run the benchmark; the quick version runs a few trials with the packages installed here."""
     trials = [trial for trial in TRIALS if not quick or trial.name in QUICK]
     task = progress.add_task("first-use", total=len(trials) + (not quick))
     rows: list[dict[str, Cell]] = []

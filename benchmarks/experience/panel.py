@@ -52,7 +52,7 @@ class PanelObservations:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses 80 columns only and stores no screenshots."""
+    """Run the benchmark; the quick version uses 80 columns only and stores no screenshots."""
     cases = {name: case for name, case in CASES.items() if not quick or name == "80 columns"}
     task = progress.add_task("panel", total=len(cases))
     found: dict[str, PanelObservations] = {}

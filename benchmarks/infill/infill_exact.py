@@ -55,7 +55,7 @@ class Case:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version leaves out the case of three steps."""
+    """Run the benchmark; the quick version leaves out the case of three steps."""
     rows: list[dict[str, Cell]] = []
     chosen = STEPS[:2] if quick else STEPS
     bar = progress.add_task("infill-exact", total=len(chosen))

@@ -185,7 +185,7 @@ def pairwise_accuracy(judge: Callable[[Sequence[str]], list[float]], groups: Seq
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version trains a small model on short functions, and the reward must rise."""
+    """Run the benchmark; the quick version trains a small model on short functions, and the reward must rise."""
     if quick:
         return _quick(progress)
     bar = progress.add_task("the second judge and the causal model", total=1)

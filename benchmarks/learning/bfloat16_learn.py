@@ -40,7 +40,7 @@ FINE_TUNING = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses two seeds, so the interval is wide."""
+    """Run the benchmark; the quick version uses two seeds, so the interval is wide."""
     seeds = QUICK_SEEDS if quick else SEEDS
     jobs = {f"seed {seed}": seed for seed in seeds}
     rows: list[dict[str, Cell]] = []

@@ -48,7 +48,7 @@ def no_runs_trusted() -> Iterator[None]:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version runs only the attacks that take a few seconds."""
+    """Run the benchmark; the quick version runs only the attacks that take a few seconds."""
     chosen = [attack for attack in attacks() if attack.quick or not quick]
     task = progress.add_task("attacks", total=len(chosen))
     details: list[dict[str, Cell]] = []

@@ -50,7 +50,7 @@ class Outcome:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses two modes with four kills each."""
+    """Run the benchmark; the quick version uses two modes with four kills each."""
     modes = ["full, static copy", "LoRA, EMA adapter"] if quick else list(MODES)
     kills = 4 if quick else KILLS
     task = progress.add_task("resume", total=len(modes) * kills)

@@ -44,7 +44,7 @@ def wait(_task: Task, text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes only a few steps at staleness 0 and 1."""
+    """Run the benchmark; the quick version takes only a few steps at staleness 0 and 1."""
     levels, steps = ((0, 1), QUICK_STEPS) if quick else (STALENESS, STEPS)
     task = progress.add_task("async-steps", total=len(levels))
     rows: list[dict[str, Cell]] = []

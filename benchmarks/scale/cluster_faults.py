@@ -60,7 +60,7 @@ class Log(logging.Handler):
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version removes a node once, from a run in float32."""
+    """Run the benchmark; the quick version removes a node once, from a run in float32."""
     tables = {**SMALL, **learn_smol.IN_FLOAT32} if quick else SMALL
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once, so all clusters share it

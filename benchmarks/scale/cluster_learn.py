@@ -29,7 +29,7 @@ SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two small steps, too few for a significant rise of the reward.
+    """Run the benchmark; the quick version takes two small steps, too few for a significant rise of the reward.
 
     It runs in float32, where sampler and learner agree closely if every update reached the sampler.
     """

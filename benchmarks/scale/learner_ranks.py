@@ -70,7 +70,7 @@ class Outcome:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses three of the cases."""
+    """Run the benchmark; the quick version uses three of the cases."""
     from steelyard.quiet import quiet_engines
 
     cases = QUICK if quick else CASES

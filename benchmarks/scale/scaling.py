@@ -51,7 +51,7 @@ DESIGNS = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version goes up to 64 GPUs."""
+    """Run the benchmark; the quick version goes up to 64 GPUs."""
     sizes = QUICK_SIZES if quick else SIZES
     controller = controller_seconds(2_000 if quick else 10_000) + pool_seconds()
     task = progress.add_task("scaling", total=len(sizes) * len(DESIGNS))

@@ -37,7 +37,7 @@ MEAN, MOST, APART = 2e-5, 2e-4, 100.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes one update of all weights, with few and short samples."""
+    """Run the benchmark; the quick version takes one update of all weights, with few and short samples."""
     kinds, updates = (["all weights"], 1) if quick else (list(TRAINED), UPDATES)
     bar = progress.add_task("vLLM starts", total=len(kinds) * (updates + 1))
     details: list[dict[str, Cell]] = []

@@ -28,7 +28,7 @@ RULES = {"free": CutRule(), "top-p 0.95": CutRule(top_p=0.95)}
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two rounds with shorter samples."""
+    """Run the benchmark; the quick version takes two rounds with shorter samples."""
     rounds, count, tokens = (2, 8, 24) if quick else (5, 16, 64)
     least = QUICK_BAR if quick else BAR
     bar = progress.add_task("vLLM starts", total=rounds * len(RULES) + 1)

@@ -63,7 +63,7 @@ class GateRun:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version runs `.ci/run fast` from one clone."""
+    """Run the benchmark; the quick version runs `.ci/run fast` from one clone."""
     task = progress.add_task("ci", total=1 if quick else 2 + TEST_ROUNDS + CONTENDED_ROUNDS)
     rows: list[dict[str, Cell]] = []
     with tempfile.TemporaryDirectory() as scratch:

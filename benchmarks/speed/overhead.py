@@ -27,7 +27,7 @@ QUICK_BARS = (0.7, 1.5)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses the 10M policy from scratch, fewer repetitions and wider bars."""
+    """Run the benchmark; the quick version uses the 10M policy from scratch, fewer repetitions and wider bars."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer, task, tokens = build(quick, scratch)
         pairs = 3 if quick else PAIRS

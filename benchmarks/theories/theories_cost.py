@@ -61,7 +61,7 @@ SHAPES: Mapping[str, dict[str, Any]] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses the smaller policy, two rounds, groups of two and a wider bar."""
+    """Run the benchmark; the quick version uses the smaller policy, two rounds, groups of two and a wider bar."""
     figures: list[Figure] = []
     rows: list[dict[str, Cell]] = []
     rounds, examples = (2, 480) if quick else (ROUNDS, 3200)

@@ -88,7 +88,7 @@ class LearningRun:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes a few steps on few small gauge groups, and the reward must rise."""
+    """Run the benchmark; the quick version takes a few steps on few small gauge groups, and the reward must rise."""
     if quick:
         return _quick(progress)
     longest = {"extensions": Job(0, EXTENDING, EXTENSION_MINUTES)}

@@ -47,7 +47,7 @@ Row = dict[str, Cell]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses a twentieth of the random cases."""
+    """Run the benchmark; the quick version uses a twentieth of the random cases."""
     share = 20 if quick else 1
     rows = [
         _row("index and anomaly of the tables", [_table_entry(*entry) for entry in table()]),

@@ -31,7 +31,7 @@ END = "<eos>"
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes 500 walks and enumerates theories of up to 15 words."""
+    """Run the benchmark; the quick version takes 500 walks and enumerates theories of up to 15 words."""
     rows = walks(500 if quick else WALKS, progress)
     listed = enumerated(15 if quick else WORDS, progress)
     accepted = {name: accepts(write(rounded(model)), TheoryGrammar()) for name, model in models().items()}

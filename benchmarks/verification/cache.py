@@ -33,7 +33,7 @@ def counted(_task: Task, text: str) -> Verdict:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes 4 kills instead of 25."""
+    """Run the benchmark; the quick version takes 4 kills instead of 25."""
     kills = QUICK_KILLS if quick else KILLS
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -33,7 +33,7 @@ MEMORY = 64 * 2**20
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version verifies 2,000 items in processes and 230 on Ray."""
+    """Run the benchmark; the quick version verifies 2,000 items in processes and 230 on Ray."""
     adopt_orphans()  # so that processes that a worker leaves behind are found
     rows: list[dict[str, Cell]] = []
     figures = [

@@ -41,7 +41,7 @@ def fifty_milliseconds(_task: Task, _text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; both sides alternate in one run. The quick version uses fewer items."""
+    """Run the benchmark; both sides alternate in one run. The quick version uses fewer items."""
     items = [misbehaving.item(number, "some text") for number in range(QUICK_TINY if quick else TINY)]
     slow = items[: QUICK_SLOW if quick else SLOW]
     rows: list[dict[str, Cell]] = []

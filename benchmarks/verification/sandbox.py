@@ -25,7 +25,7 @@ Table = Mapping[Place, Mapping[str, Sequence[Outcome]]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes one round instead of three."""
+    """Run the benchmark; the quick version takes one round instead of three."""
     rounds, there = (1 if quick else ROUNDS), levels()
     places: tuple[Place, ...] = ("without", *there)
     bar = progress.add_task("escapes", total=len(places) * len(escapes()) * rounds)

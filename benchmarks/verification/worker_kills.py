@@ -38,7 +38,7 @@ def slow_verifier(_task: Task, text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version kills 10 workers and 2 actors."""
+    """Run the benchmark; the quick version kills 10 workers and 2 actors."""
     figures = [
         *in_processes(QUICK_KILLS if quick else KILLS, progress),
         *on_ray(QUICK_ACTOR_KILLS if quick else ACTOR_KILLS, progress),
