@@ -1,1 +1,1 @@
-"""Log-probabilities and updates equal an independent computation."""
+"""Log-probabilities and updates match an independent computation."""

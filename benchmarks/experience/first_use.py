@@ -1,7 +1,7 @@
-"""Everything that a new user tries in the first hour works, starting from the README in a fresh virtualenv.
+"""Everything a new user tries in the first hour works, starting from the README in a fresh virtualenv.
 
-Each trial is a program that types what a person would type and checks the output; its time is measured. The virtualenv
-gets the newest releases that the project's requirements allow, not those of the lock file.
+Each trial is a program that types what a person would type, checks the output and is timed. The virtualenv gets the
+newest releases the project's requirements allow, not those in the lock file.
 """
 
 from __future__ import annotations
