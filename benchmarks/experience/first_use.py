@@ -49,7 +49,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def install(venv: Path) -> float:
-    """Install the package and return the seconds. torch comes first; other packages would pull in its CUDA build."""
+    """Install the package and return the seconds taken. torch comes first: other packages pull in its CUDA build."""
     start = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     for packages in (["torch==2.13.0"], [f"{ROOT}[grammars,gguf,pictures]"], ["nbclient", "ipykernel", "pandas"]):

@@ -36,7 +36,7 @@ def failure_of(attack: Attack) -> str | None:
 
 @contextmanager
 def no_runs_trusted() -> Iterator[None]:
-    """Use an empty list of trusted runs: the user's own may be long, and an attack must not depend on it."""
+    """Use an empty list of trusted runs: the user's own list may be long, and an attack must not depend on it."""
     before = os.environ.get("XDG_STATE_HOME")
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state

@@ -1,8 +1,8 @@
 """Exact group theory agrees with printed tables, classifies every known model correctly, and is self-consistent.
 
-Random theories are rewritten (conjugated, permuted, scaled, in another basis of the U(1)s), get vector-like pairs, and
-make a round trip through PyR@TE and SARAH files. Singlets are counted by characters and constructed as tensors, which
-all generators must annihilate. Masses are compared with formulas.
+Random theories are rewritten (conjugated, permuted, scaled, expressed in another basis of the U(1)s), extended with
+vector-like pairs, and round-tripped through PyR@TE and SARAH files. Singlets are counted by characters and constructed
+as tensors, which all generators must annihilate. Masses are compared with formulas.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _adds_up(rng: random.Random) -> bool:
 
 
 def _mass_error() -> float:
-    """Compare quarks, leptons and Higgs of the Standard Model, and seesaws at two scales, with formulas."""
+    """Compare the Standard Model's quarks, leptons and Higgs, and seesaws at two scales, with formulas."""
     v, dirac = 246.0, 0.1 * 246.0 / sqrt(2)
     charged = [0.01 * v / sqrt(2), 0.02 * v / sqrt(2), sqrt(0.2) * v, v / sqrt(2)]
     wanted = {standard_model(): [0.0, *charged]}

@@ -1,7 +1,7 @@
 """Bubblewrap stops every escape attempt, and the floor level stops the ones it is documented to stop.
 
 Every escape in ``escapes.py`` is attempted without a sandbox (where it must work, otherwise stopping it proves nothing)
-and at each level of this machine. It counts as stopped if it was stopped in every round.
+and at each level available on this machine. An escape counts as stopped if it was stopped in every round.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verifiers and processes that try to make the verdict cache return a wrong verdict, or stall."""
+"""Verifiers and processes that try to make the verdict cache stall or return a wrong verdict."""
 
 from __future__ import annotations
 
