@@ -75,7 +75,7 @@ class LineWriter:
         return self._breaks[last] or len(line) == MAX_LINE_TOKENS
 
     def _draw(self, hidden_BD: Tensor, temperature_B1: Tensor, unfinished: Sequence[int]) -> list[int]:
-        """Draw a token for every row; finished rows discard theirs and keep their random number for later."""
+        """Draw a token for every row; finished rows discard theirs and save their random number for later."""
         uniform_B = uniform(self._stream_P[self.prompt_of_row], self._drawn_P[self.prompt_of_row])
         self._drawn_P[[self.prompt_of_row[row] for row in unfinished]] += 1
         with torch.no_grad():

@@ -44,7 +44,7 @@ def mutated_text(rng: random.Random, sources: list[str]) -> str:
 
 
 def texts(rng: random.Random, count: int) -> list[str]:
-    """Return the texts of random structures, to be mutated."""
+    """Return the texts of random structures to mutate."""
     return [write(random_structure(rng.randint(1, 12), rng, float_=0.02)) for _ in range(count)]
 
 

@@ -4,7 +4,7 @@ A brick that cannot be placed is sampled again. A structure that collapses is cu
 comparison at inference: the bricks it returns do not follow the policy's distribution.
 
 A *building* is a generator that yields requests for lines and receives the lines. A model can therefore write the lines
-of many buildings in one batch. ``build`` and ``build_standing`` run a single building with one proposer.
+of many buildings in one batch. ``build`` and ``build_standing`` each run a single building with one proposer.
 """
 
 from __future__ import annotations

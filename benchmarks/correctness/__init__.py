@@ -1,1 +1,1 @@
-"""Log-probabilities and updates match an independent computation."""
+"""Correctness: log-probabilities and updates match independent computations."""

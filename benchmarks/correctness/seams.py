@@ -1,6 +1,6 @@
 """Fixed bugs between components stay fixed: each figure is compared with a bar and with its value before the fix.
 
-The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix undone.
+The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix reverted.
 """
 
 from __future__ import annotations

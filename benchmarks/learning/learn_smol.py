@@ -91,7 +91,7 @@ def build(
 def run_settings(
     seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str, changes: Changes | None = None
 ) -> tuple[Any, Any]:
-    """Return the configuration and the supplied objects; ``changes`` are table keys to add or replace."""
+    """Return the configuration and the supplied objects; ``changes`` holds table keys to add or replace."""
     from steelyard import config as configs
     from steelyard.compose import Supplied
 

@@ -148,7 +148,7 @@ def learn(job: tuple[int, int], report_progress: ReportProgress) -> Rewards:
 
 
 def overlaps(rewards: dict[int, list[float]]) -> list[Figure]:
-    """Return by how much the 95% interval over seeds of each staleness overlaps that of the synchronous runs."""
+    """Return how far each staleness's 95% interval over seeds overlaps that of the synchronous runs."""
     return [
         Figure(f"overlap of reward intervals, staleness {staleness} and 0", -distance(values, rewards[0]), ">=", 0.0)
         for staleness, values in rewards.items()

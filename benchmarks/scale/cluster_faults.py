@@ -50,7 +50,7 @@ SMALL = {
 
 
 class Log(logging.Handler):
-    """Collects the warnings of a run."""
+    """Collects a run's warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -2,8 +2,8 @@
 
 The cases are FSDP2 and DDP on gloo, full weights and LoRA, AdamW and 8-bit AdamW. Each takes five steps at a learning
 rate of 1e-3 with exact KL, an entropy bonus, clipped gradients and sometimes an odd number of microbatches. The figure
-is the distance of the weights from those of one process, relative to how far the latter moved. A control learns from
-half of the samples.
+is the distance between the weights of the ranks and of one process, relative to how far the latter moved. A control
+learns from only half of the samples.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ TRAINED: dict[str, dict[str, Any]] = {
     "LoRA": {"model": {"lora": {"rank": 8, "alpha": 16}}, "optimiser": {"lr": 1e-3}},
 }
 FULL, QUICK = (4, 32), (2, 12)
-"""Samples per task, and tokens per sample."""
+"""Number of samples per task and of tokens per sample."""
 UPDATES = 5
 MEAN, MOST, APART = 2e-5, 2e-4, 100.0
 

@@ -17,7 +17,7 @@ QUESTIONS = (
     "What is two plus two?",
 )
 EXAMPLE = ({"role": "user", "content": "What is the capital of Italy?"}, {"role": "assistant", "content": "Rome."})
-"""After this exchange most answers are short and some are cut off: 3 to 64 tokens, 20 on average."""
+"""After this exchange, most answers are short and some are cut off: 3 to 64 tokens, with an average of 20."""
 
 VOCABULARY = 320
 FROM_SCRATCH_PROMPT = 12

@@ -89,7 +89,7 @@ def _classified(theory: Theory, broken: dict[str, Fraction]) -> bool:
 
 
 def _anomalies(count: int, progress: Progress) -> Iterator[Row]:
-    """Check the same random theories, changed in four ways."""
+    """Check the same random theories after four kinds of change."""
     checks: dict[str, Callable[[Theory, random.Random], bool]] = {
         "all fields conjugated": lambda theory, _: _vanishing(conjugated(theory)) == _vanishing(theory),
         "fields permuted": _permuted,

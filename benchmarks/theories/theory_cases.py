@@ -58,7 +58,7 @@ def table() -> list[tuple[int, Label, Fraction, Fraction]]:
 
 
 def cases() -> list[Case]:
-    """Return the known models, which have no anomaly, and some theories with anomalies."""
+    """Return the known models, which are anomaly-free, and some theories with anomalies."""
     return [*(Case(name, model) for name, model in models().items()), *_anomalous()]
 
 

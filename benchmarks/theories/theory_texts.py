@@ -96,7 +96,7 @@ def _gauge_groups(limits: Limits) -> Iterator[tuple[int, ...]]:
 
 
 def _contents(factors: tuple[int, ...], limits: Limits) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield scalars with an expectation value, then fermions and other scalars; limit_violations are filtered later."""
+    """Yield scalars with an expectation value, then fermions and other scalars; limits are enforced later."""
     special = [n for n in factors if n > 1]
     labels = [[representation_word(n, label) for label in labels_within(n, limits.dimension)] for n in special]
     charges = [charge_word(sixths) for sixths in range(-limits.charge, limits.charge + 1)]

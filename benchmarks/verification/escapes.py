@@ -217,7 +217,7 @@ def change_kernel_settings(attempt: Attempt) -> bool:
 
 
 def bomb_with_forks(attempt: Attempt) -> bool:
-    """Double the processes seven times; it works if all 128 live for half a second. The first process exits last."""
+    """Fork seven times over; it works if all 128 processes live for half a second. The first process exits last."""
     printed = attempt.run(f"""
 import os, time
 children = 0

@@ -54,7 +54,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 Rates = tuple[Callable[[], float], Callable[[], float], Callable[[], None]]
-"""Functions that return our rate and the baseline's rate in items per second, and one that closes both."""
+"""Two functions that return our rate and the baseline's in items per second, and one that closes both."""
 
 
 def _compared(

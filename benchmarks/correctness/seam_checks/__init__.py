@@ -17,7 +17,7 @@ class SeamCheck:
     figure: str
     """Description of the figure."""
     before: float
-    """The figure with the fix undone: measured, or reported (hidden tokens), or derived (rounding bias)."""
+    """The figure with the fix reverted: measured, reported (hidden tokens) or derived (rounding bias)."""
     measure: Callable[[bool], float]
     """Measures the figure; the argument is ``quick``."""
     comparison: Comparison

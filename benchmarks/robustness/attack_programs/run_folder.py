@@ -1,4 +1,4 @@
-"""A second process, a file manager or a signal interferes with the folder of a run that is training."""
+"""A second process, a file manager or a signal interferes with the folder of a running training run."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def breaker_message(folder: Path) -> str | None:
 
 
 def finishes(folder: Path, command: Command) -> str | None:
-    """Check that training finishes although its output cannot be written."""
+    """Check that training finishes even if its output cannot be written."""
     code = command.wait()
     if code != 0:
         return f"exit code {code}: {command.error[-300:]}"

@@ -32,7 +32,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def call_number() -> int:
-    """Return the number of the current call, found on the worker's stack."""
+    """Return the current call's number, found on the worker's stack."""
     caller: Any = sys._getframe()
     while caller is not None:
         if caller.f_code.co_name == "serve":
