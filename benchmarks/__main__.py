@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(measure: Measure, *, quick: bool, console: Console, folder: Path = report.RESULTS) -> int:
-    """Run it, store the result as JSON (a quick result never replaces a full one) and print the verdict last."""
+    """Run a benchmark, store the result as JSON (never replacing a full one with a quick one) and print the verdict."""
     started = time.perf_counter()
     with _progress(console) as progress:
         result = measure(quick, progress)
