@@ -1,7 +1,7 @@
 """Run one workload with Steelyard in this process, and print the measurements as JSON on the last line.
 
-``python -m benchmarks.speed.run_steelyard MODEL_FOLDER WORKLOAD_JSON [OVERRIDES_JSON]``. Settings that the workload
-does not name are Steelyard's defaults, except that the optimiser is fused AdamW, TRL's default.
+``python -m benchmarks.speed.run_steelyard MODEL_FOLDER WORKLOAD_JSON [OVERRIDES_JSON]``. Settings not named by the
+workload are Steelyard's defaults, except the optimiser, which is fused AdamW, TRL's default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.speed.workloads import Workload, prompts, reward_letters
 
 
 def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
-    """Return the configuration of the run."""
+    """Return the run's configuration."""
     model: dict[str, Any] = {"path": folder, "dtype": "bfloat16", "device": "cpu"}
     if workload.lora_rank:
         model["lora"] = {"rank": workload.lora_rank}
@@ -35,7 +35,7 @@ def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
 
 
 def run(folder: str, workload: Workload, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Train ``workload.steps`` timed steps and return the measurements."""
+    """Run ``workload.steps`` timed training steps and return the measurements."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 
