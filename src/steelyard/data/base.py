@@ -12,10 +12,10 @@ from steelyard.types import GroupSummary, Task
 
 @runtime_checkable
 class Source(Protocol):
-    """Provides tasks for each step and observes their results. Data sets, generators and mixtures are sources.
+    """Provides tasks for each step and observes their results. Datasets, generators and mixtures are sources.
 
-    All state is in ``state_dict`` (plain data that survives JSON), so a resumed run draws exactly the tasks that an
-    uninterrupted run would have drawn.
+    All state is in ``state_dict`` (plain data that can be stored as JSON), so a resumed run draws exactly the tasks
+    that an uninterrupted run would have drawn.
     """
 
     def draw(self, step: int, n: int) -> list[Task]:

@@ -76,7 +76,7 @@ class SupportsProgress(Protocol):
     """A tracker that also shows the progress within a step."""
 
     def progress(self, activity: Activity) -> None:
-        """Show an activity. It is called up to once per sample and verdict, so it must be cheap."""
+        """Show an activity. It is called at most once per sample and verdict, so it must be cheap."""
         ...
 
 

@@ -43,7 +43,7 @@ class BackgroundPool(Pool, ABC):
             self._enqueue(self._batcher.add(items))
 
     def submit_calls(self, calls: Sequence[Call]) -> None:
-        """Submit calls that were already formed."""
+        """Submit calls that have already been formed."""
         with self._lock:
             self._outstanding += sum(len(call.items) for call in calls)
             self._enqueue(calls)
@@ -77,7 +77,7 @@ class BackgroundPool(Pool, ABC):
             self._lock.wait(left)
 
     def metrics(self) -> dict[str, float]:
-        """Return the numbers of lost workers and retried calls since the last call."""
+        """Return the numbers of lost workers and of retried calls since this method was last called."""
         with self._lock:
             counts, self._counts = self._counts, {}
         return counts
@@ -125,7 +125,7 @@ class BackgroundPool(Pool, ABC):
                 self._lock.notify_all()
 
     def _take(self, worker: object = None) -> Call | None:
-        """Remove and return the first call in the queue that did not already fail on this worker."""
+        """Remove and return the first call in the queue that has not already failed on this worker."""
         with self._lock:
             for number, call in enumerate(self._queue):
                 if worker is None or call.avoid_worker is not worker:

@@ -315,7 +315,7 @@ def _limit(kind: int, amount: int) -> None:
 
 
 def _control_process(option: int, value: int) -> None:
-    """Call ``prctl``. Errors are ignored, because every use is an optional hardening."""
+    """Call ``prctl``. Errors are ignored, because every use is optional hardening."""
     if LINUX:
         ctypes.CDLL(None).prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
@@ -363,7 +363,7 @@ def _empty(root: int) -> None:
     """Remove everything in an open folder.
 
     Nested folders are first moved to the top, so that no path gets too long. All operations use open descriptors, so
-    that replacing a folder by a link has no effect.
+    that replacing a folder with a link has no effect.
     """
     fresh = itertools.count()
     while names := os.listdir(root):
