@@ -84,7 +84,7 @@ class _Replica:
     requested: Any = None
     """The newest weights and version that the replica was asked to load."""
     loading: Any = None
-    """Reference that resolves once the weights are loaded, or None if they are. A replica gets no requests until then."""
+    """Reference that resolves once the weights are loaded, or None if they are. Until then it gets no requests."""
     chunks: list[_Chunk] = field(default_factory=list[_Chunk])
 
 

@@ -1,4 +1,4 @@
-"""References: their scores, their renewal, and their state in a checkpoint."""
+"""Reference policies: scores, renewal and state in a checkpoint."""
 
 from __future__ import annotations
 
