@@ -164,7 +164,7 @@ class Store:
                 self._drop(path)
 
     def _present(self) -> dict[int, Path]:
-        """Map steps to folders. While a checkpoint is being replaced, its old folder counts."""
+        """Map steps to folders. While a checkpoint is being replaced, its old folder is used."""
         if not self.folder.is_dir():
             return {}
         found: dict[int, Path] = {}

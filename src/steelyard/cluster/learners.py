@@ -155,7 +155,7 @@ class LearnerGroup(RankGroup):
             raise
 
     def _host(self) -> str:
-        """Return the address of rank 0's node as the cluster knows it; the rank itself does not use Ray."""
+        """Return the address of rank 0's node as known to the cluster; the rank itself does not use Ray."""
         find = self.ray.util.get_node_ip_address
         return self._answers([self._ranks[0].__ray_call__.remote(lambda _: find())])[0]
 

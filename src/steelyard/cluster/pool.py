@@ -170,7 +170,7 @@ class RayPool(BackgroundPool):
                 )
 
     def _answered(self, actor: _Actor, reference: Any) -> None:
-        if actor not in self._actors:  # it was replaced meanwhile, and its calls went back to the queue
+        if actor not in self._actors:  # it has been replaced, and its calls are back in the queue
             return
         try:
             answer = self.ray.get(reference)

@@ -1,4 +1,4 @@
-"""The ``Source`` protocol, and the context that a user's own source receives."""
+"""The ``Source`` protocol, and the context passed to a custom source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """The first argument of a user's own source, configured as ``[tasks.source] kind = "module:Class"``."""
+    """The first argument passed to a custom source, configured as ``[tasks.source] kind = "module:Class"``."""
 
     tasks: Sequence[Task]
     """The listed training tasks; empty if there are none."""

@@ -63,7 +63,7 @@ def task_from_row(
 ) -> Task:
     """Convert a row into a task: prompt, optional ``id`` and ``difficulty``, and all other columns as its spec.
 
-    With a ``template`` the prompt is built from columns, and these stay in the spec.
+    With a ``template``, the prompt is built from columns, which stay in the spec.
     """
     if template is None and prompt_column not in row:
         near = closest(prompt_column, map(str, row))

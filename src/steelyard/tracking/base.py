@@ -31,7 +31,7 @@ class Histogram:
 
     @staticmethod
     def of(values: Sequence[float], *, bins: int = 20) -> Histogram:
-        """Count the finite values in equal bins over their range.
+        """Count the finite values in equal-width bins over their range.
 
         There are fewer bins if floats cannot resolve them all, and one empty bin if there are no values.
         """

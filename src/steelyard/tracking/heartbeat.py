@@ -1,4 +1,4 @@
-"""Reports that long work is still running, at increasing intervals."""
+"""Reports at increasing intervals that long-running work is still in progress."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Weights & Biases (requires the ``wandb`` extra), online or offline; a resumed run continues under the same id.
 
-The run folder keeps the run's id. Metrics are plotted over a custom ``step`` metric, because the service's own counter
-cannot go back: steps that a resumed run logs again get the same x coordinate. The service keeps both points; after an
-exact resume they are equal, except for ``time/*``.
+The run's id is stored in the run folder. Metrics are plotted over a custom ``step`` metric, because the service's own
+counter cannot go back: steps that a resumed run logs again get the same x coordinate. The service keeps both points;
+after an exact resume they are equal, except for ``time/*``.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class LoopSettings:
 
 
 def _no_check() -> None:
-    """Default of ``Trainer.before_writing``: check nothing."""
+    """Default for ``Trainer.before_writing``: check nothing."""
 
 
 @dataclass(slots=True)

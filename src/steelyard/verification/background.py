@@ -18,8 +18,9 @@ from steelyard.verification.transport import PackedVerifier
 class BackgroundPool(Pool, ABC):
     """A pool with a thread that processes the queue while the caller samples or trains.
 
-    One lock protects the queue, the verdicts and the counters. Only the thread uses everything else. The caller fetches
-    verdicts with :meth:`completed`, or passes a ``listener``, which the thread calls with each batch of verdicts.
+    One lock protects the queue, the verdicts and the counters. Everything else is used only by the thread. The caller
+    fetches verdicts with :meth:`completed`, or passes a ``listener``, which the thread calls with each batch of
+    verdicts.
     """
 
     def __init__(self, verifier: PackedVerifier, listener: Callable[[Settled], None] | None = None) -> None:

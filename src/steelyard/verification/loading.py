@@ -1,4 +1,4 @@
-"""Load a user's function by its import path."""
+"""Load a user function by its import path."""
 
 from __future__ import annotations
 

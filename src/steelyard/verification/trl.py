@@ -22,7 +22,7 @@ from steelyard.verification.returns import as_number, as_scores, verdict_of
 NOT_COLUMNS = frozenset(
     ("prompt", "completion", "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 )
-"""Names in the spec of a task that are not passed as columns, because the call uses them itself."""
+"""Names in the spec of a task that are not passed as columns, because the call itself uses them."""
 
 
 @dataclass(frozen=True)

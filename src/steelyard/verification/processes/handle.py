@@ -1,4 +1,4 @@
-"""The pool's handle of one worker: its fork server, its current process and its pending calls."""
+"""The pool's handle to one worker: its fork server, its current process and its pending calls."""
 
 from __future__ import annotations
 
