@@ -17,7 +17,7 @@ from benchmarks.framework.process import stop_ignoring_signals
 from tests.time_budgets import TimeBudgets
 
 STATE = tempfile.TemporaryDirectory(prefix="steelyard-tests-")
-os.environ["XDG_STATE_HOME"] = STATE.name  # tests must not change what the user has chosen to trust
+os.environ["XDG_STATE_HOME"] = STATE.name  # tests must not change the user's trust settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of torch; tiny models are fastest on one thread
 
@@ -39,7 +39,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def same_random_state() -> None:
-    """Seed all random generators, so that a test does not depend on those that ran before it."""
+    """Seed all random generators, so that a test does not depend on the tests that ran before it."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     if "torch" in sys.modules:

@@ -33,7 +33,7 @@ LONGER = (
     "\n\n",
 )
 TOKENS = (*"0123456789x (,)\n", *LONGER)
-"""Single characters, all of which can occur, and longer tokens, most of which can occur."""
+"""Single characters, which can all occur, and longer tokens, most of which can occur."""
 
 
 def can_come(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[Brick]:

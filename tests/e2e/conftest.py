@@ -1,4 +1,4 @@
-"""Fixtures that call the command line as a user does; in this process if possible, as importing torch takes seconds."""
+"""Fixtures that call the command line as a user would, in this process if possible: importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Call = Callable[..., Outcome]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder; modules imported from it are unloaded afterwards."""
+    """An empty working directory; modules imported from it are unloaded afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "120")

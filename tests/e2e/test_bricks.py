@@ -1,4 +1,4 @@
-"""Training bricks: a warm start within a run or before it, then training, resuming and evaluating."""
+"""The bricks domain: a warm start within or before a run, then training, resuming and evaluating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fill-in: a run with warm start and judge, its samples, and models and judges given by folder."""
+"""Fill-in: a run with a warm start and a judge, its samples, and models and judges loaded from folders."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ UNHURRIED = WorkerLimits(seconds=100)
 
 @contextmanager
 def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
-    """Open a pool with one worker, and assert that no process of it remains at the end."""
+    """Open a pool with one worker, and assert that none of its processes remain at the end."""
     declared = settings.pop("declared", {})
     pool = ProcessPool(as_verifier(function, **declared), **{"workers": 1, "limits": PATIENT_LIMITS, **settings})
     try:
@@ -198,7 +198,7 @@ def test_child_processes_survive_only_with_keep_children() -> None:
 
 
 def hang_once(task: Task, text: str) -> float:
-    """Hang on the first call with a file name, and return on the second."""
+    """Hang on the first call with a given file name, and return on the second."""
     try:
         Path(text).touch(exist_ok=False)
     except FileExistsError:
@@ -354,7 +354,7 @@ def test_numpy_values_and_objects_in_a_verdict_become_plain_data() -> None:
 
 
 def flaky_process(task: Task, text: str) -> float:
-    """One item breaks its process: all later items fail there, and only there."""
+    """One item breaks its process: all later items fail in that process, and only there."""
     if POISONED:
         raise OSError("the library is in a bad state")
     if text == "poison":
@@ -424,7 +424,7 @@ def test_a_closed_pool_rejects_items() -> None:
 
 
 def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that the import started do not remain either."""
+    """Processes started by the import do not remain either."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
         "if os.environ.get('STEELYARD_FORKSERVER'):\n"

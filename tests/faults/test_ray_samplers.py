@@ -1,4 +1,4 @@
-"""Samplers on a real Ray cluster: each sample is delivered once, weights reach all replicas, and kills are survived."""
+"""Samplers on a real Ray cluster: samples arrive once, weights reach all replicas, and killed replicas are replaced."""
 
 from __future__ import annotations
 

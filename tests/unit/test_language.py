@@ -1,4 +1,4 @@
-"""The text people read avoids the patterns that made it sound translated; ``tests/prose.py`` collects the text."""
+"""The text people read avoids patterns that sound translated; ``tests/prose.py`` collects the text."""
 
 from __future__ import annotations
 

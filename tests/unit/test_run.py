@@ -21,7 +21,7 @@ from tests.tiny import tiny_trainer
 STEPS = 6
 CONFIG = configs.load("text", {"model.path": "unused", "tasks.file": "unused", "verify.verifier": "unused:score"})
 Trouble = Callable[[Trainer, int], None]
-"""Called in a step of the n-th trainer, before its update."""
+"""Called in each step of the n-th trainer, before the update."""
 
 
 class Run:

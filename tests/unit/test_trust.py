@@ -28,7 +28,7 @@ MINE = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a working folder with a module ``mine``, and a state folder without agreements."""
+    """Create a working directory with a module ``mine``, and a state folder without any recorded consent."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "mine.py").write_text(MINE, encoding="utf-8")
@@ -317,7 +317,7 @@ def test_without_a_writable_state_folder_consent_is_needed_every_time(
 
 
 def test_agreements_in_a_relative_folder_are_ignored(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive could contain them."""
+    """An archive could contain its own agreements."""
     folder, config = run_folder(here), config_of()
     trust.remember_run(folder, config)
     monkeypatch.setenv("XDG_STATE_HOME", os.path.relpath(here.parent / "state"))

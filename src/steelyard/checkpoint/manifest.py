@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: size and SHA-256 of every file. It is written last, so an interrupted save has none."""
+"""The manifest of a checkpoint: size and SHA-256 of every file. Written last, so an interrupted save has none."""
 
 from __future__ import annotations
 

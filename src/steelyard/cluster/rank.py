@@ -64,7 +64,7 @@ class LearnerRank:
     # --- learning ------------------------------------------------------------------------------------------------
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps | None:
-        """Compute log-probs. All ranks obtain the same result, and only rank 0 returns it."""
+        """Compute log-probs. All ranks compute the same result, but only rank 0 returns it."""
         return self._first(self.learner.score(samples))
 
     def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float] | None:
@@ -80,7 +80,7 @@ class LearnerRank:
     # --- weights -------------------------------------------------------------------------------------------------
 
     def first_portion(self, which: WeightSelection) -> Named | None:
-        """Start an iteration over the weights and return its first portion, or None if there is none.
+        """Start iterating over the weights and return the first portion, or None if there are no weights.
 
         Only rank 0 returns tensors.
         """

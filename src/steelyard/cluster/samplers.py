@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 CHUNKS_PER_REPLICA = 2
 """Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
-"""Replicas that may be lost in a row, without a sample in between, before the run stops."""
+"""Number of replicas in a row that may be lost without delivering a sample before the run stops."""
 Named = Sequence[tuple[str, Tensor]]
 
 
@@ -84,7 +84,7 @@ class _Replica:
     requested: Any = None
     """The newest weights and version that the replica was asked to load."""
     loading: Any = None
-    """Reference that resolves once they are loaded, or None if they are. A replica gets no requests while it loads."""
+    """Reference that resolves once the weights are loaded, or None if they are. Until then it gets no requests."""
     chunks: list[_Chunk] = field(default_factory=list[_Chunk])
 
 
@@ -207,7 +207,7 @@ class RaySampler:
     def _next(
         self, replica: _Replica, chunk: _Chunk, waiting: deque[tuple[SampleRequest, ...]], delivered: set[SampleKey]
     ) -> Sample | None:
-        """Return the next sample of a stream, or None at its end or if the replica is lost."""
+        """Return the next sample of a stream, or None if the stream has ended or the replica is lost."""
         try:
             sample: Sample = self.ray.get(next(chunk.stream))
         except StopIteration:
@@ -254,7 +254,7 @@ class RaySampler:
                 f"{reason}"
             ) from error
         log.warning("a sampler was lost and will be replaced: %s", reason)
-        with suppress(self.ray.exceptions.RayError):  # it may still run behind a broken connection
+        with suppress(self.ray.exceptions.RayError):  # it may still be running behind a broken connection
             self.ray.kill(replica.handle)
         self._replicas[self._replicas.index(replica)] = self._start()
 

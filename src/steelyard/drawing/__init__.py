@@ -1,4 +1,4 @@
-"""Pictures: shapes written as SVG or PNG, contact sheets, and charts with axes. Independent of what is drawn."""
+"""Pictures: shapes written as SVG or PNG, contact sheets, and charts with axes. It does not depend on any domain."""
 
 from steelyard.drawing.chart import Axis, Curve, Panel, chart
 from steelyard.drawing.raster import gif, png

@@ -99,7 +99,7 @@ def _line(step: int, sample: ShownSample) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically; a kill in between leaves the old file."""
+    """Write a file atomically; if the process is killed midway, the old file remains."""
     temporary = path.with_name(f".{path.name}.writing")
     temporary.write_bytes(content)
     temporary.replace(path)

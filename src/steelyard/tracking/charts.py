@@ -32,7 +32,7 @@ class MetricPanel:
 
     title: str
     metrics: tuple[str, ...]
-    """Alternatives; the first one that a run has is drawn."""
+    """Alternative metrics; the first one that a run has logged is drawn."""
     axis: Axis
     spread: str = ""
     """Metric for half the height of a band around the curve."""

@@ -21,7 +21,7 @@ from steelyard.types import Group, Sample, Verdict
 
 Array = NDArray[np.floating]
 NO_ADVANTAGE = 1e-9
-"""Advantages up to this magnitude are rounding errors and change no weight."""
+"""Advantages up to this magnitude are rounding errors and do not change any weights."""
 Kept = tuple[int, Sample, Verdict]
 """The number of the group, and a sample that is compared with its group."""
 

@@ -138,7 +138,7 @@ class Learner:
 
     @torch.no_grad()
     def _logps(self, samples: Sequence[Sample], logp_of_batch: Callable[[Batch], Tensor]) -> list[np.ndarray]:
-        """Return the log-probs of every sample in order. Without activations, a batch can be twice as large."""
+        """Return the log-probs of every sample in order. Storing no activations allows batches twice as large."""
         self.policy.train(False)
         batches = by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens)
         batches = [[index for index in batch if len(samples[index].decisions)] for batch in batches]
@@ -347,7 +347,7 @@ class Learner:
         self._require_reference(checkpoint)
 
     def compatibility(self) -> dict[str, str]:
-        """Return the properties that a checkpoint must share, besides the names and shapes of the weights."""
+        """Return the properties that a checkpoint must match, in addition to the names and shapes of the weights."""
         return {"optimiser": type(self.optimiser).__name__, "vocabulary": self.policy.vocabulary_digest}
 
     def _require_reference(self, checkpoint: Checkpoint) -> None:

@@ -1,9 +1,9 @@
 """Recompute supports that a sampler did not record, before the update.
 
-For a constraint, its state machine is run again over the sample's tokens. For a cut (top-k, top-p, min-p), the cut is
-repeated with the *old* weights, which the sample was drawn with; the sampled token is always included. A repeated cut
-is exact up to differences between kernels: a token at the edge of the cut may fall on the other side. The supports are
-then stored with the sample.
+The state machine of a constraint is run again over the sample's tokens. A cut (top-k, top-p, min-p) is repeated with
+the *old* weights, which the sample was drawn with; the sampled token is always included. A repeated cut is exact up to
+differences between kernels: a token at the edge of the cut may fall on the other side. The supports are then stored
+with the sample.
 """
 
 from __future__ import annotations

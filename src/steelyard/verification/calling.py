@@ -1,4 +1,4 @@
-"""Call users' functions: their declarations, names, signatures and coroutines."""
+"""Helpers for calling user functions: declarations, names, signatures and coroutines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyFunction = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class UserFunction(Verifier):
-    """A verifier that wraps a user's function. It can still be called like the function."""
+    """A verifier that wraps a user function. It can still be called like the function."""
 
     function: AnyFunction
     name: str = ""

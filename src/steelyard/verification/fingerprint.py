@@ -73,7 +73,7 @@ def _name(value: Any) -> str:
 
 
 def _reduced(value: Any) -> tuple[object, ...]:
-    """Return what pickle would need to rebuild the object: its class, its arguments and its state."""
+    """Return the data that pickle would need to rebuild the object: its class, its arguments and its state."""
     reduce = copyreg.dispatch_table.get(cast("type[Any]", type(value)))
     reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
     if isinstance(reduced, str):

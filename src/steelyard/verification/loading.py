@@ -1,4 +1,4 @@
-"""Load a user's function by its import path."""
+"""Load a user function by its import path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load_function(path: str) -> Callable[..., Any]:
 
 
 def import_path_of(obj: object) -> str | None:
-    """Return the path with which :func:`load_function` loads this function, class or verifier in another process.
+    """Return the path from which :func:`load_function` can load this function, class or verifier in another process.
 
     Returns None for lambdas, closures, instances and objects defined in a notebook. An object defined in the main
     script is loaded from the script's file if that file is in the working directory.

@@ -1,4 +1,4 @@
-"""Convert return values of users' functions into verdicts. An invalid return value never becomes a reward of 0."""
+"""Convert the return values of user functions into verdicts. An invalid return value never becomes a reward of 0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_CAUSE = "no cause given"
 """Cause of an unscored verdict for which the verifier names no cause, so that it is counted like any other."""
 
 MAX_NAME_CHARACTERS = 100
-"""Maximum length of causes, details and names of reward parts. They become names of metrics."""
+"""Maximum length of causes, details and names of reward parts. They become metric names."""
 
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error

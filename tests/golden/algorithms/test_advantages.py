@@ -1,4 +1,4 @@
-"""Every advantage estimator against values worked out by hand."""
+"""Every advantage estimator compared with values computed by hand."""
 
 from __future__ import annotations
 

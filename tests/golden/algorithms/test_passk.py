@@ -1,4 +1,4 @@
-"""Unbiased pass@k by hand and by enumeration, and confidence intervals."""
+"""Unbiased pass@k computed by hand and by enumeration, and confidence intervals."""
 
 from __future__ import annotations
 

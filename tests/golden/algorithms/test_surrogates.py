@@ -1,4 +1,4 @@
-"""Surrogate losses, their gradients and clip flags against values worked out by hand."""
+"""Surrogate losses, their gradients and clip flags compared with values computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SU(n) group theory compared with published tables and decompositions by hand."""
+"""SU(n) group theory compared with published tables and with decompositions computed by hand."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SPACES: dict[str, Make] = {
     "two steps, far": lambda world, max_bricks, may_float: TwoStep(world, max_bricks, may_float, (2, 0, 2)),
 }
 SIZES = ((1, 1, 1), (1, 1, 3), (2, 2, 2), (4, 3, 2), (3, 4, 3), (12, 1, 2), (1, 12, 2), (1, 2, 12))
-"""Small worlds that fill up quickly, and worlds with two-digit coordinates."""
+"""Small worlds, which fill up quickly, and worlds with two-digit coordinates."""
 
 spaces, seeds = st.sampled_from(sorted(SPACES)), st.integers(0, 2**32)
 worlds = st.sampled_from(SIZES).map(lambda size: World(size, FEW))

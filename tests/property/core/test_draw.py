@@ -149,7 +149,7 @@ def test_candidates_avoid_the_full_sort_except_for_wide_rows(monkeypatch: pytest
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(1.0, 3), CutRule(1.0, 0, 0.999)], ids=str)
 @pytest.mark.parametrize("edge", [0.0, 1.0 - 2**-53])
 def test_uniforms_at_the_edges_draw_possible_tokens(rule: CutRule, edge: float) -> None:
-    """A uniform of 0 must not draw a leading token without mass, and one that rounds to 1 not a trailing one."""
+    """A uniform of 0, or one that rounds to 1, must not draw a token without mass at either end."""
     logits_BV = torch.tensor([[-200.0, 0.0, 1.0, -1.0, -200.0]])
     drawn = draw(logits_BV, rule, torch.tensor([edge], dtype=torch.float64))
     assert drawn.token_B.item() in (1, 2, 3)

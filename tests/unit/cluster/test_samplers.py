@@ -1,4 +1,4 @@
-"""Samplers on a fake Ray: which replicas get requests, with which weights, and what happens without room."""
+"""Samplers on a fake Ray: which replicas get requests, with which weights, and how a full cluster is handled."""
 
 from __future__ import annotations
 

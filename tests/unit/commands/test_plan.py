@@ -17,7 +17,7 @@ NODE = (
     "--sampling.tasks_per_step 8 --sampling.group_size 64 --sampling.max_new_tokens 1200 --prompt-tokens 3440 "
     "--check-seconds 9 --check-p99 30"
 )
-"""512 samples of 1.2k tokens per step, with LoRA of rank 64 on all linear layers."""
+"""512 samples of 1.2k tokens per step, with rank-64 LoRA on all linear layers."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Before the first step of an infilling run, errors are reported early and a finished warm start is kept."""
+"""Before the first step of an infill run, errors are reported early, and a finished warm start is kept."""
 
 from __future__ import annotations
 

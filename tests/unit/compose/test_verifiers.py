@@ -1,4 +1,4 @@
-"""Verifiers and pools are built with the values that the configuration documents."""
+"""Verifiers and pools are built with the values documented in the configuration."""
 
 from __future__ import annotations
 

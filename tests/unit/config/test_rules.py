@@ -17,7 +17,7 @@ PINNED = {
     "infill": [],
     "sequences": ["--sampling.group_size=16", "--sampling.max_new_tokens=16", "--loss.aggregation=sequence_mean"],
 }
-"""Values of the recipes that the cases below rely on."""
+"""Recipe values that the cases below rely on."""
 
 REJECTED: dict[str, list[tuple[list[str], str]]] = {
     "infill": [
@@ -303,7 +303,7 @@ COMPANIONS: dict[str, list[str]] = {
     "reference.mode = periodic": [*KL, "--reference.every=9"],
     "optimiser.rounding": ["--model.dtype=bfloat16", "--model.lora=none"],
 }
-"""Other overrides that a choice needs."""
+"""Other overrides that a choice requires."""
 
 
 @pytest.mark.parametrize(("key", "choice"), CHOICES)

@@ -172,7 +172,7 @@ def test_the_search_finds_the_shortest_end_of_every_state() -> None:
 
 
 class Counter(Automaton[int]):
-    """Counts up forever; multiples of a thousand may end."""
+    """Counts up forever; it may end at multiples of a thousand."""
 
     def start(self, task: Task) -> int:
         return task.spec.get("start", 1)
@@ -237,7 +237,7 @@ def test_stretch_skips_successors_only_far_from_the_limit() -> None:
 @pytest.mark.parametrize("stretch", [None, 2, 50])
 def test_stretch_does_not_change_sets(stretch: int | None) -> None:
     class Ladder(Automaton[int]):
-        """Each step up moves the end one or two steps away."""
+        """Each step up moves the end one or two steps further away."""
 
         def start(self, task: Task) -> int:
             return 1
@@ -291,7 +291,7 @@ def test_a_constraint_survives_pickling() -> None:
 
 
 class Counted(Automaton[tuple[int, int]]):
-    """A number of letters; counts calls of ``moves``, and has a part of the state that nothing depends on."""
+    """A number of letters; counts calls of ``moves``, and has a state component that nothing depends on."""
 
     stretch = 0
 

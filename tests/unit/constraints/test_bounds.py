@@ -157,7 +157,7 @@ LONGEST = [
 
 @pytest.mark.parametrize(("kind", "source", "tokens"), LONGEST)
 def test_no_walk_exceeds_the_budget(kind: str, source: Any, tokens: int) -> None:
-    """The longest walk, with one token per byte, ends in time and uses nearly the complete budget."""
+    """The longest walk, with one token per byte, ends in time and uses nearly the entire budget."""
     table = small_table()
     constraint = grammar(table, kind, source, max_tokens=tokens, canonical_tokens=False)
     assert constraint.bounded, constraint.unbounded_because

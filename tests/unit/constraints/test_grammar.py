@@ -57,7 +57,7 @@ def small() -> TokenTable:
 
 
 def accepts(kind: str, text: str) -> bool:
-    """Return whether an independent checker accepts a text."""
+    """Return whether an independent checker accepts the text."""
     if kind == "json_schema":
         try:
             jsonschema.validate(json.loads(text), PERSON)

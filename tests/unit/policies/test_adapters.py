@@ -91,7 +91,7 @@ UNTIED = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, t
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "embed_tokens"], ["lm_head"]], ids=str)
 @pytest.mark.parametrize("options", [{}, {"use_rslora": True}, {"use_dora": True}], ids=str)
 def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, Any]) -> None:
-    """Both for a learner in one process and for a rank. Merging DoRA like LoRA was off by 0.66 in the logits."""
+    """Checks a learner in one process and a rank. Merging DoRA like LoRA shifted the logits by 0.66."""
     policy, plain = adapted(UNTIED, target_modules=targets, **options), tiny_policy(shape=UNTIED, seed=9)
     merged = dict(plain_tensors(policy.model))
     by_rank = dict(pair for portion in portions(policy, "merged") for pair in portion)
@@ -104,7 +104,7 @@ def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, A
 
 @pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"target_modules": ["q_proj", "embed_tokens"]}], ids=str)
 def test_a_reference_adapter_has_no_dropout(options: dict[str, Any]) -> None:
-    """The exact KL to an identical reference is 0, also in train mode."""
+    """The exact KL to an identical reference is 0, even in train mode."""
     policy = adapted(UNTIED, lora_dropout=0.5, **options)
     reference = AdapterReference(policy)
     batch = policy.collate(rollout(policy, count=2))

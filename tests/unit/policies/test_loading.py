@@ -131,7 +131,7 @@ def test_a_hub_kernel_in_a_model_configuration_is_rejected(folder: Path, tmp_pat
 
 
 def test_training_continues_from_an_adapter(folder: Path, tmp_path: Path) -> None:
-    """Its dropout is disabled."""
+    """The adapter's dropout is disabled."""
     first = pretrained_policy(str(folder), replace(CPU, lora=LORA))
     tiny_learner(first).update(with_advantages(rollout(first, count=2)), 0)
     first.model.peft_config["default"].lora_dropout = 0.5

@@ -72,7 +72,7 @@ def test_an_example_fills_all_holes_in_one_pass(policy: MaskedPolicy) -> None:
 
 @pytest.mark.parametrize("kind", ["modernbert", "bert", "roberta"])
 def test_log_probs_equal_those_of_the_complete_model(kind: str, policy: MaskedPolicy) -> None:
-    """Texts of different lengths are in one batch; padding must not be attended to."""
+    """A batch contains texts of different lengths; padding must not be attended to."""
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     pairs = [(f"1 {HOLE} 3", "1 2 3"), (f"{HOLE} {HOLE} 5 6 7 8 9", "3 4 5 6 7 8 9")]
     samples = [own.sample_from_text(Task("t", masked), text, KEY) for masked, text in pairs]

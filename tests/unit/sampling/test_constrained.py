@@ -104,7 +104,7 @@ def test_runs_and_single_steps_give_the_same_samples(
 
 
 def test_forced_tokens_need_no_extra_pass(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is at most one pass after the prompt per decision of the row with the most decisions."""
+    """After the prompt there is at most one pass per decision of the row with the most decisions."""
     passes: list[int] = []
     forward = local._Wave._forward
 
@@ -128,7 +128,7 @@ def test_rows_stay_aligned_if_runs_are_rare(policy: CausalPolicy, monkeypatch: p
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
 def test_rows_at_different_columns_do_not_attend_to_each_other(policy: CausalPolicy, kernel: str) -> None:
-    """Each sample is the same if it is drawn in its own batch."""
+    """Each sample is the same when drawn in a batch of its own."""
     policy.attention = (kernel, kernel)
     together = {sample.key: sample for sample in drawn(policy)}
     for slot, task in enumerate(TASKS):

@@ -49,7 +49,7 @@ def make_policy(**options: Any) -> CausalPolicy:
 
 
 SHARED: list[Engine] = []
-"""The engine of most tests while it is open; a process can have one at a time."""
+"""The engine shared by most tests, while it is open; a process can have only one at a time."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def alone() -> None:
-    """For tests with their own engine."""
+    """For tests that need their own engine."""
     while SHARED:
         SHARED.pop().close()
 

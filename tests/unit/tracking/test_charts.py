@@ -1,4 +1,4 @@
-"""The chart of a run is drawn from ``metrics.jsonl`` in any state, and a failure to draw never stops the run."""
+"""The chart of a run is drawn from ``metrics.jsonl`` in any state, and a drawing failure never stops the run."""
 
 from __future__ import annotations
 

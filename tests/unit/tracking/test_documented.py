@@ -1,4 +1,4 @@
-"""docs/metrics.md explains every metric of a run and every word on the panel."""
+"""docs/metrics.md explains every metric of a run and every term on the panel."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_sharded_weights_are_updated_like_whole_ones(name: str, rounding: str, s
 
 
 def part_of(whole: Tensor, mesh: DeviceMesh) -> Any:
-    """Return the rows of this rank, sharded like FSDP does."""
+    """Return the rows of this rank, sharded as FSDP does."""
     rows = whole.detach().split(-(-whole.shape[0] // mesh.size()))
     rank = mesh.get_local_rank()
     own = rows[rank].clone() if rank < len(rows) else whole.detach()[:0]

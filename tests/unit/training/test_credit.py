@@ -1,4 +1,4 @@
-"""Credit against values computed by hand: spans, discounts, excluded samples and penalties."""
+"""Credit assignment compared with values computed by hand: spans, discounts, excluded samples and penalties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifiers by import path, and the errors for wrong paths."""
+"""Verifiers loaded by import path, and the errors for invalid paths."""
 
 from __future__ import annotations
 

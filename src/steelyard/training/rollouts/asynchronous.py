@@ -212,7 +212,7 @@ class AsynchronousRollouts:
 
     @contextmanager
     def _sampling_paused(self) -> Iterator[None]:
-        """Wait for the current portion to finish and start no other inside the context."""
+        """Wait for the current portion to finish, and do not start another inside the context."""
         with self._changed:
             self._pause_requests += 1
             while self._sampling:

@@ -1,4 +1,4 @@
-"""The pool's handle of one worker: its fork server, its current process and its pending calls."""
+"""The pool's handle to one worker: its fork server, its current process and its pending calls."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class WorkerHandle:
         self.connection = None
 
     def wait_closed(self) -> None:
-        """Wait for the fork server to end and kill what is left."""
+        """Wait for the fork server to end and kill any remaining processes."""
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -393,7 +393,7 @@ class WorkerHandle:
         return WorkerEnded(calls[0], failure, calls[1:])
 
     def _failure(self, status: int, killed: bool) -> Verdict:
-        """Return the verdict for the way in which the worker ended."""
+        """Return the verdict for how the worker ended."""
         printed = self._printed()
         if self._kill_reason is not None:
             return replace(self._kill_reason, reason=self._kill_reason.reason + printed)

@@ -84,7 +84,7 @@ class ProcessPool(BackgroundPool):
                 worker.wait_closed()
 
     def _dispatch(self, handles: Sequence[WorkerHandle]) -> None:
-        """Give calls to the worker with the fewest, until all workers have enough or the queue is empty."""
+        """Give calls to the least busy worker, until all workers have enough or the queue is empty."""
         free = [worker for worker in handles if worker.open]
         while free:
             worker = min(free, key=lambda worker: len(worker.calls))

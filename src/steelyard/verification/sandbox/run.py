@@ -203,7 +203,7 @@ def _search_path() -> str:
 
 
 def _clean_environment(home: Path, folder: Path, level: Level) -> dict[str, str]:
-    """Return an environment without the caller's secrets, and with one thread per run, as many runs share the CPU."""
+    """Return an environment without the caller's secrets. Each run gets one thread, because many share the CPU."""
     return {
         **kept_environment(),
         "PATH": _search_path(),

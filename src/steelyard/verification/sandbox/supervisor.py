@@ -109,7 +109,7 @@ def main() -> None:
     _control_process(PR_SET_CHILD_SUBREAPER, 1)
     with suppress(OSError):  # needs permission; a fork bomb leaves little CPU time to count and kill processes
         os.setpriority(os.PRIO_PROCESS, 0, SUPERVISOR_PRIORITY)
-    _control_process(PR_SET_DUMPABLE, 0)  # hides pipes and memory from the program, which could forge the report
+    _control_process(PR_SET_DUMPABLE, 0)  # hides pipes and memory, so the program cannot forge the report
     try:
         join_fresh_keyring()
         report = supervise(request, stop_signals, nice)
@@ -260,7 +260,7 @@ def _descendants(root: int) -> Iterator[int]:
 def _children(pid: int) -> list[int]:
     """Return the children of a process. Uses plain system calls, because a fork bomb leaves little CPU time."""
     found: list[int] = []
-    with suppress(OSError):  # the process may have ended meanwhile
+    with suppress(OSError):  # the process may have ended in the meantime
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             descriptor = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY)
             with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
@@ -315,7 +315,7 @@ def _limit(kind: int, amount: int) -> None:
 
 
 def _control_process(option: int, value: int) -> None:
-    """Call ``prctl``. Errors are ignored, because every use is an optional hardening."""
+    """Call ``prctl``. Errors are ignored, because every use is optional hardening."""
     if LINUX:
         ctypes.CDLL(None).prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
@@ -363,7 +363,7 @@ def _empty(root: int) -> None:
     """Remove everything in an open folder.
 
     Nested folders are first moved to the top, so that no path gets too long. All operations use open descriptors, so
-    that replacing a folder by a link has no effect.
+    that replacing a folder with a link has no effect.
     """
     fresh = itertools.count()
     while names := os.listdir(root):

@@ -55,7 +55,7 @@ WRITTEN: list[tuple[ActionSpace, str]] = [
 
 
 def after(automaton: Automaton[Any], text: str) -> list[str]:
-    """Return the words allowed after a text."""
+    """Return the words allowed after the given text."""
     state = automaton.start(TASK)
     for word in text.split():
         state = automaton.moves(state)[word]

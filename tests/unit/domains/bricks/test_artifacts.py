@@ -23,7 +23,7 @@ pytest.importorskip("highspy")
 BRIDGE = "1x2 (0,0,0)\n1x2 (0,0,1)\n1x2 (5,0,0)\n1x2 (5,0,1)\n6x2 (0,0,2)\n"
 BRIEF = {"kind": "bridge", "gap": 4, "clearance": 2, "width": 2, "load": 100}
 STAIRS = "".join(f"4x2 ({2 * step},0,{step})\n" for step in range(20))
-"""Twenty steps without support collapse in the published analysis; nineteen stand."""
+"""In the published analysis, twenty unsupported steps collapse and nineteen stand."""
 LONG = (64, 8, 32)
 FLOATS = "2x2 (0,0,0)\n2x2 (8,8,1)\n"
 

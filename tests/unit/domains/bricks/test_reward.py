@@ -33,7 +33,7 @@ STANDING = "2x4 (0,0,0)\n2x4 (0,0,1)\n2x4 (0,0,2)\n"
 
 
 def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
-    """Verify a text as in a run."""
+    """Verify text the way a run does."""
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
     verifier = BrickScorer(Lines(WORLD, 40), parse_reward_settings(settings)).verifier()
