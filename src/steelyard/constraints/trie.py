@@ -1,4 +1,4 @@
-"""Applies character automata to any tokenizer: a token is allowed if the automaton accepts its characters in turn."""
+"""Applies character automata to any tokenizer; a token is allowed if the automaton accepts all its characters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenTrie:
         self.text: list[str] = [_text(token) for token in tokens]
         """Text of each token; empty for omitted tokens."""
         self.single: dict[str, int] = {}
-        """Characters that are a token, with their codes in the tree."""
+        """Characters that are tokens themselves, with their codes in the tree."""
         codes: dict[str, int] = {}
         parents, characters = [-1], [-1]
         children: dict[tuple[int, int], int] = {}
@@ -57,8 +57,8 @@ class TokenTrie:
     def reach(
         self, start: State, moves: Callable[[State], Mapping[str, State]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[State]]:
-        """Return the tokens that the automaton accepts from a state, for each the index of its final state, and these
-        states. The tree is processed level by level, all live nodes together.
+        """Return the tokens that the automaton accepts from a state, the index of each token's final state, and the
+        final states. The tree is processed level by level, all live nodes together.
         """
         table = _Transitions(self, moves, [start], {start: 0})
         state_of_node = np.full(len(self._code_of_node), -1)
@@ -93,7 +93,7 @@ class _Transitions(Generic[State]):
     )
 
     def follow(self, state_C: NDArray[np.int64], code_C: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the state after each character, -1 if it is not allowed."""
+        """Return the state after each character, or -1 if the character is not allowed."""
         present, row_C = _renumber(state_C)
         rows = [self._row(number) for number in present]
         codes = np.unique(np.concatenate([codes for codes, _ in rows]))
@@ -123,10 +123,10 @@ class _Transitions(Generic[State]):
 
 
 class CharacterConstraint(AutomatonConstraint[State]):
-    """Applies an automaton over characters to any tokenizer; every tokenization of a text is allowed.
+    """Applies an automaton over characters to any tokenizer; every tokenization of the text is allowed.
 
-    Every character of the automaton must also be a token, so that a text can always be completed with one token per
-    character; budgets are counted this way. Several constraints may share one :class:`TokenTrie`.
+    Every character of the automaton must also be a token, so that any text can be completed with one token per
+    character. Budgets assume this worst case. Several constraints may share one :class:`TokenTrie`.
     """
 
     def __init__(
@@ -167,9 +167,9 @@ class CharacterConstraint(AutomatonConstraint[State]):
 def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
     """Return the bytes of each of a model's ``vocabulary`` tokens, for a fast Hugging Face tokenizer.
 
-    Supported are byte-level vocabularies (GPT-2's alphabet), sentencepiece (``▁``, ``<0xNN>``), and vocabularies whose
+    Supports byte-level vocabularies (GPT-2's alphabet), sentencepiece (``▁``, ``<0xNN>``), and vocabularies whose
     tokens are simply concatenated. Special tokens, the unknown token and unused ids are None. Sentencepiece decoders
-    remove a space at the start of a text, so samples should not start with one.
+    strip a leading space, so samples should not start with one.
     """
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if not hasattr(backend, "to_str"):

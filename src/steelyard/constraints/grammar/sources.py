@@ -1,4 +1,4 @@
-"""Checks the sources of grammars and converts them to the engine's Lark dialect."""
+"""Checks grammar sources and converts them to the engine's Lark dialect."""
 
 from __future__ import annotations
 
