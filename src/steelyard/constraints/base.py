@@ -83,7 +83,7 @@ class Constraint(Protocol):
         ...
 
     def check_budget(self, task: Task, tokens: int) -> None:
-        """Raise a ``ConstraintError`` and suggest a fix if no sample fits in ``tokens`` tokens, including the end token."""
+        """Raise ``ConstraintError`` with a suggestion if no sample and its end token fit in ``tokens`` tokens."""
         ...
 
 

@@ -199,7 +199,7 @@ def _patterns(schema: Schema) -> Iterator[str]:
 
 
 def _allows_control_characters(pattern: str) -> bool:
-    """Return whether a class has all control characters (except possibly newline) but not both the quote and the backslash."""
+    """Return whether a class has all control characters (newline is optional) but not both quote and backslash."""
     try:
         classes = regex.classes(pattern)
     except LengthUnknown:

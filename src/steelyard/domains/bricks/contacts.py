@@ -1,4 +1,4 @@
-"""Contacts between bricks: cells stacked on one another, or side by side."""
+"""Contacts between bricks: cells that are stacked or side by side."""
 
 from __future__ import annotations
 

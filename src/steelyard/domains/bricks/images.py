@@ -1,4 +1,4 @@
-"""Rotations, reflections and translations of a structure together with its loads."""
+"""Rotations, reflections and translations of a structure and its loads."""
 
 from __future__ import annotations
 

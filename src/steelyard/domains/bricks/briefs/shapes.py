@@ -20,7 +20,7 @@ BLOCK = 2
 
 @dataclass(frozen=True)
 class Shape(Brief):
-    """A silhouette in x and z, extruded along y. The fulfilment is the voxel IoU; 0.8 is enough."""
+    """A silhouette in x and z, extruded along y. Fulfilment is the voxel IoU; 0.8 is enough."""
 
     kind: ClassVar[str] = "shape"
     enough: ClassVar[float] = 0.8

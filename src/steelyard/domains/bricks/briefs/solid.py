@@ -1,4 +1,4 @@
-"""The cells filled by a structure, and the measurements that briefs use."""
+"""The cells filled by a structure, and the measurements used by briefs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def solid(structure: Structure) -> Solid:
 
 
 def ratio(one: float, other: float) -> float:
-    """Return the smaller over the larger number: 1 if they are equal, 0 if one of them is 0."""
+    """Return the ratio of the smaller to the larger number: 1 if they are equal, 0 if either is 0."""
     return min(one, other) / max(one, other) if one and other else 0.0
 
 
@@ -70,7 +70,7 @@ def middle(size: int) -> tuple[int, ...]:
 def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
     """Return the voxel IoU (intersection over union), maximised over horizontal shifts.
 
-    The intersection for all shifts is a cross-correlation, computed by Fourier transform and rounded.
+    The intersection for all shifts is a cross-correlation, computed with a Fourier transform and rounded.
     """
     layers = min(one_XYZ.shape[2], other_XYZ.shape[2])
     size = (one_XYZ.shape[0] + other_XYZ.shape[0] - 1, one_XYZ.shape[1] + other_XYZ.shape[1] - 1)
@@ -84,7 +84,7 @@ def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
 
 
 def height_iou(one_XY: Ints, other_XY: Ints) -> float:
-    """Return Σ min / Σ max of two height maps aligned at a corner; a map is 0 beyond its edge."""
+    """Return Σ min / Σ max of two height maps aligned at a corner; maps are 0 beyond their edges."""
     size = np.maximum(one_XY.shape, other_XY.shape)
     one, other = (np.pad(heights, [(0, n) for n in size - heights.shape]) for heights in (one_XY, other_XY))
     return float(np.minimum(one, other).sum() / np.maximum(one, other).sum())
