@@ -69,7 +69,7 @@ class Automaton(ABC, Generic[State]):
     stretch: int | None = None
     """The most that one move can increase the distance to the shortest end, if every move keeps an end reachable.
 
-    If it is set, a constraint computes the shortest ends of successors only near the end of the budget. None: always.
+    If set, a constraint computes the shortest ends of successors only near the end of the budget, otherwise always.
     """
 
     search_limit: int = 20_000

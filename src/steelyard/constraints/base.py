@@ -51,7 +51,7 @@ class Walk(Protocol):
     def shortest_end(self) -> int | None:
         """Return the minimum number of tokens to an end, including the end token (1 if the sample may end now).
 
-        An automaton over characters counts one token per character. None: unknown (text grammars).
+        An automaton over characters counts one token per character. Returns None if it is unknown (text grammars).
         """
         ...
 

@@ -12,7 +12,7 @@ from steelyard.types import CutRule, Sample, Task
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for ``count`` samples of a task; step, slot and attempt are part of the random key."""
+    """A request for ``count`` samples for a task; step, slot and attempt are part of the random key."""
 
     task: Task
     step: int

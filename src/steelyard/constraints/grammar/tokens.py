@@ -26,8 +26,8 @@ class TokenTable:
     """A tokenizer in the engine's format. Building one takes about a second for a real vocabulary, so share it."""
 
     def __init__(self, tokenizer: object, *, end_id: int, vocabulary: int) -> None:
-        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None: special token) for greedy
-        tokenization.
+        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None for special tokens) for
+        greedy tokenization.
         """
         if not 0 <= end_id < vocabulary:
             raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
@@ -53,7 +53,7 @@ class TokenTable:
 
 
 class _HasBackend(Protocol):
-    """The part of a fast Hugging Face tokenizer's interface that is used here."""
+    """The part of the fast Hugging Face tokenizer interface used here."""
 
     backend_tokenizer: Any
     all_special_ids: Sequence[int]

@@ -1,4 +1,4 @@
-"""Converts between texts and token ids: the part of a policy that a sampler needs besides weights and constraint."""
+"""Converts between text and token ids: the part of a policy that a sampler needs besides weights and constraints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Prompting:
     chat: bool = False
     """Whether a string prompt becomes a user message in the model's chat template."""
     system: str | None = None
-    """System message before every chat; None: no message."""
+    """System message at the start of every chat, if any."""
 
     def messages(self, prompt: Prompt) -> Sequence[Message] | None:
         """Return the chat messages for a prompt, or None if the prompt is used as plain text."""

@@ -10,7 +10,7 @@ import numpy as np
 from steelyard.sampling.partial_sample import PartialSample
 
 TRACKED_KEY = "steelyard_sample"
-"""The extra argument of a request with the number of its ``TrackedSample``."""
+"""The extra argument of a request that holds the number of its ``TrackedSample``."""
 
 
 class TrackedSample:
