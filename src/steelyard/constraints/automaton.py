@@ -346,7 +346,7 @@ class WordConstraint(AutomatonConstraint[State]):
         self._word_of = {token: word for word, token in pairs}
         self._symbols = {word: token for word, token in pairs if token != end_id}
         if not len(pairs) == len(self._token_of) == len(self._word_of):
-            raise ConstraintError("words has duplicates; give every word once, with its own token")
+            raise ConstraintError("words has duplicates; list every word once, with its own token")
         size = 1 + max([end_id, *self._word_of]) if vocabulary is None else vocabulary
         outside = [word for word, token in pairs if not 0 <= token < size]
         if outside:

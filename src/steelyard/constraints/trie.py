@@ -173,7 +173,7 @@ def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
     """
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if not hasattr(backend, "to_str"):
-        raise ConstraintError(f"{type(tokenizer).__name__} is not a fast Hugging Face tokenizer; use one of those")
+        raise ConstraintError(f"{type(tokenizer).__name__} is not a fast Hugging Face tokenizer; use one that is")
     content: dict[str, Any] = json.loads(backend.to_str())
     model: dict[str, Any] = content["model"]
     write = _writer(model, content.get("decoder"))

@@ -130,8 +130,8 @@ def read_shape(path: str) -> ModelShape:
         experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
         if experts > 1:
             raise PolicyError(
-                f"{path!r} is a mixture of {experts} experts; memory and time can only be estimated for dense models, "
-                "so choose one of those"
+                f"{path!r} is a mixture of {experts} experts; memory and time can only be estimated for dense models; "
+                "choose a dense model"
             )
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")

@@ -68,7 +68,7 @@ def require_supported(model: Any) -> None:
     if not isinstance(model, PeftModel):
         return
     if TRAINED not in model.peft_config:
-        raise PolicyError(f"the adapter is called {', '.join(model.peft_config)}; load it with the name {TRAINED!r}")
+        raise PolicyError(f"the adapter is named {', '.join(model.peft_config)}; load it with the name {TRAINED!r}")
     options: Any = model.peft_config[TRAINED]
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
     kinds = {type(layer.lora_variant[TRAINED]).__name__ for layer in layers if TRAINED in layer.lora_variant}

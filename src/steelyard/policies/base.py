@@ -270,7 +270,7 @@ class Policy:
         if not torch.allclose(whole.float(), apart.float(), rtol=1e-2, atol=1e-2):
             raise PolicyError(
                 f"{self._config.model_type}: this architecture transforms its logits in an unknown way (largest "
-                f"difference {(whole - apart).abs().max():.3g}); use another model and report this one"
+                f"difference {(whole - apart).abs().max():.3g}); use another model and report this problem"
             )
 
 

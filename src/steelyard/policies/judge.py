@@ -188,7 +188,7 @@ class LikelihoodJudge(Judge):
             return self.template_ids(prompt, answer_next=True)
         ids = self.tokenizer.encode(prompt)
         if not ids:
-            raise PolicyError(f"task {item.task.id}: its prompt has no tokens for judge {self.path}; give a prompt")
+            raise PolicyError(f"task {item.task.id}: the prompt has no tokens for judge {self.path}; give a prompt")
         return ids
 
     def _start_ids(self) -> list[int]:

@@ -155,7 +155,7 @@ def choose_attention(name: str, model: Any) -> tuple[str, str]:
 
 def _quantization(options: PolicyOptions) -> Any:
     if options.lora is None and options.adapter is None:
-        raise PolicyError("model.quantize freezes the base weights; add [model.lora] to have something to train")
+        raise PolicyError("model.quantize freezes the base weights; add [model.lora] to train an adapter")
     try:
         import bitsandbytes  # noqa: F401
         from transformers import BitsAndBytesConfig

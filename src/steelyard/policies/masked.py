@@ -69,7 +69,7 @@ class MaskedPolicy(Policy):
         """
         if not isinstance(prompt, str):
             raise PolicyError(
-                "the prompt is a list of chat messages, but a masked model fills holes in a text; give a string"
+                "the prompt is a list of chat messages, but a masked model fills holes in text; give a string"
             )
         first, *others = (self._ids(part) for part in prompt.split(HOLE))
         masked = [token for part in others for token in (self.mask_id, *part)]
@@ -93,7 +93,7 @@ class MaskedPolicy(Policy):
         if (kept := kept.replace(self.tokenizer.mask_token, HOLE)) != task.prompt:
             raise PolicyError(
                 f"task {task.id}: the tokenizer changes {shown(task.prompt)} to {shown(kept)}; use a model whose "
-                f"tokenizer preserves texts (byte-level BPE such as RoBERTa and ModernBERT, or model.scratch over "
+                f"tokenizer preserves text (byte-level BPE such as RoBERTa and ModernBERT, or model.scratch over "
                 f"characters)"
             )
         return ids
@@ -104,7 +104,7 @@ class MaskedPolicy(Policy):
         if forbidden not in self._allowed:
             having = {text: self._tokens_with(text) for text in forbidden}
             if unknown := [text for text, tokens in having.items() if not tokens]:
-                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, but no token contains that; remove it")
+                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, but no token contains it; remove it")
             out = set[int]().union(*having.values())
             self._allowed[forbidden] = pack([token for token in self._fills if token not in out], self.vocabulary)
         return self._allowed[forbidden]

@@ -133,7 +133,7 @@ class _ReferenceBase:
         saved = {name: tensor for name, tensor in tensors.items() if not name.startswith("shadow.")}
         if own.keys() != saved.keys():
             raise CheckpointError(
-                "the checkpoint has another kind of reference; resume with the run's own configuration"
+                "the checkpoint has a different kind of reference; resume with the run's own configuration"
             )
         for name, tensor in own.items():
             tensor.copy_(saved[name])

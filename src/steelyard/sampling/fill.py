@@ -77,8 +77,8 @@ class FillSampler:
     ) -> None:
         if order not in ("random", "left_to_right"):
             raise PolicyError(
-                f"sampling.fill_order = {order!r} is not supported: an order chosen by the model would be a decision "
-                f"without a log-prob; use random or left_to_right"
+                f"sampling.fill_order = {order!r} is not supported: an order chosen by the model would add decisions "
+                f"without log-probs; use random or left_to_right"
             )
         self.policy, self.seed, self.steps, self.order, self.max_rows = policy, seed, steps, order, max_rows
         self.offsets = TextOffsets(policy.tokenizer, policy.decode)
@@ -103,7 +103,7 @@ class FillSampler:
         hole_N = np.flatnonzero(ids == policy.mask_id)
         allowed = policy.allowed(task)
         if not (choices := len(members(allowed))):
-            raise PolicyError(f"task {task.id} forbids every token; forbid fewer texts")
+            raise PolicyError(f"task {task.id} forbids every token; forbid fewer strings")
         key = SampleKey(request.step, request.slot, request.attempt, index)
         if self.order == "random":
             hole_N = hole_N[np.argsort(uniform(stream(self.seed, *key, ORDER), hole_N), kind="stable")]

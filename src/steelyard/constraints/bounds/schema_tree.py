@@ -172,7 +172,7 @@ def check(schema: object) -> Schema:
         if strange:
             raise ConstraintError(
                 f"JSON schema {path}: {', '.join(map(repr, strange))} would not be enforced by sampling; remove it "
-                "and check it in the verifier (names that start with x- are ignored)"
+                "and check it in the verifier (names starting with x- are ignored)"
             )
         if part.get("minProperties") and _is_open(part):
             raise ConstraintError(

@@ -46,7 +46,8 @@ class Boxes(Automaton[Bin]):
                 raise ValueError("a side below 1")
         except (TypeError, ValueError) as error:
             raise ConstraintError(
-                f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; give a list of [width, height] from [1, 1]"
+                f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; "
+                "give a list of [width, height] pairs, each at least [1, 1]"
             ) from error
         return Bin(sizes, 0)
 

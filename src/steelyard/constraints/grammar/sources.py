@@ -35,7 +35,7 @@ def parsed(kind: Kind, source: object) -> object:
             raise ConstraintError(f"choices must be a list of texts, not {source!r}")
         choices = list(cast("Sequence[object]", source))
         if not choices or not all(isinstance(choice, str) for choice in choices):
-            raise ConstraintError(f"choices must be a list of at least one text, not {source!r}")
+            raise ConstraintError(f"choices must be a non-empty list of strings, not {source!r}")
         return choices
     if not isinstance(source, str):
         raise ConstraintError(f"a {kind} grammar must be a text, not {source!r}")

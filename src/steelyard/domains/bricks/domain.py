@@ -194,7 +194,7 @@ class Bricks(BrickArtifacts):
         raise ConfigError(
             f"bricks: max_bricks={self.max_bricks} is too small for the brief {task.id}, whose examples need "
             "more bricks; raise it "
-            f"to twice max_difficulty={self.max_difficulty}, or lower hardest"
+            f"to twice max_difficulty={self.max_difficulty}, or lower max_difficulty"
         )
 
     def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:

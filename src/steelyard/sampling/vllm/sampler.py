@@ -49,7 +49,7 @@ class VllmSampler:
 
     def publish(self, version: int) -> None:
         if self._weights is None:
-            raise PolicyError("this sampler has no source of weights; pass them to load(weights, version)")
+            raise PolicyError("this sampler has no source of weights; pass weights to load(weights, version)")
         self.load(self._weights(), version)
 
     def load(self, weights: Weights, version: int) -> None:
