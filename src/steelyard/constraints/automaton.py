@@ -93,8 +93,9 @@ class Automaton(ABC, Generic[State]):
 
     def view(self, state: State) -> Hashable:
         """Return the part of the state that determines the allowed symbols, their distances to an end, and whether the
-        sample may end. Defaults to the complete state. With many states but few views, a constraint over words caches
-        token sets by view and calls ``moves`` each time, so return a mapping that creates states lazily.
+        sample may end. Defaults to the complete state. If there are many states but few views, a constraint over words
+        caches token sets by view and calls ``moves`` every time, so ``moves`` should return a mapping that creates
+        states lazily.
         """
         return state
 
@@ -146,17 +147,17 @@ class Automaton(ABC, Generic[State]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The allowed tokens of a state, sorted by cost: the tokens needed afterwards, including the end token."""
+    """The allowed tokens of a state, sorted by cost: the number of tokens needed afterwards, end token included."""
 
     token_N: NDArray[np.int32]
     """The tokens, cheapest first."""
     costs: list[int]
     """The distinct costs, ascending."""
     counts: list[int]
-    """``counts[i]``: number of tokens with one of the ``i`` lowest costs."""
+    """``counts[i]`` is the number of tokens with one of the ``i`` lowest costs."""
     vocabulary: int
     sets: dict[int, Bits] = field(default_factory=dict[int, Bits])
-    """Cached sets of the tokens with one of the ``i`` lowest costs."""
+    """Cached sets of tokens with one of the ``i`` lowest costs."""
 
     @staticmethod
     def of(token_N: NDArray[np.int64], cost_N: NDArray[np.int64], vocabulary: int) -> Choices:

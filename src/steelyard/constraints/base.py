@@ -26,7 +26,7 @@ class Walk(Protocol):
     """The state of a constraint for one sample: plain data that is cheap to copy.
 
     ``left`` is the number of tokens that still fit in the sample, including the end token. A walk always keeps an end
-    within reach: a token is not allowed if the shortest end would not fit after it.
+    within reach: it disallows tokens after which even the shortest end would not fit.
     """
 
     def allowed(self, left: int) -> Bits:
@@ -79,7 +79,7 @@ class Constraint(Protocol):
         ...
 
     def begin(self, task: Task) -> Walk:
-        """Return a walk at the start of a sample for this task."""
+        """Return a walk positioned at the start of a sample for this task."""
         ...
 
     def check_budget(self, task: Task, tokens: int) -> None:

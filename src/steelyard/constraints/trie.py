@@ -82,7 +82,7 @@ class TokenTrie:
 
 @dataclass(slots=True)
 class _Transitions(Generic[State]):
-    """The moves found during one traversal of the tree, with numbered states and characters."""
+    """The moves found during a traversal of the tree, with numbered states and characters."""
 
     trie: TokenTrie
     moves: Callable[[State], Mapping[str, State]]
@@ -193,7 +193,7 @@ def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
 
 
 def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:
-    """Return a function from a vocabulary entry to its bytes, according to the tokenizer's decoder."""
+    """Return a function that maps a vocabulary entry to its bytes, according to the tokenizer's decoder."""
     stages: list[Mapping[str, Any]] = [] if decoder is None else decoder.get("decoders", [decoder])
     kinds = [stage["type"] for stage in stages]
     affixes = model.get("end_of_word_suffix") or model.get("continuing_subword_prefix")
@@ -252,7 +252,7 @@ def _text(token: bytes | None) -> str:
 
 
 def _renumber(number_N: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """Return the distinct numbers in ascending order, and the index of each number among them."""
+    """Return the distinct numbers in ascending order and the index of each number among them."""
     used = np.bincount(number_N) > 0
     return np.flatnonzero(used).tolist(), (np.cumsum(used) - 1)[number_N]
 

@@ -38,7 +38,7 @@ class WithoutTokens:
 
 @dataclass(slots=True, eq=False)
 class WalkWithoutTokens:
-    """The walk of another constraint, restricted to tokens that are sampled."""
+    """The walk of another constraint, restricted to tokens that may be sampled."""
 
     inner: Walk
     sampled: Bits

@@ -32,7 +32,7 @@ class TrainingSetup:
     checkpointing: bool = False
     """Whether the backward pass recomputes activations (gradient checkpointing)."""
     eager: bool = False
-    """Whether attention stores its scores, as bfloat16 on a CPU does."""
+    """Whether attention stores its scores, as it does in bfloat16 on a CPU."""
 
     @property
     def trained_weight(self) -> float:
@@ -59,7 +59,7 @@ class BatchSize:
     microbatch: int
     """Tokens per forward and backward pass."""
     chunk: int
-    """Decisions whose logits are computed together."""
+    """Number of decisions whose logits are computed together."""
 
 
 @dataclass(frozen=True, slots=True)

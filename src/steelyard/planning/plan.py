@@ -106,7 +106,7 @@ class Memory:
     """Whether ranks shard weights and optimiser (FSDP) or each keeps a copy."""
     sampler_weights: float
     rows: int
-    """Sequences that fit in the KV cache of a replica."""
+    """Number of sequences that fit in the KV cache of a replica."""
     sampler_bytes: float
     """Bytes that a sampler uses on the learner's accelerator: its weights or its reserved share."""
     room: float

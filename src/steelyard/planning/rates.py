@@ -1,4 +1,4 @@
-"""Seconds per unit of each kind of work, from a data sheet or fitted to measurements."""
+"""Seconds per unit of each kind of work, taken from a data sheet or fitted to measurements."""
 
 from __future__ import annotations
 

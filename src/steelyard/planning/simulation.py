@@ -77,7 +77,7 @@ class Pipeline:
     group: int
     replicas: int
     rows: int
-    """Sequences that a replica decodes together."""
+    """Number of sequences that a replica decodes together."""
     length: Spread
     """Tokens per completion."""
     prefill: float
@@ -141,7 +141,7 @@ class _Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Replica:
-    """Rows that are decoded together; ``progress`` counts the decoding passes so far."""
+    """Rows that are decoded together; ``progress`` is the number of decoding passes so far."""
 
     rows: list[tuple[float, int, _Sample]] = field(default_factory=list[tuple[float, int, _Sample]])
     """Heap of rows, ordered by the progress at which they finish."""

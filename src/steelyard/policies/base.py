@@ -175,7 +175,7 @@ class Policy:
         return Scores(*self.one_pass(self._evaluate, batch, reference))
 
     def _evaluate(self, batch: Batch, reference: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the scores as plain tensors, because sharding hooks expect tensors as the output of a pass."""
+        """Return the scores as plain tensors, because sharding hooks expect a pass to output tensors."""
         reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
         hidden_ND = self.hidden(batch)
         excluded_X = self._excluded_on(self.device)

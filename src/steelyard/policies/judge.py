@@ -80,7 +80,7 @@ class Judge(Verifier):
         return model.to(choose_device(self.device)).eval().requires_grad_(False)
 
     def template_ids(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
-        """Encode chat messages with the judge's own template; ``answer_next`` opens the assistant's turn."""
+        """Encode chat messages with the judge's own chat template; ``answer_next`` opens the assistant's turn."""
         if self.tokenizer.chat_template is None:
             raise PolicyError(f"the tasks are chat messages, but judge {self.path} has no chat template; use another")
         return template_ids(self.tokenizer, messages, answer_next=answer_next)

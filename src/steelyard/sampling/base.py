@@ -44,7 +44,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Closeable(Protocol):
-    """An object that holds processes or memory, such as a sampler with its own copy of the model."""
+    """An object that holds processes or memory, such as a sampler with its own copy of the model weights."""
 
     def close(self) -> None:
         """Release them. Calling it twice is safe."""

@@ -53,7 +53,7 @@ class _PartialFill:
     support: list[int] = field(default_factory=list[int])
 
     def take(self, place: int, token: int, logp: float, kept: np.ndarray | None, forward: int) -> None:
-        """Fill a hole; ``kept`` are the tokens left by a cut. A forced token involves no decision."""
+        """Fill a hole; ``kept`` contains the tokens left by a cut. A forced token involves no decision."""
         bits = self.allowed if kept is None else pack(kept, self.trail.vocabulary)
         if (self.choices if kept is None else len(kept)) > 1:
             self.place.append(place)

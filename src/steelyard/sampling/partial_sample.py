@@ -58,7 +58,7 @@ class PartialSample:
         return self._allowed
 
     def take(self, token: int, logp: float, kept: np.ndarray | None) -> None:
-        """Add a sampled token; ``kept`` are the tokens left by a cut, None if there was no cut."""
+        """Add a sampled token; ``kept`` contains the tokens left by a cut, or None if there was no cut."""
         if kept is None or len(kept) > 1:  # a forced token involves no decision
             self._place.append(len(self.tokens))
             self._logp.append(logp)

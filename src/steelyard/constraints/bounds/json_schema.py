@@ -53,7 +53,7 @@ def shortest(schema: Schema) -> str | None:
     """
     tree = read(schema)
     known: dict[str, str | None] = dict.fromkeys(tree.definitions)
-    for _ in range(len(known) + 1):  # recursion only makes instances longer
+    for _ in range(len(known) + 1):  # recursion can only make instances longer
         known = {target: _shortest(node, known) for target, node in tree.definitions.items()}
     return _shortest(tree.root, known)
 

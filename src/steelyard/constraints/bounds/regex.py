@@ -112,7 +112,7 @@ def classes(pattern: str) -> list[Callable[[str], bool]]:
 
 
 def _with_case(weigh: Weigh, pattern: Pattern) -> Weigh:
-    """Account for longer case variants of letters: the Kelvin sign matches k if case is ignored."""
+    """Account for longer case variants of letters: the Kelvin sign matches k when case is ignored."""
     return (lambda code: max(weigh(code), 3)) if pattern.ignore_case else weigh
 
 
@@ -147,7 +147,7 @@ def _shortest_of(name: str, argument: Any) -> str:
 
 
 def _shortest_branch(branches: list[tuple[tuple[str, Any], ...]]) -> str:
-    """Return the shortest branch; branches that are too long are skipped."""
+    """Return the shortest branch; overlong branches are skipped."""
     texts: list[str] = []
     for branch in branches:
         with suppress(TooLong):

@@ -36,7 +36,7 @@ class GrammarWalk:
         self._look_ahead()
 
     def allowed(self, left: int) -> Bits:
-        """Return the engine's mask; with one token left, only the end token if the sample may end."""
+        """Return the engine's mask; with one token left, allow only the end token if the sample may end."""
         if self._bits is None:
             self._bits = self._mask()
         if left <= 1 and _has(self._bits, self._table.end_id):

@@ -78,7 +78,7 @@ def wall(brief: Wall, library: Library, rng: Rng) -> list[Brick]:
 
 
 def stairs(brief: Stairs, library: Library, rng: Rng) -> list[Brick]:
-    """Build stairs whose steps rest on the back half of the previous step, sometimes with a prop below one step."""
+    """Build stairs in which each step rests on the back half of the previous one, sometimes with a prop below."""
     last, tread = brief.steps - 1, brief.tread
     bricks = bricks_at(tile(tread, brief.width, library), last * tread, 0, last)
     for step in range(last):

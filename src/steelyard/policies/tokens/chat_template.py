@@ -84,7 +84,7 @@ class Renderer:
         process.kill()
         process.wait()
         process.stdout.close()
-        with suppress(BrokenPipeError):  # part of a prompt may be unwritten
+        with suppress(BrokenPipeError):  # part of a prompt may not have been written
             process.stdin.close()
 
     def _forget(self) -> None:

@@ -73,7 +73,8 @@ class Codec:
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a completion with all sampled tokens, special ones included (tool calls, reasoning
-        markers), except the token that ended the sample. A verifier sees everything that the policy is credited for.
+        markers), except the token that ended the sample. The verifier therefore sees everything that the policy is
+        credited for.
         """
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 

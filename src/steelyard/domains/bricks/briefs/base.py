@@ -19,11 +19,11 @@ NOT_FORM = ("load", "free")
 
 @dataclass(frozen=True)
 class Brief(ABC):
-    """A requested structure. Its position in the world does not matter, only its form and its loads."""
+    """A requested structure. Only its form and loads matter, not its position in the world."""
 
     kind: ClassVar[str]
     enough: ClassVar[float] = 1.0
-    """Minimum fulfilment at which the brief counts as fulfilled."""
+    """Minimum fulfilment for the brief to count as fulfilled."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -110,7 +110,7 @@ def require_integer(kind: str, name: str, value: object, *, minimum: int = 1) ->
 
 
 def with_unit(number: int, noun: str) -> str:
-    """Format a count with its unit: ``1 stud``, ``2 studs``."""
+    """Format a count with its unit, such as ``1 stud`` or ``2 studs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

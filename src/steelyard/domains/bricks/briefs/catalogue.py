@@ -64,7 +64,7 @@ def catalogue(
 ) -> dict[Split, dict[str, list[Brief]]]:
     """Return the briefs of each split by kind, limited to those that fit in the world and the difficulty range.
 
-    The range does not apply to captions. Kinds without any briefs are omitted.
+    The difficulty range does not apply to captions. Kinds without any briefs are omitted.
     """
     found: dict[Split, dict[str, list[Brief]]] = {"train": {}, "validation": {}, "held_out": {}}
     for kind in kinds:

@@ -33,13 +33,13 @@ class Solid:
 
     @cached_property
     def top_XY(self) -> Ints:
-        """Height of each column in layers; 0 for an empty column."""
+        """Height of each column in layers, or 0 for an empty column."""
         from_above = np.argmax(self.filled_XYZ[:, :, ::-1], axis=2)
         return np.where(self.filled_XYZ.any(axis=2), self.shape[2] - from_above, 0)
 
     @cached_property
     def bottom_XY(self) -> Ints:
-        """Lowest filled layer of each column; the number of layers for an empty column."""
+        """Lowest filled layer of each column, or the number of layers for an empty column."""
         return np.where(self.filled_XYZ.any(axis=2), np.argmax(self.filled_XYZ, axis=2), self.shape[2])
 
     def loads_on(self, columns: Iterable[tuple[int, int]], kilograms: float) -> tuple[Load, ...]:

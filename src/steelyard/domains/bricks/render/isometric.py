@@ -103,7 +103,7 @@ def _body(item: Item, colour: Colour, failing: bool) -> Iterator[Shape]:
 
 
 def _outline(brick: Brick) -> Polygon:
-    """Draw the silhouette of a failing brick on top of everything that hides it."""
+    """Draw the outline of a failing brick over everything that hides it."""
     h, w, x, y, z = brick
     corners = (
         (x, y, z + 1),

@@ -64,7 +64,7 @@ def largest_pull(
 def assess_as_given(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Method = "highs"
 ) -> Stability:
-    """Analyse a structure in its own orientation only; ``symmetry.assess`` can also analyse its mirror images."""
+    """Analyse a structure as given; ``symmetry.assess`` can also analyse its rotations and reflections."""
     touching = contacts(structure)
     grounded_B = grounded_bricks(touching, len(structure))
     if method == "connectivity":

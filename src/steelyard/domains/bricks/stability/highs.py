@@ -63,7 +63,7 @@ def run(highs: Highs) -> Solution | None:
     """Solve the loaded program."""
     highs.run()
     if highs.getModelStatus().name == "kNotset":
-        # HiGHS has one thread pool per process; other code has already set its size, so accept that size.
+        # HiGHS has one thread pool per process; if other code has already set its size, accept that size.
         highs.setOptionValue("threads", 0)
         highs.run()
     status = highs.getModelStatus()

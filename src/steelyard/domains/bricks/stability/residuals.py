@@ -13,7 +13,7 @@ from steelyard.errors import VerifierError
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Residuals with the smallest sum. If several bricks could carry a residual, the choice is up to the solver."""
+    """The residuals with the smallest sum. If several bricks could carry a residual, the choice is up to the solver."""
 
     size_B: Floats
     """Largest of the five residuals of each brick, in newtons or newton metres; positive if the brick is not in

@@ -68,7 +68,7 @@ def representatives(structure: Structure, loads: Sequence[Load]) -> list[Ordered
 
 
 def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> LoadedStructure:
-    """Reflect along y, y → Y − 1 − y, as a reflection along x and half a turn."""
+    """Reflect along y, y → Y − 1 − y, as a reflection along x followed by a half turn."""
     return turned(*turned(*mirrored(structure, loads)))
 
 
