@@ -136,7 +136,7 @@ class Prediction:
     """Seconds spent on scoring before the update."""
     update: float
     traffic: float
-    """Seconds of traffic between the learner's ranks; it overlaps with computation."""
+    """Seconds of traffic between the learner's ranks, which overlaps with computation."""
     published: float
     """Bytes of weights sent to samplers after each update."""
 
@@ -202,7 +202,7 @@ def microbatch(run: PlannedRun, room: float) -> int:
 
 
 def learning(run: PlannedRun, site: Deployment, memory: Memory) -> tuple[float, float, float]:
-    """Predict the seconds of scoring, of the update, and of the traffic between ranks that overlaps with both.
+    """Predict the seconds spent on scoring, on the update, and on the traffic between ranks that overlaps with both.
 
     Shards are gathered for every forward and backward pass, and gradients are scattered. Complete copies exchange the
     gradients of trained parameters once per optimiser step.
@@ -223,7 +223,7 @@ def learning(run: PlannedRun, site: Deployment, memory: Memory) -> tuple[float, 
 
 
 def learner_seconds(run: PlannedRun, rates: Rates, passes: tuple[float, float]) -> tuple[float, float]:
-    """Return the seconds of scoring (reference, and old log-probs where needed) and of the update.
+    """Return the seconds spent on scoring (the reference, and old log-probs where needed) and on the update.
 
     ``passes`` is the number of passes in each phase.
     """

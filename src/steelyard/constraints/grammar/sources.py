@@ -83,7 +83,7 @@ def json_text(schema: Mapping[str, Any]) -> str:
 
 
 def regex_text(pattern: str, max_bytes: int | None) -> str:
-    """Return the pattern as a grammar, limited to texts of at most ``max_bytes`` bytes if given."""
+    """Return the pattern as a grammar, limited to matches of at most ``max_bytes`` bytes if given."""
     written = import_engine().regex_to_lark(pattern, "dws")
     if max_bytes is None:
         return f"start: /{written}/"

@@ -54,7 +54,7 @@ def contacts(structure: Structure) -> Contacts:
 
 
 def cells(structure: Structure) -> tuple[Index, Index, Index, Index]:
-    """Return brick index, x, y and z of every cell, brick by brick."""
+    """Return the brick index, x, y and z of every cell, brick by brick."""
     h, w, x, y, z = structure.array_B5.T
     size = h * w
     owner = np.repeat(np.arange(len(size), dtype=np.int32), size)

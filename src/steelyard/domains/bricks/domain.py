@@ -63,8 +63,8 @@ without a chat template.
 
 @dataclass(frozen=True)
 class Bricks(BrickArtifacts):
-    """Brick structures for briefs. Training tasks are endless and cycle through the kinds of briefs; the validation and
-    held-out splits contain every brief once.
+    """The bricks domain: structures that fulfil briefs. Training tasks are endless and cycle through the kinds of
+    briefs; the validation and held-out splits contain every brief once.
     """
 
     kinds: tuple[str, ...] = GRID_KINDS
@@ -136,7 +136,7 @@ class Bricks(BrickArtifacts):
         return parse_reward_settings(self.reward)
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """Special tokens, the words of all briefs, then the words of the action space."""
+        """The special tokens, the words of all briefs, then the words of the action space."""
         return self._vocabulary
 
     def size(self, split: Split) -> int | None:

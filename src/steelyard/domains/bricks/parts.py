@@ -49,7 +49,7 @@ class Library:
 
     @cached_property
     def by_dimensions(self) -> Mapping[tuple[int, int], Part]:
-        """Part by its footprint (h along x, w along y)."""
+        """Maps each footprint (h along x, w along y) to its part."""
         return {footprint: part for part in self.parts for footprint in ((part.h, part.w), (part.w, part.h))}
 
     def __contains__(self, dimensions: object) -> bool:

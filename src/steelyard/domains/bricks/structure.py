@@ -86,7 +86,7 @@ class Structure:
 
 
 class Site:
-    """A world under construction, filled brick by brick."""
+    """A world that is filled brick by brick."""
 
     def __init__(self, world: World) -> None:
         self.world = world

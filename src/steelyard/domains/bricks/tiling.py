@@ -59,7 +59,7 @@ def tile(
 
 
 def strips(width: int) -> list[tuple[int, int]]:
-    """Return (width, offset) of strips of width 2; the last has width 1 if the total is odd."""
+    """Return the (width, offset) of each strip; strips have width 2, and the last has width 1 if the total is odd."""
     return [(min(2, width - offset), offset) for offset in range(0, width, 2)]
 
 

@@ -1,4 +1,4 @@
-"""vLLM in this process, built from a model's configuration, with weights that can be updated."""
+"""An in-process vLLM engine, built from a model's configuration, with updatable weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EngineOptions:
 
 @dataclass(slots=True)
 class Engine:
-    """vLLM with its weights, and the samples of its current requests."""
+    """A vLLM instance with its weights and the samples of its current requests."""
 
     llm: Any
     tracked_samples: dict[int, TrackedSample] = field(default_factory=dict[int, TrackedSample])

@@ -32,7 +32,7 @@ class TwoStep(BaseActionSpace):
     one from above or below can be expressed.
     """
     joint: bool = False
-    """Use one word for an offset or position: shorter texts, but a larger vocabulary."""
+    """Use a single word for an offset or position, which shortens the text but enlarges the vocabulary."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
