@@ -49,7 +49,7 @@ def _load(model: nn.Module, saved: dict[str, Tensor], folder: Path) -> Any:
 
 
 def untied(model: nn.Module, missing: Iterable[str], saved: dict[str, Tensor]) -> list[str]:
-    """Return the missing names that do not share storage with a loaded weight (tied heads are saved once)."""
+    """Return the missing names whose weights do not share storage with a loaded weight (tied heads are saved once)."""
     state = model.state_dict()
     loaded = {state[name].data_ptr() for name in saved if name in state}
     return [name for name in missing if state[name].data_ptr() not in loaded]

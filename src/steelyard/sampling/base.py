@@ -12,7 +12,7 @@ from steelyard.types import CutRule, Sample, Task
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for ``count`` samples of a task; step, slot and attempt are part of the random key."""
+    """A request for ``count`` samples for a task; step, slot and attempt are part of the random key."""
 
     task: Task
     step: int
@@ -44,7 +44,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Closeable(Protocol):
-    """An object that holds processes or memory, such as a sampler with its own copy of the model."""
+    """An object that holds processes or memory, such as a sampler with its own copy of the model weights."""
 
     def close(self) -> None:
         """Release them. Calling it twice is safe."""

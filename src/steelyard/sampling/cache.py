@@ -15,12 +15,12 @@ class Columns:
     """The columns that the next forward pass writes, shared by all layers."""
 
     filled: int
-    """Number of columns that are in use in at least one row."""
+    """Number of columns in use in at least one row."""
     end: int
-    """The same number after the pass."""
+    """The number of columns in use after the pass."""
     dtype: torch.dtype
     place_BT: Tensor | None = None
-    """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
+    """Column of each token in each row, or None if all rows write columns ``filled`` to ``end``."""
 
 
 class PreallocatedLayer(DynamicLayer):

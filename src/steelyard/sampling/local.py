@@ -35,7 +35,7 @@ COMPACT_BELOW = 0.875
 ALIGNED_MEAN_LIMIT = 1.5
 ALIGNED_RUN_LIMIT = 8
 """Aligned rows stay aligned, with single steps, while at most ``ALIGNED_MEAN_LIMIT`` tokens are pending per row on
-average and fewer than ``ALIGNED_RUN_LIMIT`` in any row. Rows that are not aligned need individual masks, which slow
+average and every row has fewer than ``ALIGNED_RUN_LIMIT``. Rows that are not aligned need individual masks, which slow
 down every later step.
 """
 
@@ -47,7 +47,7 @@ OTHER_ENGINE = "use sampling.engine = 'vllm' (extra vllm) if it supports the mod
 
 
 def require_sampleable(policy: CausalPolicy) -> None:
-    """Reject architectures whose cache or positions are not supported: samples would be wrong or fail midway."""
+    """Reject architectures with an unsupported cache or positions: sampling would be wrong or fail midway."""
     config = policy.model.config
     spread = all(hasattr(layer, "batch_select_indices") for layer in DynamicCache(config=config).layers)
     if not spread or getattr(policy.base, "_is_stateful", False):
@@ -90,7 +90,7 @@ class LocalSampler:
 
 
 class _Wave:
-    """Rows that are decoded together until the last one ends."""
+    """Rows that are decoded together until the last one finishes."""
 
     def __init__(self, sampler: LocalSampler, rows: Sequence[tuple[SampleRequest, int]], decoding: Decoding) -> None:
         self.sampler, self.policy, self.decoding = sampler, sampler.policy, decoding
@@ -121,7 +121,7 @@ class _Wave:
         return ids
 
     def run(self) -> Iterator[Sample]:
-        """Yield samples as they end. No ``no_grad`` context is active while the caller runs."""
+        """Yield samples as they finish. No ``no_grad`` context is active while the caller runs."""
         hidden_BD = self._prefill()
         while True:
             ready = [place for place, row in enumerate(self.rows) if row.ready]
@@ -169,7 +169,7 @@ class _Wave:
 
     @torch.no_grad()
     def _feed(self) -> Tensor:
-        """Run one or all pending tokens of every row and return the hidden state after the last."""
+        """Run one or all pending tokens of every row and return the hidden state after the last token."""
         unfinished = [place for place, row in enumerate(self.rows) if not row.finished]
         count_B = np.zeros(len(self.rows), np.int64)
         count_B[unfinished] = self._feed_counts(unfinished)
@@ -214,7 +214,7 @@ class _Wave:
         return out.last_hidden_state
 
     def _shared_mask(self, width: int) -> Tensor | None:
-        """Return the mask if all rows write the same columns: only the padding before short prompts is hidden."""
+        """Return the mask for rows that write the same columns: only the padding before short prompts is hidden."""
         if self.columns is not None:
             self.columns.place_BT, self.columns.end = None, self.filled + width
         if not self.ragged:
@@ -223,7 +223,7 @@ class _Wave:
         return torch.from_numpy(seen_BL).to(self.policy.device).long()
 
     def _own_mask(self, columns: Columns, column_BT: np.ndarray) -> Tensor:
-        """Return the mask if every row writes at its own end: a token attends to its row from the prompt to itself."""
+        """Return the mask for rows that write at their own ends: a token attends to its row up to itself."""
         place_BT = np.minimum(column_BT, self.capacity)
         end = max(self.filled, int(place_BT.max()) + 1)
         columns.place_BT, columns.end = torch.from_numpy(place_BT).to(self.policy.device), end

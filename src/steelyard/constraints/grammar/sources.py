@@ -1,4 +1,4 @@
-"""Checks the sources of grammars and converts them to the engine's Lark dialect."""
+"""Checks grammar sources and converts them to the engine's Lark dialect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parsed(kind: Kind, source: object) -> object:
             raise ConstraintError(f"choices must be a list of texts, not {source!r}")
         choices = list(cast("Sequence[object]", source))
         if not choices or not all(isinstance(choice, str) for choice in choices):
-            raise ConstraintError(f"choices must be a list of at least one text, not {source!r}")
+            raise ConstraintError(f"choices must be a non-empty list of strings, not {source!r}")
         return choices
     if not isinstance(source, str):
         raise ConstraintError(f"a {kind} grammar must be a text, not {source!r}")
@@ -83,7 +83,7 @@ def json_text(schema: Mapping[str, Any]) -> str:
 
 
 def regex_text(pattern: str, max_bytes: int | None) -> str:
-    """Return the pattern as a grammar, limited to texts of at most ``max_bytes`` bytes if given."""
+    """Return the pattern as a grammar, limited to matches of at most ``max_bytes`` bytes if given."""
     written = import_engine().regex_to_lark(pattern, "dws")
     if max_bytes is None:
         return f"start: /{written}/"

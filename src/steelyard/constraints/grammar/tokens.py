@@ -23,11 +23,11 @@ def import_engine() -> Any:
 
 
 class TokenTable:
-    """A tokenizer in the engine's format. Building it takes a second for a real vocabulary, so share it."""
+    """A tokenizer in the engine's format. Building one takes about a second for a real vocabulary, so share it."""
 
     def __init__(self, tokenizer: object, *, end_id: int, vocabulary: int) -> None:
-        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None: special token) for greedy
-        tokenization.
+        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None for special tokens) for
+        greedy tokenization.
         """
         if not 0 <= end_id < vocabulary:
             raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
@@ -41,19 +41,19 @@ class TokenTable:
         excluded = special | {end_id}
         plain = [token for token in range(known) if token not in excluded and not self.engine.is_special_token(token)]
         self.plain = pack(plain, vocabulary)
-        """Tokens that are text."""
+        """Tokens that represent text."""
 
     def __reduce__(self) -> tuple[partial[Self], tuple[object]]:
         """Rebuild the engine's tokenizer in every copy, because it can be neither copied nor pickled."""
         return partial(type(self), end_id=self.end_id, vocabulary=self.vocabulary), (self._tokenizer,)
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokenizer's own tokens for a text."""
+        """Return the tokenizer's own tokens for the text."""
         return self.engine.tokenize_str(text)
 
 
 class _HasBackend(Protocol):
-    """The used part of a fast Hugging Face tokenizer."""
+    """The part of the fast Hugging Face tokenizer interface used here."""
 
     backend_tokenizer: Any
     all_special_ids: Sequence[int]
@@ -74,7 +74,7 @@ class _ByteVocabulary:
         self.longest = max(map(len, self.numbers), default=0)
 
     def __call__(self, text: bytes) -> list[int]:
-        """Tokenize a text up to the first byte without a matching token."""
+        """Tokenize text up to the first byte without a matching token."""
         found: list[int] = []
         while text:
             sizes = range(min(self.longest, len(text)), 0, -1)

@@ -2,7 +2,7 @@
 
 A template is a program that comes with a model: its loops can nest, its strings can double, and its behaviour may
 depend on the messages. Every prompt is therefore rendered in a child process with limited memory and limited CPU time
-per prompt. The child starts with the first chat prompt and ends with this process.
+per prompt. The child starts at the first chat prompt and exits with this process.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from steelyard.errors import PolicyError
 CPU_SECONDS = 10.0
 """CPU time limit per prompt."""
 MEMORY_BYTES = 512 << 20
-"""Limit on the address space beyond that of the imports."""
+"""Limit on the address space in addition to that used by imports."""
 EXTRA_CHARACTERS = 1 << 20
-"""A template may output this many characters more than four times the length of its messages."""
+"""A template may output up to four times the length of its messages plus this many characters."""
 
 
 def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
@@ -77,14 +77,14 @@ class Renderer:
             return _describe_exit(process.returncode)
 
     def close(self) -> None:
-        """End the child process if it is running; the exit code of an ended child is preserved."""
+        """Terminate the child process if it is running; the exit code of a finished child is preserved."""
         process, self._process = self._process, None
         if process is None:
             return
         process.kill()
         process.wait()
         process.stdout.close()
-        with suppress(BrokenPipeError):  # part of a prompt may be unwritten
+        with suppress(BrokenPipeError):  # part of a prompt may not have been written
             process.stdin.close()
 
     def _forget(self) -> None:

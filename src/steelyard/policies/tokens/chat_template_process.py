@@ -2,7 +2,8 @@
 
 ``steelyard.policies.tokens.chat_template`` runs this file as a script. It reads one JSON line per prompt (arguments for
 the transformers renderer and the maximum length of the output) and answers with one JSON line. A prompt that takes too
-long ends the process by SIGPROF: the kernel delivers it even inside one long operation such as ``10 ** 10 ** 10``.
+long terminates the process with SIGPROF, which the kernel delivers even inside a single long operation such as ``10 **
+10 ** 10``.
 """
 
 from __future__ import annotations

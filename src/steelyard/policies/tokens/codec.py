@@ -1,4 +1,4 @@
-"""Converts between texts and token ids: the part of a policy that a sampler needs besides weights and constraint."""
+"""Converts between text and token ids: the part of a policy that a sampler needs besides weights and constraints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Prompting:
     chat: bool = False
     """Whether a string prompt becomes a user message in the model's chat template."""
     system: str | None = None
-    """System message before every chat; None: no message."""
+    """System message at the start of every chat, if any."""
 
     def messages(self, prompt: Prompt) -> Sequence[Message] | None:
         """Return the chat messages for a prompt, or None if the prompt is used as plain text."""
@@ -73,7 +73,8 @@ class Codec:
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a completion with all sampled tokens, special ones included (tool calls, reasoning
-        markers), except the token that ended the sample. A verifier sees everything that the policy is credited for.
+        markers), except the token that ended the sample. The verifier therefore sees everything that the policy is
+        credited for.
         """
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 

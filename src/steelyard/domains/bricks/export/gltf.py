@@ -49,7 +49,7 @@ def gltf(structure: Structure) -> str:
 
 
 def _store(mesh: Mesh, data: bytearray, views: list[Any], accessors: list[Any]) -> tuple[dict[str, int], int]:
-    """Append the mesh, rotated from z up to Y up: (x, y, z) → (x, z, −y)."""
+    """Append the mesh, rotated from z-up to Y-up: (x, y, z) → (x, z, −y)."""
     position, normal = (_y_up(values) for values in (mesh.position_V3, mesh.normal_V3))
     index = mesh.triangle_T3.ravel()
     numbers: list[int] = []

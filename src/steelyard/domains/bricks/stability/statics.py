@@ -50,7 +50,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Statics:
-    """All unknown forces, and the weights they must balance."""
+    """All unknown forces and the weights that they must balance."""
 
     bricks: int
     upper_P: Index
