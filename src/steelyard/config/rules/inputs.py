@@ -157,7 +157,7 @@ def sampled_source(config: Sections) -> Iterator[Problem]:
 
 
 def _foreign_keys(source: SourceConfig) -> Iterator[Problem]:
-    """Reject keys that apply to another kind of source."""
+    """Reject keys that apply only to another kind of source."""
     kind = source.kind if source.kind in SOURCES else "module:Class"
     owners = {"function": "generated", "limit": "dataset", "parts": "mixture", "options": "module:Class"}
     for key, owner in owners.items():
