@@ -21,7 +21,7 @@ from steelyard.suggest import did_you_mean
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="MODEL", help=f"model to download ({', '.join(MODELS)})")
     parser.add_argument(
-        "--out", metavar="FOLDER", help="folder to write (a cache folder, so that model.path can name the model)"
+        "--out", metavar="FOLDER", help="folder to write to (a cache folder, where model.path finds the model by name)"
     )
 
 

@@ -1,7 +1,7 @@
-"""Draw artifacts from files, or the samples of a run on held-out tasks.
+"""Draw artifacts from files, or a run's samples on held-out tasks.
 
-One file gives a picture, or with .gif an animation of its construction; several files give a contact sheet. For a run,
-sample and verify a group for each task, and write a contact sheet per task and every artifact as text, best first.
+One file yields a picture or, with .gif, an animation of its construction; several files yield a contact sheet. For a
+run, sample and verify a group for each task, and write a contact sheet per task and every artifact as text, best first.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|FOLDER",
         help="for files: .svg, .png or .gif (FILE as .svg); for a run: a folder (RUN/renders)",
     )
-    parser.add_argument("--colour-by", choices=get_args(ColourBy), default="part", help="what the colours show (part)")
+    parser.add_argument(
+        "--colour-by", choices=get_args(ColourBy), default="part", help="what the colours represent (part)"
+    )
     parser.add_argument("--scale", type=_scale, default=1.0, metavar="X", help="scale factor of the picture (1)")
     parser.add_argument("--n", type=positive, default=8, metavar="N", help="for a run: samples per task (8)")
     parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (1)")
-    parser.add_argument(
-        "--split", choices=get_args(Split), default="held_out", help="for a run: split of the tasks (held_out)"
-    )
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="for a run: task split (held_out)")
 
 
 def epilog() -> str:
@@ -107,7 +107,7 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _title(domain: Domain, task: Task, opened: OpenedPolicy) -> str:
-    """Title a sheet with the task, and a second line with the model and task id."""
+    """Return a sheet's title: the task, then a second line with the model and task id."""
     return f"{title_of(domain, task)}\n{opened.label} · task {one_line(task.id)}"
 
 

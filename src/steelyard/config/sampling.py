@@ -138,7 +138,8 @@ class CreditConfig(Section):
     )
     truncation_penalty: float | None = Field(
         default=None,
-        description=f"Reward subtracted by truncated = penalise. Default: {defaults.TRUNCATION_PENALTY:g}.",
+        description="Penalty subtracted from the reward if truncated = penalise. "
+        f"Default: {defaults.TRUNCATION_PENALTY:g}.",
         ge=0,
     )
     length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")

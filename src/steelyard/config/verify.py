@@ -46,7 +46,7 @@ class VerifierEntry(Section):
     )
     size: int | None = Field(default=None, description="Samples per call for mode = batch.", ge=1)
     success_at: float | None = Field(
-        default=None, description="Reward from which a sample counts as a success. Default: verify.success_at."
+        default=None, description="Minimum reward that counts as a success. Default: verify.success_at."
     )
 
 
@@ -95,9 +95,7 @@ class VerifyConfig(Section):
         "the weighted sum, if all declare one and no weight is negative), otherwise 0 or the lowest scored reward "
         "of the group, whichever is lower.",
     )
-    success_at: float = Field(
-        default=defaults.SUCCESS_AT, description="Reward from which a sample counts as a success."
-    )
+    success_at: float = Field(default=defaults.SUCCESS_AT, description="Minimum reward that counts as a success.")
     pool: Literal["auto", "inline", "processes", "ray"] = Field(
         default="auto",
         description="Where the verifier runs: in this process, in separate processes, or on a Ray cluster. auto: in "
