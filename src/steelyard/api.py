@@ -37,7 +37,7 @@ from steelyard.verification import import_path_of
 log = logging.getLogger("steelyard")
 
 ROWS = "rows"
-"""Key for task objects in ``tasks={"rows": [...], "template": ...}``; the other keys belong to [tasks]."""
+"""Key that holds the task objects in ``tasks={"rows": [...], "template": ...}``; the other keys belong to [tasks]."""
 Recipe = str | Path | Mapping[str, Any] | None
 Parts = Mapping[str, Any]
 """Arguments that may be Python objects, by name: model, domain, tasks, eval_tasks, verifier, constraint (or None)."""
@@ -144,7 +144,10 @@ def _prepared(data: dict[str, Any], name: str, given: Any) -> Any:
 
 
 def _domain(given: Any) -> Any:
-    """Return a domain's name, table or object. A class becomes its import path, or an instance if it has none."""
+    """Return a domain's name, table or object.
+
+    A class is replaced by its import path, or by an instance if it has no import path.
+    """
     if isinstance(given, type) and issubclass(given, Domain):
         return import_path_of(given) or given()
     if isinstance(given, str | Mapping | Domain):
@@ -194,7 +197,7 @@ def _merge_recorded(data: dict[str, Any], folder: Path) -> None:
 
 
 def _drop_keys(data: dict[str, Any], keys: Sequence[str]) -> None:
-    """Remove the recipe's keys for a part that was passed as an argument."""
+    """Remove the recipe's keys for a part passed as an argument."""
     for key in keys:
         section, _, name = key.partition(".")
         if not name:

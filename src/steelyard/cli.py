@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def explain(error: Exception) -> str:
-    """Return the message for an error the user can fix, or an empty string for a bug, which needs its traceback."""
+    """Return the message for an error the user can fix, or an empty string for a bug, which needs a traceback."""
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SteelyardError):
         return f"{error}{notes}"
@@ -157,7 +157,7 @@ def parser_of(name: str, module: ModuleType, *, with_epilog: bool = False) -> ar
 
 
 def options_of(parser: argparse.ArgumentParser) -> frozenset[str]:
-    """Return the options that the command itself defines, such as ``--tasks`` of ``sample``."""
+    """Return the options defined by the command itself, such as ``--tasks`` for ``sample``."""
     return frozenset(option for action in parser._actions for option in action.option_strings)
 
 

@@ -50,7 +50,7 @@ class _Trial:
     sampling: float
     """Seconds spent on sampling."""
     prompts: str
-    """Description of how prompts are sent."""
+    """A description of how prompts are sent."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -74,7 +74,7 @@ def _paths(out: str | None, folders: Sequence[Path]) -> list[Path]:
 
 
 def _write(scene: Scene, path: Path, *, required: bool) -> None:
-    """Write the chart. A PNG needs Pillow; its absence is an error only if a PNG was requested."""
+    """Write the chart. PNG output needs Pillow; a missing Pillow is an error only if a PNG was requested."""
     try:
         content = svg(scene).encode() if path.suffix.lower() == ".svg" else png(scene, scale=SHARP)
     except MissingExtraError as error:

@@ -112,7 +112,7 @@ def _title(domain: Domain, task: Task, opened: OpenedPolicy) -> str:
 
 
 def _print_galleries(galleries: Sequence[TaskGallery]) -> Path | None:
-    """Print where the pictures are, and return the text file of the best artifact overall."""
+    """Print the paths of the pictures, and return the text file with the best artifact overall."""
     for gallery in galleries:
         print_line(
             f"  {gallery.sheet}   best {gallery.verdict.reward:.3f}, {gallery.successes} of {gallery.samples} succeed"

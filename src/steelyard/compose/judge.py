@@ -1,4 +1,4 @@
-"""Train the judge of a run to distinguish a domain's examples from the policy's samples for the same tasks."""
+"""Train a run's judge to distinguish the domain's examples from the policy's samples for the same tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from steelyard.types import Task
 from steelyard.verification import AnyVerifier, WeightedPart, WeightedVerifier
 
 FAKES = 1_000_000
-"""Offset of steps and seeds, so that a judge's data differ from a run's samples and a warm start's examples."""
+"""Offset for steps and seeds, so that a judge's data differs from a run's samples and a warm start's examples."""
 
 
 def judge_folder(config: Config) -> Path:
@@ -43,7 +43,7 @@ def judge_folder(config: Config) -> Path:
 
 
 def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
-    """Add the judge's score, if there is a judge, to the domain's reward. The judge does not affect success."""
+    """If there is a judge, add its score to the domain's reward. The judge does not affect success."""
     if config.judge is None:
         return verifier
     own = judge_folder(config)
@@ -63,7 +63,7 @@ def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
 
 
 def copy_named_judge(config: Config) -> None:
-    """Copy the judge that the configuration names into the run folder."""
+    """Copy the judge named in the configuration into the run folder."""
     judge, own = config.judge, judge_folder(config)
     if judge is not None and judge.folder is not None and not own.is_dir():
         copy_model(Path(judge.folder), own, "judge.folder", "steelyard judge train")

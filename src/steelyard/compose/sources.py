@@ -1,4 +1,4 @@
-"""Build the source of training tasks: the default of [tasks] or the domain, or the one in [tasks.source]."""
+"""Build the source of training tasks: the default for [tasks] or the domain, or the one in [tasks.source]."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ModelConfig(Section):
     )
     path: str | None = Field(
         default=None,
-        description="Hub id, folder or .gguf file of a language model, or a name listed by `steelyard fetch`.",
+        description="Hub id, folder or .gguf file of a language model, or a model name listed by `steelyard fetch`.",
         min_length=1,
     )
     scratch: ScratchConfig | None = Field(

@@ -22,7 +22,7 @@ CAUSES = (
     "output overflow",
     "lost worker",
 )
-"""Values of ``steelyard.verification.Cause``, which the configuration cannot import."""
+"""Values of ``steelyard.verification.Cause``, which cannot be imported here."""
 
 
 class VerifierEntry(Section):
@@ -55,20 +55,20 @@ class LimitsConfig(Section):
 
     seconds: float = Field(
         default=defaults.LIMIT_SECONDS,
-        description="Wall-clock seconds per item, after which the worker and its child processes are killed.",
+        description="Maximum wall-clock seconds per item; then the worker and its child processes are killed.",
         ge=0,
     )
-    cpu_seconds: float = Field(default=0.0, description="CPU seconds per item.", ge=0)
+    cpu_seconds: float = Field(default=0.0, description="Maximum CPU seconds per item.", ge=0)
     memory_mb: int = Field(
         default=defaults.LIMIT_MEMORY_MB,
-        description="Address space of the worker and of each of its child processes.",
+        description="Maximum address space of the worker and of each child process.",
         ge=0,
     )
     file_mb: int = Field(
         default=defaults.LIMIT_FILE_MB, description="Maximum size of a file that the worker writes.", ge=0
     )
     open_files: int = Field(default=defaults.LIMIT_OPEN_FILES, description="Maximum number of open files.", ge=0)
-    output_kb: int = Field(default=defaults.LIMIT_OUTPUT_KB, description="Maximum output of one call.", ge=8)
+    output_kb: int = Field(default=defaults.LIMIT_OUTPUT_KB, description="Maximum output size per call.", ge=8)
 
 
 class RecycleConfig(Section):
@@ -130,7 +130,7 @@ class VerifyConfig(Section):
         ge=0,
     )
     when_unscored: Literal["stop", "continue"] = Field(
-        default="stop", description="What the run does when the circuit breaker trips."
+        default="stop", description="Whether the run stops or continues when the circuit breaker trips."
     )
     pause_seconds: float = Field(
         default=defaults.PAUSE_SECONDS,

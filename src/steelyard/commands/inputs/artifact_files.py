@@ -49,7 +49,7 @@ def known_domains() -> str:
 
 
 def read_artifact(path: str) -> str:
-    """Read the text of a file, or of stdin for ``-``."""
+    """Read text from a file, or from stdin for ``-``."""
     if path == STDIN:
         return sys.stdin.read()
     try:

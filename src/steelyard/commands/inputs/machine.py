@@ -101,7 +101,7 @@ def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
 
 
 def available_memory() -> int | None:
-    """Return the main memory still available to this process, respecting its container's limit."""
+    """Return the main memory available to this process, taking container limits into account."""
     known = [amount for amount in (_machine_memory(), _container_memory()) if amount is not None]
     return min(known, default=None)
 

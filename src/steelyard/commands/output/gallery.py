@@ -25,9 +25,9 @@ class TaskGallery:
     sheet: Path
     """The contact sheet: PNG if it could be written, otherwise SVG."""
     best: Path | None
-    """Text file of the best artifact; None if no sample contained an artifact."""
+    """Text file with the best artifact; None if no sample contained one."""
     verdict: Verdict
-    """Verdict of the best artifact."""
+    """Verdict on the best artifact."""
     successes: int
     samples: int
     note: str = ""
