@@ -46,8 +46,8 @@ def train(
     "regex", "source": "[0-9]+"}``) or an automaton. ``domain``: replaces ``tasks`` and ``verifier``. A
     ``steelyard.domains.Domain`` object or class, a name, an import path (``"my_module:MyDomain"``) or a table
     (``{"name": "sequences", "options": {"symbols": 4}}``). ``recipe``: the name of a recipe, a TOML file or a table.
-    ``sections`` override it: ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute the code
-    that someone else's recipe names (docs/security.md).
+    ``sections`` override it: ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: allow code named
+    by someone else's recipe to be executed (docs/security.md).
 
     If the run folder already holds a run, the new run gets the next free name (``evens-2``). ``resume`` continues the
     existing run instead; ``overwrite`` replaces it.

@@ -26,11 +26,11 @@ from steelyard.trust import remember_run
 log = logging.getLogger(__name__)
 LOCK = ".lock"
 START = "start"
-"""Accepted in place of a checkpoint name: the model before training."""
+"""Accepted in place of a checkpoint name; means the model before training."""
 IN_RUN = "{run}/"
 """Prefix of a path inside the run folder; it stays valid when the folder is moved."""
 TASK_FILES = {"tasks": f"{IN_RUN}tasks.jsonl", "eval_tasks": f"{IN_RUN}eval_tasks.jsonl"}
-"""Where a run stores tasks that were passed as Python objects."""
+"""Files in which a run stores tasks passed as Python objects."""
 
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),

@@ -135,7 +135,7 @@ def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Pa
     config = read_named_run(run, overrides, trust=arguments.trust, uses=DOMAIN | {"model"}, unused=tuple(NAMED_BY))
     if "model" in config.run.supplied:
         raise ConfigError(
-            f"{run} was started from Python with its own model; save that model in Python with save_pretrained"
+            f"{run} was started from Python with a model object; save that model in Python with save_pretrained"
         )
     return run, step or arguments.checkpoint, config
 

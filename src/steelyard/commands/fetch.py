@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.name not in MODELS:
         known = ", ".join(MODELS)
         hint = did_you_mean(arguments.name, MODELS)
-        raise ConfigError(f"there is no model {arguments.name!r}{hint} (models: {known})")
+        raise ConfigError(f"unknown model {arguments.name!r}{hint} (models: {known})")
     model = MODELS[arguments.name]
     _fetch(model, None if arguments.out is None else Path(arguments.out))
     return 0

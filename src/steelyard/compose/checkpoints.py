@@ -66,7 +66,7 @@ def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max"
         return open_checkpoint(store.folder / f"step-{int(which):08d}")
     if which not in ("latest", "best"):
         raise CheckpointError(
-            f"there is no checkpoint {which!r}; use latest, best, or one of the steps {_listed(store.steps())}"
+            f"unknown checkpoint {which!r}; use latest, best, or one of the steps {_listed(store.steps())}"
         )
     found = store.best() if which == "best" else store.latest()
     if which == "best" and found is None and not store.skipped and (newest := store.latest()) is not None:

@@ -90,11 +90,11 @@ def make_judge(
                 break
     if len(accuracies) < steps:
         raise StoppedError(
-            f"stopped while training the judge, after update {len(accuracies)} of {steps}; it will start over."
+            f"stopped training the judge after update {len(accuracies)} of {steps}; its training will start over."
         )
     write_atomically(folder, lambda place: (model.save_pretrained(place), policy.tokenizer.save_pretrained(place)))
     if stop.requested:
-        raise StoppedError("stopped after training the judge, which is saved.")
+        raise StoppedError("stopped after training the judge; the judge is saved.")
     return statistics.mean(accuracies[-max(1, steps // 10) :])
 
 
@@ -110,7 +110,7 @@ def _classifier(policy: MaskedPolicy, seed: int) -> Any:
 def _pairs(
     config: Config, judge: JudgeConfig, policy: Policy, examples: Iterator[tuple[Task, str]]
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield batches of (example texts of the domain, samples of the policy for the same tasks)."""
+    """Yield batches of (domain examples, policy samples for the same tasks)."""
     seeded = config.run.model_copy(update={"seed": config.run.seed + judge.seed})
     sampler, decoding = build_sampler(config.model_copy(update={"run": seeded}), policy), build_decoding(config)
     for step in range(judge.updates):

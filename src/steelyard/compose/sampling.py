@@ -53,7 +53,7 @@ def build_sampler(config: Config, policy: Policy) -> Sampler:
         return _fill_sampler(config, policy)
     if isinstance(policy, CausalPolicy):
         return _causal_sampler(config, policy)
-    raise ConfigError(f"there is no sampler for {type(policy).__name__}; use a CausalPolicy or MaskedPolicy")
+    raise ConfigError(f"no sampler supports {type(policy).__name__}; use a CausalPolicy or MaskedPolicy")
 
 
 def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:

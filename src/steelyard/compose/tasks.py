@@ -128,7 +128,7 @@ def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -
         prompt = len(policy.encode(task.prompt))
         if prompt + tokens > limit:
             raise PolicyError(
-                f"task {task.id}: its prompt of {prompt} tokens and {tokens} new tokens exceed the maximum length of "
+                f"task {task.id}: its prompt ({prompt} tokens) and {tokens} new tokens exceed the maximum length of "
                 f"{limit} tokens; shorten the prompt or lower sampling.max_new_tokens"
             )
 

@@ -123,7 +123,7 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
     except VerifierError as error:
         if verify.pool == "processes":
             raise
-        log.warning("%s Until then it runs in this process, where its crashes and hangs affect the run.", error)
+        log.warning("%s Until then, the verifier runs in this process, where a crash or hang affects the run.", error)
         return InlinePool(verifier, blame)
 
 

@@ -126,7 +126,7 @@ def make_warm_start(
     write_atomically(folder, write)
     shutil.rmtree(progress.folder, ignore_errors=True)
     if stop.requested:
-        raise StoppedError("stopped after the warm start, which is saved.")
+        raise StoppedError("stopped after the warm start; its model is saved.")
     return statistics.mean(losses[-max(1, steps // 10) :])
 
 

@@ -18,7 +18,7 @@ from steelyard.import_paths import is_import_path
 
 
 class Section(BaseModel):
-    """A frozen table of the TOML file. Unknown keys are rejected, and values are never converted silently.
+    """A frozen table from a TOML file. Unknown keys are rejected, and values are never converted silently.
 
     An optional key is empty by default, because TOML has no null value. Keys that ``dump`` omits therefore load
     back unchanged.

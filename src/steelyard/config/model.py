@@ -95,7 +95,7 @@ class ModelConfig(Section):
     )
     threads: int | None = Field(default=None, description="Number of torch threads. Default: torch's default.", ge=1)
     trust_remote_code: bool = Field(
-        default=False, description="Run the Python code that comes with a hub model (docs/security.md)."
+        default=False, description="Run Python code shipped with a hub model (docs/security.md)."
     )
     excluded_tokens: tuple[str, ...] | None = Field(
         default=None,
@@ -121,5 +121,5 @@ class ReferenceConfig(Section):
     storage: Literal["auto", "copy", "adapter_off", "adapter"] = Field(
         default="auto",
         description="How the reference is stored: a frozen copy, the policy with its adapter disabled, or a second "
-        "frozen adapter. auto selects the valid option with the smallest memory use; on another device, always a copy.",
+        "frozen adapter. auto selects a copy on another device, otherwise the valid option that uses least memory.",
     )

@@ -29,7 +29,7 @@ class RunConfig(Section):
     supplied: tuple[SuppliedPart, ...] = Field(
         default=(),
         strict=False,
-        description="Parts that were passed to steelyard.train as Python objects; set by steelyard.train.",
+        description="Parts passed to steelyard.train as Python objects; set automatically by steelyard.train.",
     )
 
 

@@ -52,9 +52,7 @@ class VllmConfig(Section):
 
 class SamplingConfig(Section):
     tasks_per_step: int = Field(default=8, description="Number of tasks per step.", ge=1)
-    group_size: int = Field(
-        default=16, description="Number of samples per task; they are compared with each other.", ge=2
-    )
+    group_size: int = Field(default=16, description="Number of samples per task, which form a group.", ge=2)
     max_new_tokens: int = Field(
         default=defaults.MAX_NEW_TOKENS,
         description="Maximum tokens per completion; for a masked model, maximum holes per text.",

@@ -21,7 +21,7 @@ class MixturePart(Section):
 
     name: str = Field(description="Name of the part, used as a prefix of its task ids.", pattern=r"^[^/]+$")
     weight: float = Field(default=1.0, description="Relative frequency of tasks from this part.", gt=0)
-    file: str | None = Field(default=None, description="JSONL, JSON or parquet file of tasks.", min_length=1)
+    file: str | None = Field(default=None, description="JSONL, JSON or Parquet file with tasks.", min_length=1)
     dataset: str | None = Field(
         default=None, description="Name of a hub dataset (requires the data extra).", min_length=1
     )
@@ -35,7 +35,7 @@ class MixturePart(Section):
         default=None, description="Column with the prompt. Default: tasks.prompt_column.", min_length=1
     )
     template: str | None = Field(default=None, description="Prompt template. Default: tasks.template.", min_length=1)
-    limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
+    limit: int | None = Field(default=None, description="Maximum number of tasks to use, from the start.", ge=1)
 
     @property
     def origins(self) -> list[str]:
@@ -85,7 +85,7 @@ class SourceConfig(Section):
 class TasksConfig(Section):
     """Set exactly one of file, dataset, prompts and source. Paths are relative to the working directory."""
 
-    file: str | None = Field(default=None, description="JSONL, JSON or parquet file of tasks.", min_length=1)
+    file: str | None = Field(default=None, description="JSONL, JSON or Parquet file with tasks.", min_length=1)
     dataset: str | None = Field(
         default=None, description="Name of a hub dataset (requires the data extra).", min_length=1
     )
@@ -113,7 +113,7 @@ class TasksConfig(Section):
         "the model has one, and never for the prompts of a domain.",
     )
     shuffle: bool = Field(default=True, description="Shuffle the tasks in every epoch.")
-    limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
+    limit: int | None = Field(default=None, description="Maximum number of tasks to use, from the start.", ge=1)
     held_out: float = Field(
         default=0.0, description="Tasks held out for evaluation, as a number of tasks or a fraction below 1.", ge=0
     )

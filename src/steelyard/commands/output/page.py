@@ -33,7 +33,9 @@ def read_shown(run: Path) -> list[dict[str, Any]]:
     files = sorted((run / "artifacts").glob("samples-*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     if not rows:
-        raise DataError(f"{run} has recorded no samples yet; tracking.samples_every sets how often it does")
+        raise DataError(
+            f"{run} has not recorded any samples yet; tracking.samples_every sets how often samples are recorded"
+        )
     return rows
 
 
