@@ -232,7 +232,7 @@ def _untyped(found: Iterable[Reference], typed: Collection[str], uses: Collectio
     return [one for one in used if not any(one.key == key or one.key.startswith(f"{key}.") for key in typed)]
 
 
-# --- what the user agreed to -----------------------------------------------------------------------------------------
+# --- the user's agreements --------------------------------------------------------------------------------------------
 
 
 def _require(owner: str, named: Sequence[Reference], about: str, *, trust: bool) -> None:

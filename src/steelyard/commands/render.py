@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     domain = open_domain(arguments.target, overrides, trust=arguments.trust)
     if arguments.out is None and STDIN in arguments.files:
-        raise ConfigError("reading from stdin needs --out FILE, the picture to write")
+        raise ConfigError("reading from stdin requires --out FILE for the picture")
     out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))
     form = format_of(out, domain.picture_formats, "--out")
     artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
@@ -87,9 +87,9 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is not a run, so --out FOLDER is required: the folder for the pictures")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FOLDER is required for the pictures")
     if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in domain.picture_formats:
-        raise ConfigError(f"--out {arguments.out} must be a folder: the samples of a run give several pictures")
+        raise ConfigError(f"--out {arguments.out} must be a folder: a run's samples produce several pictures")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     folder = Path(arguments.out or _default_folder(target, opened))
     style = {"by": arguments.colour_by, "scale": arguments.scale}

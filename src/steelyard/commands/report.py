@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required: the page to write")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required for the page")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     artifacts = [
         Artifact(sample.text, title_of(domain, group.task), group.task.spec, verdict)

@@ -73,7 +73,7 @@ def _enter(container: Any, name: str, path: str, key: str) -> Any:
     if inner is None:
         inner = container[name] = {}
     if path.endswith(".coefficient") and isinstance(inner, int | float):
-        inner = container[name] = {"start": inner}  # a bare number is short for this table
+        inner = container[name] = {"start": inner}  # a bare number is shorthand for this table
     if not isinstance(inner, dict | list):
         raise ConfigError(f"{key}: {path} is {inner!r}, not a table")
     return cast("dict[str, Any] | list[Any]", inner)

@@ -64,8 +64,8 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: 
     if found is None:
         if not (Path(arguments.target).exists() or arguments.recipe or overrides or getattr(arguments, "prompt", None)):
             raise ConfigError(
-                f"{arguments.target}: no such run or model; for a model on the hub, name a recipe with tasks and "
-                f"verifier: --recipe RECIPE"
+                f"{arguments.target}: no such run or model; for a model on the hub, name a recipe with the tasks "
+                "and the verifier: --recipe RECIPE"
             )
         named = parse_overrides(overrides)
         uses = _sections_used(unused)

@@ -112,7 +112,7 @@ def task_source(config: Sections) -> Iterator[Problem]:
         yield Problem("tasks", None, reason)
     if len(given) + supplied > 1:
         names = " and ".join([f"tasks.{name}" for name in given] + ["tasks from Python"] * supplied)
-        yield Problem("tasks", None, f"{names} are given, but tasks come from one place; keep one")
+        yield Problem("tasks", None, f"{names} are given, but tasks must come from a single place; keep one")
 
 
 def task_options(config: Sections) -> Iterator[Problem]:
