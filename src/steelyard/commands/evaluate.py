@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--k", default=",".join(map(str, REPORTED_KS)), metavar="K,K", help="values of k for pass@k (%(default)s)"
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="split of the tasks (held_out)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (held_out)")
     parser.add_argument("--tasks", type=positive, metavar="N", help="number of tasks (evaluate.tasks)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     if target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} is not a run, so tasks and verifier must be named: --recipe FILE "
+            f"{arguments.target} is not a run, so you must name the tasks and the verifier: --recipe FILE "
             f"(or --tasks.file … and --verify.verifier …)"
         )
     start = time.perf_counter()

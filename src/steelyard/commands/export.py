@@ -1,6 +1,7 @@
-"""Convert an artifact from a file for other programs. The suffix of --out selects the format (bricks: .ldr, .gltf, …).
+"""Convert an artifact from a file into a format for other programs. The suffix of --out selects the format (bricks:
+.ldr, .gltf, …).
 
-Without FILE: write the model of a run into the folder --out, as a transformers model that other programs can open.
+Without FILE: write a run's model to the folder --out, as a transformers model that other programs can load.
 """
 
 from __future__ import annotations
@@ -35,14 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "file", nargs="?", metavar="FILE", help="the artifact as text, as `render RUN` writes it; - reads stdin"
     )
     parser.add_argument("--out", required=True, metavar="FILE|FOLDER", help="file or folder to write")
-    parser.add_argument(
-        "--merge", action="store_true", help="for a run with LoRA: merge the adapter into the base model"
-    )
+    parser.add_argument("--merge", action="store_true", help="for a LoRA run: merge the adapter into the base model")
     parser.add_argument(
         "--checkpoint",
         default=CHECKPOINT,
         metavar="WHICH",
-        help="checkpoint of a run: latest, best or a step number (latest)",
+        help="checkpoint to export: latest, best or a step number (latest)",
     )
 
 
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _require_free(out: Path, companions: Sequence[tuple[Path, bytes]]) -> None:
-    """Raise if a companion file with a different stem would overwrite a file of another artifact."""
+    """Raise if a companion file with a different stem would overwrite another artifact's file."""
     if out.exists():
         return
     for path, content in companions:
@@ -124,7 +123,7 @@ def _save(policy: Policy, out: Path, *, merge: bool) -> str:
 def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Path, str, Config]:
     """Return the run, the selected checkpoint and the run's configuration.
 
-    Only the model is built, so tasks and verifier need not be available.
+    Only the model is built, so the tasks and the verifier need not be available.
     """
     found = run_at(Path(arguments.target))
     if found is None:
@@ -136,7 +135,7 @@ def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Pa
     config = read_named_run(run, overrides, trust=arguments.trust, uses=DOMAIN | {"model"}, unused=tuple(NAMED_BY))
     if "model" in config.run.supplied:
         raise ConfigError(
-            f"{run} was started from Python with its own model; save that model in Python with save_pretrained"
+            f"{run} was started from Python with a model object; save that model in Python with save_pretrained"
         )
     return run, step or arguments.checkpoint, config
 

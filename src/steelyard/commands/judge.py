@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _warm_start(config: Config, warmstart: WarmstartConfig, folder: Path) -> None:
-    """Train the model that a run would start from, and save it next to the judge so that runs can use it."""
+    """Train the model that a run would start from and save it next to the judge, so that runs can use it."""
     if folder.exists():
         raise ConfigError(f"{folder} already exists; use it with --warmstart.folder {folder}, or remove it")
     with loading("torch and transformers"):

@@ -43,9 +43,9 @@ from steelyard.planning.simulation import Spread
 from steelyard.trust import DOMAIN, load_recipe
 
 LARGE = 20_000
-"""From this many samples per step on, fewer steps are simulated."""
+"""At or above this many samples per step, fewer steps are simulated."""
 HALF_NODE = "4xh100"
-"""Default machines: half a node learns, and the other half samples."""
+"""Default layout: half a node learns while the other half samples."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,11 +70,15 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--gpus",
         metavar="MACHINES",
-        help="instead: GPUs that sample and learn in turn (only one GPU can be run so far)",
+        help="alternative: GPUs that sample and learn in turn (only one GPU is supported so far)",
     )
     where.add_argument("--hardware", metavar="FILE", help="TOML file with your own machines, one table per machine")
     where.add_argument(
-        "--tensor", type=positive, default=1, metavar="N", help="GPUs per sampler replica (1; more cannot be run yet)"
+        "--tensor",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="GPUs per sampler replica (1; more are not supported yet)",
     )
     where.add_argument(
         "--cores", type=positive, default=defaults.CORES, metavar="N", help="CPU cores for verification (%(default)s)"
@@ -84,14 +88,14 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
         type=_number,
         default=defaults.PUBLISH_GBS,
         metavar="X",
-        help="GB/s for sending weights to samplers (%(default)g)",
+        help="bandwidth in GB/s for sending weights to samplers (%(default)g)",
     )
     where.add_argument(
         "--efficiency",
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
-        help="shares of the data-sheet values reached: FLOP/s in sampling and learning, bandwidth (0.5,0.4,0.7)",
+        help="fractions of the datasheet values achieved: sampling FLOP/s, learning FLOP/s, bandwidth (0.5,0.4,0.7)",
     )
 
 
@@ -105,7 +109,7 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
         type=_number,
         default=defaults.CHECK_SECONDS,
         metavar="X",
-        help="mean core seconds to verify a sample (%(default)g)",
+        help="mean core-seconds to verify a sample (%(default)g)",
     )
     what.add_argument("--check-p99", type=_number, metavar="X", help="99th percentile of seconds to verify a sample")
 
@@ -159,7 +163,7 @@ def training_of(config: Config) -> TrainingSetup:
 
 
 def _state_bytes(config: Config) -> float | None:
-    """Return the bytes of optimiser state per trained weight; None: two moments in the weight's precision."""
+    """Return the bytes of optimiser state per trained weight; None means two moments in the weight's precision."""
     eight, master = config.optimiser.name == "adamw_8bit", config.optimiser.rounding == "master"
     if not master:
         return 2 if eight else None
@@ -213,7 +217,7 @@ def _vllm(config: Config) -> configs.VllmConfig | None:
 
 
 def _sharding(config: Config) -> str:
-    """Return how several learners share the model; quantised weights cannot be sharded."""
+    """Return how multiple learners share the model; quantised weights cannot be sharded."""
     given = config.cluster.learners or configs.LearnersConfig()
     return given.sharding if config.model.quantize is None else "ddp"
 
@@ -282,7 +286,7 @@ BOTTLENECKS = {
 
 
 def missing(config: Config, site: Deployment) -> list[str]:
-    """List what the layout needs but Steelyard cannot run yet."""
+    """List the features that the layout needs but Steelyard does not support yet."""
     lines: list[str] = []
     if site.tensor > 1:
         lines.append(f"a replica on {site.tensor} GPUs, because the vLLM sampler does not support tensor parallelism")

@@ -20,7 +20,7 @@ from steelyard.tracking.jsonl import METRICS, read_metrics
 
 FORMS = ("svg", "png")
 SHARP = 2.0
-"""PNG pixels per unit; at 2, labels stay readable when the image is scaled down."""
+"""PNG pixels per unit; with 2, labels stay readable when the image is scaled down."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help=".svg or .png file to write (RUN/curves.svg and .png; for several runs ./curves.…)",
+        help=".svg or .png file to write (RUN/curves.svg and .png; for several runs, ./curves.…)",
     )
 
 
@@ -52,7 +52,7 @@ def _folder(name: str) -> Path:
 
 
 def _names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Label runs by folder name, or by full path if two names are equal."""
+    """Label runs by folder name, or by full path if two share a name."""
     short = {folder.resolve().name: folder for folder in folders}
     return short if len(short) == len(folders) else {str(folder): folder for folder in folders}
 
@@ -74,7 +74,7 @@ def _paths(out: str | None, folders: Sequence[Path]) -> list[Path]:
 
 
 def _write(scene: Scene, path: Path, *, required: bool) -> None:
-    """Write the chart. A PNG needs Pillow; its absence is an error only if a PNG was requested."""
+    """Write the chart. PNG output needs Pillow; a missing Pillow is an error only if a PNG was requested."""
     try:
         content = svg(scene).encode() if path.suffix.lower() == ".svg" else png(scene, scale=SHARP)
     except MissingExtraError as error:

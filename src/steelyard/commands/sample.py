@@ -1,6 +1,6 @@
-"""Sample from a run or a model on held-out tasks and score the samples, or sample a prompt of your own.
+"""Sample from a run or a model on held-out tasks and score the samples, or sample from your own prompt.
 
-With --prompt no verifier is imported, unless --score asks for the run's verifier.
+With --prompt, no verifier is imported unless --score requests the run's verifier.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from steelyard.tracking.shown import prompt_text
 from steelyard.types import Group, Task, Verdict
 
 STYLES = {"plain": "", "given": "", "right": "bold green", "made": "bold yellow"}
-"""Style of each kind of text span: unmarked, given by the prompt, same as the original, different."""
+"""Style of each kind of text span: unmarked, given in the prompt, same as the original, or different."""
 WITH_PROMPT = ("tasks", "eval_tasks")
 PROMPT_ALONE = (*WITH_PROMPT, "verifier")
-"""Parts of a run that are not needed for a prompt of the user's own: with scoring, and without."""
+"""Parts of a run that a user's own prompt does not need: with scoring, and without."""
 _MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 
@@ -47,19 +47,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (%(default)s)"
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="split of the tasks (held_out)")
-    parser.add_argument("--prompt", metavar="TEXT", help="sample this prompt instead of tasks, without scoring")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (held_out)")
+    parser.add_argument("--prompt", metavar="TEXT", help="sample from this prompt instead of tasks, without scoring")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message, overriding tasks.chat")
     parser.add_argument(
         "--page",
         metavar="FILE",
-        help="for a run with a domain: write the samples recorded during training to an .html file, and draw none",
+        help="for a run with a domain: write the samples recorded during training to an .html file; draw no new ones",
     )
     parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(
         "--spec",
         metavar="JSON",
-        help="columns of the task; with --prompt: for the verifier (implies --score); alone: to fill in tasks.template",
+        help="task columns: with --prompt, passed to the verifier (implies --score); alone, filled into tasks.template",
     )
 
 
@@ -110,7 +110,7 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
 
 
 def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
-    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks, and missing keys."""
+    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks and any missing keys."""
     raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
     if not raised:
         return []
@@ -166,7 +166,7 @@ def _spans(task: Task, text: str, domain: Domain | None) -> list[TextSpan]:
 
 
 def _one_line(verdict: Verdict) -> str:
-    """Describe a verdict in one line; of a traceback, show the last line."""
+    """Describe a verdict in one line; for a traceback, show its last line."""
     line = printable(verdict_line(verdict)).strip()
     if verdict.status != "unscored":
         return line.replace("\n", " ")

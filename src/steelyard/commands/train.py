@@ -41,7 +41,7 @@ def epilog() -> str:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config, folder = _chosen(arguments, overrides)
     try:
-        with RunLock(folder) as lock:  # taken before loading torch, which takes seconds
+        with RunLock(folder) as lock:  # locked before torch is imported, which takes seconds
             trainer = _train(lock, config, resume=arguments.resume is not None)
     except (SteelyardError, KeyboardInterrupt) as error:
         if (folder / "config.toml").exists():
@@ -80,7 +80,7 @@ def _nothing():
 
 
 def _report_end(trainer: Trainer, folder: Path) -> int:
-    """Print where the run is and which commands to try next, and return the exit code."""
+    """Print the location of the run and the commands to try next, and return the exit code."""
     lines: list[str] = []
     if trainer.stopped:
         lines += [

@@ -1,4 +1,4 @@
-"""Load the model of a run at one of its checkpoints."""
+"""Load a run's model at one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 
 class OpenedPolicy(NamedTuple):
-    """A loaded policy, and where its weights come from."""
+    """A loaded policy and the origin of its weights."""
 
     policy: Policy
     label: str
     """Description for output."""
     step: int | None
-    """Step of the checkpoint; ``None`` if the weights do not come from one."""
+    """Step of the checkpoint; ``None`` if the weights do not come from a checkpoint."""
 
 
 def open_policy(
@@ -34,7 +34,7 @@ def open_policy(
 ) -> OpenedPolicy:
     """Load the model of ``run`` at ``checkpoint``: ``latest``, ``best``, a step number, or ``start`` (before training).
 
-    Without a run, build the model that the configuration names.
+    Without a run, build the model named in the configuration.
     """
     if run is None:
         return OpenedPolicy(build_policy(config, supplied), str(config.model.path), None)
@@ -47,7 +47,7 @@ def open_policy(
 
 
 def _at_start(config: Config) -> Config:
-    """Return the configuration of the first step, whose model is the result of the run's warm start."""
+    """Return the configuration of the first step; its model is the result of the run's warm start."""
     if config.warmstart is None:
         return config
     if not warm_start_folder(config).is_dir():
@@ -66,7 +66,7 @@ def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max"
         return open_checkpoint(store.folder / f"step-{int(which):08d}")
     if which not in ("latest", "best"):
         raise CheckpointError(
-            f"there is no checkpoint {which!r}; use latest, best, or one of the steps {_listed(store.steps())}"
+            f"unknown checkpoint {which!r}; use latest, best, or one of the steps {_listed(store.steps())}"
         )
     found = store.best() if which == "best" else store.latest()
     if which == "best" and found is None and not store.skipped and (newest := store.latest()) is not None:

@@ -1,4 +1,4 @@
-"""Python objects that a run receives in addition to its configuration."""
+"""Python objects passed to a run in addition to its configuration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Keys and values of earlier versions. A recipe that uses one is rejected with its replacement; the configuration of an
-earlier run folder is read under the new names.
+"""Keys and values of earlier versions.
+
+A recipe that uses one is rejected with an error that names its replacement. The configuration of an older run folder is
+translated to the new names.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ REMOVED_VALUES: dict[tuple[str, Any], str] = {
 
 
 def with_new_names(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of an earlier run's configuration with today's keys, values and domain options."""
+    """Translate the tables of an older run's configuration to the current keys, values and domain options."""
     result = deepcopy(dict(tables))
     for old, new in RENAMED_KEYS.items():
         _rename(result, old, new)

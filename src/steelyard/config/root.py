@@ -1,4 +1,4 @@
-"""The complete configuration: all sections, checked together."""
+"""The complete configuration: all sections, validated together."""
 
 from __future__ import annotations
 

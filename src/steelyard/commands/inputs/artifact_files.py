@@ -25,7 +25,7 @@ OPTIONS = "domain.options."
 
 
 def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
-    """Open a domain by name or import path, or the domain of a run with the run's options."""
+    """Open a domain by name or import path, or open a run's domain with the run's options."""
     if is_domain(where):
         return make_domain(where, **_domain_options(overrides))
     if (found := run_at(Path(where))) is None:
@@ -49,13 +49,13 @@ def known_domains() -> str:
 
 
 def read_artifact(path: str) -> str:
-    """Read the text of a file, or of stdin for ``-``."""
+    """Read text from a file, or from stdin for ``-``."""
     if path == STDIN:
         return sys.stdin.read()
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file (working folder: {Path.cwd()})") from None
+        raise DataError(f"{path}: no such file (working directory: {Path.cwd()})") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as text: {error}") from None
 

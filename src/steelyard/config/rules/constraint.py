@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from steelyard.config.sections import Sections
 
 FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of strings")}
-"""Type of ``constraint.source`` for the kinds that do not take text."""
+"""Type of ``constraint.source`` for the kinds that do not take a string."""
 
 
 def source(config: Sections) -> Iterator[Problem]:

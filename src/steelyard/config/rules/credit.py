@@ -49,7 +49,7 @@ def estimator_k(config: Sections) -> Iterator[Problem]:
 
 
 def rewards_of_pass_at_k(config: Sections) -> Iterator[Problem]:
-    """Reject settings that produce rewards other than 0 and 1, which would stop the run midway."""
+    """Reject settings that produce rewards other than 0 and 1, because they would stop the run midway."""
     credit, kl, floor = config.credit, config.loss.kl, config.verify.floor
     if credit.advantage != "pass_at_k":
         return

@@ -112,7 +112,7 @@ def task_source(config: Sections) -> Iterator[Problem]:
         yield Problem("tasks", None, reason)
     if len(given) + supplied > 1:
         names = " and ".join([f"tasks.{name}" for name in given] + ["tasks from Python"] * supplied)
-        yield Problem("tasks", None, f"{names} are given, but tasks come from one place; keep one")
+        yield Problem("tasks", None, f"{names} are given, but tasks must come from a single place; keep one")
 
 
 def task_options(config: Sections) -> Iterator[Problem]:
@@ -157,7 +157,7 @@ def sampled_source(config: Sections) -> Iterator[Problem]:
 
 
 def _foreign_keys(source: SourceConfig) -> Iterator[Problem]:
-    """Reject keys that apply to another kind of source."""
+    """Reject keys that apply only to another kind of source."""
     kind = source.kind if source.kind in SOURCES else "module:Class"
     owners = {"function": "generated", "limit": "dataset", "parts": "mixture", "options": "module:Class"}
     for key, owner in owners.items():
