@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.prose import markdown_sentences, python_sentences, sentences
+from tests.prose import Sentence, markdown_sentences, python_sentences, sentences
 
 PATTERNS = {
     "is no X": r"(?<![Tt]here )\b(is|are|was|were) no\b(?! (longer|more|less|better|worse|larger|slower))",

@@ -22,7 +22,7 @@ class LearnersConfig(Section):
     timeout: float = Field(
         default=defaults.LEARNER_TIMEOUT,
         gt=0,
-        description="Number of seconds a rank waits for the others before failing.",
+        description="Timeout in seconds for a rank that waits for the others.",
     )
 
 

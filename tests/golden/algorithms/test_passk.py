@@ -131,6 +131,6 @@ def test_wilson_errors() -> None:
     with pytest.raises(ValueError, match=r"^level = 1\.0 must be between 0 and 1"):
         wilson_interval([1.0], level=1.0)
     for values in ([0.5, 1.5], [-0.5, 0.5]):
-        found = rf"{min(values)} \.\. {max(values)}"
+        found = f"{min(values)} to {max(values)}"
         with pytest.raises(ValueError, match=rf"values in \[0, 1\], got {found}: use bootstrap_interval$"):
             wilson_interval(values)
