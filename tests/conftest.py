@@ -23,14 +23,14 @@ os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of torch; tiny mo
 
 stop_ignoring_signals()  # CI may run under nohup
 
-# A slow test on a busy machine is not a failure; pytest-timeout ends tests that hang.
+# A slow test on a busy machine is not a failure; pytest-timeout kills tests that hang.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
 
 
-@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist, which may not be installed
+@pytest.hookimpl(optionalhook=True)  # a pytest-xdist hook; pytest-xdist may not be installed
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import ByEngine
 
@@ -47,11 +47,11 @@ def same_random_state() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # this is not a worker of pytest-xdist
+    if not hasattr(config, "workerinput"):  # not a pytest-xdist worker
         config.pluginmanager.register(TimeBudgets())
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m selects tests by marker
+@pytest.hookimpl(tryfirst=True)  # must run before -m selects tests by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:

@@ -160,10 +160,10 @@ def draw(everything: list[Sentence], seed: int, count: int) -> list[Sentence]:
 
 def main() -> None:
     """Print the drawn sentences, numbered, without their locations."""
-    parser = argparse.ArgumentParser(description="Draw sentences that people read, for review.")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the draw (%(default)s)")
-    parser.add_argument("--count", type=int, default=60, help="number of sentences (%(default)s)")
-    parser.add_argument("--places", action="store_true", help="print file and line before each sentence")
+    parser = argparse.ArgumentParser(description="Draw a random sample of reader-facing sentences for review.")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=60, help="number of sentences (default: %(default)s)")
+    parser.add_argument("--places", action="store_true", help="print the file and line before each sentence")
     options = parser.parse_args()
     for number, sentence in enumerate(draw(sentences(), options.seed, options.count), 1):
         print(f"{number}. [{sentence.kind}] {sentence if options.places else sentence.text}")

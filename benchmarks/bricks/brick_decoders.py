@@ -164,7 +164,7 @@ def text_outcome(space: Any, task: Task, text: str) -> TextOutcome:
     if not reading.structure.bricks:
         return TextOutcome(valid=False, stable=False, success=False)
     found = outcome(reading.structure, brief_of(task.spec))
-    valid = all(flaw.reason is Reason.FLOATING for flaw in reading.flaws)  # floating bricks were placed
+    valid = all(flaw.reason is Reason.FLOATING for flaw in reading.flaws)  # floating bricks are still placed
     return TextOutcome(valid, found.stands and found.connectivity == 1.0, valid and found.success)
 
 

@@ -93,7 +93,7 @@ class LineWriter:
                 input_ids=ids_BT, past_key_values=DynamicCache(config=self.policy.model.config), use_cache=True
             )
         row_B = torch.arange(len(ids_BT), device=self.policy.device)
-        self.cache, columns = spread_prompts(out.past_key_values, row_B, self.capacity + 1)  # one column to discard
+        self.cache, columns = spread_prompts(out.past_key_values, row_B, self.capacity + 1)  # plus one discarded column
         if columns is None:
             raise ValueError("this model's cache cannot be overwritten; use a model with a dynamic key-value cache")
         self.columns = columns

@@ -58,7 +58,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
     sides = {"free": lambda: draw(trainer, None, tokens), "constrained": lambda: draw(trainer, free, tokens)}
     compare("sampling time", pairs, sides, bars[0])
-    samples = draw(trainer, free, tokens)[: GROUP // 4]  # many short updates because the difference is small
+    samples = draw(trainer, free, tokens)[: GROUP // 4]  # many short updates, because the difference is small
     plain, on_support = learner_batch([without_supports(sample) for sample in samples]), learner_batch(samples)
     sides = {
         "full vocabulary": lambda: trainer.learner.update(plain, 0),

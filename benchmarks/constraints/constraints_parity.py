@@ -92,7 +92,7 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
             ),
         }
     )
-    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a recomputed cut may differ at its edge
+    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a recomputed cut may differ at the threshold
 
 
 def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]:

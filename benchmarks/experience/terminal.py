@@ -114,7 +114,7 @@ class Terminal:
             return True
         try:
             written = os.read(self.keyboard, 1 << 16)
-        except OSError:  # raised by Linux when the other side is closed
+        except OSError:  # raised on Linux when the other end is closed
             written = b""
         self.screen.feed(self._decoder.decode(written))
         return bool(written)

@@ -163,7 +163,7 @@ def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
         "tracking.console": False,
         "tracking.samples_every": 0,
     }
-    if variant.surrogate == "gspo":  # GSPO has one ratio per sequence; only this aggregation fits
+    if variant.surrogate == "gspo":  # GSPO has one ratio per sequence, so it requires this aggregation
         overrides["loss.aggregation"] = "sequence_mean"
     if variant.k is not None:
         overrides["credit.k"] = variant.k

@@ -64,7 +64,7 @@ def measure(quick: bool, progress: Progress) -> Result:
     """Run the benchmark; the quick version removes a node once, from a run in float32."""
     tables = {**SMALL, **learn_smol.IN_FLOAT32} if quick else SMALL
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once, so all clusters share it
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads the token once, so all clusters share it
     bar = progress.add_task("cluster-faults", total=len(kinds) * kills)
     rows: list[dict[str, Cell]] = []
     for number, kind in enumerate(kinds):

@@ -91,7 +91,7 @@ def predicted(design: str, gpus: int, controller: float) -> Prediction:
         replace(site, learners=Machines(learners, kind), samplers=Machines(gpus - learners, kind))
         for learners in (gpus // 2, 5 * gpus // 8, 3 * gpus // 4)
     ]
-    small = SIZES[0] / gpus  # the division is chosen for a cluster of the smallest size
+    small = SIZES[0] / gpus  # the split is chosen for the smallest cluster
     best = min(divided, key=lambda one: predict(_scaled(run, small), _shrunk(one, small), STEPS).outcome.step)
     return predict(run, best, STEPS)
 

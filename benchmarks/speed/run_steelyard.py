@@ -28,7 +28,7 @@ def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
         "sampling": {"tasks_per_step": 1, "group_size": workload.group, "max_new_tokens": workload.new_tokens},
         "loss": {"kl": {"coefficient": workload.beta}},
         "optimiser": {"name": "adamw_fused", "lr": workload.learning_rate},
-        "verify": {"pool": "inline"},  # as TRL runs it
+        "verify": {"pool": "inline"},  # as in the TRL run
         "checkpoint": {"every": 0},
         "tracking": {"console": False},
     }

@@ -114,7 +114,7 @@ def start(folder: Path, name: str, cache: Path, count: Path, seed: int, steps: i
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
     settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "run.steps": steps, "verify.cache": cache}
-    # A recipe in another folder must not name code, so the verifier is an override.
+    # A recipe in another folder may not refer to code, so the verifier is passed as an override.
     settings["verify.verifier"] = "benchmarks.verification.cache:counted"
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])

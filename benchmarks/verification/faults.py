@@ -34,7 +34,7 @@ MEMORY = 64 * 2**20
 
 def measure(quick: bool, progress: Progress) -> Result:
     """Run the benchmark; the quick version verifies 2,000 items in processes and 230 on Ray."""
-    adopt_orphans()  # so that processes left behind by a worker are found
+    adopt_orphans()  # so that processes left behind by workers can be found
     rows: list[dict[str, Cell]] = []
     figures = [
         *in_processes(QUICK_ITEMS if quick else ITEMS, progress, rows),

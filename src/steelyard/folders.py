@@ -94,7 +94,7 @@ def write_config(folder: Path, config: Config, step: int = 0) -> None:
         if text == before:
             return
         held = folder / f"config-until-step-{step:08d}.toml"
-        if not held.exists():  # otherwise the current file never reached a checkpoint
+        if not held.exists():  # if it exists, no checkpoint was saved with the current configuration
             held.write_text(before, encoding="utf-8")
     _replace(path, text)
 
@@ -194,7 +194,7 @@ class RunLock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptor = self._take()
-        while not self._in_place():  # the previous owner has just removed it along with the empty folder
+        while not self._in_place():  # the previous owner just removed the lock along with its empty folder
             os.close(self._descriptor)
             self._descriptor = self._take()
 
@@ -228,7 +228,7 @@ class RunLock:
                 self.folder,
                 error,
             )
-        with suppress(OSError):  # the owner is recorded only for error messages
+        with suppress(OSError):  # the owner is only needed for error messages
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         return descriptor

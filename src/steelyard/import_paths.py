@@ -87,7 +87,7 @@ def make_importable(module: str) -> None:
     if folder in sys.path or "" in sys.path:
         return
     here = PathFinder.find_spec(top, [folder])
-    if here is not None and (here.origin is not None or not _found(top)):  # no origin: a folder without __init__.py
+    if here is not None and (here.origin is not None or not _found(top)):  # no origin: a namespace package
         sys.path.insert(0, folder)
 
 

@@ -15,7 +15,7 @@ def quiet_engines() -> Iterator[None]:
     """
     quantiser = logging.getLogger("bitsandbytes")
     level = quantiser.level
-    quantiser.setLevel(logging.ERROR)  # must precede the import, which already emits warnings
+    quantiser.setLevel(logging.ERROR)  # must precede the imports, which emit warnings
     from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging as engine
 

@@ -80,5 +80,5 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
 
 
 def _tell(line: str) -> None:
-    with suppress(OSError):  # failing to print must not fail the run
+    with suppress(OSError):  # a failed print must not abort the run
         print(line, file=sys.stderr, flush=True)

@@ -220,7 +220,7 @@ def test_a_second_kill_in_a_row_keeps_the_checkpoint_that_the_first_one_left(
 ) -> None:
     store = Store(tmp_path, keep_last=1)
     store.save(10, state={"n": 10})
-    _die_at(monkeypatch, 1)  # the old step 10 has been renamed, the new one has not
+    _die_at(monkeypatch, 1)  # the old step 10 has been renamed, but the new one has not
     with pytest.raises(Killed):
         store.save(10, state={"second": True})
     monkeypatch.undo()

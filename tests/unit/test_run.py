@@ -32,7 +32,7 @@ class Run:
         self.built = 0
         self.lost_while_building: set[int] = set()
         self.trainers: list[weakref.ref[Any]] = []
-        monkeypatch.setattr(running.log, "disabled", True)  # pytest keeps every record, with the error and its frames
+        monkeypatch.setattr(running.log, "disabled", True)  # pytest keeps log records, including error frames
         monkeypatch.setattr(running, "start_run", lambda *_: self.build())
         monkeypatch.setattr(running, "resume_run", lambda *_: self.build())
 

@@ -127,7 +127,7 @@ class Store:
             self._move_into_place(temporary, step)
             self._prune()
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)  # it may be using the last free space on the disk
+            shutil.rmtree(temporary, ignore_errors=True)  # it may be taking up the last free disk space
             kept = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written to {self.folder}: {error}. Free space there or "

@@ -170,7 +170,7 @@ class RayPool(BackgroundPool):
                 )
 
     def _answered(self, actor: _Actor, reference: Any) -> None:
-        if actor not in self._actors:  # it has been replaced, and its calls are back in the queue
+        if actor not in self._actors:  # already replaced, and its calls requeued
             return
         try:
             answer = self.ray.get(reference)
@@ -196,7 +196,7 @@ class RayPool(BackgroundPool):
         if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= MAX_FAILED_STARTS:
             raise VerifierError(f"verification actors fail to start: {reason}")
         log.warning("a verification actor was lost and will be replaced: %s", reason.strip().splitlines()[0])
-        with suppress(self.ray.exceptions.RayError):  # it may still be running behind a broken connection
+        with suppress(self.ray.exceptions.RayError):  # the actor may still be running despite a lost connection
             self.ray.kill(actor.handle)
         self._actors[self._actors.index(actor)] = self._start()
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]

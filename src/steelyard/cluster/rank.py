@@ -118,7 +118,7 @@ class LearnerRank:
         folder = checkpoint.folder(SHARDS)
         learner.optimiser.state.clear()
         if any(name.startswith("optimiser.") for name in names_in(folder)):
-            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # allocates the states to load into
+            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # allocates the state to load into
         load_shards(folder, self._tensors())
         learner.load_state_dict(checkpoint.state["learner"])
 

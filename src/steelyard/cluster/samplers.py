@@ -254,7 +254,7 @@ class RaySampler:
                 f"{reason}"
             ) from error
         log.warning("a sampler was lost and will be replaced: %s", reason)
-        with suppress(self.ray.exceptions.RayError):  # it may still be running behind a broken connection
+        with suppress(self.ray.exceptions.RayError):  # the actor may still be running despite a lost connection
             self.ray.kill(replica.handle)
         self._replicas[self._replicas.index(replica)] = self._start()
 

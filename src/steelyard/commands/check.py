@@ -56,8 +56,8 @@ class _Trial:
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
-    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="number of tasks (4)")
-    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (sampling.group_size)")
+    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="number of tasks (default: 4)")
+    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (default: sampling.group_size)")
     add_trust(parser)
 
 

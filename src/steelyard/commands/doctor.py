@@ -22,11 +22,13 @@ from steelyard.verification import describe_level
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="PATH", help="estimate whether this model (hub id or folder) fits in memory")
     parser.add_argument(
-        "--model", metavar="PATH", help="hub id or folder of a model, to estimate whether it fits in memory"
-    )
-    parser.add_argument(
-        "--rank", type=positive, default=LORA_RANK, metavar="R", help="LoRA rank assumed in the estimate (%(default)s)"
+        "--rank",
+        type=positive,
+        default=LORA_RANK,
+        metavar="R",
+        help="LoRA rank assumed in the estimate (default: %(default)s)",
     )
 
 

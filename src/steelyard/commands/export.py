@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
     add_trust(parser)
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="the artifact as text, as `render RUN` writes it; - reads stdin"
+        "file", nargs="?", metavar="FILE", help="the artifact as text, as written by `render RUN`; - reads stdin"
     )
     parser.add_argument("--out", required=True, metavar="FILE|FOLDER", help="file or folder to write")
     parser.add_argument("--merge", action="store_true", help="for a LoRA run: merge the adapter into the base model")
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         default=CHECKPOINT,
         metavar="WHICH",
-        help="checkpoint to export: latest, best or a step number (latest)",
+        help="checkpoint to export: latest, best or a step number (default: latest)",
     )
 
 

@@ -21,7 +21,9 @@ from steelyard.suggest import did_you_mean
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="MODEL", help=f"model to download ({', '.join(MODELS)})")
     parser.add_argument(
-        "--out", metavar="FOLDER", help="folder to write to (a cache folder, where model.path finds the model by name)"
+        "--out",
+        metavar="FOLDER",
+        help="folder to write to (default: a cache folder where model.path finds the model by name)",
     )
 
 

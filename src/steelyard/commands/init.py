@@ -14,7 +14,7 @@ from steelyard.templates import write_template
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", nargs="?", default=".", metavar="FOLDER", help="folder to write to (the working directory)"
+        "folder", nargs="?", default=".", metavar="FOLDER", help="folder to write to (default: the working directory)"
     )
 
 

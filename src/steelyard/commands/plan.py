@@ -51,7 +51,11 @@ HALF_NODE = "4xh100"
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument(
-        "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
+        "recipe",
+        nargs="?",
+        default="text",
+        metavar="RECIPE|FILE",
+        help=f"a recipe ({shipped}) or a TOML file (default: text)",
     )
     _add_machines(parser)
     _add_workload(parser)
@@ -61,57 +65,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("machines, written as 8xh100", f"known: {', '.join(ACCELERATORS)}")
-    where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner ({HALF_NODE})")
+    where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner (default: {HALF_NODE})")
     where.add_argument(
         "--samplers",
         metavar="MACHINES",
-        help=f"GPUs for sampling ({HALF_NODE}); with sampling.staleness, at the same time as learning",
+        help=f"GPUs for sampling (default: {HALF_NODE}); with sampling.staleness, they sample while the learner trains",
     )
     where.add_argument(
         "--gpus",
         metavar="MACHINES",
-        help="alternative: GPUs that sample and learn in turn (only one GPU is supported so far)",
+        help="alternative: GPUs that alternate between sampling and learning (only one GPU is supported so far)",
     )
-    where.add_argument("--hardware", metavar="FILE", help="TOML file with your own machines, one table per machine")
+    where.add_argument(
+        "--hardware", metavar="FILE", help="TOML file describing your own machines, one table per machine"
+    )
     where.add_argument(
         "--tensor",
         type=positive,
         default=1,
         metavar="N",
-        help="GPUs per sampler replica (1; more are not supported yet)",
+        help="GPUs per sampler replica (default: 1; larger values are not supported yet)",
     )
     where.add_argument(
-        "--cores", type=positive, default=defaults.CORES, metavar="N", help="CPU cores for verification (%(default)s)"
+        "--cores",
+        type=positive,
+        default=defaults.CORES,
+        metavar="N",
+        help="CPU cores for verification (default: %(default)s)",
     )
     where.add_argument(
         "--publish-gbs",
         type=_number,
         default=defaults.PUBLISH_GBS,
         metavar="X",
-        help="bandwidth in GB/s for sending weights to samplers (%(default)g)",
+        help="bandwidth in GB/s for sending weights to samplers (default: %(default)g)",
     )
     where.add_argument(
         "--efficiency",
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
-        help="fractions of the datasheet values achieved: sampling FLOP/s, learning FLOP/s, bandwidth (0.5,0.4,0.7)",
+        help="fractions of the datasheet values achieved: sampling FLOP/s, learning FLOP/s, bandwidth "
+        "(default: 0.5,0.4,0.7)",
     )
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("workload")
-    what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (256)")
-    what.add_argument("--tokens", type=positive, metavar="N", help="mean tokens per completion (the longest allowed)")
+    what.add_argument(
+        "--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (default: 256)"
+    )
+    what.add_argument(
+        "--tokens", type=positive, metavar="N", help="mean tokens per completion (default: the longest allowed)"
+    )
     what.add_argument("--tokens-p99", type=positive, metavar="N", help="99th percentile of tokens per completion")
     what.add_argument(
         "--check-seconds",
         type=_number,
         default=defaults.CHECK_SECONDS,
         metavar="X",
-        help="mean core-seconds to verify a sample (%(default)g)",
+        help="mean core-seconds needed to verify a sample (default: %(default)g)",
     )
-    what.add_argument("--check-p99", type=_number, metavar="X", help="99th percentile of seconds to verify a sample")
+    what.add_argument(
+        "--check-p99", type=_number, metavar="X", help="99th percentile of the seconds needed to verify a sample"
+    )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:

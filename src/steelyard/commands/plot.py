@@ -24,11 +24,11 @@ SHARP = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder; give several to compare them")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder; pass several to compare them")
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help=".svg or .png file to write (RUN/curves.svg and .png; for several runs, ./curves.…)",
+        help=".svg or .png file to write (default: RUN/curves.svg and .png; for several runs, ./curves.…)",
     )
 
 

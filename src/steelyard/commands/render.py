@@ -46,15 +46,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE|FOLDER",
-        help="for files: .svg, .png or .gif (FILE as .svg); for a run: a folder (RUN/renders)",
+        help="for files: .svg, .png or .gif file (default: FILE with suffix .svg); for a run: folder "
+        "(default: RUN/renders)",
     )
     parser.add_argument(
-        "--colour-by", choices=get_args(ColourBy), default="part", help="what the colours represent (part)"
+        "--colour-by", choices=get_args(ColourBy), default="part", help="property shown by the colours (default: part)"
     )
-    parser.add_argument("--scale", type=_scale, default=1.0, metavar="X", help="scale factor of the picture (1)")
-    parser.add_argument("--n", type=positive, default=8, metavar="N", help="for a run: samples per task (8)")
-    parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (1)")
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="for a run: task split (held_out)")
+    parser.add_argument(
+        "--scale", type=_scale, default=1.0, metavar="X", help="scale factor of the picture (default: 1)"
+    )
+    parser.add_argument("--n", type=positive, default=8, metavar="N", help="for a run: samples per task (default: 8)")
+    parser.add_argument(
+        "--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (default: 1)"
+    )
+    parser.add_argument(
+        "--split", choices=get_args(Split), default="held_out", help="for a run: task split (default: held_out)"
+    )
 
 
 def epilog() -> str:

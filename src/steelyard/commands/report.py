@@ -37,10 +37,14 @@ MAX_TABLE_ROWS = 40
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser, WHERE, "a run folder; or a domain, followed by files")
     parser.add_argument("files", nargs="*", metavar="FILE", help="artifacts as text")
-    parser.add_argument("--n", type=positive, default=64, metavar="N", help="for a run: samples per task (64)")
-    parser.add_argument("--tasks", type=positive, default=16, metavar="N", help="for a run: number of tasks (16)")
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="for a run: task split (held_out)")
-    parser.add_argument("--out", metavar="FILE", help="HTML file to write (RUN/report.html, or report.html)")
+    parser.add_argument("--n", type=positive, default=64, metavar="N", help="for a run: samples per task (default: 64)")
+    parser.add_argument(
+        "--tasks", type=positive, default=16, metavar="N", help="for a run: number of tasks (default: 16)"
+    )
+    parser.add_argument(
+        "--split", choices=get_args(Split), default="held_out", help="for a run: task split (default: held_out)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="HTML file to write (default: RUN/report.html or report.html)")
 
 
 def epilog() -> str:

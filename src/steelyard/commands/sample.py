@@ -43,17 +43,20 @@ _MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples per task (%(default)s)")
     parser.add_argument(
-        "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (%(default)s)"
+        "--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples per task (default: %(default)s)"
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (held_out)")
+    parser.add_argument(
+        "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (default: %(default)s)"
+    )
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (default: held_out)")
     parser.add_argument("--prompt", metavar="TEXT", help="sample from this prompt instead of tasks, without scoring")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message, overriding tasks.chat")
     parser.add_argument(
         "--page",
         metavar="FILE",
-        help="for a run with a domain: write the samples recorded during training to an .html file; draw no new ones",
+        help="for a run with a domain: write samples recorded during training to an .html file instead of "
+        "drawing new ones",
     )
     parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(

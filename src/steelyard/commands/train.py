@@ -97,6 +97,6 @@ def _report_end(trainer: Trainer, folder: Path) -> int:
         ]
     if (folder / CHART).is_file():
         lines.append(f"curves: {folder / CHART}")
-    with suppress(OSError):  # failing to print must not fail the run
+    with suppress(OSError):  # a failed print must not abort the run
         stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

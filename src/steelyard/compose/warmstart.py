@@ -56,7 +56,7 @@ def warm_start_settings(
     plain: dict[str, Any] = {
         name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()
     }
-    if config.tasks is not None:  # [tasks] sets how prompts are sent; examples do not come from a source
+    if config.tasks is not None:  # [tasks] only sets how prompts are sent; examples come from the domain
         plain["tasks"] = config.tasks.model_dump(mode="json", exclude={"source"})
     if "domain" in config.run.supplied:
         plain["domain"] = {"object": f"{type(supplied.domain).__module__}:{type(supplied.domain).__qualname__}"}
@@ -182,7 +182,7 @@ def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: 
     trained = [parameter for _, parameter in policy.trainable()]
     comfortable = (
         policy.default_microbatch_tokens()
-    )  # larger batches suit groups; with single texts, they would be mostly padding
+    )  # larger batches suit groups; for single texts, they would be mostly padding
     return Learner(
         policy,
         build_optimiser(optimiser.name, trained, lr=warmstart.lr, **settings),

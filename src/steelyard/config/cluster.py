@@ -22,7 +22,7 @@ class LearnersConfig(Section):
     timeout: float = Field(
         default=defaults.LEARNER_TIMEOUT,
         gt=0,
-        description="Timeout in seconds for a rank that waits for the others.",
+        description="Timeout in seconds for a rank waiting for the others.",
     )
 
 
@@ -39,8 +39,8 @@ class SamplersConfig(Section):
 class ClusterConfig(Section):
     address: str = Field(
         default=defaults.CLUSTER,
-        description="Ray cluster to use: local starts one on this machine, auto joins one already running here, and "
-        "host:port connects to the one at that address.",
+        description="Ray cluster to use: local starts one on this machine, auto joins one already running on this "
+        "machine, and host:port joins the one at that address.",
         min_length=1,
     )
     samplers: SamplersConfig | None = Field(default=None, description="Run vLLM in separate processes on the cluster.")

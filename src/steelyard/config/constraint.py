@@ -22,12 +22,12 @@ class ConstraintConfig(Section):
     )
     file: str | None = Field(
         default=None,
-        description="File with the schema, expression, grammar or choices; replaces source.",
+        description="File containing the schema, expression, grammar or choices; replaces source.",
         min_length=1,
     )
     column: str | None = Field(
         default=None,
-        description="Task column with the source, for constraints that differ between tasks; replaces source.",
+        description="Task column containing the source, for constraints that differ between tasks; replaces source.",
         min_length=1,
     )
     options: dict[str, Any] = Field(

@@ -23,7 +23,7 @@ class JudgeConfig(Section):
     warmup_steps: int = Field(
         default=20, description="Number of warm-up updates, over which the learning rate rises from 0.", ge=0
     )
-    seed: int = Field(default=0, description="Seed for the classifier head and for choosing examples.", ge=0)
+    seed: int = Field(default=0, description="Seed for initialising the classifier head and choosing examples.", ge=0)
     folder: str | None = Field(
         default=None,
         description="Judge written by `steelyard judge train`. Default: a judge trained at the start of the run.",

@@ -17,7 +17,7 @@ class ScratchConfig(Section):
     width: int = Field(default=defaults.WIDTH, description="Hidden width.", ge=8)
     heads: int = Field(default=defaults.HEADS, description="Number of attention heads.", ge=1)
     kv_heads: int = Field(
-        default=defaults.KV_HEADS, description="Number of key/value heads shared by the attention heads.", ge=1
+        default=defaults.KV_HEADS, description="Number of key/value heads, shared by the attention heads.", ge=1
     )
     feed_forward: int | None = Field(
         default=None,
@@ -69,7 +69,7 @@ class ModelConfig(Section):
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="float32",
-        description="Data type of the weights. auto: bfloat16 on GPUs that support it, otherwise float32, or bfloat16 "
+        description="Data type of the weights. auto: bfloat16 on GPUs that support it; otherwise float32, or bfloat16 "
         "if float32 does not fit in main memory.",
     )
     autocast: Literal["bfloat16", "float16"] | None = Field(
@@ -100,8 +100,8 @@ class ModelConfig(Section):
     excluded_tokens: tuple[str, ...] | None = Field(
         default=None,
         strict=False,
-        description="Names of tokens that are never sampled. Default: padding, start and mask, which have no text. The "
-        "end token can always be sampled; ids without a token are never sampled.",
+        description="Names of tokens that are never sampled. Default: the padding, start and mask tokens, which have "
+        "no text. The end token can always be sampled; ids without a token are never sampled.",
     )
     lora: LoraConfig | None = Field(default=None, description="Train a low-rank adapter instead of all weights.")
 
@@ -121,5 +121,5 @@ class ReferenceConfig(Section):
     storage: Literal["auto", "copy", "adapter_off", "adapter"] = Field(
         default="auto",
         description="How the reference is stored: a frozen copy, the policy with its adapter disabled, or a second "
-        "frozen adapter. auto selects a copy on another device, otherwise the valid option that uses least memory.",
+        "frozen adapter. auto selects a copy on another device, otherwise the valid option that uses the least memory.",
     )

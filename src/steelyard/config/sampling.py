@@ -83,7 +83,7 @@ class SamplingConfig(Section):
     staleness: int = Field(
         default=0,
         description="Sample during updates, from weights at most this many versions old; 0 alternates sampling and "
-        "updates, so that resumed runs are exact.",
+        "updates, which makes resumed runs exact.",
         ge=0,
     )
     fill_steps: int = Field(
@@ -143,8 +143,8 @@ class CreditConfig(Section):
     length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")
     refill_dead_groups: int = Field(
         default=0,
-        description="Maximum number of times to replace a group in which no sample has an advantage, or too few are "
-        "scored, with a group for another task.",
+        description="Maximum number of times to replace a group with one for another task if no sample has an "
+        "advantage or too few are scored.",
         ge=0,
     )
     min_scored: int = Field(

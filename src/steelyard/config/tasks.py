@@ -19,9 +19,11 @@ SOURCES = ("dataset", "generated", "mixture")
 class MixturePart(Section):
     """One part of a mixture. Set exactly one of file, dataset, prompts and domain_split."""
 
-    name: str = Field(description="Name of the part, used as a prefix of its task ids.", pattern=r"^[^/]+$")
+    name: str = Field(description="Name of the part, used as a prefix for its task ids.", pattern=r"^[^/]+$")
     weight: float = Field(default=1.0, description="Relative frequency of tasks from this part.", gt=0)
-    file: str | None = Field(default=None, description="JSONL, JSON or Parquet file with tasks.", min_length=1)
+    file: str | None = Field(
+        default=None, description="JSONL, JSON or Parquet file containing the tasks.", min_length=1
+    )
     dataset: str | None = Field(
         default=None, description="Name of a hub dataset (requires the data extra).", min_length=1
     )
@@ -32,10 +34,10 @@ class MixturePart(Section):
         default=None, description="Use the tasks from this split of the [domain]."
     )
     prompt_column: str | None = Field(
-        default=None, description="Column with the prompt. Default: tasks.prompt_column.", min_length=1
+        default=None, description="Column containing the prompt. Default: tasks.prompt_column.", min_length=1
     )
     template: str | None = Field(default=None, description="Prompt template. Default: tasks.template.", min_length=1)
-    limit: int | None = Field(default=None, description="Maximum number of tasks to use, from the start.", ge=1)
+    limit: int | None = Field(default=None, description="Maximum number of tasks to use, taken from the start.", ge=1)
 
     @property
     def origins(self) -> list[str]:
@@ -85,7 +87,9 @@ class SourceConfig(Section):
 class TasksConfig(Section):
     """Set exactly one of file, dataset, prompts and source. Paths are relative to the working directory."""
 
-    file: str | None = Field(default=None, description="JSONL, JSON or Parquet file with tasks.", min_length=1)
+    file: str | None = Field(
+        default=None, description="JSONL, JSON or Parquet file containing the tasks.", min_length=1
+    )
     dataset: str | None = Field(
         default=None, description="Name of a hub dataset (requires the data extra).", min_length=1
     )
@@ -94,7 +98,7 @@ class TasksConfig(Section):
     prompts: tuple[str, ...] | None = Field(default=None, strict=False, description="List of prompts.", min_length=1)
     prompt_column: str = Field(
         default=defaults.PROMPT_COLUMN,
-        description="Column with the prompt: a string or chat messages.",
+        description="Column containing the prompt: a string or chat messages.",
         min_length=1,
     )
     template: str | None = Field(
@@ -113,12 +117,12 @@ class TasksConfig(Section):
         "the model has one, and never for the prompts of a domain.",
     )
     shuffle: bool = Field(default=True, description="Shuffle the tasks in every epoch.")
-    limit: int | None = Field(default=None, description="Maximum number of tasks to use, from the start.", ge=1)
+    limit: int | None = Field(default=None, description="Maximum number of tasks to use, taken from the start.", ge=1)
     held_out: float = Field(
         default=0.0, description="Tasks held out for evaluation, as a number of tasks or a fraction below 1.", ge=0
     )
     eval_file: str | None = Field(
-        default=None, description="File with evaluation tasks; replaces held_out.", min_length=1
+        default=None, description="File containing evaluation tasks; replaces held_out.", min_length=1
     )
     source: SourceConfig | None = Field(
         default=None, description="How training tasks are drawn. Default: from the listed tasks or the domain."

@@ -55,7 +55,7 @@ class LimitsConfig(Section):
 
     seconds: float = Field(
         default=defaults.LIMIT_SECONDS,
-        description="Maximum wall-clock seconds per item; then the worker and its child processes are killed.",
+        description="Maximum wall-clock seconds per item, after which the worker and its child processes are killed.",
         ge=0,
     )
     cpu_seconds: float = Field(default=0.0, description="Maximum CPU seconds per item.", ge=0)
@@ -65,7 +65,7 @@ class LimitsConfig(Section):
         ge=0,
     )
     file_mb: int = Field(
-        default=defaults.LIMIT_FILE_MB, description="Maximum size of a file that the worker writes.", ge=0
+        default=defaults.LIMIT_FILE_MB, description="Maximum size of any file the worker writes.", ge=0
     )
     open_files: int = Field(default=defaults.LIMIT_OPEN_FILES, description="Maximum number of open files.", ge=0)
     output_kb: int = Field(default=defaults.LIMIT_OUTPUT_KB, description="Maximum output size per call.", ge=8)
@@ -115,7 +115,7 @@ class VerifyConfig(Section):
     )
     blame: dict[str, Literal["rejected", "unscored"]] = Field(
         default={},
-        description="Verdict for a persistent failure, by cause. Default: a sample is rejected if every attempt fails "
+        description="Verdict for persistent failures, by cause. Default: a sample is rejected if every attempt fails "
         "the same way; otherwise it is unscored.",
     )
     max_unscored: float = Field(
@@ -134,13 +134,13 @@ class VerifyConfig(Section):
     )
     pause_seconds: float = Field(
         default=defaults.PAUSE_SECONDS,
-        description="Number of seconds to pause after the circuit breaker trips, before the run continues.",
+        description="Seconds to pause after the circuit breaker trips before the run continues.",
         ge=0,
     )
     cache: str | None = Field(
         default=None,
-        description="File that caches verdicts between runs. The verifier must be importable by name, and must declare "
-        "a version and that it is deterministic.",
+        description="File that caches verdicts between runs. The verifier must be importable by name, declare a "
+        "version and be declared deterministic.",
         min_length=1,
     )
 

@@ -41,7 +41,7 @@ class LruCache(Generic[Key, Value]):
         return len(self._kept)
 
     def __reduce__(self) -> tuple[type[LruCache[Key, Value]], tuple[int]]:
-        return type(self), (self.size,)  # another process starts with an empty cache
+        return type(self), (self.size,)  # an unpickled cache starts empty
 
     def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
         value = self._kept.get(key)
@@ -378,7 +378,7 @@ class WordConstraint(AutomatonConstraint[State]):
         try:
             return np.fromiter(map(self._symbols.__getitem__, moves), np.int64, len(moves))
         except KeyError as unknown:
-            self._token(str(unknown.args[0]))  # raises an error that names the symbol
+            self._token(str(unknown.args[0]))  # raises an error naming the symbol
             raise
 
     def _token(self, symbol: str) -> int:

@@ -74,7 +74,7 @@ class TokenTrie:
             alive_C = state_C >= 0
             node_K, state_K = child_C[alive_C], state_C[alive_C]
             state_of_node[node_K] = state_K
-        state_of_token_V = state_of_node[self._node_of_token_V]  # omitted tokens are at the root, which has no state
+        state_of_token_V = state_of_node[self._node_of_token_V]  # omitted tokens map to the root, which has no state
         token_N = np.flatnonzero(state_of_token_V >= 0)
         used, which_N = _renumber(state_of_token_V[token_N])
         return token_N, which_N, [table.states[number] for number in used]
@@ -97,7 +97,7 @@ class _Transitions(Generic[State]):
         present, row_C = _renumber(state_C)
         rows = [self._row(number) for number in present]
         codes = np.unique(np.concatenate([codes for codes, _ in rows]))
-        column_of_code = np.full(self.trie.characters, len(codes))  # the last column is for other characters
+        column_of_code = np.full(self.trie.characters, len(codes))  # the last column is for all other characters
         column_of_code[codes] = np.arange(len(codes))
         next_SA = np.full((len(rows), len(codes) + 1), -1)
         for index, (row_codes, row_next) in enumerate(rows):
@@ -241,7 +241,7 @@ def _from_byte_alphabet(piece: str) -> bytes:
     try:
         return bytes([_BYTE_OF[letter] for letter in piece])
     except KeyError:
-        return piece.encode()  # the tokenizer treats pieces outside the alphabet this way
+        return piece.encode()  # as the tokenizer does for pieces outside the alphabet
 
 
 def _text(token: bytes | None) -> str:

@@ -82,7 +82,7 @@ def _fill(image: Image, pen: ImageDraw, shape: Polygon) -> None:
     if shape.fill is not None and shape.opacity == 1.0:
         pen.polygon(shape.points, fill=shape.fill)
     elif shape.fill is not None:
-        blending = ImageDraw.Draw(image, "RGBA")  # this pen blends, but is slower than an opaque one
+        blending = ImageDraw.Draw(image, "RGBA")  # supports blending, but is slower than opaque drawing
         blending.polygon(shape.points, fill=(*shape.fill, round(255 * shape.opacity)))
     if shape.edge is not None and round(shape.width):
         pen.line([*shape.points, *shape.points[:2]], fill=shape.edge, width=round(shape.width), joint="curve")

@@ -195,7 +195,7 @@ class MaskedPolicy(Policy):
             return []
         try:
             return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        except Exception as error:  # a closed vocabulary raises a plain Exception
+        except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception
             unknown = sorted({character for character in text if character not in self.tokenizer.get_vocab()})
             if UNKNOWN not in str(error) or not unknown:
                 raise

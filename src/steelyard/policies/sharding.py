@@ -58,7 +58,7 @@ def shard(policy: Policy, mesh: DeviceMesh, *, offload: bool = False) -> None:
         whole(lambda: None)  # the first module to run becomes the FSDP root
     policy.one_pass, policy.compute_device = whole, device
     policy.release_gathered = whole.reset_iter_state
-    policy.release_gathered_weights()  # ensures that the optimiser sees the local shards
+    policy.release_gathered_weights()  # so that the optimiser sees the local shards
 
 
 def replicate(policy: Policy) -> DistributedDataParallel:

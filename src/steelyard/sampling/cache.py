@@ -54,7 +54,7 @@ class PreallocatedLayer(DynamicLayer):
             self._values[:, :, start:end] = value_states
         else:
             for storage in (self._keys, self._values):
-                storage[:, :, start:end] = 0  # unwritten cells are masked, but 0 times NaN is NaN
+                storage[:, :, start:end] = 0  # unwritten entries are masked, but 0 * NaN is NaN
             row_B1 = torch.arange(len(place_BT), device=place_BT.device)[:, None]
             self._keys[row_B1, :, place_BT] = key_states.transpose(1, 2)
             self._values[row_B1, :, place_BT] = value_states.transpose(1, 2)

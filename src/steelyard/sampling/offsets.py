@@ -36,7 +36,7 @@ class TextOffsets:
         """Return the text of a completion and the offset at which each token starts."""
         text, context = self._decode(ids), CONTEXT
         added = self._added_characters(ids)
-        while sum(added) != len(text):  # the tokenizer needs more context, at most the complete text
+        while sum(added) != len(text):  # the tokenizer needs more context, up to the whole text
             added = [self._added_in_context(ids, place, context) for place in range(len(ids))]
             context *= 2
         return text, np.cumsum([0, *added])[:-1].astype(np.int32)

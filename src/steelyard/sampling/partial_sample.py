@@ -110,5 +110,5 @@ class PartialSample:
                 self._write(token)
         if self.finished is None:
             self._allowed = self._walk.allowed(self.left)
-            if not self._allowed.any():  # dead end: no token of the vocabulary can continue
+            if not self._allowed.any():  # dead end: no token can continue the sample
                 self.finished = "length"

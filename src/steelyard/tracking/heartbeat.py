@@ -49,7 +49,7 @@ class Heartbeat:
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join(self._poll_seconds)  # a timeout, because the reader of a pipe may be stuck
+            self._thread.join(self._poll_seconds)  # with a timeout: a write to a stalled pipe may block
             self._thread = None
 
     def _run(self) -> None:

@@ -145,7 +145,7 @@ def _parts(progress: Progress) -> list[Text]:
 
 def _evaluation(progress: Progress) -> list[Text]:
     """Show the last evaluation; if it is from an earlier step, the first figure names that step."""
-    passed = [name for name in progress.with_prefix("eval/pass@") if name != "eval/pass@1"]  # the same as success
+    passed = [name for name in progress.with_prefix("eval/pass@") if name != "eval/pass@1"]  # same as success
     facts = [*_EVALUATION, *((name.removeprefix("eval/"), name, percent) for name in passed)]
     if progress.get("eval/unscored"):
         facts.append(("unscored", "eval/unscored", percent))

@@ -254,7 +254,7 @@ class Learner:
         if self.scaler.is_enabled():
             self.scaler.update(self.scaler.get_scale() / 2)
         self.skipped += 1
-        if not overflow:  # an overflow of the loss scale says nothing about the batch
+        if not overflow:  # a loss-scale overflow says nothing about the batch
             self._quarantine_batch(samples, loss, norm, step)
         return norm, 1.0
 

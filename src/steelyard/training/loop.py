@@ -107,7 +107,7 @@ class Trainer:
                     self._save_ranked(metrics)
                     saved = self.step
                     require_logged(settings.best_metric, logged)
-            if saved != self.step:  # stopped between two checkpoints
+            if saved != self.step:  # stopped between checkpoints
                 self._save_ranked(metrics)
 
     def train_step(self) -> Metrics:

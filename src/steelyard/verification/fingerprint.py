@@ -31,7 +31,7 @@ def fingerprint(value: object) -> bytes:
         raise
     except RecursionError:
         raise NoFingerprintError(f"{type(value).__name__}: nested too deeply, or contains itself") from None
-    except Exception as error:  # a user's object may raise anything when it is reduced
+    except Exception as error:  # pickling a user-defined object may raise anything
         raise NoFingerprintError(f"{type(error).__name__}: {error}") from error
 
 

@@ -80,7 +80,7 @@ def test_any_rule_on_any_logits(
 ) -> None:
     rule = CutRule(temperature, top_k, top_p, min_p)
     exact = by_definition(logit_V, rule)
-    for nearby in (1 - 1e-9, 1 + 1e-9):  # a cut within rounding of a token may keep or drop it
+    for nearby in (1 - 1e-9, 1 + 1e-9):  # a token within rounding error of the cut may be kept or dropped
         moved = CutRule(temperature, top_k, min(top_p * nearby, 1.0), min_p * nearby)
         assume(by_definition(logit_V, moved).keys() == exact.keys())
     assume(min(exact.values()) > 1e-9)
@@ -115,7 +115,7 @@ def test_sorting_candidates_equals_sorting_everything(
     rule: CutRule, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, vocabulary = 20, 1500
-    spread_B1 = spread * torch.linspace(0.3, 2.0, rows)[:, None]  # wide and narrow rows in one batch
+    spread_B1 = spread * torch.linspace(0.3, 2.0, rows)[:, None]  # mixes wide and narrow rows in one batch
     logits_BV = spread_B1 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(0))
     uniform_B = torch.rand(rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     quick = draw(logits_BV, rule, uniform_B)

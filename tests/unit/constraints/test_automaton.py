@@ -195,7 +195,7 @@ def test_a_failed_search_suggests_a_solution() -> None:
 def test_one_search_stores_all_states_on_its_path() -> None:
     counter = Counter()
     counter.shortest_end(1)
-    counter.search_limit = 0  # another search would fail
+    counter.search_limit = 0  # any further search would fail
     assert [counter.shortest_end(state) for state in (1, 500, 999, 1_000)] == [999, 500, 1, 0]
 
 

@@ -124,7 +124,7 @@ def test_a_state_is_expanded_once_and_the_cache_is_bounded() -> None:
     assert len(constraint._exact) == len(constraint._moves) == 5
 
 
-# The bytes of tokens.
+# Token bytes.
 
 
 def fast(core: Tokenizer) -> Any:

@@ -185,7 +185,7 @@ def test_a_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
         pretrained_policy(str(folder), replace(CPU, quantize="4bit", lora=LORA))
 
 
-# --- device, number format, attention --------------------------------------------------------------------------------
+# --- device, data type, attention ------------------------------------------------------------------------------------
 
 
 def test_devices_are_chosen_in_order_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:

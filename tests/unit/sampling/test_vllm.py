@@ -180,7 +180,7 @@ class Published:
     def __init__(self, engine: Engine) -> None:
         self.before, self.after = make_policy(), make_policy()
         disturb(self.after)
-        drawn(sampler_of(engine, self.before))  # fills the prefix cache with keys and values of the old weights
+        drawn(sampler_of(engine, self.before))  # fills the prefix cache with keys and values from the old weights
         sampler = sampler_of(engine, self.after)
         sampler.publish(7)
         self.samples = drawn(sampler)

@@ -21,7 +21,7 @@ pytest.importorskip("wandb")
 
 pytestmark = [
     pytest.mark.slow,
-    # wandb leaves resources to the garbage collector; that must not fail these tests.
+    # wandb leaves resources to the garbage collector, which must not fail these tests.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

@@ -160,7 +160,7 @@ def truncated_group() -> Group:
     ("how", "expected"),
     [
         ("count", [-2.0, 0.0, 2.0]),
-        ("mask", [-1.0, 1.0]),  # the truncated sample is not part of the mean
+        ("mask", [-1.0, 1.0]),  # the truncated sample is excluded from the mean
         ("penalise", [-1.0, 1.0, 0.0]),  # 4 - 3 = 1: mean of (0, 2, 1) is 1
     ],
 )

@@ -91,7 +91,7 @@ def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
     rates = dict[str, float]()
     for name in ("float32", "bfloat16"):
         matrix = torch.ones(size, size, dtype=getattr(torch, name))
-        torch.mm(matrix, matrix)  # warm-up: the first product sets up kernels
+        torch.mm(matrix, matrix)  # warm-up: the first matrix product loads the kernels
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds:
             torch.mm(matrix, matrix)

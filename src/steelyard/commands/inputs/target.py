@@ -41,7 +41,8 @@ def add_target(
         "--checkpoint",
         default=CHECKPOINT,
         metavar="WHICH",
-        help="checkpoint of a run: latest, best, a step number, or start for the model before training (%(default)s)",
+        help="checkpoint of a run: latest, best, a step number, or start for the model before training "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--recipe", metavar="RECIPE|FILE", help="for a model: recipe that provides the tasks and the verifier"
@@ -51,7 +52,7 @@ def add_target(
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--trust", action="store_true", help="allow code named by someone else's run or recipe to be executed"
+        "--trust", action="store_true", help="allow running code referenced by someone else's run or recipe"
     )
 
 

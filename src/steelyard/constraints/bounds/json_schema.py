@@ -174,7 +174,7 @@ def _longest(node: Node, limits: LengthLimits, tree: Tree, within: tuple[str, ..
         return _longest_text(node, limits)
     if isinstance(node, Integer):
         low, high = _range(node, limits)
-        return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is also an integer
+        return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is a valid integer
     if isinstance(node, Choice):
         return max(_longest(option, limits, tree, within, known) for option in node.options)
     if isinstance(node, Reference):
@@ -211,7 +211,7 @@ def _range(node: Integer, limits: LengthLimits) -> tuple[int, int]:
     widest = 10**limits.digits - 1
     low = node.minimum if node.minimum is not None else -widest if node.maximum is None else min(-widest, node.maximum)
     high = node.maximum if node.maximum is not None else widest if node.minimum is None else max(widest, node.minimum)
-    room = node.step - 1  # so that the range contains a multiple of the step
+    room = node.step - 1  # ensures that the range contains a multiple of the step
     return (low - room if node.minimum is None else low, high + room if node.maximum is None else high)
 
 

@@ -88,7 +88,7 @@ def regex_text(pattern: str, max_bytes: int | None) -> str:
     if max_bytes is None:
         return f"start: /{written}/"
     return (
-        '%llguidance {"allow_invalid_utf8": true}\n'  # needed to count bytes
+        '%llguidance {"allow_invalid_utf8": true}\n'  # required for the byte limit
         f"start: TEXT\nTEXT: /(?u:{written})/ & /(?s-u:.){{0,{max_bytes}}}/"
     )
 

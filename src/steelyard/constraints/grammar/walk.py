@@ -100,7 +100,7 @@ class GrammarWalk:
         if self._matcher.is_error():
             if not self._matcher.get_error().startswith("NoExtension"):
                 check(self._matcher)
-            return bits  # dead end: no token fits the grammar
+            return bits  # dead end: the grammar allows no token
         np.bitwise_and(raw, self._table.plain[: len(raw)], out=bits[: len(raw)])
         if may_end:
             bits[self._table.end_id // 8] |= 1 << self._table.end_id % 8

@@ -60,7 +60,7 @@ class Renderer:
 
     def __init__(self) -> None:
         self._forget()
-        os.register_at_fork(after_in_child=self._forget)  # a fork must not share its parent's pipes
+        os.register_at_fork(after_in_child=self._forget)  # a forked child must not share its parent's pipes
         atexit.register(self.close)
 
     def render(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Renderer:
         process.kill()
         process.wait()
         process.stdout.close()
-        with suppress(BrokenPipeError):  # part of a prompt may not have been written
+        with suppress(BrokenPipeError):  # part of the prompt may still be unsent
             process.stdin.close()
 
     def _forget(self) -> None:

@@ -81,7 +81,7 @@ class Codec:
     def _ids(self, text: str) -> list[int]:
         try:
             return self.tokenizer.encode(text)
-        except Exception as error:  # a closed vocabulary raises a plain Exception
+        except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception
             unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
             if UNKNOWN not in str(error) or not unknown:
                 raise

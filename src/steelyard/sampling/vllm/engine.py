@@ -18,7 +18,7 @@ from steelyard.errors import MissingExtraError, PolicyError
 from steelyard.sampling.vllm.tracked_sample import TrackedSample
 
 REQUIRED_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # masks are computed in this process from its own rows
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # masks are computed in this process
     "VLLM_USE_V2_MODEL_RUNNER": "0",  # the V2 runner has a different interface for logits processors
 }
 QUIET_ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}

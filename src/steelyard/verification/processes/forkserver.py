@@ -74,7 +74,7 @@ def main(control_descriptor: int, parent: int) -> None:
     outlive_parent()
     try:
         _run_workers(setup, verifier, output, control, parent, imported)
-    except OSError:  # the run closed the connection in the middle of a message
+    except OSError:  # the run closed the connection mid-message
         pass
     finally:
         end_children()

@@ -145,7 +145,7 @@ class WorkerHandle:
                 sent = self.connection.send(self._unsent[:_CHUNK])
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # the worker ended; the fork server will report how
+            except OSError:  # the worker has exited; the fork server will report how
                 self._unsent.clear()
                 return
             del self._unsent[:sent]
@@ -159,7 +159,7 @@ class WorkerHandle:
         if self._deadline is None or self._deadline > time.monotonic():
             return events
         if self._kill_reason is not None or (self._ready and self.connection is None):
-            events += self._forkserver_lost()  # it does not answer
+            events += self._forkserver_lost()  # the fork server is not responding
         elif not self._ready:
             reason = f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}"
             events += [StartFailed(reason), *self._forkserver_lost()]
@@ -223,7 +223,7 @@ class WorkerHandle:
             return [StartFailed(message["failed"])]
         elif "threads" in message:  # forking is unsafe with threads, so every worker imports the verifier
             self.setup = replace(self.setup, preload=False)
-            self.failed_starts -= 1  # this fork server ends on purpose
+            self.failed_starts -= 1  # this fork server exits on purpose
         return []
 
     def _read_connection(self) -> list[Event]:
@@ -252,7 +252,7 @@ class WorkerHandle:
         if not self._ready:
             return self._worker_ready(message)
         number = message["call"]
-        if number in self._answered_numbers:  # a duplicate answer; later calls are not responsible for it
+        if number in self._answered_numbers:  # duplicate answer, not the fault of later calls
             self.retire()
             return []
         if not self._numbers or number != self._numbers[0]:
@@ -299,7 +299,7 @@ class WorkerHandle:
             start_new_session=True,
         )
         theirs.close()
-        with suppress(OSError):  # if the fork server already ended, reading from it will show that
+        with suppress(OSError):  # if the fork server has already exited, the next read will show it
             self.control.sendall(frame(pickle.dumps(self.setup)))
         self.control.setblocking(False)
         self._control_reader = JsonReader()
@@ -356,7 +356,7 @@ class WorkerHandle:
             self.control.send(COMMAND.pack(command, self._pid))
 
     def _worker_ended(self, status: int, killed: bool) -> list[Event]:
-        events = self._read_connection()  # answers sent before the end still count
+        events = self._read_connection()  # answers sent before the worker exited still count
         self.failed_starts += not self._ready
         lost = self._kill_reason is not None and self._kill_reason.cause == Cause.LOST_WORKER
         failure = None if self._retired and not lost else self._failure(status, killed)

@@ -58,7 +58,7 @@ def serve(
         verdicts, healthy = _verify(verifier, payload, rules.limits)
         try:
             if (os.getpid(), os.fstat(connection.fileno()).st_ino) != own:
-                os._exit(NO_CONNECTION)  # a fork of the verifier, or the descriptor was replaced
+                os._exit(NO_CONNECTION)  # this is a fork made by the verifier, or the descriptor was replaced
             _flush()
             if output.overflowed:
                 reason = f"printed more than {output.limit} bytes, ending with:\n{output.tail()}"

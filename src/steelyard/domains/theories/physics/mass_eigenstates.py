@@ -67,7 +67,7 @@ def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatr
         matrix_TT = _matrix_between(weights, matrix_SS, weights)
         gauge_TG = _product(weights.part_PT.T, gauge_SG[weights.indices])
         mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
-        mixing_TT += np.diag(mixing_TT.any(axis=1))  # a block has the same states as rows and columns
+        mixing_TT += np.diag(mixing_TT.any(axis=1))  # gives each block's rows and columns the same states
         sides = dict.fromkeys((key, key.conjugate))
         for block_rows, block_columns in _connected_blocks(mixing_TT):
             if not (block_rows and block_columns):
