@@ -97,7 +97,7 @@ def test_every_flipped_byte_of_the_manifest_is_detected(tmp_path: Path) -> None:
         data[position] ^= 0x04
         path.write_bytes(bytes(data))
         found = store.latest()
-        # Changed whitespace is harmless: the content is the same.
+        # Whitespace changes are harmless: the content is the same.
         assert found is None or json.loads(bytes(data)) == json.loads(original), (position, chr(original[position]))
 
 

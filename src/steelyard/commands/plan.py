@@ -105,7 +105,7 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
-        help="fractions of the datasheet values achieved: sampling FLOP/s, learning FLOP/s, bandwidth "
+        help="achieved fractions of the datasheet values: sampling FLOP/s, learning FLOP/s, bandwidth "
         "(default: 0.5,0.4,0.7)",
     )
 

@@ -50,7 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (default: %(default)s)"
     )
     parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (default: held_out)")
-    parser.add_argument("--prompt", metavar="TEXT", help="sample from this prompt instead of tasks, without scoring")
+    parser.add_argument(
+        "--prompt", metavar="TEXT", help="sample from this prompt instead of the tasks, without scoring"
+    )
     parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message, overriding tasks.chat")
     parser.add_argument(
         "--page",
@@ -62,7 +64,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spec",
         metavar="JSON",
-        help="task columns: with --prompt, passed to the verifier (implies --score); alone, filled into tasks.template",
+        help="task columns: with --prompt, passed to the verifier (implies --score); otherwise filled into "
+        "tasks.template",
     )
 
 

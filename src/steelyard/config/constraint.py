@@ -35,7 +35,7 @@ class ConstraintConfig(Section):
     )
     symbols: Literal["words", "characters"] | None = Field(
         default=None,
-        description="Symbols of the automaton. Default: words for a closed vocabulary, otherwise characters.",
+        description="The automaton's symbols. Default: words for a closed vocabulary, otherwise characters.",
     )
     canonical_tokens: bool | None = Field(
         default=None,

@@ -19,7 +19,9 @@ class JudgeConfig(Section):
     batch: int = Field(
         default=32, description="Real texts per update; an equal number of generated texts is added.", ge=1
     )
-    lr: float = Field(default=3e-4, description="Peak learning rate; a cosine schedule decays it to a tenth.", gt=0)
+    lr: float = Field(
+        default=3e-4, description="Peak learning rate; a cosine schedule decays it to a tenth of this value.", gt=0
+    )
     warmup_steps: int = Field(
         default=20, description="Number of warm-up updates, over which the learning rate rises from 0.", ge=0
     )

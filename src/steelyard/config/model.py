@@ -76,7 +76,7 @@ class ModelConfig(Section):
         default=None, description="Mixed precision: compute in this data type while keeping the weights in float32."
     )
     device: Literal["auto", "cuda", "mps", "cpu"] = Field(
-        default="auto", description="Device of the model; auto selects cuda, then mps, then cpu."
+        default="auto", description="Device to run the model on; auto selects cuda, then mps, then cpu."
     )
     gradient_checkpointing: bool = Field(
         default=False, description="Recompute activations in the backward pass to save memory at the cost of speed."

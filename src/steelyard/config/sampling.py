@@ -66,19 +66,19 @@ class SamplingConfig(Section):
     )
     top_p: float = Field(
         default=_PLAIN.top_p,
-        description="Sample only from the smallest set of tokens with total probability p; 1 samples from all.",
+        description="Sample only from the smallest set of tokens with total probability at least p; 1 samples from all.",
         gt=0,
         le=1,
     )
     min_p: float = Field(
         default=_PLAIN.min_p,
-        description="Sample only tokens with at least min_p times the highest probability; 0 samples from all.",
+        description="Sample only tokens at least min_p times as likely as the most likely one; 0 samples from all.",
         ge=0,
         lt=1,
     )
     supports: Literal["stored", "recomputed"] = Field(
         default=defaults.SUPPORTS,
-        description="Whether the token sets of decisions are stored with the samples or recomputed by the learner.",
+        description="Whether each decision's token set is stored with the sample or recomputed by the learner.",
     )
     staleness: int = Field(
         default=0,
@@ -122,7 +122,7 @@ class CreditConfig(Section):
         default="group_norm",
         description=f"Advantage estimator: {', '.join(ADVANTAGES)}, or your own as module:function.",
     )
-    k: int | None = Field(default=None, description="k for the estimators pass_at_k and max_at_k.", ge=1)
+    k: int | None = Field(default=None, description="k for the pass_at_k and max_at_k estimators.", ge=1)
     advantage_clip: float | None = Field(default=None, description="Clip advantages to plus or minus this value.", gt=0)
     gamma: float = Field(
         default=defaults.GAMMA,
@@ -148,7 +148,7 @@ class CreditConfig(Section):
         ge=0,
     )
     min_scored: int = Field(
-        default=defaults.MIN_SCORED, description="Minimum number of scored samples for a group to be trained on.", ge=2
+        default=defaults.MIN_SCORED, description="Minimum number of scored samples in a group used for training.", ge=2
     )
 
     @field_validator("advantage")

@@ -29,7 +29,8 @@ class Sections(Section):
     )
     judge: JudgeConfig | None = Field(
         default=None,
-        description="A classifier that tells real from generated text; its score is added to the domain's reward.",
+        description="A classifier that distinguishes real from generated text; its score is added to the "
+        "domain's reward.",
     )
     verify: VerifyConfig = Field(default=VerifyConfig(), description="The verifier and how it is run.")
     constraint: ConstraintConfig | None = Field(

@@ -104,7 +104,7 @@ class VerifyConfig(Section):
     workers: int | None = Field(
         default=None, description="Number of processes per verifier. Default: one per core.", ge=1
     )
-    limits: LimitsConfig = Field(default=LimitsConfig(), description="Resource limits of a worker.")
+    limits: LimitsConfig = Field(default=LimitsConfig(), description="Resource limits for each worker.")
     recycle: RecycleConfig = Field(default=RecycleConfig(), description="When workers are replaced.")
     keep_children: bool = Field(default=False, description="Let processes started by the verifier outlive the item.")
     preload: bool = Field(

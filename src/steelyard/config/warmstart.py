@@ -12,7 +12,9 @@ class WarmstartConfig(Section):
 
     examples: int = Field(default=20_000, description="Number of examples, each seen once.", ge=1)
     batch: int = Field(default=64, description="Examples per update.", ge=1)
-    lr: float = Field(default=1e-3, description="Peak learning rate; a cosine schedule decays it to a tenth.", gt=0)
+    lr: float = Field(
+        default=1e-3, description="Peak learning rate; a cosine schedule decays it to a tenth of this value.", gt=0
+    )
     warmup_steps: int = Field(
         default=20, description="Number of warm-up updates, over which the learning rate rises from 0.", ge=0
     )

@@ -162,7 +162,7 @@ def checksum(tasks: Iterable[Task]) -> int:
     between processes.
     """
     found = 0
-    encode = json.JSONEncoder(check_circular=False).encode  # canonical() copies the data, so it has no cycles
+    encode = json.JSONEncoder(check_circular=False).encode  # canonical() returns a copy without cycles
     for task in tasks:
         content = [canonical(task.id), canonical(task.prompt), canonical(task.spec), canonical(task.difficulty)]
         found = zlib.crc32(encode(content).encode(), found)
