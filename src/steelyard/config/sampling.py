@@ -66,7 +66,7 @@ class SamplingConfig(Section):
     )
     top_p: float = Field(
         default=_PLAIN.top_p,
-        description="Sample only from the smallest set of tokens with total probability at least p; 1 samples from all.",
+        description="Sample from the smallest set of tokens with total probability at least p; 1 samples from all.",
         gt=0,
         le=1,
     )
