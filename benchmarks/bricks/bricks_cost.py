@@ -40,7 +40,7 @@ numpy calls, give a ratio of 0.25 or 0.31 depending on the state of the CPU."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version uses five structures per size, not twenty, three rounds and wider bars."""
+    """Run the benchmark; the quick version uses 5 instead of 20 structures per size, 3 rounds and wider bars."""
     count = 5 if quick else STRUCTURES
     bar = progress.add_task("bricks", total=len(SIZES) * count)
     rows: list[dict[str, Cell]] = []

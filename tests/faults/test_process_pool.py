@@ -424,7 +424,7 @@ def test_a_closed_pool_rejects_items() -> None:
 
 
 def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes started by the import do not remain either."""
+    """Processes started during the import do not keep running either."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
         "if os.environ.get('STEELYARD_FORKSERVER'):\n"

@@ -1,4 +1,4 @@
-"""Equal tokens: how tokens, attempts and successes are counted, with a writer that reads from scripts."""
+"""Equal token budgets: how tokens, attempts and successes are counted, using a scripted writer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINE = 11
 
 
 class Scripts:
-    """Writes the lines of a script for each requester, and records which requests came together."""
+    """Writes the lines of a script for each requester, and records which requests arrived together."""
 
     def __init__(self, *scripts: list[str]) -> None:
         self.scripts = scripts

@@ -66,7 +66,7 @@ def recovered(masked: str, original: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class InfillScorer:
-    """The scoring function behind the verifier."""
+    """The verifier's scoring function."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(PYTHON_WEIGHTS))
     max_length: int = 256
@@ -89,7 +89,7 @@ class InfillScorer:
         return Verdict.scored(reward, success=parts["parses" if python else "exact"] == 1.0, parts=parts)
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier. Its version includes the weights because they affect verdicts."""
+        """Return the verifier, whose version includes the weights because they affect verdicts."""
         return FunctionVerifier(
             self,
             name="program",

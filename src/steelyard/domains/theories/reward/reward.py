@@ -157,7 +157,7 @@ class TheoryScorer:
         return Verdict.scored(self.reward.total(values), success=values["success"] == 1.0, parts=values)
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier. Its version includes all settings, because they affect verdicts."""
+        """Return the verifier, whose version includes all settings because they affect verdicts."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
             VarietyScorer(self, self.reward.variety, self.reward.vector_like) if varied else self,
