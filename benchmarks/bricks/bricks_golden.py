@@ -1,8 +1,8 @@
 """The stability check reproduces eight published outcomes and agrees with every independent computation.
 
-On random structures, most of them loaded, it compares HiGHS with Gurobi on the same programs, our program with another
-formulation solved by SciPy, and structures with moved, scaled, rotated and mirrored copies. It also checks floating
-bricks. Differences in the largest pull are relative to the capacity of a contact point.
+On random structures, most of them loaded, the benchmark compares HiGHS with Gurobi on the same programs, our program
+with another formulation solved by SciPy, and structures with moved, scaled, rotated and mirrored copies. Floating
+bricks are checked as well. Differences in the largest pull are relative to the capacity of a contact point.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def test_a_verifier_that_cannot_be_sent_is_rejected_with_a_suggestion() -> None:
 def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, preload: bool, message: str
 ) -> None:
-    """The module imports in this process, but not in the worker."""
+    """The module can be imported in this process, but not in the worker."""
     guard = "import os\nif os.environ.get('STEELYARD_FORKSERVER'):\n    "
     (tmp_path / "far_checker.py").write_text(f"{guard}{module}\ndef score(task, text):\n    return 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))

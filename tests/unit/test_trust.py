@@ -1,4 +1,4 @@
-"""Code that a recipe or run folder names is found without executing it, and needs the user's consent."""
+"""Code referenced by a recipe or run folder is found without being executed, and requires the user's consent."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def labels(scene: Scene) -> list[str]:
 
 
 def curves(scene: Scene, colour: int = 0) -> list[int]:
-    """Return the number of points of each line with this colour."""
+    """Return the number of points on each line of the given colour."""
     return [len(shape.points) for shape in scene.shapes if isinstance(shape, Line) and shape.edge == COLOURS[colour]]
 
 

@@ -29,7 +29,7 @@ from steelyard.text import shown
 
 Unit = Literal["function", "chunk"]
 RESERVED_TOKENS = (*SPECIAL_TOKENS, MASK)
-"""Texts that contain these are skipped, because a tokenizer would treat them as special tokens."""
+"""Texts that contain these strings are skipped, because a tokenizer would treat them as special tokens."""
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
 """Each of these splits gets one tenth of the documents; the rest are used for training."""
 EXCLUDED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"})

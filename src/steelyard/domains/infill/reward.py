@@ -31,7 +31,7 @@ TEXT_WEIGHTS: Mapping[str, float] = {"recovered": 1.0}
 RULES = "2"
 """Version of the scoring rules; increment it when verdicts change for the same settings."""
 MAX_INLINE_CHARACTERS = 4096
-"""Longer texts are parsed in a separate process, because a crash in Python's C parser would kill the run."""
+"""Texts longer than this are parsed in a separate process, because a crash in Python's C parser would kill the run."""
 
 
 def tokenizes(text: str) -> bool:
@@ -79,7 +79,7 @@ class InfillScorer:
             )
 
     def __call__(self, task: Task, text: str) -> Verdict:
-        """Score a text. Python succeeds if it parses; other text succeeds if it equals the original."""
+        """Score a text. Python code succeeds if it parses; other text succeeds if it equals the original."""
         original = str(task.spec["text"])
         python = not {"tokenizes", "parses"}.isdisjoint(self.weights)
         parts = {"recovered": recovered(str(task.prompt), original, text), "exact": float(text == original)}
