@@ -24,7 +24,7 @@ from steelyard.domains.bricks import Structure, World
 
 WORLD = World()
 LINE = 11
-"""Tokens per line in the scripts; the end of a text is one token."""
+"""Tokens per line in the scripts; the end token counts as one."""
 
 
 class Scripts:

@@ -39,7 +39,7 @@ _NAME = re.compile(r"^((?:async )?def )\w+")
 
 
 class Text(NamedTuple):
-    """A text with its source."""
+    """A piece of text and its source."""
 
     source: str
     """Document and line."""

@@ -1,4 +1,4 @@
-"""The reward of a filled text: a weighted sum of named parts.
+"""The reward for filled text: a weighted sum of named parts.
 
 - ``tokenizes``: 1 if Python's tokenizer accepts the text
 - ``parses``: 1 if ``ast`` parses the text

@@ -145,7 +145,7 @@ def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
 
 @dataclass(frozen=True)
 class TheoryScorer:
-    """The scoring function of the verifier: parses a text, checks it and computes its reward."""
+    """The verifier's scoring function: parses a theory text, checks it and computes its reward."""
 
     limits: Limits = field(default_factory=Limits)
     reward: TheoryReward = field(default_factory=TheoryReward)
@@ -170,7 +170,7 @@ class TheoryScorer:
 
 
 def admitted(task: Task, text: str, limits: Limits) -> Theory:
-    """Parse a text for a task. Raises ``Invalid`` with the reason if the grammar would not accept it."""
+    """Parse the theory text for a task; raise ``Invalid`` with the reason if the grammar would not accept it."""
     words, given = text.split(), str(task.spec.get("given") or "").split()
     terms = str(task.spec.get("terms") or "").split()
     if words[: len(given)] != given:
