@@ -25,7 +25,7 @@ STICK = (
     (4, 44, 3),
     (4, 44, 4),
 )
-"""Each brick's length along x, its x and its z; y is the same for all."""
+"""Length along x, x and z of each brick; y is the same for all bricks."""
 
 
 @dataclass(frozen=True)

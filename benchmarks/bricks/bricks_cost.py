@@ -35,12 +35,12 @@ VERIFIED = 400
 ROUNDS = 7
 BUILD, TWO = 0.3, 1.8
 QUICK_BUILD, QUICK_TWO = 0.4, 1.5
-"""Wider than the full bars: short measurements are noisy, and 20 bricks, built by a hundred small
+"""The quick bars are wider than the full ones: short measurements are noisy, and 20 bricks, built by a hundred small
 numpy calls, give a ratio of 0.25 or 0.31 depending on the state of the CPU."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version uses five structures per size, not twenty, three rounds and wider bars."""
+    """Run the benchmark; the quick version uses 5 instead of 20 structures per size, 3 rounds and wider bars."""
     count = 5 if quick else STRUCTURES
     bar = progress.add_task("bricks", total=len(SIZES) * count)
     rows: list[dict[str, Cell]] = []

@@ -1,8 +1,8 @@
 """The stability check reproduces eight published outcomes and agrees with every independent computation.
 
-On random structures, most of them loaded, it compares HiGHS with Gurobi on the same programs, our program with another
-formulation solved by SciPy, and structures with moved, scaled, rotated and mirrored copies. It also checks floating
-bricks. Differences in the largest pull are relative to the capacity of a contact point.
+On random structures, most of them loaded, the benchmark compares HiGHS with Gurobi on the same programs, our program
+with another formulation solved by SciPy, and structures with moved, scaled, rotated and mirrored copies. Floating
+bricks are checked as well. Differences in the largest pull are relative to the capacity of a contact point.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def under_images(found: Sequence[LoadedStructure]) -> tuple[Row, Row]:
 
 
 def with_floating_bricks(found: Iterator[LoadedStructure]) -> Row:
-    """Count wrong verdicts: structures that stand although a brick floats, or whose floating bricks are not named."""
+    """Count structures that stand although a brick floats, or whose floating bricks are not reported."""
     afloat, wrong = 0, 0
     for structure, weights in found:
         verdict, loose = assess(structure, weights), floating(structure)
@@ -191,7 +191,7 @@ def note(outcomes: Sequence[Row], found: Sequence[LoadedStructure]) -> str:
 
 
 def asymmetry(case: LoadedStructure) -> float:
-    """Return the largest pull over all images divided by the smallest; 1 if nothing pulls."""
+    """Return the largest pull over all images divided by the smallest; 1 if there is no pull."""
     pulls = [largest_pull(*image) for image in images(*case)]
     return max(pulls) / min(pulls) if min(pulls) > 1e-9 else 1.0
 

@@ -42,7 +42,7 @@ QUICK = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version trains for seconds after a small warm start and needs a positive reward."""
+    """Run the benchmark; the quick version trains briefly after a small warm start and requires a positive reward."""
     minutes = 0.03 if quick else MINUTES / 4
     small: dict[str, Any] = QUICK if quick else {}
     bar = progress.add_task("variants", total=len(VARIANTS) * minutes)

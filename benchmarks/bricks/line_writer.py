@@ -32,7 +32,7 @@ class LineWriter:
     """Writes lines by prompt number. A draw depends on the seed, the prompt and the number of earlier draws."""
 
     def __init__(self, policy: CausalPolicy, prompts: Sequence[Prompt], *, room: int, seed: int) -> None:
-        """``room`` is the maximum number of tokens in a text, not counting its last line."""
+        """``room`` is the maximum number of tokens to write for a prompt, not counting the last line."""
         policy.sample_mode()
         self.policy = policy
         self.prompts = [policy.encode(prompt).tolist() for prompt in prompts]

@@ -1,7 +1,7 @@
 """BrickGPT's decoding (Pun et al., 2025): rejection sampling and rollback instead of a constraint.
 
-A brick that cannot be placed is sampled again. A structure that collapses is cut back and continued. It is only for
-comparison at inference: the bricks it returns do not follow the policy's distribution.
+A brick that cannot be placed is sampled again. A structure that collapses is cut back and continued. This decoding
+serves only for comparison at inference time: its bricks do not follow the policy's distribution.
 
 A *building* is a generator that yields requests for lines and receives the lines. A model can therefore write the lines
 of many buildings in one batch. ``build`` and ``build_standing`` each run a single building with one proposer.

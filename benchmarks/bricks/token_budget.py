@@ -1,4 +1,4 @@
-"""Compare decoders at equal tokens: every sampled token counts, including those of rejected lines.
+"""Compare decoders with equal token budgets: every sampled token counts, including those of rejected lines.
 
 Each task gets the same number of tokens. A decoder makes attempts until one succeeds or the tokens are used up; an
 attempt that needs more tokens than are left is cut off and fails.

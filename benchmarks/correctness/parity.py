@@ -126,7 +126,7 @@ def scratch_trainer() -> Any:
 
 
 def masked_trainer(steps: int) -> Any:
-    """Build the same for a masked model that fills two out of three words."""
+    """Build a small masked model in the same way; it fills two out of three words."""
     model = {"kind": "masked", "scratch": {"vocabulary": WORDS, "max_length": 128}}
     return _sharpened(_trainer(model, HOLED_PROMPTS, 48, steps))
 

@@ -6,9 +6,9 @@ causal character model, which measures how much more a filled text surprises it 
 likeliest fills also raises these scores, so the warm start is also evaluated at a lower temperature. A run with the
 judge as its only reward and without KL shows what gaming looks like.
 
-Warm starts and judges take longer than everything else. If the environment variable ``STEELYARD_BENCHMARKS_KEEP`` names
-a folder, they are stored there under a name derived from all their settings, and reused. Use a new folder after
-changing the code.
+Creating the warm starts and judges takes longer than everything else. If the environment variable
+``STEELYARD_BENCHMARKS_KEEP`` names a folder, they are stored there under a name derived from all their settings, and
+reused. Use a new folder after changing the code.
 """
 
 from __future__ import annotations

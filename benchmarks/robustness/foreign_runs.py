@@ -128,7 +128,7 @@ def foreign_run(folder: Path, tables: Mapping[str, Any] = TINY) -> None:
 
 
 def tamper(keys: Mapping[str, Any]) -> None:
-    """Change the run's configuration and add the code it now names."""
+    """Change the run's configuration and add the code it now references."""
     config = Path(RUN) / "config.toml"
     write_recipe(apply_overrides(read_tables(config), keys), str(config))
     Path("evil.py").write_text(EVIL, encoding="utf-8")

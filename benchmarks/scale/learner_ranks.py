@@ -54,14 +54,14 @@ QUICK = [Case("fsdp", False, "8-bit AdamW"), Case("fsdp", True, "AdamW"), Case("
 
 @dataclass(frozen=True)
 class Outcome:
-    """Differences between one process and two ranks, including resumed, loaded on one rank, and exported weights."""
+    """Differences in weights between one process and two ranks, also when resumed, loaded on one rank, or exported."""
 
     distance: float
-    """Relative to the change in one process; the larger of two distances: of two ranks from one process after five
-    steps, and of two ranks from one rank that continued from their checkpoint."""
+    """The larger of two distances, relative to the change in one process: between two ranks and one process after five
+    steps, and between two ranks and one rank that continued from their checkpoint."""
     metrics: float
     resumed: int
-    """Number of tensors that are not bitwise equal; likewise for the next two fields."""
+    """Number of tensors that are not bitwise equal; the next two fields are defined in the same way."""
     on_one: int
     exported: int
     idle: int

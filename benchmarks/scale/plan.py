@@ -51,7 +51,7 @@ PREDICTED = (
     Case("verified during sampling", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.02, workers=4),
     Case("slow verifier", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.2, workers=4),
 )
-"""The last two wait; they are measured in wall-clock time, and only on more than one core."""
+"""The verifiers of the last two wait; these cases are timed by wall clock, and only on more than one core."""
 MEMORY = (
     Case("from scratch, all weights", layers=4, width=512, rows=16, tokens=64, kl=0.05, steps=1),
     Case("from scratch, LoRA 16", layers=8, width=512, rows=16, tokens=64, rank=16, kl=0.05, steps=1),
@@ -145,7 +145,7 @@ def sampler_work(case: Case, run: PlannedRun) -> Work:
 
 
 def passes(run: PlannedRun, found: Measured) -> tuple[int, int]:
-    """Return the passes of scoring, which takes twice the tokens per pass, and of the update."""
+    """Return the passes of scoring, which processes twice as many tokens per pass, and of the update."""
 
     def needed(tokens: int) -> int:
         return math.ceil(run.samples / max(tokens // run.sequence, 1))

@@ -59,7 +59,7 @@ class Case:
 
 
 TINY = Case("tiny", layers=1, width=32, rows=4, tokens=4, kl=0.05, steps=1)
-"""One step of it loads all lazy imports, so they do not count towards the memory of the measured step."""
+"""One step of this case loads all lazy imports, so they do not count towards the memory of the measured step."""
 
 
 def check(task: Task, text: str) -> float:

@@ -3,7 +3,7 @@
 The model has 14B parameters, with 96 samples and 100 cores per GPU, so that the step time would be constant if nothing
 were shared. Accelerators run at their data-sheet rates. The controller's cost per sample is measured here, and the cost
 of the Ray pool comes from the stored result of ``pool-throughput``. Each of the other designs lacks one feature
-intended for scale.
+designed for scaling.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def row(design: str, gpus: int, found: Prediction) -> dict[str, Cell]:
 
 
 def controller_seconds(count: int) -> float:
-    """Return the loop's CPU seconds per sample, excluding waits: pass it on, receive its verdict, assign credit."""
+    """Return the loop's CPU seconds per sample to submit it, receive its verdict and assign credit, excluding waits."""
     from steelyard.sampling.base import Decoding, SampleRequest
     from steelyard.training.credit import Credit
     from steelyard.training.phases import collect, requests_for

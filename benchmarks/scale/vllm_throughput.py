@@ -23,7 +23,7 @@ from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule
 
 BAR, QUICK_BAR = 0.95, 0.8
-"""Wider because quick runs have only two short rounds, which are noisier."""
+"""The quick bar is wider because quick runs have only two short rounds, which are noisier."""
 RULES = {"free": CutRule(), "top-p 0.95": CutRule(top_p=0.95)}
 
 

@@ -23,7 +23,7 @@ from steelyard.types import Sample
 GROUP = 16
 PAIRS = 5
 QUICK_BARS = (0.7, 1.5)
-"""Wider than the full bars, because three short repetitions with a small policy are noisy."""
+"""The quick bars are wider than the full ones, because three short repetitions with a small policy are noisy."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:

@@ -109,7 +109,7 @@ class Escape:
     name: str
     works: Callable[[Attempt], bool]
     floor_stops: bool = False
-    """Whether the documentation says the floor level stops it."""
+    """Whether the floor level is documented to stop this escape."""
     needs_root: bool = False
     """Whether the escape needs root even without a sandbox."""
 

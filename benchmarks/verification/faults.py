@@ -1,7 +1,7 @@
 """However a verifier misbehaves, every item gets the correct typed cause and no process is left behind.
 
 20,000 items arrive in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two
-training runs on such a verifier follow. On Ray there are 2,000 items.
+training runs with such a verifier follow. On Ray there are 2,000 items.
 """
 
 from __future__ import annotations

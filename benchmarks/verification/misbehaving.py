@@ -82,7 +82,7 @@ def misbehave_in_batches(tasks: Sequence[Task], texts: Sequence[str]) -> list[ob
 
 
 def share_of_a(task: Task, text: str) -> object:
-    """Return the fraction of characters that are an a; one output in ten makes the verifier misbehave instead."""
+    """Return the fraction of characters equal to ``a``; one output in ten makes the verifier misbehave instead."""
     dice = zlib.crc32(f"{task.id} {text}".encode())
     return misbehave(task, MISBEHAVING[dice // 10 % len(MISBEHAVING)]) if dice % 10 == 0 else text.count("a") / 4
 

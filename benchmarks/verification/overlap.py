@@ -14,7 +14,7 @@ from benchmarks.verification import misbehaving
 from steelyard.types import Task
 
 BAR, QUICK_BAR = 1.15, 1.3
-"""Wider because quick runs have short waves and only two steps, so they are noisier."""
+"""The quick bar is wider because quick runs have short waves and only two steps, so they are noisier."""
 WAVES = 24
 ROWS, QUICK_ROWS = 32, 8
 TOKENS = 64

@@ -24,7 +24,7 @@ TASK = Task("t", "p")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Test each kind in a fresh pool: the next item must be scored within three time limits, leaving no process."""
+    """Test each kind in a fresh pool: the next item must be scored within three time limits; no process may remain."""
     adopt_orphans()
     task = progress.add_task("pool-libraries", total=3 * len(KINDS) + 3)
     rows: list[dict[str, Cell]] = []

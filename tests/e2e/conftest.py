@@ -14,7 +14,7 @@ import steelyard
 from steelyard.cli import main
 
 TINY = ("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.kv_heads", "1")
-"""Overrides with which the model of `steelyard init` trains in milliseconds per step."""
+"""Overrides that let the model created by `steelyard init` train in milliseconds per step."""
 
 
 @dataclass(frozen=True)

@@ -303,7 +303,7 @@ def test_a_verifier_that_cannot_be_sent_is_rejected_with_a_suggestion() -> None:
 def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, preload: bool, message: str
 ) -> None:
-    """The module imports in this process, but not in the worker."""
+    """The module can be imported in this process, but not in the worker."""
     guard = "import os\nif os.environ.get('STEELYARD_FORKSERVER'):\n    "
     (tmp_path / "far_checker.py").write_text(f"{guard}{module}\ndef score(task, text):\n    return 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -424,7 +424,7 @@ def test_a_closed_pool_rejects_items() -> None:
 
 
 def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes started by the import do not remain either."""
+    """Processes started during the import do not keep running either."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
         "if os.environ.get('STEELYARD_FORKSERVER'):\n"

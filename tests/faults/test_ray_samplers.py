@@ -22,7 +22,7 @@ from tests.tiny import tasks, tiny_policy
 
 DECODING = Decoding(max_new_tokens=6)
 REFUSED = 666
-"""A version that only samplers with earlier published weights load; new ones fail on it."""
+"""A version of the weights that new samplers fail to load; samplers with an earlier published version accept it."""
 
 
 class LoadedSampler(LocalSampler):

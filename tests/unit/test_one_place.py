@@ -1,4 +1,4 @@
-"""Mechanisms that must exist only once: suggestions, loading by name, special tokens, shortening of text."""
+"""Mechanisms that must exist only once: suggestions, loading by name, special tokens and text shortening."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _code_in_run(key: str, keys: Mapping[str, Any], commands: Sequence[Sequence[
 
 
 def _in_domain(folder: Path) -> str | None:
-    """Name code in the theories domain's rewards, which every command that builds the domain would import."""
+    """Reference code in the theories domain's rewards, which every command that builds the domain would import."""
     folder = folder / "work"
     foreign_run(folder, SEQUENCES)
     with working_as(folder):
@@ -64,7 +64,7 @@ def _in_domain(folder: Path) -> str | None:
 
 
 def _unused_code(folder: Path) -> str | None:
-    """Name code as the advantage estimator, which only training needs: evaluation must not ask for trust."""
+    """Specify code as the advantage estimator, which only training needs: evaluation must not ask for trust."""
     folder = folder / "work"
     foreign_run(folder)
     with working_as(folder):
@@ -147,7 +147,7 @@ def _recipe_in_project(name: str, keys: Mapping[str, Any], folder: Path) -> str 
 
 
 def _hostile_cluster(folder: Path) -> str | None:
-    """Name a Ray cluster, which can send arbitrary code to anyone who joins: nothing may connect to it."""
+    """Specify a Ray cluster, which can send arbitrary code to anyone who joins: nothing may connect to it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         address = f"127.0.0.1:{server.getsockname()[1]}"

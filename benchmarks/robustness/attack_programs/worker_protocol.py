@@ -135,7 +135,7 @@ def without_order(function: Any) -> Callable[[Path], str | None]:
 
 
 HANG = ("half a frame", "ready once more")
-"""These forgeries only end at the time limit."""
+"""These forgeries end only at the time limit."""
 ATTACKS = (
     Attack("worker protocol", "every forgery in turn", forge(*(kind for kind in FORGED if kind not in HANG))),
     *(Attack("worker protocol", kind, forge(kind), quick=False) for kind in FORGED if kind not in HANG),

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from steelyard.types import Verdict
 
 ColourBy = Literal["part", "stress"]
-"""What colours encode: the kind of each part, or how close it is to failure."""
+"""What the colours encode: the kind of each part, or how close it is to failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Artifact:
     text: str
     title: str = ""
     spec: Mapping[str, Any] | None = None
-    """``Task.spec`` of the task it answers."""
+    """The ``Task.spec`` of the task that the text answers."""
     verdict: Verdict | None = None
     """``None`` for text from a file."""
 

@@ -35,7 +35,7 @@ TRUE = (
 
 
 def simulated(case: Case) -> dict[str, float]:
-    """Return the measurements that a machine with the true rates would make."""
+    """Return the measurements that a machine with the true rates would produce."""
     found = {"prompt": 12, "microbatch": 2000, "chunk": 100}
     run = run_of(case, 12)
     scoring, updating = learner_work(run, passes(run, found))

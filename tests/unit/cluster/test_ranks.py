@@ -1,4 +1,4 @@
-"""How microbatches are assigned to ranks, how metrics are joined, and which states 8-bit AdamW keeps in 8 bits."""
+"""How microbatches are assigned to ranks, how metrics are combined, and which states 8-bit AdamW keeps in 8 bits."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ REQUESTS = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(4)
 
 
 class Engine:
-    """Its samples name the weights they come from; the first ``refusals`` loads of the class fail."""
+    """Labels each sample with the weights it was drawn from; the first ``refusals`` loads by any instance fail."""
 
     refusals = 0
 

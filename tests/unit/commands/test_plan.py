@@ -87,7 +87,7 @@ APART = f"{NODE} --learners 16xh100 --samplers 16xh100 --cores 512"
 
 
 def test_the_plan_matches_the_configuration_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """By default learners shard the weights and vLLM takes 40% of the memory; hints name the cost."""
+    """By default learners shard the weights and vLLM takes 40% of the memory; hints state the cost."""
     text = output_of(capsys, f"{APART} --sampling.engine vllm")
     assert "sharded over 16" in text
     assert "29.5 GB to 2 nodes" in text

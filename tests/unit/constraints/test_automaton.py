@@ -291,7 +291,7 @@ def test_a_constraint_survives_pickling() -> None:
 
 
 class Counted(Automaton[tuple[int, int]]):
-    """A number of letters; counts calls of ``moves``, and has a state component that nothing depends on."""
+    """Accepts three letters, counts calls of ``moves``, and has a state component that nothing depends on."""
 
     stretch = 0
 

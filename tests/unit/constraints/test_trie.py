@@ -25,7 +25,7 @@ SMOLLM2 = MODELS["smollm2"].folder
 
 
 class Letters(Automaton[int]):
-    """At most ``longest`` letters."""
+    """Accepts at most ``longest`` letters."""
 
     def __init__(self, longest: int, letters: str = string.ascii_letters) -> None:
         self.longest, self.letters = longest, letters

@@ -73,7 +73,7 @@ def test_weights_sent_to_engines_are_rounded_to_their_dtype(dtype: torch.dtype) 
 
 
 def adapted(shape: Architecture | None = None, **options: Any) -> Any:
-    """A policy with an adapter built by PEFT, like one opened from a folder, with every parameter changed."""
+    """A policy with an adapter built by PEFT, like one loaded from a folder, with every parameter changed."""
     bare = tiny_policy() if shape is None else tiny_policy(shape=shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -91,7 +91,7 @@ UNTIED = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, t
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "embed_tokens"], ["lm_head"]], ids=str)
 @pytest.mark.parametrize("options", [{}, {"use_rslora": True}, {"use_dora": True}], ids=str)
 def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, Any]) -> None:
-    """Checks a learner in one process and a rank. Merging DoRA like LoRA shifted the logits by 0.66."""
+    """Checks a single-process learner and a rank. Merging DoRA in the same way as LoRA shifted the logits by 0.66."""
     policy, plain = adapted(UNTIED, target_modules=targets, **options), tiny_policy(shape=UNTIED, seed=9)
     merged = dict(plain_tensors(policy.model))
     by_rank = dict(pair for portion in portions(policy, "merged") for pair in portion)

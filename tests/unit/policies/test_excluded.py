@@ -1,4 +1,4 @@
-"""Excluded tokens are outside every support: never sampled, and absent from every score."""
+"""Excluded tokens are outside every support: never sampled, and left out of every score."""
 
 from __future__ import annotations
 

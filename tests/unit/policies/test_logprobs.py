@@ -40,7 +40,7 @@ class Case:
 
 
 def supports_of(kind: str, token_N: Tensor) -> Supports | None:
-    """``none``; ``all`` decisions restricted (sizes 1 to V, one shared by two); ``some`` without."""
+    """Return supports for no decisions (``none``), for all (``all``, sizes 1 to V) or for some of them (``some``)."""
     if kind == "none":
         return None
     sets = [sorted({int(token), *range(size)}) for token, size in zip(token_N, (1, 3, 5, 8, V, 2, 4), strict=True)]

@@ -87,8 +87,8 @@ def test_sampler_and_learner_agree(policy: CausalPolicy, rule: CutRule) -> None:
 def test_runs_and_single_steps_give_the_same_samples(
     policy: CausalPolicy, rule: CutRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forced tokens are processed together with the token before them, or only as many as all rows have, or one at a
-    time, as some caches need.
+    """Forced tokens are processed in one pass with the preceding token, in runs that all rows share, or one at a time,
+    as some caches require.
     """
     monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 1.0)
     together = drawn(policy, rule)

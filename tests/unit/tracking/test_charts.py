@@ -40,7 +40,7 @@ def labels(scene: Scene) -> list[str]:
 
 
 def curves(scene: Scene, colour: int = 0) -> list[int]:
-    """Return the number of points of each line with this colour."""
+    """Return the number of points on each line of the given colour."""
     return [len(shape.points) for shape in scene.shapes if isinstance(shape, Line) and shape.edge == COLOURS[colour]]
 
 
@@ -95,7 +95,7 @@ def test_a_chart_needs_at_least_one_logged_metric() -> None:
 
 
 def test_rows_of_one_step_are_merged_and_the_last_value_counts() -> None:
-    """A file pieced together from a resumed run has such rows."""
+    """A file assembled from a resumed run may contain several rows for one step."""
     rows = [row(1), row(2, success=0.25), {"step": 3, "eval/success": 1.0}, row(2, success=0.75), row(3)]
     assert "last 50.0%" in labels(run_chart({"mine": rows}))
     assert max(curves(run_chart({"mine": rows}))) == 3

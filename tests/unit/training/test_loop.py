@@ -71,7 +71,7 @@ def test_samples_record_the_policy_version(tmp_path: Path) -> None:
 
 
 def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
-    """Sampling, verifying, scoring, credit and update by hand equal ``train_step``."""
+    """Sampling, verifying, scoring, assigning credit and updating one by one is equivalent to ``train_step``."""
     by_hand, at_once = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b")
     at_once.train_step()
     drawn = by_hand.parts.source.draw(0, 2)

@@ -167,7 +167,7 @@ class Bricks(BrickArtifacts):
         return brief_of(task.spec).title()
 
     def scorer(self) -> BrickScorer:
-        """The function behind the verifier."""
+        """Return the scoring function used by the verifier."""
         return BrickScorer(self.action_space, self.reward_settings)
 
     def verifier(self) -> FunctionVerifier:

@@ -154,7 +154,7 @@ def step_rewards(structure: Structure, brief: Brief, weight: float, reward: floa
 
 @dataclass(frozen=True)
 class BrickScorer:
-    """The function behind the verifier: reads the text, evaluates the structure and computes its reward."""
+    """The verifier's scoring function: reads the text, evaluates the structure and computes its reward."""
 
     action_space: ActionSpace
     settings: RewardSettings = RewardSettings()
@@ -173,7 +173,7 @@ class BrickScorer:
         return Verdict.scored(reward, success=parts["success"] == 1.0, parts=parts, steps=steps)
 
     def verifier(self) -> FunctionVerifier:
-        """Build the verifier. Its version includes the settings, because they affect verdicts."""
+        """Build the verifier, whose version includes the settings because they affect verdicts."""
         return FunctionVerifier(
             self,
             name="bricks",
@@ -184,7 +184,7 @@ class BrickScorer:
 
 
 def require_valid(reading: Reading, *, strict: bool) -> None:
-    """Raise :class:`InvalidStructureError` with the first flaw of text without bricks or, if ``strict``, of any text.
+    """Raise :class:`InvalidStructureError` with the first flaw if there are no bricks or, with ``strict``, on any flaw.
 
     Floating bricks do not cause a rejection; they lower the reward.
     """

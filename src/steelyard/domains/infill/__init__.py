@@ -1,6 +1,4 @@
-"""Fill-in-the-blank tasks: a policy fills the holes in a text, and a program and optionally a judge model score the
-result.
-"""
+"""Fill-in-the-blank tasks: a policy fills holes in text; a program and optionally a judge model score the result."""
 
 from steelyard.domains.infill.domain import Infill
 

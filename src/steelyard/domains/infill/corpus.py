@@ -29,9 +29,9 @@ from steelyard.text import shown
 
 Unit = Literal["function", "chunk"]
 RESERVED_TOKENS = (*SPECIAL_TOKENS, MASK)
-"""Texts that contain these are skipped, because a tokenizer would treat them as special tokens."""
+"""Texts that contain these strings are skipped, because a tokenizer would treat them as special tokens."""
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""One tenth of the documents each; the rest are used for training."""
+"""Each of these splits gets one tenth of the documents; the rest are used for training."""
 EXCLUDED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"})
 """Standard library folders that contain third-party code or tests, or are missing on some machines."""
 _FUNCTION = re.compile(r"^([ \t]*)(?:async )?def .*\n(?:\1[ \t]+.*\n|[ \t]*\n)*", re.MULTILINE)
@@ -39,7 +39,7 @@ _NAME = re.compile(r"^((?:async )?def )\w+")
 
 
 class Text(NamedTuple):
-    """A text with its source."""
+    """A piece of text and its source."""
 
     source: str
     """Document and line."""
@@ -109,7 +109,7 @@ def deduplication_key(text: str) -> str:
 
 
 def documents(files: str, unit: Unit, tokenizer: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the names and contents of the documents at a path. The names do not depend on where the path is."""
+    """Yield the names and contents of the documents at a path. The names do not depend on the location of the path."""
     root = Path(files or sysconfig.get_paths()["stdlib"])
     if root.is_file() and root.suffix == ".jsonl":
         yield from _records(root, tokenizer)

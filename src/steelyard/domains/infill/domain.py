@@ -1,4 +1,4 @@
-"""The infill domain: fill the holes in a text so that a program, and optionally a judge model, accepts it."""
+"""The infill domain: fill holes in text so that a program, and optionally a judge model, accepts the result."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Infill(Domain):
 
 
 def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:
-    """Split a filled text into given, correct and differing spans. Text that does not match its input becomes a single
+    """Split filled text into given, correct and differing spans. Text that does not match its input becomes a single
     span.
     """
     if len(masked) != len(text):
@@ -159,7 +159,7 @@ def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:
 
 
 def _by_runs(masked: str, original: str, text: str) -> list[TextSpan]:
-    """Split a text into spans by runs of holes, for holes that hold several characters."""
+    """Split text into spans at runs of holes, for holes that may contain several characters."""
     written, true = fills(masked, text), fills(masked, original)
     if written is None:
         return [TextSpan(text, "made")]

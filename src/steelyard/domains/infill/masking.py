@@ -1,4 +1,4 @@
-"""Masking patterns, which place the holes in a text: random, span or sticky."""
+"""Masking patterns, which determine where the holes are: random, span or sticky."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Masking:
             )
 
     def positions(self, length: int, rng: np.random.Generator) -> Positions:
-        """Sample the positions of the holes in a text of the given length, in ascending order."""
+        """Sample the hole positions for text of the given length, in ascending order."""
         ratio = float(rng.uniform(*self.ratio))
         found = PATTERNS[self.pattern](length, ratio, self.mean_span, self.max_holes, rng)
         if not len(found):
@@ -97,7 +97,7 @@ class Masking:
 
 
 def with_holes(units: Sequence[str], positions: Positions) -> str:
-    """Join the units of a text (characters or tokens), with a hole at each of ``positions``."""
+    """Join text units (characters or tokens), with a hole at each of ``positions``."""
     hidden = set(positions.tolist())
     return "".join(HOLE if position in hidden else unit for position, unit in enumerate(units))
 

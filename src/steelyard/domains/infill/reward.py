@@ -1,4 +1,4 @@
-"""The reward of a filled text: a weighted sum of named parts.
+"""The reward for filled text: a weighted sum of named parts.
 
 - ``tokenizes``: 1 if Python's tokenizer accepts the text
 - ``parses``: 1 if ``ast`` parses the text
@@ -31,7 +31,7 @@ TEXT_WEIGHTS: Mapping[str, float] = {"recovered": 1.0}
 RULES = "2"
 """Version of the scoring rules; increment it when verdicts change for the same settings."""
 MAX_INLINE_CHARACTERS = 4096
-"""Longer texts are parsed in a separate process, because a crash in Python's C parser would kill the run."""
+"""Texts longer than this are parsed in a separate process, because a crash in Python's C parser would kill the run."""
 
 
 def tokenizes(text: str) -> bool:
@@ -66,7 +66,7 @@ def recovered(masked: str, original: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class InfillScorer:
-    """The scoring function behind the verifier."""
+    """The verifier's scoring function."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(PYTHON_WEIGHTS))
     max_length: int = 256
@@ -79,7 +79,7 @@ class InfillScorer:
             )
 
     def __call__(self, task: Task, text: str) -> Verdict:
-        """Score a text. Python succeeds if it parses; other text succeeds if it equals the original."""
+        """Score a text. Python code succeeds if it parses; other text succeeds if it equals the original."""
         original = str(task.spec["text"])
         python = not {"tokenizes", "parses"}.isdisjoint(self.weights)
         parts = {"recovered": recovered(str(task.prompt), original, text), "exact": float(text == original)}
@@ -89,7 +89,7 @@ class InfillScorer:
         return Verdict.scored(reward, success=parts["parses" if python else "exact"] == 1.0, parts=parts)
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier. Its version includes the weights because they affect verdicts."""
+        """Return the verifier, whose version includes the weights because they affect verdicts."""
         return FunctionVerifier(
             self,
             name="program",

@@ -16,7 +16,7 @@ INDENTED_CODE = "def f(x):\n    return  x + 1\n\n"
 
 
 def split_text(text: str, tokenizer: str = "") -> Sequence[str]:
-    """Split a text into its characters, or into the tokens of ``tokenizer``."""
+    """Split text into characters, or into the tokens of ``tokenizer``."""
     if not tokenizer:
         return text
     return token_texts(open_tokenizer(tokenizer), text)

@@ -23,7 +23,7 @@ from steelyard.verification import FunctionVerifier
 
 MAX_SEQUENCES = 200_000
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""One tenth of the sequences each; the rest are used for training."""
+"""Each of these splits gets one tenth of the sequences; the rest are used for training."""
 
 ANSWERS: dict[str, Callable[[tuple[int, ...]], Sequence[int]]] = {
     "copy": lambda symbols: symbols,

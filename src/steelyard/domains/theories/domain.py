@@ -56,7 +56,7 @@ class Theories(Domain):
     constrained: bool = True
     """Whether the grammar constrains sampling to valid theories. Otherwise invalid texts are rejected."""
     max_example_words: int = 120
-    """Maximum number of words in a warm-start example. Long starting points may exceed it."""
+    """Maximum number of words in a warm-start example. Long starting points may exceed this limit."""
     curriculum_tasks: int = 0
     """Number of training tasks over which the harder half of the difficulty levels is introduced, one level at a time.
     0 uses all levels from the start.

@@ -37,14 +37,14 @@ class Placements:
             raise ConstraintError(f"no part of {world.library} fits into a world of {size} cells; enlarge the world")
 
     def open(self, bricks: PlacedBricks, *where: int | slice) -> NDArray[np.bool_]:
-        """Return whether each orientation can be placed with its lowest corner at (x, y, z), as ``[P, X, Y, Z]``
-        indexed by ``where``. Orientations are numbered as in ``world.library.dimensions``.
+        """Return a boolean mask ``[P, X, Y, Z]``, indexed by ``where``: whether each orientation can be placed with its
+        lowest corner at (x, y, z). Orientations are numbered as in ``world.library.dimensions``.
         """
         return self._known.get(bricks, self._extended)[where] == SUPPORTED
 
     def corners(self, bricks: PlacedBricks, *where: slice) -> NDArray[np.bool_]:
-        """Return whether any brick can be placed with its lowest corner at each position, ``[X, Y, Z]`` indexed by
-        ``where``.
+        """Return a boolean mask ``[X, Y, Z]``: for each position in ``where``, whether any brick can be placed with its
+        lowest corner there.
         """
         return np.asarray(self.open(bricks, ALL, *where).any(axis=0))
 

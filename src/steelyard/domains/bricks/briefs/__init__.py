@@ -1,4 +1,4 @@
-"""Briefs: parameterised purposes for structures, whose fulfilment a program measures.
+"""Briefs: parameterised purposes for structures. A program measures how well a structure fulfils its brief.
 
 Rewarding stability alone leads to meaningless heaps.
 """

@@ -19,7 +19,7 @@ NOT_FORM = ("load", "free")
 
 @dataclass(frozen=True)
 class Brief(ABC):
-    """A requested structure. Only its form and loads matter, not its position in the world."""
+    """A requested structure. Only the form and the loads matter, not the position in the world."""
 
     kind: ClassVar[str]
     enough: ClassVar[float] = 1.0

@@ -30,7 +30,7 @@ GRID_KINDS = tuple(kind for kind in KINDS if kind != Caption.kind)
 """Kinds whose parameters form a grid: all except captions, which come from a file."""
 
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""Each gets one tenth of the parameters; the rest are for training."""
+"""Each of these splits gets one tenth of the parameters; the rest are used for training."""
 
 
 def brief_of(spec: Mapping[str, Any]) -> Brief:

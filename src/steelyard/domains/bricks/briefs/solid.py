@@ -43,7 +43,7 @@ class Solid:
         return np.where(self.filled_XYZ.any(axis=2), np.argmax(self.filled_XYZ, axis=2), self.shape[2])
 
     def loads_on(self, columns: Iterable[tuple[int, int]], kilograms: float) -> tuple[Load, ...]:
-        """Distribute a mass evenly over the tops of these columns of the box, skipping empty columns."""
+        """Distribute a mass evenly over the tops of the given columns, skipping empty columns."""
         tops = [(x, y, int(self.top_XY[x, y])) for x, y in columns if self.top_XY[x, y] > 0]
         return tuple(Load(self.x + x, self.y + y, top - 1, kilograms / len(tops)) for x, y, top in tops)
 
@@ -63,7 +63,7 @@ def ratio(one: float, other: float) -> float:
 
 
 def middle(size: int) -> tuple[int, ...]:
-    """Return the index in the middle of ``size`` positions, or both middle indices."""
+    """Return the middle index of ``size`` positions, or both middle indices if ``size`` is even."""
     return tuple(range((size - 1) // 2, size // 2 + 1))
 
 

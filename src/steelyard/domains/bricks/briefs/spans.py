@@ -36,14 +36,14 @@ class Bridge(Brief):
     """A deck along x over a gap between two piers, with a load at mid-span.
 
     The fulfilment of a span is a product: for gap, clearance and width, the ratio of the smaller to the larger of the
-    actual and requested values; the covered share of the gap; and 1/2 if only one side has a pier. The best span
+    actual and requested values; the covered share of the gap; and 1/2 if only one side has a pier. Only the best span
     counts.
     """
 
     kind: ClassVar[str] = "bridge"
     gap: int
     clearance: int
-    """Free layers below the deck."""
+    """Number of free layers below the deck."""
     width: int
     load: int
     """Load in grams."""
@@ -108,7 +108,7 @@ class Cantilever(Brief):
     kind: ClassVar[str] = "cantilever"
     reach: int
     height: int
-    """Free layers below the arm."""
+    """Number of free layers below the arm."""
     base: int
     """Maximum length of the base on the ground."""
     load: int

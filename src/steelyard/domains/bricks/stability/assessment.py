@@ -51,7 +51,7 @@ class Stability:
 def largest_pull(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
 ) -> float:
-    """Return t in newtons, or infinity without an equilibrium. One linear program decides whether it stands."""
+    """Return t in newtons, or infinity without an equilibrium, by solving one linear program."""
     touching = contacts(structure)
     if not grounded_bricks(touching, len(structure)).all():
         return math.inf

@@ -9,7 +9,7 @@ Two theories have the same canonical form if they differ only in:
 - the choice between R and R̄ for each SU(n), which includes conjugating all fields
 - fields with equal quantum numbers versus one field with more generations
 - U(1) factors that act trivially or as a combination of others
-- the components of vacuum expectation values: which scalars have one matters, but not its direction
+- the components of vacuum expectation values: it matters which scalars have one, but not in which direction it points
 """
 
 from __future__ import annotations

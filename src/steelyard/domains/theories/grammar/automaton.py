@@ -55,7 +55,7 @@ class TheoryGrammar(Automaton[State]):
 
     @property
     def stretch(self) -> int:  # type: ignore[override]
-        """The first word of an entry extends the shortest ending by the rest of the entry."""
+        """After the first word of an entry, the shortest ending also includes the rest of the entry."""
         return self.longest_entry - 1
 
     @cached_property

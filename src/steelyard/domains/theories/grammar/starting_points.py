@@ -38,7 +38,7 @@ NO_MULTIPLETS = 6
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """A given prefix of a text, and the given first terms of its interactions."""
+    """The given prefix of a theory text, and the given first terms of its interactions."""
 
     kind: str
     given: str

@@ -37,7 +37,7 @@ class FieldContent:
 
 
 class TextState(NamedTuple):
-    """The state of a partially written text."""
+    """The state of a partially written theory text."""
 
     content: FieldContent = FieldContent()
     block: str = ""

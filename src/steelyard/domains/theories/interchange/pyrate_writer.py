@@ -186,7 +186,7 @@ def _letters(names: Mapping[str, str]) -> Iterator[str]:
 def _vevs(theory: Theory, names: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the vacuum expectation values as lines and comments.
 
-    PyR@TE counts components from 1 for each index. Its basis matches ours only for fundamental representations.
+    PyR@TE counts components from 1 for each index. The bases match only for fundamental representations.
     """
     lines: list[str] = []
     comments: list[str] = []

@@ -29,7 +29,7 @@ class Limits:
     largest: int = 6
     """Largest n of an SU(n) factor."""
     dimension: int = 35
-    """Maximum dimension of a representation of one factor. The adjoint's dimension, or 4 for SU(2), is also a limit."""
+    """Maximum dimension of a representation of one factor; never above that of the adjoint (or 4 for SU(2))."""
     states: int = 48
     """Maximum number of components of one multiplet."""
     charge: int = 30

@@ -25,7 +25,7 @@ Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
 """Colour and electric charge of the charged Standard Model fermions, each with three generations."""
 EQUAL_MASSES = 1e-6
-"""Masses whose relative difference is below this count as equal."""
+"""Masses whose relative difference is below this value count as equal."""
 MIN_SHARE = 0.01
 """Minimum fraction of a state that a field must contribute to be listed in its composition."""
 

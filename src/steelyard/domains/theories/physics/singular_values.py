@@ -23,7 +23,7 @@ COMPARABLE = 1e-3
 SMALLEST = 1e-140
 """Singular values below this fraction of the largest count as 0, so that squares do not underflow."""
 ORTHOGONAL = 1e-14
-"""Vectors count as orthogonal if the cosine of the angle between them is below this."""
+"""Vectors count as orthogonal if the cosine of the angle between them is below this value."""
 SWEEPS = 40
 """Maximum number of Jacobi sweeps. Convergence is quadratic and takes about six."""
 

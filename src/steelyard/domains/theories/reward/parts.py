@@ -58,7 +58,7 @@ def chirality(findings: Findings) -> float:
 
 
 def length(findings: Findings, max_words: int) -> float:
-    """Return -20 (ℓ - max_words)/212 for a text of ℓ > ``max_words`` words, else 0."""
+    """Return -20 (ℓ - max_words)/212 for a theory text of ℓ > ``max_words`` words, else 0."""
     return 0.0 - 20.0 * max(findings.length - max_words, 0) / 212
 
 

@@ -145,7 +145,7 @@ def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
 
 @dataclass(frozen=True)
 class TheoryScorer:
-    """The scoring function of the verifier: parses a text, checks it and computes its reward."""
+    """The verifier's scoring function: parses a theory text, checks it and computes its reward."""
 
     limits: Limits = field(default_factory=Limits)
     reward: TheoryReward = field(default_factory=TheoryReward)
@@ -157,7 +157,7 @@ class TheoryScorer:
         return Verdict.scored(self.reward.total(values), success=values["success"] == 1.0, parts=values)
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier. Its version includes all settings, because they affect verdicts."""
+        """Return the verifier, whose version includes all settings because they affect verdicts."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
             VarietyScorer(self, self.reward.variety, self.reward.vector_like) if varied else self,
@@ -170,7 +170,7 @@ class TheoryScorer:
 
 
 def admitted(task: Task, text: str, limits: Limits) -> Theory:
-    """Parse a text for a task. Raises ``Invalid`` with the reason if the grammar would not accept it."""
+    """Parse the theory text for a task; raise ``Invalid`` with the reason if the grammar would not accept it."""
     words, given = text.split(), str(task.spec.get("given") or "").split()
     terms = str(task.spec.get("terms") or "").split()
     if words[: len(given)] != given:
