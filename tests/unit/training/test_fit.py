@@ -48,7 +48,7 @@ def test_another_optimiser(tmp_path: Path) -> None:
 
 def test_another_shape_of_the_weights(tmp_path: Path) -> None:
     tiny_policy().save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="does not fit the model"):
+    with pytest.raises(CheckpointError, match="does not match the model"):
         tiny_policy(words=WORDS[:5]).load_weights(tmp_path)
 
 
