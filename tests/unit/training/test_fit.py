@@ -29,7 +29,7 @@ def test_another_order_of_the_vocabulary(tmp_path: Path) -> None:
     second, weights, before = tiny_trainer(tmp_path, policy=policy), weights_of(policy), files_of(tmp_path)
     checkpoint = second.store.latest()
     assert checkpoint is not None
-    with pytest.raises(CheckpointError, match="another vocabulary"):
+    with pytest.raises(CheckpointError, match="a different vocabulary"):
         second.restore(checkpoint)
     assert all(bool((weights[name] == weight).all()) for name, weight in weights_of(policy).items())
     assert files_of(tmp_path) == before

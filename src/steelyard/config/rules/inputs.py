@@ -140,7 +140,7 @@ def sampled_source(config: Sections) -> Iterator[Problem]:
         reason = f"does not use tasks.{listed[0]}; remove that key, or make it a part of a mixture"
         yield Problem("tasks.source.kind", source.kind, reason)
     if tasks.held_out and not listed:
-        yield Problem("tasks.held_out", tasks.held_out, "can only hold out listed tasks; set tasks.eval_file instead")
+        yield Problem("tasks.held_out", tasks.held_out, "works only with listed tasks; set tasks.eval_file instead")
     if source.kind == "generated" and not config.has_domain and source.function is None:
         yield Problem("tasks.source.function", None, "is required without a [domain] that generates tasks")
     yield from _foreign_keys(source)

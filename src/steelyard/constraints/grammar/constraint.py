@@ -139,7 +139,9 @@ class GrammarConstraint:
         try:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
-            raise ConstraintError(f"task {task.id}: no sample is long enough for {excerpt(source)}: {reason}") from None
+            raise ConstraintError(
+                f"task {task.id}: no sample can be long enough for {excerpt(source)}: {reason}"
+            ) from None
         except bounds.LengthUnknown as reason:
             self._warn(f"cannot check whether a sentence fits in {tokens} tokens: {reason}")
             return
