@@ -127,7 +127,7 @@ def load_reference_loop() -> Any:
     """Import ``examples/reference_loop.py`` as a module."""
     spec = importlib.util.spec_from_file_location("reference_loop", ROOT / "examples" / "reference_loop.py")
     if spec is None or spec.loader is None:
-        raise FileNotFoundError(f"examples/reference_loop.py is missing in {ROOT}; run from a full checkout")
+        raise FileNotFoundError(f"examples/reference_loop.py is missing from {ROOT}; run from a full checkout")
     module = importlib.util.module_from_spec(spec)
     sys.modules["reference_loop"] = module
     spec.loader.exec_module(module)

@@ -89,7 +89,7 @@ def readme_blocks(language: str = "python") -> list[str]:
 def require(output: str, *parts: str) -> None:
     for part in parts:
         if part not in output:
-            raise UnexpectedError(f"{part!r} is missing in the output: {output[-800:]}")
+            raise UnexpectedError(f"{part!r} is missing from the output: {output[-800:]}")
 
 
 def own_script(workspace: Workspace) -> None:

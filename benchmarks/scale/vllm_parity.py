@@ -113,7 +113,7 @@ class _Study:
         tasks = trainer.parts.source.draw(0, len(TEXT_PROMPTS))
         samples = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
         if {one.policy_version for one in samples} != {step}:
-            raise RuntimeError(f"some samples of step {step} have another policy version")
+            raise RuntimeError(f"some samples of step {step} have a different policy version")
         return [one for one in samples if len(one.decisions)]
 
     def _update(self, samples: Sequence[Sample], step: int) -> None:

@@ -118,7 +118,7 @@ def time_rounds(trainer: Any, rounds: int, name: str, progress: Progress, bar: A
         with unconstrained_with_lengths(trainer, samples):
             again, free = timed(trainer, task, number)
         if [len(one.completion_ids) for one in samples] != [len(one.completion_ids) for one in again]:
-            raise RuntimeError("the free samples have other lengths than the constrained samples")
+            raise RuntimeError("the free and constrained samples differ in length")
         tokens = sum(len(sample.completion_ids) for sample in samples)
         progress.advance(bar)
         if number:

@@ -92,7 +92,7 @@ def wait_for(counts: list[Path]) -> None:
     deadline = time.monotonic() + 120
     while not all(count.exists() and count.stat().st_size for count in counts):
         if time.monotonic() > deadline:
-            raise RuntimeError("a run did not start to verify within two minutes")
+            raise RuntimeError("a run did not start verifying within two minutes")
         time.sleep(0.01)
 
 

@@ -171,5 +171,5 @@ def items_per_second(pool: Pool, items: list[Item]) -> float:
     pool.submit(items)
     scored = sum(verdict.status == "scored" for _, verdict in pool.completed(wait=True))
     if scored != len(items):
-        raise RuntimeError(f"{scored} of {len(items)} items were scored; all must be")
+        raise RuntimeError(f"{scored} of {len(items)} items were scored; expected all")
     return len(items) / (time.perf_counter() - began)

@@ -59,7 +59,7 @@ def train(
             "verifier can be imported without starting a run"
         )
     if resume and overwrite:
-        raise ConfigError("resume=True continues the existing run, overwrite=True replaces it; choose one of them")
+        raise ConfigError("resume=True continues the existing run, and overwrite=True replaces it; choose one")
     data = _tables(recipe)
     for name, part in parts.items():
         if part is not None:
@@ -92,7 +92,7 @@ def open_run(
     found = run_at(Path(folder))
     if found is None:
         raise ConfigError(
-            f"{folder} is not a run folder: it has no config.toml (searched {Path.cwd()} and runs/); give a run's path"
+            f"{folder} is not a run folder: it has no config.toml (searched {Path.cwd()} and runs/); pass a run's path"
         )
     place, _ = found
     named: dict[str, Any] = {}
@@ -153,8 +153,8 @@ def _domain(given: Any) -> Any:
     if isinstance(given, str | Mapping | Domain):
         return cast("Any", given)
     raise ConfigError(
-        f"domain = {shown(given)} is not a domain: give an object or a subclass of steelyard.domains.Domain, a name or "
-        "'module:Class'"
+        f"domain = {shown(given)} is not a domain: pass an instance or a subclass of steelyard.domains.Domain, a name, "
+        "or 'module:Class'"
     )
 
 
@@ -180,7 +180,8 @@ def _renamed(config: Config) -> Config:
     names = (f"{config.run.name}-{number}" for number in itertools.count(2))
     name = next(name for name in names if not (Path(config.run.folder) / name).exists())
     log.warning(
-        "%s already holds a run, so this run is %s (resume=True continues the old run, overwrite=True replaces it)",
+        "%s already contains a run, so this run goes to %s (resume=True continues the old run, and overwrite=True "
+        "replaces it)",
         run_folder(config),
         Path(config.run.folder) / name,
     )

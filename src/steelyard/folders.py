@@ -70,7 +70,7 @@ def require_free(folder: Path) -> None:
     """Raise if the folder already holds a run; a new run never writes into another run's folder."""
     if (folder / "config.toml").exists():
         raise ConfigError(
-            f"{folder} already holds a run: resume it with `{resume_command(folder)}`, "
+            f"{folder} already contains a run: resume it with `{resume_command(folder)}`, "
             f"or choose another name with --run.name"
         )
 
@@ -129,8 +129,8 @@ def _tables(folder: Path) -> dict[str, Any]:
     except ConfigError as error:
         older = ", ".join(sorted(held.name for held in folder.glob("config-until-step-*.toml"))) or "none"
         raise CheckpointError(
-            f"{error}; the file is incomplete or was edited: restore it from a copy (from earlier steps: {older}), or "
-            f"start a new run from a model in {folder / 'checkpoints'}"
+            f"{error}; the file is incomplete or was edited: restore it from a copy (copies from earlier "
+            f"steps: {older}), or start a new run from a model in {folder / 'checkpoints'}"
         ) from error
 
 
@@ -138,7 +138,7 @@ def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) ->
     """Read the configuration of a run folder, even if the folder was moved."""
     path = folder / "config.toml"
     if not path.is_file():
-        raise CheckpointError(f"{folder} is not a run folder: it has no config.toml; give the path of a run")
+        raise CheckpointError(f"{folder} is not a run folder: it has no config.toml; pass the path of a run")
     named = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
     chat = recorded_chat(folder)
     if chat is not None and "tasks" not in named:

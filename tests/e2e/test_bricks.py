@@ -86,7 +86,7 @@ def test_evaluating_a_deleted_warm_start_does_not_train_it_again(call: Call) -> 
     shutil.rmtree("runs/bricks/warmstart")
     refused = call("eval", "bricks", "--checkpoint", "start")
     assert refused.code == 2
-    assert "the start of the run is lost; choose a checkpoint" in refused.err
+    assert "the run's starting weights are lost; choose a checkpoint" in refused.err
 
 
 def test_the_error_names_a_missing_warm_start_folder(call: Call) -> None:

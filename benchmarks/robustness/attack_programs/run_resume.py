@@ -18,7 +18,7 @@ def trained(folder: Path) -> None:
     write_run(folder)
     code, command = steelyard(folder, *TRAIN)
     if code != 0:
-        raise RuntimeError(f"the run ended with {code}: {command.error[-300:]}")
+        raise RuntimeError(f"the run exited with {code}: {command.error[-300:]}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -99,7 +99,7 @@ ATTACKS = (
         "a reordered vocabulary",
         partial(rejected, ("--model.scratch.vocabulary", '["b", "a"]'), "vocabulary"),
     ),
-    Attack("resume", "a wider model", partial(rejected, ("--model.scratch.width", "32"), "does not fit")),
+    Attack("resume", "a wider model", partial(rejected, ("--model.scratch.width", "32"), "does not match")),
     Attack("resume", "other tasks", partial(rejected, ("--tasks.prompts", '["b"]'), "tasks changed"), quick=False),
     Attack("resume", "changed code of the verifier", changed_verifier),
     Attack("checkpoint", "the manifest is a pipe", partial(tampered, pipe, "manifest.json")),

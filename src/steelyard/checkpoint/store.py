@@ -130,8 +130,8 @@ class Store:
             shutil.rmtree(temporary, ignore_errors=True)  # it may be taking up the last free disk space
             kept = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(
-                f"the checkpoint of step {step} could not be written to {self.folder}: {error}. Free space there or "
-                f"make it writable, then resume; checkpoints available from steps: {kept}"
+                f"the checkpoint for step {step} could not be written to {self.folder}: {error}. Free space there or "
+                f"make it writable, then resume; steps with checkpoints: {kept}"
             ) from error
         return self.folder / _name(step)
 
@@ -267,7 +267,7 @@ def _name(step: int) -> str:
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise CheckpointError(
-            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (state and manifest are taken)"
+            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (not state or manifest)"
         )
     return name
 

@@ -110,7 +110,7 @@ class RankGroup:
         """Load a checkpoint that was written by a group of any size."""
         if not checkpoint.has(SHARDS):
             raise CheckpointError(
-                f"{checkpoint.path} was written by a learner in one process; resume without [cluster.learners]"
+                f"{checkpoint.path} was written by a single-process learner; resume without [cluster.learners]"
             )
         self.call_all("restore", str(checkpoint.path.absolute()))
         self._update_mirror()

@@ -163,8 +163,8 @@ class RayPool(BackgroundPool):
             if not actor.up and not actor.warned and time.monotonic() - actor.started > UNPLACED_SECONDS:
                 actor.warned = True
                 log.warning(
-                    "a verification actor has waited %.0f s for a node with %d free cores. Check `ray status` for what "
-                    "is in use, or lower verify.workers",
+                    "a verification actor has waited %.0f s for a node with %d free cores. Run `ray status` to see "
+                    "what is in use, or lower verify.workers",
                     UNPLACED_SECONDS,
                     self.workers_per_actor,
                 )
@@ -194,7 +194,7 @@ class RayPool(BackgroundPool):
         reason = str(error)
         self._lost_in_a_row += not actor.up
         if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= MAX_FAILED_STARTS:
-            raise VerifierError(f"verification actors fail to start: {reason}")
+            raise VerifierError(f"verification actors failed to start: {reason}")
         log.warning("a verification actor was lost and will be replaced: %s", reason.strip().splitlines()[0])
         with suppress(self.ray.exceptions.RayError):  # the actor may still be running despite a lost connection
             self.ray.kill(actor.handle)

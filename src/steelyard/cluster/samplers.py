@@ -192,7 +192,7 @@ class RaySampler:
         if len(placed) < needed:
             raise TrainingError(
                 f"the cluster had no room for {count - len(placed)} of {count} samplers within {START_SECONDS:.0f} s. "
-                "Check `ray status` for what is in use, or lower cluster.samplers.replicas or verify.workers"
+                "Run `ray status` to see what is in use, or lower cluster.samplers.replicas or verify.workers"
             )
 
     def _hand_out(self, waiting: deque[tuple[SampleRequest, ...]], decoding: Decoding) -> None:
@@ -245,13 +245,12 @@ class RaySampler:
         cause = _cause(error)
         reason = (str(cause).strip() or repr(cause)).splitlines()[0]
         if getattr(error, "actor_init_failed", False):
-            raise TrainingError(f"samplers fail to start: {str(error).strip()}") from error
+            raise TrainingError(f"samplers failed to start: {str(error).strip()}") from error
         self._lost_in_a_row += 1
         self.lost += 1
         if self._lost_in_a_row > MAX_LOSSES_IN_A_ROW:
             raise TrainingError(
-                f"{self._lost_in_a_row} samplers in a row were lost before they delivered a sample; the last error: "
-                f"{reason}"
+                f"{self._lost_in_a_row} samplers in a row were lost before delivering a sample; last error: {reason}"
             ) from error
         log.warning("a sampler was lost and will be replaced: %s", reason)
         with suppress(self.ray.exceptions.RayError):  # the actor may still be running despite a lost connection

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"doctor takes no {overrides[0]}; remove it")
+        raise ConfigError(f"doctor does not accept {overrides[0]}; remove it")
     console = stdout()
     _packages(console)
     with loading("torch"):

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     if target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} is not a run, so you must name the tasks and the verifier: --recipe FILE "
+            f"{arguments.target} is not a run, so you must specify the tasks and the verifier: --recipe FILE "
             f"(or --tasks.file … and --verify.verifier …)"
         )
     start = time.perf_counter()

@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.file is None:
         return _export_model(arguments, overrides)
     if arguments.merge or arguments.checkpoint != CHECKPOINT:
-        raise ConfigError(f"--merge and --checkpoint apply to the model of a run; remove them, or {arguments.file}")
+        raise ConfigError(
+            f"--merge and --checkpoint apply only to a run's model; remove them, or remove {arguments.file}"
+        )
     domain, out = open_domain(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
     form = format_of(out, domain.export_formats, "--out")
     main, *others = domain.export(read_artifact(arguments.file), form, name=out.stem).items()
@@ -128,8 +130,8 @@ def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Pa
     found = run_at(Path(arguments.target))
     if found is None:
         raise ConfigError(
-            f"{arguments.target} is not a run folder, so there is no model to export; to export an artifact, give its "
-            "FILE after the name of the domain"
+            f"{arguments.target} is not a run folder, so there is no model to export; to export an artifact, pass its "
+            "FILE after the domain name"
         )
     run, step = found
     config = read_named_run(run, overrides, trust=arguments.trust, uses=DOMAIN | {"model"}, unused=tuple(NAMED_BY))

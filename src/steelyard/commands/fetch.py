@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"fetch takes no {overrides[0]}; remove it")
+        raise ConfigError(f"fetch does not accept {overrides[0]}; remove it")
     if arguments.name is None:
         _list()
         return 0

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if folder.exists():
         raise ConfigError(f"{folder} already exists; choose another --out, or remove it")
     if judge.folder is not None:
-        raise ConfigError(f"judge.folder = {judge.folder} names a trained judge; remove the key to train a new one")
+        raise ConfigError(f"judge.folder = {judge.folder} is a trained judge; remove the key to train a new one")
     words = [arguments.recipe, *overrides]
     if config.warmstart is not None and config.warmstart.folder is None:
         warm = folder.with_name(f"{folder.name}-warmstart")

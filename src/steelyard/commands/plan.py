@@ -208,7 +208,7 @@ def _shape(config: Config) -> ModelShape:
 def site_of(config: Config, arguments: argparse.Namespace) -> Deployment:
     known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
     if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
-        raise ConfigError("give either --gpus, which sample and learn in turn, or both --learners and --samplers")
+        raise ConfigError("pass either --gpus, which sample and learn in turn, or both --learners and --samplers")
     learners = parse_machines(arguments.learners or arguments.gpus or HALF_NODE, known)
     samplers: Machines | None = None if arguments.gpus else parse_machines(arguments.samplers or HALF_NODE, known)
     seconds = config.verify.limits.seconds or math.inf
@@ -252,7 +252,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0 or math.isinf(value):
-        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text} must be a non-negative number")
     return value
 
 
@@ -262,7 +262,7 @@ def _shares(text: str) -> Efficiency:
     except ValueError:
         shares = []
     if len(shares) != 3 or not all(0 < share <= 1 for share in shares):
-        raise argparse.ArgumentTypeError(f"{text} must be three shares between 0 and 1, such as 0.5,0.4,0.7")
+        raise argparse.ArgumentTypeError(f"{text} must be three fractions between 0 and 1, such as 0.5,0.4,0.7")
     return Efficiency(*shares)
 
 
@@ -310,7 +310,7 @@ def missing(config: Config, site: Deployment) -> list[str]:
     if site.samplers is None and site.learners.count > 1:
         lines.append(
             "several GPUs that sample and learn in turn, because a learner takes a whole GPU and leaves no room for a "
-            "replica; give --learners and --samplers, or one GPU"
+            "replica; pass --learners and --samplers, or use one GPU"
         )
     if site.samplers is not None and config.model.quantize is not None:
         lines.append("separate samplers for quantised weights, because vLLM would sample from other weights")

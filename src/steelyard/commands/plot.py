@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"plot takes no {overrides[0]}: it reads only {METRICS}; remove it")
+        raise ConfigError(f"plot reads only {METRICS} and does not accept {overrides[0]}; remove it")
     folders = [_folder(name) for name in dict.fromkeys(arguments.runs)]
     scene = run_chart({name: _rows(folder) for name, folder in _names(folders).items()})
     for path in _paths(arguments.out, folders):
@@ -48,7 +48,7 @@ def _folder(name: str) -> Path:
         return found[0]
     if (Path(name) / METRICS).is_file():
         return Path(name)
-    raise ConfigError(f"{name}: no such run; give a run folder, such as runs/sequences")
+    raise ConfigError(f"{name}: no such run; pass a run folder, such as runs/sequences")
 
 
 def _names(folders: Sequence[Path]) -> dict[str, Path]:
@@ -61,7 +61,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     rows = read_metrics(path) if path.is_file() else []
     if not rows:
-        raise DataError(f"{folder} has no metrics yet: {METRICS} is written after the first step; train the run first")
+        raise DataError(f"{folder} has no metrics yet: {METRICS} is written after the first step; start training first")
     return rows
 
 

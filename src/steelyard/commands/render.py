@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         return _render_files(arguments, overrides)
     if is_domain(arguments.target):
         raise ConfigError(
-            f"{arguments.target} is a domain: add the files to draw, or give a run folder (runs/{arguments.target})"
+            f"{arguments.target} is a domain: also pass the files to render, or pass a run folder instead "
+            f"(runs/{arguments.target})"
         )
     return _render_run(arguments, overrides)
 
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     domain = open_domain(arguments.target, overrides, trust=arguments.trust)
     if arguments.out is None and STDIN in arguments.files:
-        raise ConfigError("reading from stdin requires --out FILE for the picture")
+        raise ConfigError("--out FILE is required when reading from stdin")
     out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))
     form = format_of(out, domain.picture_formats, "--out")
     artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
@@ -94,7 +95,7 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is not a run, so --out FOLDER is required for the pictures")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FOLDER is required")
     if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in domain.picture_formats:
         raise ConfigError(f"--out {arguments.out} must be a folder: a run's samples produce several pictures")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)

@@ -57,11 +57,13 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
         return _show(domain.summary(artifacts, title=arguments.target), Path(arguments.out or "report.html"))
     if is_domain(arguments.target):
-        raise ConfigError(f"{arguments.target} is a domain: add files with its artifacts, or give a run folder")
+        raise ConfigError(
+            f"{arguments.target} is a domain: also pass files containing its artifacts, or pass a run folder instead"
+        )
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required for the page")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     artifacts = [
         Artifact(sample.text, title_of(domain, group.task), group.task.spec, verdict)

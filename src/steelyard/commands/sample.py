@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{arguments.target} is not a run: add --prompt TEXT, or --recipe RECIPE for tasks")
     if own is not None and scored and "verifier" in target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} has no verifier to score with; name one with --verify.verifier or --recipe"
+            f"{arguments.target} has no verifier to score with; set one with --verify.verifier or --recipe"
         )
     table = target.config.domain
     domain = None if table is None else make_domain(table.name, **table.options)
@@ -139,7 +139,7 @@ def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
 
     if target.run is None or domain is None:
         raise ConfigError(
-            f"--page {path} writes the samples recorded during training; give the folder of a run with a domain"
+            f"--page {path} writes the samples recorded during training; pass the folder of a run that has a domain"
         )
     write_file(path, page(f"{target.run}: samples over training", read_shown(target.run), domain).encode())
     print_line(f"wrote {path}")

@@ -62,7 +62,7 @@ def _train(lock: RunLock, config: Config, *, resume: bool) -> Trainer:
 def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Config, Path]:
     if (arguments.recipe is None) == (arguments.resume is None):
         raise ConfigError(
-            "give either a recipe or a TOML file to train, or --resume RUN to continue a run "
+            "pass either a recipe or TOML file to train, or --resume RUN to continue a run "
             f"(recipes: {', '.join(configs.recipes())})"
         )
     if arguments.resume is not None:

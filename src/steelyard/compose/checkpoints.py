@@ -52,7 +52,7 @@ def _at_start(config: Config) -> Config:
         return config
     if not warm_start_folder(config).is_dir():
         raise CheckpointError(
-            f"{warm_start_folder(config)} does not exist, so the start of the run is lost; choose a checkpoint"
+            f"{warm_start_folder(config)} does not exist, so the run's starting weights are lost; choose a checkpoint"
         )
     return starting_from(config, warm_start_folder(config))
 
@@ -62,7 +62,7 @@ def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max"
     store = Store(run / "checkpoints", best_mode=best_mode)
     if which.isdigit():
         if int(which) not in store.steps():
-            raise CheckpointError(f"{run} has no checkpoint of step {which}; choose from {_listed(store.steps())}")
+            raise CheckpointError(f"{run} has no checkpoint for step {which}; choose from {_listed(store.steps())}")
         return open_checkpoint(store.folder / f"step-{int(which):08d}")
     if which not in ("latest", "best"):
         raise CheckpointError(
@@ -71,8 +71,8 @@ def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max"
     found = store.best() if which == "best" else store.latest()
     if which == "best" and found is None and not store.skipped and (newest := store.latest()) is not None:
         log.warning(
-            "no checkpoint of %s has a score, because it stopped before checkpoint.best_metric was measured; using the "
-            "latest (step %d)",
+            "no checkpoint of %s has a score, because the run stopped before checkpoint.best_metric was measured; "
+            "using the latest (step %d)",
             run,
             newest.step,
         )

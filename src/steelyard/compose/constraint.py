@@ -95,7 +95,7 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
         raise ConfigError(f"constraint.file {table.file}: not UTF-8: {error}") from error
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"constraint.file {table.file}: not JSON, which kind = {table.kind} needs: {error}"
+            f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires: {error}"
         ) from error
 
 

@@ -74,7 +74,7 @@ def make_judge(
 ) -> float:
     """Train a judge from the policy's body and save it. Return its accuracy over the last tenth of updates."""
     if not isinstance(policy, MaskedPolicy):
-        raise ConfigError("judge: starts from the body of a masked model; set model.kind = 'masked'")
+        raise ConfigError("judge: training starts from the body of a masked model; set model.kind = 'masked'")
     check_first_tasks(config, policy, supplied)
     examples = examples_of(build_domain(config, supplied), "judge", seed=FAKES + judge.seed)
     steps = judge.updates

@@ -62,7 +62,7 @@ def build_model(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy
     if model.path is not None:
         return pretrained_policy(model.path, options)
     if model.scratch is None:
-        raise ConfigError("no model is given; set model.path or model.scratch")
+        raise ConfigError("no model specified; set model.path or model.scratch")
     scratch, domain = model.scratch, build_domain(config, supplied)
     words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
     if words is None:

@@ -293,7 +293,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:
             raise CheckpointError(
-                f"no checkpoint of {run_folder(config)} is complete ({'; '.join(trainer.store.skipped)}); to start "
+                f"{run_folder(config)} has no complete checkpoint ({'; '.join(trainer.store.skipped)}); to start "
                 "over, choose another run.folder or remove this one"
             )
         _announce_prompts(config, trainer)

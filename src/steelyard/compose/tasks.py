@@ -128,7 +128,7 @@ def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -
         prompt = len(policy.encode(task.prompt))
         if prompt + tokens > limit:
             raise PolicyError(
-                f"task {task.id}: its prompt ({prompt} tokens) and {tokens} new tokens exceed the maximum length of "
+                f"task {task.id}: its prompt ({prompt} tokens) plus {tokens} new tokens exceeds the maximum length of "
                 f"{limit} tokens; shorten the prompt or lower sampling.max_new_tokens"
             )
 
@@ -144,7 +144,7 @@ def split_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[l
     """Return (training, held-out) tasks from [tasks] or ``given``; no tasks are held out unless configured."""
     if tasks is None:
         if given is None:
-            raise ConfigError("no tasks are given; set [tasks] or [domain]")
+            raise ConfigError("no tasks specified; set [tasks] or [domain]")
         return as_tasks(given), []
     rows = _listed_tasks(tasks) if given is None else as_tasks(given, **_columns(tasks))
     if tasks.eval_file is not None:

@@ -150,7 +150,7 @@ def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)
     if not parts:
-        raise ConfigError('no verifier is given; set verify.verifier = "my_module:my_function"')
+        raise ConfigError('no verifier specified; set verify.verifier = "my_module:my_function"')
     return WeightedVerifier(parts, **_given(floor=verify.floor))
 
 

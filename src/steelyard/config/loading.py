@@ -85,5 +85,5 @@ def read_recipe(recipe_or_path: str | Path) -> str:
         raise ConfigError(f"there is no file {name} (working directory: {Path.cwd()})")
     known = ", ".join(recipes())
     raise ConfigError(
-        f"there is no recipe {name!r}{did_you_mean(name, recipes())} (recipes: {known}; or give a .toml file)"
+        f"there is no recipe {name!r}{did_you_mean(name, recipes())} (recipes: {known}; or pass a .toml file)"
     )

@@ -97,6 +97,6 @@ def _is_known(key: str) -> bool:
 def _index(container: list[Any], name: str, key: str) -> int:
     if not name.isdigit() or int(name) >= len(container):
         raise ConfigError(
-            f"{key}: {name!r} is not an index of a list with {len(container)} entries; indices start at 0"
+            f"{key}: {name!r} is not a valid index for a list of {len(container)} entries; indices start at 0"
         )
     return int(name)

@@ -126,7 +126,7 @@ class Automaton(ABC, Generic[State]):
                         following.append(successor)
                 if len(came_from) > self.search_limit:
                     raise ConstraintError(
-                        f"{type(self).__name__}: no end found among {self.search_limit} states from {state!r}; "
+                        f"{type(self).__name__}: no end found within {self.search_limit} states of {state!r}; "
                         "override shortest_end with a formula, or raise search_limit"
                     )
             level = following
@@ -230,8 +230,8 @@ class AutomatonConstraint(ABC, Generic[State]):
         needed = self.begin(task).shortest_end()
         if needed > tokens:
             raise ConstraintError(
-                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens with its end token, more "
-                f"than the limit of {tokens}; raise sampling.max_new_tokens to {needed} or more"
+                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens including its end token, "
+                f"more than the limit of {tokens}; raise sampling.max_new_tokens to {needed} or more"
             )
 
     def moves(self, state: State) -> Mapping[str, State]:
@@ -347,7 +347,7 @@ class WordConstraint(AutomatonConstraint[State]):
         self._word_of = {token: word for word, token in pairs}
         self._symbols = {word: token for word, token in pairs if token != end_id}
         if not len(pairs) == len(self._token_of) == len(self._word_of):
-            raise ConstraintError("words has duplicates; list every word once, with its own token")
+            raise ConstraintError("words contains duplicates; list each word once, with its own token")
         size = 1 + max([end_id, *self._word_of]) if vocabulary is None else vocabulary
         outside = [word for word, token in pairs if not 0 <= token < size]
         if outside:

@@ -70,7 +70,7 @@ def recompute_supports(constraint: Constraint, recipe: SupportRecipe, sample: Sa
         if list(run) != tokens[place : place + len(run)]:
             raise ConstraintError(
                 f"sample {tuple(sample.key)} does not follow its constraint at token {place}: expected {list(run)}, "
-                f"found {tokens[place : place + len(run)]}; use the constraint that it was sampled with"
+                f"found {tokens[place : place + len(run)]}; use the constraint it was sampled with"
             )
         if not run:
             if place in decided:

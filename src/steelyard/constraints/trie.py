@@ -263,7 +263,7 @@ def _code(trie: TokenTrie, character: str) -> int:
         if len(character) != 1:
             raise ConstraintError(f"{character!r} is not a single character; use one character per move")
         raise ConstraintError(
-            f"the character {character!r} is not a token, so it could not be written if it is forced; "
+            f"the character {character!r} is not a token, so it could not be generated when forced; "
             "remove it from moves, or use another tokenizer"
         )
     return code

@@ -127,7 +127,7 @@ def _hub_rows(name: str, subset: str | None, split: str) -> Iterable[Row]:
     try:
         import datasets
     except ImportError:
-        raise MissingExtraError(f"the hub data set {name}", "data") from None
+        raise MissingExtraError(f"the hub dataset {name}", "data") from None
     try:
         rows = datasets.load_dataset(name, subset, split=split)
     except Exception as error:

@@ -185,7 +185,7 @@ def domain_tasks(domain: Domain, split: Split, count: int | None = None) -> list
     size = domain.size(split)
     limits = [limit for limit in (count, size) if limit is not None]
     if not limits:
-        raise DataError(f"the domain {domain.name} has infinitely many {split} tasks; set how many to use")
+        raise DataError(f"the domain {domain.name} has infinitely many {split} tasks; set a limit")
     return [domain.task(split, index) for index in range(min(limits))]
 
 

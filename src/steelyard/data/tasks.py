@@ -28,7 +28,7 @@ SIMPLE_TYPES = (str, int, float, bool)
 def as_tasks(rows: object, *, prompt_column: str = PROMPT_COLUMN, template: str | None = None) -> list[Task]:
     """Convert an iterable of tasks, dicts (rows of a dataset) or strings (prompts); default ids count from 0."""
     if hasattr(rows, "iterrows"):
-        raise DataError('tasks cannot be a data frame, which iterates over its columns; pass frame.to_dict("records")')
+        raise DataError('tasks cannot be a DataFrame, which iterates over its columns; pass frame.to_dict("records")')
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise DataError(
             f"tasks must be an iterable of Task, dict or str, got {type(rows).__name__}; "
@@ -202,7 +202,7 @@ def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[lis
     wanted = round(held_out * len(tasks)) if isinstance(held_out, float) else held_out
     if not 0 < wanted < len(tasks):
         raise DataError(
-            f"tasks.held_out = {held_out} of {len(tasks)} tasks leaves one side empty; use a number between 1 and "
+            f"tasks.held_out = {held_out} of {len(tasks)} tasks leaves one split empty; use a number between 1 and "
             f"{len(tasks) - 1}, or 0 to hold out no tasks"
         )
     by_prompt: dict[str, list[int]] = {}

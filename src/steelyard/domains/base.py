@@ -112,7 +112,7 @@ class Domain(ABC):
         """
         defaults.require_format("picture", self.name, form, self.picture_formats)
         if not artifacts:
-            raise DataError("there is nothing to draw; pass at least one artifact")
+            raise DataError("there is nothing to render; pass at least one artifact")
         scenes = [self._scene(artifact) for artifact in artifacts]
         alone = len(artifacts) == 1 and artifacts[0].verdict is None
         scene = scenes[0] if alone else defaults.draw_sheet(artifacts, scenes)

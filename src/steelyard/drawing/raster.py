@@ -48,10 +48,10 @@ def image(scene: Scene, *, scale: float = 1.0) -> Image:
     try:
         from PIL import Image, ImageDraw
     except ImportError:
-        raise MissingExtraError("PNG and GIF pictures", "pictures") from None
+        raise MissingExtraError("PNG and GIF images", "pictures") from None
     width, height = (max(1, round(scale * side)) for side in scene.size)
     if width * height > MAX_PIXELS:
-        raise ValueError(f"scale = {scale} gives a picture of {width} x {height} pixels, which is too large; lower it")
+        raise ValueError(f"scale = {scale} gives an image of {width} x {height} pixels, which is too large; lower it")
     finer = FINER if scale < 2 else FINER // 2
     fine = Image.new("RGB", (width * finer, height * finer), PAPER)
     factor = scale * finer

@@ -130,14 +130,14 @@ def read_shape(path: str) -> ModelShape:
         experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
         if experts > 1:
             raise PolicyError(
-                f"{path!r} is a mixture of {experts} experts; memory and time can only be estimated for dense models; "
-                "choose a dense model"
+                f"{path!r} is a mixture of {experts} experts, but memory and time can be estimated only for dense "
+                "models; choose a dense model"
             )
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     except (OSError, ValueError) as error:
         raise PolicyError(
-            f"cannot read the shape of {path!r}: {error}; give a folder or hub id, or one of {', '.join(KNOWN_SHAPES)}"
+            f"cannot read the shape of {path!r}: {error}; pass a folder or hub id, or one of {', '.join(KNOWN_SHAPES)}"
         ) from error
     head = model.get_output_embeddings()
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer is not head]

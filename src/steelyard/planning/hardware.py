@@ -74,7 +74,8 @@ def parse_machines(text: str, known: Mapping[str, Accelerator] = ACCELERATORS) -
     match = re.fullmatch(r"([1-9]\d*)x([\w.-]+)", text.lower())
     if match is None or match[2] not in known:
         raise ConfigError(
-            f"{text!r} does not name machines; write a count and a kind such as 8xh100, with one of {', '.join(known)}"
+            f"{text!r} is not a machine specification; write a count and a type, such as 8xh100 "
+            f"(types: {', '.join(known)})"
         )
     return Machines(int(match[1]), known[match[2]])
 

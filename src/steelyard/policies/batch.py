@@ -138,7 +138,7 @@ def collate_supports(samples: Sequence[Sample]) -> Supports | None:
         decisions = sample.decisions
         if decisions.supports_omitted or (decisions.rule.cuts and decisions.supports is None):
             raise PolicyError(
-                f"sample {tuple(sample.key)} was drawn under a cut or a constraint but has no supports; "
+                f"sample {tuple(sample.key)} was drawn with a cut or a constraint but has no supports; "
                 "use a sampler that records them, or recompute them with steelyard.training.supports"
             )
         if decisions.support_N is None or decisions.supports is None:

@@ -75,7 +75,7 @@ class CausalPolicy(Policy):
         prompt, answer = self.encode(task.prompt), self.encode_answer(text)
         if never := sorted(set(answer.tolist()).intersection(self.excluded)):
             raise PolicyError(
-                f"task {task.id}: the example {shown(text, 60)} has the token "
+                f"task {task.id}: the example {shown(text, 60)} contains the token "
                 f"{self.tokenizer.convert_ids_to_tokens(never[0])!r}, which is never sampled; remove it from the "
                 f"example, or from model.excluded_tokens"
             )

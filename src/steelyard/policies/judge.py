@@ -82,7 +82,9 @@ class Judge(Verifier):
     def template_ids(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
         """Encode chat messages with the judge's own chat template; ``answer_next`` opens the assistant's turn."""
         if self.tokenizer.chat_template is None:
-            raise PolicyError(f"the tasks are chat messages, but judge {self.path} has no chat template; use another")
+            raise PolicyError(
+                f"the tasks are chat messages, but judge {self.path} has no chat template; use another judge"
+            )
         return template_ids(self.tokenizer, messages, answer_next=answer_next)
 
     def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
@@ -91,7 +93,7 @@ class Judge(Verifier):
         longest = max(map(len, rows))
         if limit is not None and longest > limit:
             raise PolicyError(
-                f"prompt and completion have {longest} tokens, but judge {self.path} reads at most {limit}; lower "
+                f"the prompt and completion have {longest} tokens, but judge {self.path} reads at most {limit}; lower "
                 "sampling.max_new_tokens or choose another judge"
             )
         ids_BT = torch.full((len(rows), longest), self.tokenizer.pad_token_id)
@@ -188,7 +190,9 @@ class LikelihoodJudge(Judge):
             return self.template_ids(prompt, answer_next=True)
         ids = self.tokenizer.encode(prompt)
         if not ids:
-            raise PolicyError(f"task {item.task.id}: the prompt has no tokens for judge {self.path}; give a prompt")
+            raise PolicyError(
+                f"task {item.task.id}: judge {self.path} tokenises the prompt to nothing; use a non-empty prompt"
+            )
         return ids
 
     def _start_ids(self) -> list[int]:

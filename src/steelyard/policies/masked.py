@@ -51,7 +51,8 @@ class MaskedPolicy(Policy):
         self.body = self._base.base_model
         if tokenizer.mask_token_id is None:
             raise PolicyError(
-                f"{self._config.model_type}: the tokenizer has no mask_token, which fill-in needs; use a masked model"
+                f"{self._config.model_type}: the tokenizer has no mask_token, which filling holes requires; "
+                "use a masked model"
             )
         self.mask_id = int(tokenizer.mask_token_id)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.mask_id)
@@ -69,7 +70,7 @@ class MaskedPolicy(Policy):
         """
         if not isinstance(prompt, str):
             raise PolicyError(
-                "the prompt is a list of chat messages, but a masked model fills holes in text; give a string"
+                "the prompt is a list of chat messages, but a masked model fills holes in text; pass a string"
             )
         first, *others = (self._ids(part) for part in prompt.split(HOLE))
         masked = [token for part in others for token in (self.mask_id, *part)]

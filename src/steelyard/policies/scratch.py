@@ -52,15 +52,17 @@ def closed_vocabulary_tokenizer(
     special = (*SPECIAL_TOKENS, MASK) if masks else SPECIAL_TOKENS
     tokens = [*special, *(word for word in words if word not in special)]
     if len(set(tokens)) != len(tokens):
-        raise PolicyError("model.scratch.vocabulary has duplicates; list every token once")
+        raise PolicyError("model.scratch.vocabulary contains duplicates; list each token once")
     own = tokens[len(special) :]
     bad = [token for token in own if not token or any(character.isspace() for character in token)]
     if spaced and bad:
         raise PolicyError(
-            f"model.scratch.vocabulary has empty tokens or tokens with white space: {bad[:5]}; remove them"
+            f"model.scratch.vocabulary contains empty tokens or tokens with whitespace: {bad[:5]}; remove them"
         )
     if not spaced and (long := [token for token in own if len(token) != 1]):
-        raise PolicyError(f"model.scratch.vocabulary without spaces must have single characters; remove {long[:5]}")
+        raise PolicyError(
+            f"model.scratch.vocabulary without spaces must contain only single characters; remove {long[:5]}"
+        )
     core = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}))
     if spaced:
         core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -50,7 +50,7 @@ class ArtifactTracker:
         try:
             write_atomically(path, self.picture(shown))
         except Exception as error:  # noqa: BLE001 - on any error, the samples are still written as text
-            log.warning("the samples of step %d could not be drawn: %s: %s", step, type(error).__name__, error)
+            log.warning("the samples of step %d could not be rendered: %s: %s", step, type(error).__name__, error)
             return False
         return True
 

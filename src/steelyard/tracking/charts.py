@@ -59,7 +59,7 @@ def run_chart(runs: Mapping[str, Rows]) -> Scene:
     panels = [drawn for panel in PANELS if (drawn := _panel(panel, axis, logged)) is not None]
     if not panels:
         metrics = ", ".join(name for panel in PANELS for name in panel.metrics)
-        raise DataError(f"{', '.join(runs)}: nothing to draw; none of these metrics was logged: {metrics}")
+        raise DataError(f"{', '.join(runs)}: nothing to plot; none of these metrics was logged: {metrics}")
     name = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
     long = max(map(len, logged.values())) > MAX_POINTS
     averaged = f"; long curves are averaged to {MAX_POINTS} points" if long else ""

@@ -334,9 +334,9 @@ class Learner:
         own = self.compatibility()
         if saved.get("vocabulary", own["vocabulary"]) != own["vocabulary"]:
             raise CheckpointError(
-                f"{checkpoint.path} was written with another vocabulary: model.scratch.vocabulary, the domain or the "
-                "tokenizer has added, removed or reordered tokens since then. Resume with the vocabulary of the run, "
-                "or start a new run"
+                f"{checkpoint.path} was written with a different vocabulary: model.scratch.vocabulary, the domain or "
+                "the tokenizer has added, removed or reordered tokens since then. Resume with the vocabulary of the "
+                "run, or start a new run"
             )
         if saved.get("optimiser", own["optimiser"]) != own["optimiser"]:
             raise CheckpointError(
@@ -354,7 +354,7 @@ class Learner:
         """Raise an error unless the checkpoint was written with the same reference policy."""
         if checkpoint.state["reference"] != self.reference_fingerprint():
             raise CheckpointError(
-                f"{checkpoint.path} was written with another reference policy: the base model has changed, or this "
+                f"{checkpoint.path} was written with a different reference policy: the base model has changed, or this "
                 "version of torch initialises weights differently. Resume with the model and the versions of the run."
             )
 

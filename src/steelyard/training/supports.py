@@ -59,7 +59,7 @@ def _with_constraint_supports(policy: Policy, sample: Sample) -> Sample:
         return _with_supports_stored(sample, [None] * len(sample.decisions), policy)
     if policy.constraint is None:
         raise TrainingError(
-            f"sample {tuple(sample.key)} was drawn under a constraint, but the policy has none: set the same constraint"
+            f"sample {tuple(sample.key)} was drawn with a constraint, but the policy has none: set the same constraint"
         )
     return _with_supports_stored(sample, recompute_supports(policy.constraint, recipe, sample), policy)
 

@@ -138,7 +138,7 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
         if not _own_names(kind) & {"verify", "__call__"}:
             raise VerifierError(
                 f"{path!r} is a class without verify(items) or __call__(task, text), so its instances are not "
-                "verifiers: name a function f(task, text)"
+                "verifiers: use a function f(task, text)"
             )
         built: object = kind(**(arguments or {}))
         return as_verifier(built, **settings)

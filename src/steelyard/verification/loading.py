@@ -19,7 +19,7 @@ def load_function(path: str) -> Callable[..., Any]:
     """Load ``"module:name"`` or ``"package.module:Class.method"``. The working directory is importable."""
     found = load_user_object(path, raises=VerifierError)
     if not callable(found):
-        raise VerifierError(f"{path!r} is a {type(found).__name__}, which cannot be called: name a function")
+        raise VerifierError(f"{path!r} has type {type(found).__name__}, which is not callable: use a function")
     return found
 
 

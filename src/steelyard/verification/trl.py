@@ -122,5 +122,6 @@ def _require(parameters: Mapping[str, inspect.Parameter], offered: Mapping[str, 
         needed = parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
         if needed and parameter.name not in offered:
             raise VerifierError(
-                f"{name} needs {parameter.name!r}, which is not a column of the tasks: available are {sorted(offered)}"
+                f"{name} needs {parameter.name!r}, which is not a column of the tasks: "
+                f"it must be one of {sorted(offered)}"
             )

@@ -139,7 +139,7 @@ def test_export_selects_the_format_by_suffix(call: Call) -> None:
         (("verify", "bricks", "bridge.txt", "--picture", "x.jpg"), "one of .svg, .png, .gif"),
         (("verify", "bricks", "bridge.txt", "--run.steps", "1"), "only domain options can be set"),
         (("verify", "bricks", "bridge.txt", "--domain.options.colour", "1"), "its parameters are: kinds"),
-        (("render", "bricks"), "give a run folder (runs/bricks)"),
+        (("render", "bricks"), "pass a run folder instead (runs/bricks)"),
         (("render", "bricks", "bridge.txt", "--out", "x.ldr"), "one of .svg, .png, .gif"),
         (("render", "bricks", "bridge.txt", "floats.txt", "--out", "x.gif"), "a gif shows one structure"),
         (("render", "bricks", "-"), "--out FILE"),

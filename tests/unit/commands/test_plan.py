@@ -157,7 +157,7 @@ def test_efficiencies_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
 def test_shares_are_three_numbers(capsys: pytest.CaptureFixture[str], shares: str) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "text", "--efficiency", shares])
-    assert "three shares" in capsys.readouterr().err
+    assert "three fractions" in capsys.readouterr().err
 
 
 def test_an_incomplete_machine_table_is_rejected(tmp_path: Path) -> None:

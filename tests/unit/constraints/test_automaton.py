@@ -188,7 +188,7 @@ def test_a_failed_search_suggests_a_solution() -> None:
     counter = Counter()
     assert counter.shortest_end(1) == 999
     counter.search_limit = 500
-    with pytest.raises(ConstraintError, match=r"Counter.*500 states from 1001; override shortest_end"):
+    with pytest.raises(ConstraintError, match=r"Counter.*500 states of 1001; override shortest_end"):
         counter.shortest_end(1_001)
 
 

@@ -82,8 +82,8 @@ def test_the_closed_vocabulary_is_whole_words() -> None:
     ("words", "complaint"),
     [
         (["a", "b", "a"], "duplicates"),
-        (["a", ""], "empty tokens or tokens with white space"),
-        (["a b"], "empty tokens or tokens with white space"),
+        (["a", ""], "empty tokens or tokens with whitespace"),
+        (["a b"], "empty tokens or tokens with whitespace"),
     ],
 )
 def test_vocabularies_that_cannot_work(words: list[str], complaint: str) -> None:

@@ -42,7 +42,7 @@ def foreign(kind: str, tokenizer: Any) -> Any:
 def test_every_hole_is_one_mask(policy: MaskedPolicy) -> None:
     ids = policy.encode(f"1 {HOLE} 3 {HOLE}{HOLE}")
     assert (ids == policy.mask_id).tolist() == [False, True, False, True, True]
-    with pytest.raises(PolicyError, match=r"chat messages.*give a string"):
+    with pytest.raises(PolicyError, match=r"chat messages.*pass a string"):
         policy.encode(({"role": "user", "content": "1"},))
     with pytest.raises(PolicyError, match="closed vocabulary"):
         policy.encode("1 x")

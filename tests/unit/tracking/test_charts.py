@@ -90,7 +90,7 @@ def test_values_that_are_not_finite_are_counted_and_null_is_ignored() -> None:
 
 def test_a_chart_needs_at_least_one_logged_metric() -> None:
     assert {"1 step", "Reward"} <= set(labels(run_chart({"mine": [row(1)]})))
-    with pytest.raises(DataError, match=r"mine: nothing to draw; .*reward/mean"):
+    with pytest.raises(DataError, match=r"mine: nothing to plot; .*reward/mean"):
         run_chart({"mine": [{"step": 1, "other": 2.0}]})
 
 

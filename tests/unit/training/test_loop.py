@@ -412,6 +412,6 @@ def test_another_base_model_is_rejected(tmp_path: Path) -> None:
     other = run_from(1)
     checkpoint = other.store.latest()
     assert checkpoint is not None
-    with pytest.raises(CheckpointError, match="another reference policy"):
+    with pytest.raises(CheckpointError, match="a different reference policy"):
         other.restore(checkpoint)
     run_from(0).restore(checkpoint)

@@ -38,7 +38,7 @@ def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
 def domain_of_run(config: Config) -> Domain:
     if config.domain is None:
         raise ConfigError(
-            f"{config.run.name} has no domain, so its samples cannot be drawn or summarised; `steelyard sample RUN` "
+            f"{config.run.name} has no domain, so its samples cannot be rendered or summarised; `steelyard sample RUN` "
             "prints them as text, and `steelyard eval RUN` measures reward and success"
         )
     return make_domain(config.domain.name, **config.domain.options)

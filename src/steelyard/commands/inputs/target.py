@@ -65,8 +65,8 @@ def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: 
     if found is None:
         if not (Path(arguments.target).exists() or arguments.recipe or overrides or getattr(arguments, "prompt", None)):
             raise ConfigError(
-                f"{arguments.target}: no such run or model; for a model on the hub, name a recipe with the tasks "
-                "and the verifier: --recipe RECIPE"
+                f"{arguments.target}: no such run or model; for a model on the hub, pass a recipe that provides the "
+                "tasks and the verifier: --recipe RECIPE"
             )
         named = parse_overrides(overrides)
         uses = _sections_used(unused)
@@ -106,7 +106,7 @@ def read_named_run(
             given = ", ".join(f"{part}=…" for part in needed)
             raise ConfigError(
                 f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import: "
-                f"name it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
+                f"specify it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
             )
         named["run.supplied"] = missing
     config = read_run(run, named)

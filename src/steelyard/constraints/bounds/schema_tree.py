@@ -181,8 +181,8 @@ def check(schema: object) -> Schema:
             )
         if UNWRITABLE.search("".join(_named_texts(part))):
             raise ConstraintError(
-                f"JSON schema {path}: it has a control character that can only be written as \\u00.., which is never "
-                "sampled; remove it"
+                f"JSON schema {path}: it contains a control character that can only be written as \\u00.., which is "
+                "never sampled; remove it"
             )
         unsafe = next(filter(_allows_control_characters, _patterns(part)), None)
         if unsafe is not None:

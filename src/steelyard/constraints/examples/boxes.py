@@ -47,7 +47,7 @@ class Boxes(Automaton[Bin]):
         except (TypeError, ValueError) as error:
             raise ConstraintError(
                 f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; "
-                "give a list of [width, height] pairs, each at least [1, 1]"
+                "pass a list of [width, height] pairs, each at least [1, 1]"
             ) from error
         return Bin(sizes, 0)
 

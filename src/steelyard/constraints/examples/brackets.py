@@ -29,9 +29,7 @@ class Brackets(Automaton[Open]):
         if self.depth < 1:
             raise ConstraintError(f"Brackets: depth = {self.depth} must be at least 1")
         if not self.kinds or len(self.kinds) % 2 or len(set(self.kinds)) != len(self.kinds):
-            raise ConstraintError(
-                f"Brackets: kinds = {self.kinds!r}; give pairs of different characters, such as '()[]'"
-            )
+            raise ConstraintError(f"Brackets: kinds = {self.kinds!r}; use pairs of distinct characters, such as '()[]'")
 
     def alphabet(self) -> str:
         return self.kinds

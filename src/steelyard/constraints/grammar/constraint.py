@@ -139,17 +139,19 @@ class GrammarConstraint:
         try:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
-            raise ConstraintError(f"task {task.id}: no sample is long enough for {excerpt(source)}: {reason}") from None
+            raise ConstraintError(
+                f"task {task.id}: no sample can be long enough for {excerpt(source)}: {reason}"
+            ) from None
         except bounds.LengthUnknown as reason:
-            self._warn(f"cannot check whether a sentence fits into {tokens} tokens: {reason}")
+            self._warn(f"cannot check whether a sentence fits in {tokens} tokens: {reason}")
             return
         if sentence is None:
-            raise ConstraintError(f"the grammar has no finite sentence that fits into a sample: {excerpt(source)}")
+            raise ConstraintError(f"the grammar has no finite sentence that fits in a sample: {excerpt(source)}")
         needed = len(self.table.encode(sentence)) + 1
         if needed > tokens:
             raise ConstraintError(
                 f"task {task.id}: the shortest sentence of the grammar, {excerpt(sentence)}, takes {needed} tokens "
-                f"with the end token, more than the limit of {tokens}; raise sampling.max_new_tokens"
+                f"including the end token, more than the limit of {tokens}; raise sampling.max_new_tokens"
             )
 
     def _of(self, task: Task) -> Compiled:
@@ -206,7 +208,7 @@ class GrammarConstraint:
                 f"{self.kind} {excerpt(source)} cannot be used: {reason} ({HINTS[self.kind]})"
             ) from None
         if dead:
-            raise ConstraintError(f"{self.kind} {excerpt(source)}: no token of this vocabulary can start a sentence")
+            raise ConstraintError(f"{self.kind} {excerpt(source)}: no token in this vocabulary can start a sentence")
         return walk
 
     def _follow(self, text: str) -> GrammarWalk:

@@ -37,7 +37,7 @@ class TokenTable:
         self.engine, special = _engine_tokenizer(tokenizer, end_id)
         known = self.engine.vocab_size
         if known > vocabulary:
-            raise ConstraintError(f"the tokenizer has {known} tokens, but the model's vocabulary only {vocabulary}")
+            raise ConstraintError(f"the tokenizer has {known} tokens, but the model's vocabulary has only {vocabulary}")
         excluded = special | {end_id}
         plain = [token for token in range(known) if token not in excluded and not self.engine.is_special_token(token)]
         self.plain = pack(plain, vocabulary)
@@ -95,7 +95,8 @@ def _engine_tokenizer(tokenizer: object, end_id: int) -> tuple[LLTokenizer, set[
     backend = cast("_HasBackend", tokenizer).backend_tokenizer if hasattr(tokenizer, "backend_tokenizer") else tokenizer
     if not hasattr(backend, "to_str"):
         raise ConstraintError(
-            f"text grammars need a fast Hugging Face tokenizer or bytes per token, not {type(tokenizer).__name__}"
+            f"text grammars need a fast Hugging Face tokenizer or the bytes of each token, "
+            f"not {type(tokenizer).__name__}"
         )
     backend = copy(cast("Any", backend))
     backend.no_padding()

@@ -88,7 +88,7 @@ class BrickArtifacts(Domain):
         """
         require_format("picture", self.name, form, self.picture_formats)
         if not artifacts:
-            raise DataError("there is nothing to draw; pass at least one structure")
+            raise DataError("there is nothing to render; pass at least one structure")
         if len(artifacts) == 1 and artifacts[0].verdict is None:
             return self._picture(artifacts[0], form, by, scale)
         if form == "gif":
@@ -130,7 +130,7 @@ class BrickArtifacts(Domain):
         structure = reading.structure
         if not structure.bricks:
             flaw = f": {reading.flaws[0]}" if reading.flaws else ""
-            raise DataError(f"{artifact.title or 'the text'} has no brick to draw{flaw}")
+            raise DataError(f"{artifact.title or 'the text'} has no bricks to render{flaw}")
         stability = self._stress(artifact, structure, by)
         if form == "gif":
             return _animation(structure, by, stability, scale)

@@ -227,7 +227,7 @@ class Bricks(BrickArtifacts):
             raise ConfigError(
                 f"bricks: no brief of {list(self.kinds)} fits into world_size={list(self.world_size)} between "
                 f"min_difficulty={self.min_difficulty} and max_difficulty={self.max_difficulty}; widen the range or "
-                "the world"
+                "enlarge the world"
             )
         return found
 

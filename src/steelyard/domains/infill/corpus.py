@@ -126,7 +126,7 @@ def documents(files: str, unit: Unit, tokenizer: str = "") -> Iterator[tuple[str
             if path.is_file() and (files or EXCLUDED_FOLDERS.isdisjoint(name.parts)):
                 yield name.as_posix(), _content(path)
     else:
-        raise DataError(f"infill: files={files!r} is not an existing file or folder (current folder: {Path.cwd()})")
+        raise DataError(f"infill: files={files!r} is not an existing file or folder (working directory: {Path.cwd()})")
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[str, str]]:

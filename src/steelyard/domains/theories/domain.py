@@ -82,7 +82,7 @@ class Theories(Domain):
             )
         if self.curriculum_tasks < 0:
             raise ConfigError(
-                f"theories: curriculum_tasks = {self.curriculum_tasks} must be a number of training tasks, 0 or more"
+                f"theories: curriculum_tasks = {self.curriculum_tasks} must be a non-negative number of training tasks"
             )
         reward_from_options(self.reward)
         self._require_starting_points()
@@ -101,7 +101,7 @@ class Theories(Domain):
                 self.grammar.start(_task(starting_point))
             except ConstraintError as error:
                 raise ConfigError(
-                    f"theories: kind {starting_point.kind!r} does not fit the limits: {error}; raise the limits, or "
+                    f"theories: kind {starting_point.kind!r} is outside the limits: {error}; raise the limits, or "
                     f"remove {starting_point.kind!r} from kinds"
                 ) from None
 

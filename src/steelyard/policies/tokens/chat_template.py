@@ -45,7 +45,7 @@ def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answe
         raise PolicyError(
             f"the chat template of {owner} exceeded a limit on a prompt of {len(plain)} messages: {answer['limit']} "
             f"(limits: {CPU_SECONDS:g} s of CPU time, {MEMORY_BYTES >> 20} MB, {limit} characters); correct "
-            "chat_template in the tokenizer's files, or give prompts as strings, which need no template"
+            "chat_template in the tokenizer's files, or pass prompts as strings, which need no template"
         )
     if "error" in answer:
         raise PolicyError(

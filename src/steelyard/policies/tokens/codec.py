@@ -34,8 +34,8 @@ class Prompting:
             return prompt
         if prompt[0]["role"] == "system":
             raise PolicyError(
-                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), but tasks.system sets "
-                "another one; remove one of them"
+                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), but tasks.system "
+                "sets one too; remove one of them"
             )
         return ({"role": "system", "content": self.system}, *prompt)
 
@@ -60,7 +60,7 @@ class Codec:
             ids = self._ids(str(prompt))
         elif self.tokenizer.chat_template is None:
             raise PolicyError(
-                "the prompt is a list of chat messages, but the tokenizer has no chat template; give prompts as strings"
+                "the prompt is a list of chat messages, but the tokenizer has no chat template; pass prompts as strings"
             )
         else:
             ids = template_ids(self.tokenizer, messages, answer_next=True)

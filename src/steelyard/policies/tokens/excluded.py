@@ -46,7 +46,7 @@ def _id_of_name(name: str, id_of: Mapping[str, int], end_ids: Collection[int]) -
     token = id_of.get(name)
     if token is None:
         raise PolicyError(
-            f"model.excluded_tokens: {name!r} is not a token of this model's vocabulary{did_you_mean(name, id_of)}"
+            f"model.excluded_tokens: {name!r} is not a token in this model's vocabulary{did_you_mean(name, id_of)}"
         )
     if token in end_ids:
         raise PolicyError(f"model.excluded_tokens: {name!r} ends a sample and cannot be excluded; remove it")

@@ -173,9 +173,9 @@ def test_invalid_structures_and_formats_are_rejected() -> None:
         bricks().export(BRIDGE, "stl", name="b")
     with pytest.raises(ConfigError, match="'jpg' is not supported; choose one of svg, png, gif"):
         bricks().render([Artifact(BRIDGE)], "jpg")
-    with pytest.raises(DataError, match="x has no brick to draw: ill formatted: brick 1, 'hello'"):
+    with pytest.raises(DataError, match="x has no bricks to render: ill formatted: brick 1, 'hello'"):
         bricks().render([Artifact("hello", "x")], "svg")
-    with pytest.raises(DataError, match="nothing to draw"):
+    with pytest.raises(DataError, match="nothing to render"):
         bricks().render([], "svg")
 
 

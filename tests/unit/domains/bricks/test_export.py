@@ -88,7 +88,7 @@ def test_gltf_can_be_read_back() -> None:
         assert high[0] == pytest.approx((brick.x + brick.h) * PITCH, abs=2e-4)
         assert high[2] == pytest.approx(-brick.y * PITCH, abs=2e-4)
         assert volume(position - low, triangles) > 0, "not inside out"
-    with pytest.raises(ValueError, match="no brick to export"):
+    with pytest.raises(ValueError, match="no bricks to export"):
         gltf(Structure(()))
 
 

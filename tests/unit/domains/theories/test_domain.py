@@ -128,7 +128,7 @@ def test_invalid_settings_are_rejected() -> None:
         ({"kinds": ["sm"]}, r"kinds = \['sm'\] .*nothing, groups"),
         ({"kinds": []}, r"kinds = \[\]"),
         ({"kinds": ["model"], "limits": {"largest": 2}}, "remove 'model' from kinds"),
-        ({"kinds": ["model"], "limits": {"charge": 3}}, "'model' does not fit the limits"),
+        ({"kinds": ["model"], "limits": {"charge": 3}}, "'model' is outside the limits"),
         (
             {"required_factors": ["U(1)"], "limits": {"groups": 1, "abelian": 0}},
             "groups = 1, .*abelian = 0, .*largest = 6",

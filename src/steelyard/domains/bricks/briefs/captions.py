@@ -115,7 +115,7 @@ def _rows(path: Path) -> Iterable[tuple[str, Any]]:
     if path.suffix not in readers:
         raise DataError(f"{path}: captions must be in a file of type {' or '.join(readers)}, not {path.suffix!r}")
     if not path.is_file():
-        raise DataError(f"{path}: no such file (current directory: {Path.cwd()})")
+        raise DataError(f"{path}: no such file (working directory: {Path.cwd()})")
     return readers[path.suffix](path)
 
 

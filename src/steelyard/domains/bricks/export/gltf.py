@@ -24,7 +24,7 @@ def gltf(structure: Structure) -> str:
     """Return the text of the ``.gltf`` file, with embedded data."""
     footprints = list(dict.fromkeys(brick[:2] for brick in structure.bricks))
     if not footprints:
-        raise ValueError("a glTF scene cannot be empty; the structure has no brick to export")
+        raise ValueError("a glTF scene cannot be empty; the structure has no bricks to export")
     data, views, accessors, meshes, materials = bytearray(), [], [], [], []
     for number, footprint in enumerate(footprints):
         part = structure.world.library.by_dimensions[footprint]

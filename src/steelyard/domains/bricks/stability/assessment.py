@@ -83,7 +83,7 @@ def _balanced(equations: Statics, pull: float, solve: Solver, physics: Physics) 
     """Distribute the pulls over the bricks of a structure with an equilibrium."""
     distributed = solve(stress_program(equations, pull * (1 + SLACK) + SLACK * 1e-3))
     if distributed is None:
-        raise VerifierError(f"the solver found the largest pull {pull}, but no equilibrium with it")
+        raise VerifierError(f"the solver found a largest pull of {pull}, but no equilibrium at that pull")
     pull_B = distributed.x[-equations.bricks :]
     acting = forces(equations, distributed.x[: len(equations.points)], pull_B, physics)
     score_B = np.minimum(pull_B, 1.0)

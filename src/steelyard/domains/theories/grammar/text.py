@@ -79,7 +79,7 @@ def renamed(theory: Theory) -> Theory:
     with_vev = [vev.field for vev in theory.vevs]
     if len(set(with_vev)) < len(with_vev):
         twice = next(name for name in with_vev if with_vev.count(name) > 1)
-        raise DataError(f"{twice} has two vacuum expectation values; a text allows one per scalar")
+        raise DataError(f"{twice} has two vacuum expectation values; the text format allows one per scalar")
     first = [theory.by_name[name] for name in with_vev]
     others = [field for field in theory.fields if field.name not in with_vev]
     names: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _field_words(gauge: GaugeGroup, field: Field) -> list[str]:
     sixths = [charge * SIXTHS for charge in field.charges]
     if odd := [charge for charge in sixths if charge.denominator > 1]:
         raise DataError(
-            f"{field.name} has charge {odd[0] / SIXTHS}; in a text, charges must be multiples of 1/{SIXTHS}"
+            f"{field.name} has charge {odd[0] / SIXTHS}; in the text format, charges must be multiples of 1/{SIXTHS}"
         )
     labels = zip(gauge.special, field.labels, strict=True)
     words = [representation_word(factor.n, label) for factor, label in labels]

@@ -32,7 +32,7 @@ class Representation:
     def __post_init__(self) -> None:
         if self.n < 2 or len(self.label) != self.n - 1 or min(self.label) < 0:
             raise ValueError(
-                f"{self.label} is not a Dynkin label of SU({self.n}); give {self.n - 1} non-negative integers"
+                f"{self.label} is not a Dynkin label of SU({self.n}); it must have {self.n - 1} non-negative integers"
             )
 
     @cached_property

@@ -85,7 +85,7 @@ def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = Fal
         details = values[3 if scalar else 1 :]
         if len(details) != len(keys):
             raise DataError(
-                f"model file: {name} = {entry} has {len(details)} quantum numbers; give one per group ({len(keys)})"
+                f"model file: {name} = {entry} has {len(details)} quantum numbers; list one per group ({len(keys)})"
             )
         numbers = dict(zip(keys, details, strict=True))
     unknown = [key for key in numbers if key not in keys]
@@ -104,7 +104,7 @@ def _label(n: int, entry: str, where: str) -> Label:
     if entry.startswith(("[", "(")):
         label = tuple(integer(value, where) for value in entry[1:-1].split(","))
         if len(label) != n - 1:
-            raise DataError(f"{where} = {entry} is not a Dynkin label of SU{n}; give {n - 1} integers")
+            raise DataError(f"{where} = {entry} is not a Dynkin label of SU{n}; use {n - 1} integers")
         return label
     dimension = integer(entry, where)
     try:

@@ -23,7 +23,7 @@ LETTERS = {"phi2": "m2", "phi3": "kap", "phi4": "lam", "mass": "M", "yukawa": "Y
 def write(theory: Theory, *, name: str = "Theory") -> dict[str, str]:
     """Return the files of a model by name: the model file, ``particles.m`` and ``parameters.m``."""
     if to_symbol(name) in COMPANIONS:
-        raise DataError(f"{name}.m is the name of another file of a SARAH model; choose a different name")
+        raise DataError(f"{name}.m is the name of another file in a SARAH model; choose a different name")
     return {
         f"{to_symbol(name)}.m": _model(theory, to_symbol(name)),
         "particles.m": _particles(theory),

@@ -66,7 +66,7 @@ class Limits:
                 )
         if not self.abelian and self.largest < SMALLEST_GROUP:
             raise ConfigError(
-                f"theories limits: abelian = 0 and largest = {self.largest} leave no gauge group; set abelian = 1 or "
+                f"theories limits: abelian = 0 and largest = {self.largest} allow no gauge group; set abelian = 1 or "
                 f"largest = {SMALLEST_GROUP}"
             )
 

@@ -68,7 +68,7 @@ def _reason(artifacts: Sequence[Artifact], read: Callable[[str], Theory]) -> str
             read(artifact.text)
         except DataError as error:
             return f"{artifact.title}: no readable theory: {error}"
-    return "the files are empty; give at least one theory"
+    return "the files are empty; pass at least one theory"
 
 
 def _consistent(theory: Theory) -> bool:

@@ -198,7 +198,7 @@ def _extra_part(name: str) -> RewardPart:
         return EXTRA[name]
     if ":" not in name:
         raise ConfigError(
-            f"theories reward: extra has an unknown part {name!r}; choose from {', '.join(EXTRA)}, or give an import "
+            f"theories reward: extra has an unknown part {name!r}; choose from {', '.join(EXTRA)}, or use an import "
             "path such as my_module:my_part"
         )
     return load_function(name)
@@ -206,7 +206,7 @@ def _extra_part(name: str) -> RewardPart:
 
 def _require_table(where: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise ConfigError(f"theories reward: {where} = {given!r} must be a table of names and numbers")
+        raise ConfigError(f"theories reward: {where} = {given!r} must be a table that maps names to numbers")
     return cast("Mapping[str, Any]", given)
 
 
