@@ -1,7 +1,7 @@
 """Aggregation of per-decision losses into one loss: ``loss = sum_N weight_N * loss_N``.
 
 The weights are computed once per minibatch, so the losses of its microbatches add up however it is split. Samples
-without decisions do not count in any denominator.
+without decisions do not count towards any denominator.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AGGREGATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "token_mean": _token_mean,
     "constant": _constant,
 }
-"""Functions from the number of decisions per sample to the weight of a decision in each sample."""
+"""Functions that map the number of decisions in each sample to the weight of each of its decisions."""
 
 
 def decision_weights(

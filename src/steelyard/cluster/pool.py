@@ -34,7 +34,7 @@ MAX_CHUNK = 512
 MAX_RETRIED_CHUNK = 8
 """Maximum size of a chunk that starts with a call whose actor was lost."""
 MAX_FAILED_STARTS = 10
-"""Number of actors in a row that may be lost before they are running."""
+"""How many actors in a row may be lost during startup."""
 MAX_LOSSES = 5
 """How many times a call may lose its actor before it counts as unscored."""
 WAKE_SECONDS = 0.05
@@ -69,8 +69,8 @@ class RayPool(BackgroundPool):
     By default it uses all cores except those ``kept`` for other actors of the run (one entry per actor), divided by
     ``shares``, the number of verifiers that run there in parallel.
 
-    A thread sends chunks of calls and collects verdicts. Each actor has at most a few chunks; the rest is queued here.
-    A lost actor is replaced, and its calls are verified again elsewhere.
+    A thread sends chunks of calls and collects verdicts. Each actor holds at most a few chunks; the rest are queued
+    here. A lost actor is replaced, and its calls are verified again elsewhere.
     """
 
     def __init__(

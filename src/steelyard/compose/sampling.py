@@ -142,7 +142,7 @@ def _options(config: Config, settings: configs.VllmConfig, policy: CausalPolicy)
 
 
 def _handover(model: PeftModel) -> str:
-    """Choose merge for DoRA and on a CPU, where serving an adapter is several times slower; otherwise serve."""
+    """Choose ``merge`` for DoRA and on a CPU, where serving an adapter is several times slower; else ``serve``."""
     from steelyard.sampling.vllm import engine
 
     return "merge" if engine.on_cpu() or adapters.is_dora(model) else "serve"

@@ -60,7 +60,7 @@ class Policy:
         self.attention = attention
         """Attention kernels for sampling, and for scoring and updates; None keeps the model's own."""
         self.constraint: Constraint | None = None
-        """Constraint on samples. Part of the policy, so that sampling and scoring use the same supports."""
+        """Constraint on samples; it belongs to the policy so that sampling and scoring use the same supports."""
         self.one_pass: Pass = call_directly
         """Runs the body and head as one forward pass; a sharded model gathers its weights for the duration."""
         self.release_gathered: Callable[[], None] = lambda: None

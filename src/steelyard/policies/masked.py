@@ -169,8 +169,8 @@ class MaskedPolicy(Policy):
         return ids[len(self._before) : len(ids) - len(self._after)]
 
     def _filled(self, masked: np.ndarray, text: str) -> np.ndarray | None:
-        """Fill the holes with the tokens of the text, or return None if the text does not fit. The given text next to a
-        hole may be tokenized differently from how it is within the complete text.
+        """Fill the holes with the tokens of the text, or return None if the text does not fit. The text next to a hole
+        may be tokenized differently on its own than within the complete text.
         """
         own, ids, at = self._ids(text), list(self._before), 0
         inner = self._inner(masked)

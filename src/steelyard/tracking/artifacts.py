@@ -1,4 +1,4 @@
-"""Writes selected samples to files: ``samples-00000010.md`` to read, ``.jsonl`` for programs, ``.svg`` if drawable."""
+"""Writes selected samples: ``samples-00000010.md`` for people, ``.jsonl`` for programs, ``.svg`` if drawable."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class UpdateRule:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value and follows a target."""
+    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value, then tracks a target KL."""
 
     lr: Schedule
     kl: Schedule

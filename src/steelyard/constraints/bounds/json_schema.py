@@ -59,7 +59,7 @@ def shortest(schema: Schema) -> str | None:
 
 
 def bound(schema: Schema, max_bytes: int) -> Schema:
-    """Add the loosest limits to the open-ended parts of a schema that keep every instance within ``max_bytes`` bytes.
+    """Limit the open-ended parts of a schema as loosely as possible so that every instance fits in ``max_bytes``.
 
     Raise :class:`LengthUnknown` with the reason if that is impossible.
     """

@@ -245,7 +245,7 @@ def _is_member(kind: str, value: Any, character: str) -> bool:
 
 
 def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
-    """Return the weight of the heaviest character of a class; a negated class may contain any."""
+    """Return the weight of the heaviest character of a class; a negated class may contain any character."""
     if name == "LITERAL":
         return weigh(argument)
     members = _items(argument) if name == "IN" else ()

@@ -96,7 +96,7 @@ class AsynchronousRollouts:
         self._changed = threading.Condition()
         self._version = 0
         self._started = 0
-        """Number of groups started, without refills."""
+        """Number of groups started, excluding refills."""
         self._end_step = steps
         """Sampling ends before this step. ``take`` increases it if the loop runs further."""
         self._queue: deque[SampleRequest] = deque()

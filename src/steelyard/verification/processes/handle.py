@@ -393,7 +393,7 @@ class WorkerHandle:
         return WorkerEnded(calls[0], failure, calls[1:])
 
     def _failure(self, status: int, killed: bool) -> Verdict:
-        """Return the verdict for how the worker ended."""
+        """Return the verdict that describes how the worker ended."""
         printed = self._printed()
         if self._kill_reason is not None:
             return replace(self._kill_reason, reason=self._kill_reason.reason + printed)

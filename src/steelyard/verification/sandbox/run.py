@@ -58,7 +58,7 @@ class RunLimits:
     processes: int = 64
     """Maximum number of processes. They are counted 50 times per second, so a burst may briefly exceed it."""
     output: int = 1 << 20
-    """Maximum number of bytes kept of stdout and of stderr. The rest is dropped, and ``truncated`` is set."""
+    """Maximum number of bytes kept from each of stdout and stderr. The rest is dropped, and ``truncated`` is set."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -77,7 +77,7 @@ class RunResult:
     signal: int | None
     """Signal that ended the program. With bubblewrap, exit codes 129 to 192 are reported as signals."""
     stopped: Literal["", "time", "processes", "lost"]
-    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; level floor cannot prevent it."""
+    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; ``floor`` cannot prevent this."""
     truncated: bool
     """Whether the output exceeded its limit."""
     seconds: float
@@ -106,7 +106,7 @@ def run_code(
 ) -> RunResult:
     """Run Python code (``python -I main.py``) in a scratch folder with ``files``, which is removed afterwards.
 
-    ``readable`` lists further folders to make visible at level bubblewrap. ``environment`` is added to a clean
+    ``readable`` lists additional folders to make visible at level bubblewrap. ``environment`` is added to a clean
     environment.
     """
     everything = {**(files or {}), "main.py": code}

@@ -342,7 +342,7 @@ def join_fresh_keyring() -> None:
 
 
 def remove_folder(folder: Path) -> bool:
-    """Remove the folder of a run, even with unreadable or very deep folders. Links are never followed."""
+    """Remove the folder of a run, even if it contains unreadable or deeply nested folders. Links are never followed."""
     with suppress(OSError, RecursionError):
         shutil.rmtree(folder)
         return True
