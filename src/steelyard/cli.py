@@ -164,7 +164,7 @@ def options_of(parser: argparse.ArgumentParser) -> frozenset[str]:
 def split_overrides(words: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """Split words into (command arguments, configuration overrides).
 
-    An override is ``--section.key`` with the value after it, or a whole table, ``--section none``, unless it is one of
+    An override is ``--section.key`` followed by a value, or ``--section none`` for a whole table, unless it is one of
     the command's ``own`` options.
     """
     plain: list[str] = []

@@ -46,7 +46,7 @@ AGGREGATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
 def decision_weights(
     name: str, sample_N: Tensor, *, length: float | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return the weight of each decision of a minibatch. ``sample_N`` holds the sample index of each (any integers).
+    """Return the weight of each decision of a minibatch. ``sample_N`` holds their sample indices (any integers).
 
     With M samples that have decisions: ``sequence_mean`` is 1 / (|o_i| M), ``token_mean`` is 1 / N, and ``constant`` is
     1 / (length M). Only ``constant`` uses ``length``.

@@ -28,7 +28,7 @@ from steelyard.verification.transport import PackedVerifier, without_decisions
 log = logging.getLogger("steelyard.verification")
 
 CHUNKS_AHEAD = 4
-"""Chunks assigned to an actor at a time: while one waits for its slowest item, others keep the workers busy."""
+"""Number of chunks that an actor holds: while one waits for its slowest item, the others keep the workers busy."""
 CHUNK_SECONDS = 0.25
 MAX_CHUNK = 512
 MAX_RETRIED_CHUNK = 8
@@ -216,8 +216,8 @@ def plan_actors(
 ) -> tuple[int, int, float]:
     """Return the number of actors, the workers per actor, and the cores that each actor requests.
 
-    If ``workers`` is None, the actors request only the cores left free by the ``kept`` ones. Actors for the kept
-    cores start later, and each is assumed to go to the node with the most free cores. There is at least one worker.
+    If ``workers`` is None, the actors request only the cores that are not ``kept``. The actors that need the kept cores
+    start later; each is assumed to be placed on the node with the most free cores. There is at least one worker.
     """
     left = list(nodes)
     for cores in sorted(kept, reverse=True) if left and workers is None else ():

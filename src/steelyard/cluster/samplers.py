@@ -29,7 +29,7 @@ from steelyard.types import Sample, SampleKey
 log = logging.getLogger(__name__)
 
 CHUNKS_PER_REPLICA = 2
-"""Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
+"""Number of chunks into which a replica's requests are divided, so that losing it does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
 """How many replicas in a row may be lost without delivering a sample before the run stops."""
 Named = Sequence[tuple[str, Tensor]]

@@ -64,7 +64,7 @@ def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
 
 
 def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
-    """Build a vLLM sampler, or a local one: a twin of the policy if sampling continues during updates."""
+    """Build a vLLM sampler, or a local one: a copy of the policy if sampling continues during updates."""
     sampling = config.sampling
     if sampling.engine == "local":
         kind = SnapshotSampler if sampling.staleness else LocalSampler

@@ -41,7 +41,7 @@ class Walk(Protocol):
         ...
 
     def advance(self, token: int) -> None:
-        """Advance by a token; raise ``ConstraintError`` if it is not allowed. Nothing is allowed after the end."""
+        """Advance by a token; raise ``ConstraintError`` if it is not allowed. No token is allowed after the end."""
         ...
 
     def may_end(self) -> bool:

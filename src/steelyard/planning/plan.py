@@ -290,7 +290,7 @@ def publication(size: float, site: Deployment) -> float:
 
 
 def cores_needed(pipeline: Pipeline, steps: int = 4) -> int:
-    """Find the fewest verifier cores that make a step as fast as one core per sample would, within 2%."""
+    """Find the smallest number of verifier cores that is as fast as one core per sample, to within 2%."""
     most = pipeline.samples * (pipeline.staleness + 1)
     free = simulate(replace(pipeline, cores=most), steps).step
 

@@ -3,8 +3,8 @@
 The samples of a step wait in one queue, divided into subgroups that each belong to one group. A replica with free rows
 takes a subgroup, runs its prompt once and decodes all its rows together: a pass adds one token to every row and takes
 longer the more rows there are (continuous batching). A finished sample passes through the controller to the verifier
-cores (first come, first served), and its verdict returns through the controller. After the last verdict of a step the
-learner updates, then the weights are published. Sampling of step k may start once version k - staleness is published;
+cores (first come, first served), and its verdict returns through the controller. After the last verdict of a step, the
+policy is updated and its weights are published. Sampling of step k may start once version k - staleness is published;
 staleness 0 is the synchronous loop.
 
 The length and verification time of a sample depend only on its step and index, so simulations of different hardware see

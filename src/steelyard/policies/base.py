@@ -231,13 +231,13 @@ class Policy:
             self._base.set_attn_implementation(self.attention[1])
 
     def sample_mode(self) -> None:
-        """Switch to decoding, using its fastest attention kernel."""
+        """Switch to decoding, with the fastest attention kernel."""
         self.model.train(False)
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[0])
 
     def release_gathered_weights(self) -> None:
-        """Release the weights that passes gathered from other ranks."""
+        """Release the weights that were gathered from other ranks."""
         self.release_gathered()
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:

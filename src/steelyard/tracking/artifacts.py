@@ -44,7 +44,7 @@ class ArtifactTracker:
     def close(self) -> None: ...
 
     def _draw(self, step: int, shown: Sequence[ShownSample], path: Path) -> bool:
-        """Draw the samples and return whether it worked; a failure must not stop the run."""
+        """Draw the samples and return whether that succeeded; a failure must not stop the run."""
         if self.picture is None or not shown:
             return False
         try:

@@ -183,7 +183,7 @@ def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
 
 
 def _subtract_penalties(reward_S: Sequence[float], penalty_N: Array | None, span_N: NDArray[np.int64]) -> list[float]:
-    """Subtract from the reward of each span the penalties at its decisions."""
+    """Subtract the penalties of each span's decisions from the reward of the span."""
     if penalty_N is None:
         return list(reward_S)
     penalty_S = np.bincount(span_N, weights=penalty_N.astype(np.float64), minlength=len(reward_S))

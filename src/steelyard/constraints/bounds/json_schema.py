@@ -39,7 +39,7 @@ EXACT_DIGITS = 15
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """Limits for the parts of a schema that are open-ended."""
+    """Limits for the open-ended parts of a schema."""
 
     characters: int
     items: int

@@ -265,7 +265,7 @@ def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
 
 
 def _codes_of_category(name: str) -> list[int]:
-    """Return code points of a category, including the heaviest. For JSON schemas, only whitespace is Unicode."""
+    """Return code points of a category, including the heaviest. In JSON schemas, only whitespace covers Unicode."""
     if "NOT_" in name or name not in CATEGORIES:
         return list(EDGES)
     wide = [0x3000] if name == "CATEGORY_SPACE" else []

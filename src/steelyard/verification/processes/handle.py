@@ -154,7 +154,7 @@ class WorkerHandle:
                 self.connection.shutdown(socket.SHUT_WR)
 
     def on_deadline(self) -> list[Event]:
-        """Handle a call, a worker start or a fork server that took too long."""
+        """Handle the timeout of a call, a worker start or a fork server."""
         events = self._read_connection()  # an answer that arrived in time still counts
         if self._deadline is None or self._deadline > time.monotonic():
             return events

@@ -36,7 +36,7 @@ from steelyard.verification.sandbox.levels import (
 from steelyard.verification.sandbox.supervisor import Report, Request
 
 SUPERVISOR_SECONDS = 30.0
-"""Seconds beyond the time limit after which a silent supervisor counts as lost."""
+"""Seconds beyond the time limit after which an unresponsive supervisor counts as lost."""
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 SIGNAL_EXIT_BASE = 128
 """If a signal ends the program, bubblewrap exits with this plus the number of the signal."""
@@ -163,7 +163,7 @@ def run_command(
 
 
 def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level) -> str:
-    """Find the program. A relative path is returned as it is and refers to the scratch folder."""
+    """Find the program. A relative path is returned unchanged; it is relative to the scratch folder."""
     for folder in readable:
         if not folder.exists():
             raise SandboxError(f"readable folder {folder} does not exist")
@@ -203,7 +203,7 @@ def _search_path() -> str:
 
 
 def _clean_environment(home: Path, folder: Path, level: Level) -> dict[str, str]:
-    """Return an environment without the caller's secrets. Each run gets one thread, because many share the CPU."""
+    """Return an environment without the caller's secrets. Each run gets one thread, because many runs share the CPU."""
     return {
         **kept_environment(),
         "PATH": _search_path(),
