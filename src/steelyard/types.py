@@ -200,7 +200,7 @@ class Verdict:
     tries: int = 1
     """Number of times the verifier was run."""
     open_floor: bool = False
-    """Whether the floor is undeclared; ``settle_floors`` then sets ``reward`` from the group's scored samples."""
+    """Whether it was rejected without a floor; ``settle_floors`` then sets ``reward`` from the group's scored samples."""
 
     @staticmethod
     def scored(

@@ -50,7 +50,7 @@ class TrainingSetup:
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """Sizes that determine how much is in memory at once."""
+    """Sizes that determine peak memory use."""
 
     rows: int
     """Sequences decoded together."""

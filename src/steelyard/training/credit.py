@@ -101,7 +101,7 @@ class Credit:
         return not any(bool((advantage_S.abs() > NO_ADVANTAGE).any()) for advantage_S in advantages)
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
-        """Return the samples of a group that are compared with each other and learnt from."""
+        """Return the samples of a group that are compared with each other and used for learning."""
         pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].has_reward]
         _, keep_M = self._after_truncation([sample for sample, _ in pairs])
         pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
