@@ -109,7 +109,7 @@ def open_run(
 
 
 def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str]]:
-    """Merge into the configuration every part that it can name.
+    """Merge every part that the configuration can name into it.
 
     Return the other parts as objects, with the names of those that exist only in this process because they are neither
     named in the configuration nor stored as a file of the run.

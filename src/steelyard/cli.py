@@ -30,7 +30,7 @@ COMMANDS = {
     "train": ("train", "train with a recipe or a TOML file, or resume a run"),
     "eval": ("evaluate", "measure reward, success and pass@k of a run or model on held-out tasks"),
     "sample": ("sample", "print samples of a run or model, with their rewards"),
-    "verify": ("verify", "verify an artifact from a file, part by part, and draw where it fails"),
+    "verify": ("verify", "verify an artifact from a file, part by part, and draw any failures"),
     "render": ("render", "draw artifacts from files, or samples of a run"),
     "export": ("export", "convert an artifact for other programs, or export a run's model"),
     "report": ("report", "summarise many samples of a run: how many are distinct, and which are new"),
@@ -164,7 +164,7 @@ def options_of(parser: argparse.ArgumentParser) -> frozenset[str]:
 def split_overrides(words: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """Split words into (command arguments, configuration overrides).
 
-    An override is ``--section.key`` with the value after it, or a whole table, ``--section none``, unless it is one of
+    An override is ``--section.key`` followed by a value, or ``--section none`` for a whole table, unless it is one of
     the command's ``own`` options.
     """
     plain: list[str] = []

@@ -1,4 +1,4 @@
-"""Exceptions: one class per boundary. Every message names the problem, the value and the solution."""
+"""Exceptions, one class per subsystem. Every message names the problem, the value and the solution."""
 
 from __future__ import annotations
 

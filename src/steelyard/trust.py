@@ -39,7 +39,7 @@ class Reference(NamedTuple):
     key: str
     value: str
     effect: str
-    """What would happen, with the files involved. Part of the stored agreement, so do not reword it."""
+    """Description of the effect and the files involved. It is part of the stored agreement, so do not reword it."""
     sources: tuple[Path, ...] = ()
     """Files and folders that would be imported or written."""
 

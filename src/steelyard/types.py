@@ -200,7 +200,7 @@ class Verdict:
     tries: int = 1
     """Number of times the verifier was run."""
     open_floor: bool = False
-    """Rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's scored samples."""
+    """Rejected without a declared floor: ``settle_floors`` sets ``reward`` from the scored samples of the group."""
 
     @staticmethod
     def scored(

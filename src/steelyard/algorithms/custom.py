@@ -20,7 +20,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[..., Tensor]:
     """Load ``"module:function"`` and check every result it returns. The working directory is importable.
 
     The function receives ``reward_M`` (float64) and ``group_M``, ``k`` as a keyword argument if configured, and each
-    field of `SampleFacts` that it names as a further parameter.
+    field of `SampleFacts` that it names as an additional parameter.
     """
     function = _load(path)
     _require_arguments(path, function, k)

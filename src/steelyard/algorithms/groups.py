@@ -14,7 +14,7 @@ from torch import Tensor
 from steelyard.algorithms.flat import renumber, require_flat
 
 RELATIVE_TOLERANCE = 1e-12
-"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. It allows for the
+"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. This allows for the
 rounding error of thousands of float64 operations."""
 
 

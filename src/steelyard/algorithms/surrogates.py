@@ -1,4 +1,4 @@
-"""Surrogate losses per decision. Minimising them makes decisions with a positive advantage more likely.
+"""Per-decision surrogate losses. Minimising them makes decisions with a positive advantage more likely.
 
 ``rho = exp(logp - old_logp)`` is the probability ratio of the current to the old policy. With a single update per
 rollout, ``old_logp`` is the detached ``logp``, so the ratio is 1 and only its gradient matters.

@@ -222,7 +222,7 @@ class Store:
                 self._drop(path)
 
     def _drop(self, path: Path) -> None:
-        """Rename a checkpoint, then delete it; if killed in between, the leftover folder is cleaned up later."""
+        """Rename a checkpoint, then delete it; if the process dies in between, the leftovers are deleted later."""
         dropped = self.folder / f".dropping-{path.name}"
         path.rename(dropped)
         _remove(dropped)

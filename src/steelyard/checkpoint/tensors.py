@@ -148,7 +148,7 @@ def _join(path: str, key: object) -> str:
 
 
 def _unique_name(path: str, taken: Mapping[str, Tensor]) -> str:
-    """Return the path, with a number if another path has the same text (``{"a.b": …, "a": {"b": …}}``)."""
+    """Return the path, with a number appended if another path has the same text (``{"a.b": …, "a": {"b": …}}``)."""
     name, number = path, 2
     while name in taken:
         name, number = f"{path}#{number}", number + 1

@@ -238,5 +238,5 @@ def _group_failed(kind: type[TrainingError], reason: str) -> Callable[[], Traini
 
 
 def _may_follow_a_loss(cause: Exception) -> bool:
-    """Return whether a rank may have failed because another was lost; torch then raises errors of these types."""
+    """Return whether a rank may have failed because another was lost; in that case torch raises one of these errors."""
     return isinstance(cause, RuntimeError | OSError) and not isinstance(cause, torch.OutOfMemoryError)

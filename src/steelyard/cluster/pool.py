@@ -28,13 +28,13 @@ from steelyard.verification.transport import PackedVerifier, without_decisions
 log = logging.getLogger("steelyard.verification")
 
 CHUNKS_AHEAD = 4
-"""Chunks assigned to an actor at a time: while one waits for its slowest item, others keep the workers busy."""
+"""Number of chunks that an actor holds: while one waits for its slowest item, the others keep the workers busy."""
 CHUNK_SECONDS = 0.25
 MAX_CHUNK = 512
 MAX_RETRIED_CHUNK = 8
 """Maximum size of a chunk that starts with a call whose actor was lost."""
 MAX_FAILED_STARTS = 10
-"""Number of actors in a row that may be lost before they are running."""
+"""How many actors in a row may be lost during startup."""
 MAX_LOSSES = 5
 """How many times a call may lose its actor before it counts as unscored."""
 WAKE_SECONDS = 0.05
@@ -69,8 +69,8 @@ class RayPool(BackgroundPool):
     By default it uses all cores except those ``kept`` for other actors of the run (one entry per actor), divided by
     ``shares``, the number of verifiers that run there in parallel.
 
-    A thread sends chunks of calls and collects verdicts. Each actor has at most a few chunks; the rest is queued here.
-    A lost actor is replaced, and its calls are verified again elsewhere.
+    A thread sends chunks of calls and collects verdicts. Each actor holds at most a few chunks; the rest are queued
+    here. A lost actor is replaced, and its calls are verified again elsewhere.
     """
 
     def __init__(
@@ -216,8 +216,8 @@ def plan_actors(
 ) -> tuple[int, int, float]:
     """Return the number of actors, the workers per actor, and the cores that each actor requests.
 
-    If ``workers`` is None, the actors request only the cores left free by the ``kept`` ones. Actors for the kept
-    cores start later, and each is assumed to go to the node with the most free cores. There is at least one worker.
+    If ``workers`` is None, the actors request only the cores that are not ``kept``. The actors that need the kept cores
+    start later; each is assumed to be placed on the node with the most free cores. There is at least one worker.
     """
     left = list(nodes)
     for cores in sorted(kept, reverse=True) if left and workers is None else ():

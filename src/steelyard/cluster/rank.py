@@ -29,7 +29,7 @@ BuildLearner = Callable[[Ranks], Learner]
 
 
 class LearnerRank:
-    """The methods that a group calls on its ranks: on all ranks together, unless a method says otherwise."""
+    """The methods that a group calls on its ranks: on all ranks at the same time, unless stated otherwise."""
 
     def __init__(self, paths: Sequence[str] = (), folder: str | None = None) -> None:
         sys.path.extend(path for path in paths if path not in sys.path)

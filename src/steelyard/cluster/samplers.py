@@ -1,8 +1,8 @@
 """A ``Sampler`` on a Ray cluster: several replicas of an engine, each in its own actor.
 
-Requests are distributed over the replicas, and samples stream back as they finish. Weights travel through Ray's object
-store; the controller passes only a reference. A lost replica is replaced and loads the newest weights. Samples that it
-had not delivered are sampled again, and no sample is delivered twice.
+Requests are distributed across the replicas, and samples stream back as they finish. Weights travel through Ray's
+object store; the controller passes only a reference. A lost replica is replaced and loads the newest weights. Its
+undelivered samples are drawn again, and no sample is delivered twice.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from steelyard.types import Sample, SampleKey
 log = logging.getLogger(__name__)
 
 CHUNKS_PER_REPLICA = 2
-"""Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
+"""Number of chunks into which a replica's requests are divided, so that losing it does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
-"""Number of replicas in a row that may be lost without delivering a sample before the run stops."""
+"""How many replicas in a row may be lost without delivering a sample before the run stops."""
 Named = Sequence[tuple[str, Tensor]]
 
 
@@ -84,7 +84,7 @@ class _Replica:
     requested: Any = None
     """The newest weights and version that the replica was asked to load."""
     loading: Any = None
-    """Reference that resolves once the weights are loaded, or None if they are. Until then it gets no requests."""
+    """Resolves once the weights are loaded; None if they already are. Until then the replica gets no requests."""
     chunks: list[_Chunk] = field(default_factory=list[_Chunk])
 
 

@@ -1,4 +1,4 @@
-"""Show installed packages, missing extras and devices, and estimate whether a model fits in memory."""
+"""Show devices, installed packages and missing extras, and estimate whether a model fits in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimate whether a run fits in memory, how long a step takes, and its bottleneck. Nothing is loaded or run."""
+"""Estimate whether a run fits in memory, how long a step takes, and what limits its speed. Nothing is loaded or run."""
 
 from __future__ import annotations
 

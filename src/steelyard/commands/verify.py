@@ -1,4 +1,4 @@
-"""Verify an artifact from a file: print the result part by part, and draw where it fails.
+"""Verify an artifact from a file: print the result part by part, and draw a picture of any failures.
 
 The exit code is 0 if the artifact passes (bricks: the structure stands and, with --brief, succeeds), otherwise 1.
 """

@@ -88,8 +88,8 @@ def build_reference_of(config: Config, policy: Policy) -> Reference | None:
 def _storage(config: Config) -> str:
     """Resolve ``auto``.
 
-    The result is a copy without LoRA or on another device, the policy with its adapter disabled if the adapter is new,
-    and otherwise a second adapter.
+    Without LoRA, or on another device, the reference is a copy. A static reference to a policy with a new adapter is
+    the same model with the adapter disabled. In all other cases, it is a second adapter.
     """
     reference, lora = config.reference, config.model.lora
     if reference.storage != "auto":

@@ -64,7 +64,7 @@ def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
 
 
 def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
-    """Build a vLLM sampler, or a local one: a twin of the policy if sampling continues during updates."""
+    """Build a vLLM sampler, or a local one: a copy of the policy if sampling continues during updates."""
     sampling = config.sampling
     if sampling.engine == "local":
         kind = SnapshotSampler if sampling.staleness else LocalSampler
@@ -142,7 +142,7 @@ def _options(config: Config, settings: configs.VllmConfig, policy: CausalPolicy)
 
 
 def _handover(model: PeftModel) -> str:
-    """Choose merge for DoRA and on a CPU, where serving an adapter is several times slower; otherwise serve."""
+    """Choose ``merge`` for DoRA and on a CPU, where serving an adapter is several times slower; else ``serve``."""
     from steelyard.sampling.vllm import engine
 
     return "merge" if engine.on_cpu() or adapters.is_dora(model) else "serve"

@@ -1,4 +1,4 @@
-"""Configuration of the judge, a classifier that tells real from generated text."""
+"""Configuration of the judge, a classifier that distinguishes real from generated text."""
 
 from __future__ import annotations
 

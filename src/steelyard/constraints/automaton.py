@@ -1,8 +1,9 @@
 """Automata: constraints defined by states and moves over a vocabulary of words.
 
 A domain defines the start state, the moves, and the states in which a sample may end. This module computes the sets of
-tokens, keeps an end within reach under any budget, and caches results. See docs/constraint-tutorial.md for an automaton
-written from scratch. An automaton over single characters works with any tokenizer: see ``steelyard.constraints.trie``.
+allowed tokens, keeps an end within reach under any budget, and caches results. See docs/constraint-tutorial.md for an
+automaton written from scratch. An automaton over single characters works with any tokenizer: see
+``steelyard.constraints.trie``.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Automaton(ABC, Generic[State]):
     """
 
     stretch: int | None = None
-    """The most that one move can increase the distance to the shortest end, if every move keeps an end reachable.
+    """The largest increase in ``shortest_end`` that one move can cause, if every move keeps an end reachable.
 
     If set, a constraint computes the shortest ends of successors only near the end of the budget, otherwise always.
     """

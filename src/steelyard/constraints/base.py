@@ -41,7 +41,7 @@ class Walk(Protocol):
         ...
 
     def advance(self, token: int) -> None:
-        """Advance by a token; raise ``ConstraintError`` if it is not allowed. Nothing is allowed after the end."""
+        """Advance by a token; raise ``ConstraintError`` if it is not allowed. No token is allowed after the end."""
         ...
 
     def may_end(self) -> bool:
@@ -51,7 +51,7 @@ class Walk(Protocol):
     def shortest_end(self) -> int | None:
         """Return the minimum number of tokens to an end, including the end token (1 if the sample may end now).
 
-        An automaton over characters counts one token per character. Returns None if it is unknown (text grammars).
+        An automaton over characters counts one token per character. Returns None if unknown, as for text grammars.
         """
         ...
 
@@ -83,7 +83,7 @@ class Constraint(Protocol):
         ...
 
     def check_budget(self, task: Task, tokens: int) -> None:
-        """Raise ``ConstraintError`` with a suggestion if no sample and its end token fit in ``tokens`` tokens."""
+        """Raise ``ConstraintError`` with a suggestion if no sample fits in ``tokens`` tokens, end token included."""
         ...
 
 

@@ -228,7 +228,7 @@ def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Call
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's characters for bytes: printable bytes map to themselves, others to U+0100 onwards."""
+    """Return GPT-2's byte-to-character map: printable bytes map to themselves, others to U+0100 onwards."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}

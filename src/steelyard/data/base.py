@@ -40,4 +40,4 @@ class SourceContext:
     domain: Domain | None
     """The domain of the run, if it has one."""
     seed: int
-    """``run.seed``. Derive every random choice from it and a counter, never from earlier draws."""
+    """``run.seed``. Derive every random choice from this seed and a counter, never from earlier draws."""

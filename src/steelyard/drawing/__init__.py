@@ -1,4 +1,4 @@
-"""Pictures: shapes written as SVG or PNG, contact sheets, and charts with axes. It does not depend on any domain."""
+"""Pictures: shapes written as SVG or PNG, contact sheets, and charts. The package is independent of domains."""
 
 from steelyard.drawing.chart import Axis, Curve, Panel, chart
 from steelyard.drawing.raster import gif, png

@@ -37,7 +37,7 @@ MARKED, SPARSE = 20, 12
 
 
 _Place = Callable[[float, float], Point]
-"""Maps values to a point of the picture."""
+"""Maps values to a point in the picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def png(scene: Scene, *, scale: float = 1.0) -> bytes:
 
 
 def gif(scenes: Sequence[Scene], *, scale: float, milliseconds: Sequence[int]) -> bytes:
-    """Return a looping GIF that shows each scene for its time. All scenes must have the same frame."""
+    """Return a looping GIF that shows each scene for its duration. All scenes must have the same frame."""
     frames = [image(scene, scale=scale).quantize(128) for scene in scenes]
     out = io.BytesIO()
     rest = frames[1:]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 LARGEST, SMALLEST = 1e100, 1e-30
-"""Larger values are treated as not finite, because their squares might overflow; smaller differences count as zero."""
+"""Larger values are treated as non-finite, because their squares might overflow; smaller differences count as zero."""
 
 
 @dataclass(frozen=True, slots=True)

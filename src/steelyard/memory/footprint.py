@@ -12,7 +12,7 @@ USABLE_SHARE = 0.8
 CPU_ACTIVATION_BYTES = 400 * 2**20
 """Budget in bytes for the activations of one microbatch on a CPU."""
 LOGIT_COPIES = 4
-"""Number of arrays the size of a chunk's logits that coexist: logits, log-probs, probabilities, gradient."""
+"""Number of coexisting arrays of the size of a chunk's logits: logits, log-probs, probabilities, gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TrainingSetup:
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """Sizes that determine how much is in memory at once."""
+    """Sizes that determine peak memory use."""
 
     rows: int
     """Sequences decoded together."""

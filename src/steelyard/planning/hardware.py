@@ -49,8 +49,8 @@ ACCELERATORS = {
         _sheet("rtx4090", 24, 1.008, 165, 32, network=3),
     )
 }
-"""Dense bfloat16 rates from the data sheets, without sparsity. Links are half the two-way bandwidth. Network rates are
-typical of such nodes, not properties of the accelerator.
+"""Dense bfloat16 rates from the data sheets, without sparsity. Link rates are half the two-way bandwidth. Network rates
+are typical of such nodes, not properties of the accelerator.
 """
 
 

@@ -74,7 +74,7 @@ class Deployment:
     sharded: bool | None = None
     """Whether learners shard weights and optimiser state (FSDP); by default, only if complete copies are too large."""
     share: float | None = None
-    """Share of memory that a sampling engine reserves at start; defaults to 0.9, less that of a co-located learner."""
+    """Share of memory that a sampling engine reserves; defaults to 0.9 minus the share of a co-located learner."""
     cache: float | None = None
     """Bytes of the engine's KV cache; defaults to its share of memory minus the weights."""
     cores: int = defaults.CORES
@@ -103,7 +103,7 @@ class Memory:
 
     learner: Footprint
     sharded: bool
-    """Whether ranks shard weights and optimiser (FSDP) or each keeps a copy."""
+    """Whether ranks shard the weights and optimiser state (FSDP) instead of each keeping a copy."""
     sampler_weights: float
     rows: int
     """Number of sequences that fit in the KV cache of a replica."""
@@ -190,7 +190,7 @@ def _batch(run: PlannedRun, room: float) -> BatchSize:
 
 
 def microbatch(run: PlannedRun, room: float) -> int:
-    """Return the tokens per pass: the configured number or the default for this memory, at least one sequence."""
+    """Return the tokens per pass: the configured number or the default for this memory, but at least one sequence."""
     tokens = run.microbatch or default_microbatch_tokens(
         run.shape.width,
         run.shape.layers,
@@ -290,7 +290,7 @@ def publication(size: float, site: Deployment) -> float:
 
 
 def cores_needed(pipeline: Pipeline, steps: int = 4) -> int:
-    """Find the fewest verifier cores that make a step as fast as one core per sample would, within 2%."""
+    """Find the smallest number of verifier cores that is as fast as one core per sample, to within 2%."""
     most = pipeline.samples * (pipeline.staleness + 1)
     free = simulate(replace(pipeline, cores=most), steps).step
 

@@ -51,7 +51,7 @@ def sampling_rates(kind: Accelerator, accelerators: int, efficiency: Efficiency)
 
 
 def learning_rates(kind: Accelerator, accelerators: int, efficiency: Efficiency) -> Rates:
-    """Return the rates of several accelerators that divide batch and optimiser state among them."""
+    """Return the rates of several accelerators that split the batch and the optimiser state."""
     byte = 1 / (accelerators * kind.bandwidth * efficiency.bandwidth)
     return Rates(flops=1 / (accelerators * kind.flops * efficiency.learning_flops), state=byte)
 

@@ -1,11 +1,11 @@
 """A discrete-event simulation of a run: samplers, verifier cores, controller, learner and weight publication.
 
-The samples of a step wait in one queue, divided into subgroups of one group each. A replica with free rows takes a
-subgroup, runs its prompt once and decodes all its rows together: a pass adds one token to every row and takes longer
-the more rows there are (continuous batching). A finished sample passes through the controller to the verifier cores
-(first come, first served), and its verdict returns through the controller. After the last verdict of a step the learner
-updates, then the weights are published. Sampling of step k may start once version k - staleness is published; staleness
-0 is the synchronous loop.
+The samples of a step wait in one queue, divided into subgroups that each belong to one group. A replica with free rows
+takes a subgroup, runs its prompt once and decodes all its rows together: a pass adds one token to every row and takes
+longer the more rows there are (continuous batching). A finished sample passes through the controller to the verifier
+cores (first come, first served), and its verdict returns through the controller. After the last verdict of a step, the
+policy is updated and its weights are published. Sampling of step k may start once version k - staleness is published;
+staleness 0 is the synchronous loop.
 
 The length and verification time of a sample depend only on its step and index, so simulations of different hardware see
 the same samples.
@@ -36,7 +36,7 @@ RARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A distribution given by its mean and 99th percentile, truncated at a limit; constant without p99.
+    """A distribution given by its mean and 99th percentile, truncated at a limit; constant if p99 is not given.
 
     It is log-normal as long as a log-normal distribution can have such a tail (p99 up to e^2.7 = 15 times the mean).
     Beyond that, one value in a hundred is p99 and all others are equal.
@@ -117,7 +117,7 @@ class Outcome:
     filled: float
     """Share of the samplers' rows in use while they were busy."""
     stale: int
-    """Largest number of versions by which a sample was behind at its update."""
+    """Maximum staleness of a sample at its update, in versions."""
     drawn: int
     verified: int
     learnt: int

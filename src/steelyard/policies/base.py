@@ -60,7 +60,7 @@ class Policy:
         self.attention = attention
         """Attention kernels for sampling, and for scoring and updates; None keeps the model's own."""
         self.constraint: Constraint | None = None
-        """Constraint on samples. Part of the policy, so that sampling and scoring use the same supports."""
+        """Constraint on samples; it belongs to the policy so that sampling and scoring use the same supports."""
         self.one_pass: Pass = call_directly
         """Runs the body and head as one forward pass; a sharded model gathers its weights for the duration."""
         self.release_gathered: Callable[[], None] = lambda: None
@@ -231,13 +231,13 @@ class Policy:
             self._base.set_attn_implementation(self.attention[1])
 
     def sample_mode(self) -> None:
-        """Switch to decoding, using its fastest attention kernel."""
+        """Switch to decoding, with the fastest attention kernel."""
         self.model.train(False)
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[0])
 
     def release_gathered_weights(self) -> None:
-        """Release the weights that passes gathered from other ranks."""
+        """Release the weights that were gathered from other ranks."""
         self.release_gathered()
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:

@@ -88,7 +88,7 @@ class Judge(Verifier):
         return template_ids(self.tokenizer, messages, answer_next=answer_next)
 
     def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
-        """Return the token ids and the mask, padded on the right. Raise if a row exceeds the model's positions."""
+        """Return the token ids and the mask, padded on the right. Raise if a row exceeds the model's maximum length."""
         limit = positions(model)
         longest = max(map(len, rows))
         if limit is not None and longest > limit:

@@ -55,7 +55,7 @@ class PolicyOptions:
     """Tokens that are never sampled; defaults to the padding, start and mask tokens."""
     lora: Lora | None = None
     adapter: str | None = None
-    """Folder of a trained adapter whose training is continued."""
+    """Folder of a trained adapter to continue training."""
     seed: int = 0
 
 

@@ -80,8 +80,8 @@ class MaskedPolicy(Policy):
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def encode_task(self, task: Task, most: int) -> np.ndarray:
-        """Return the token ids of a task. Raise if it exceeds the model's positions, has more than ``most`` holes, or
-        is changed by tokenization.
+        """Return the token ids of a task. Raise if it exceeds the model's maximum length, has more than ``most`` holes,
+        or is changed by tokenization.
         """
         ids = self.encode(task.prompt)
         if (limit := self.max_length) is not None and len(ids) > limit:
@@ -170,8 +170,8 @@ class MaskedPolicy(Policy):
         return ids[len(self._before) : len(ids) - len(self._after)]
 
     def _filled(self, masked: np.ndarray, text: str) -> np.ndarray | None:
-        """Fill the holes with the tokens of the text, or return None if the text does not fit. The given text next to a
-        hole may be tokenized differently from how it is within the complete text.
+        """Fill the holes with the tokens of the text, or return None if the text does not fit. The text next to a hole
+        may be tokenized differently on its own than within the complete text.
         """
         own, ids, at = self._ids(text), list(self._before), 0
         inner = self._inner(masked)

@@ -78,7 +78,7 @@ class Reference(Protocol):
 
 
 class _ReferenceBase:
-    """Base class of all kinds of storage: scoring, updates and state."""
+    """Base class of all storage kinds; it implements scoring, updates and state."""
 
     def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         self.policy = policy

@@ -46,7 +46,7 @@ class Architecture:
 def closed_vocabulary_tokenizer(
     words: Sequence[str], *, spaced: bool = True, masks: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Build a tokenizer of words separated by whitespace, or of single characters if ``spaced`` is false. ``masks``
+    """Build a tokenizer for words separated by whitespace, or for single characters if ``spaced`` is false. ``masks``
     adds a mask token. Encoding text outside the vocabulary raises an error.
     """
     special = (*SPECIAL_TOKENS, MASK) if masks else SPECIAL_TOKENS
@@ -105,9 +105,9 @@ def rotary_base(architecture: Architecture) -> float:
 def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
     """Build a ModernBERT model with weights initialised from ``seed``, like :func:`scratch_model`.
 
-    The defaults of ModernBERT suit thousands of subwords. With them, a small model over a few hundred characters is
-    slow to learn anything beyond letter frequencies. The rotary base therefore follows the longest text, and weights
-    start with a standard deviation of width^-1/2.
+    ModernBERT's defaults suit vocabularies of thousands of subwords. With them, a small model over a few hundred
+    characters is slow to learn anything beyond letter frequencies. The rotary base therefore follows the longest text,
+    and weights start with a standard deviation of width^-1/2.
     """
     config = ModernBertConfig(
         vocab_size=len(tokenizer),

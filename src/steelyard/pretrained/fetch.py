@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 def fetch(model: PretrainedModel, folder: Path | None = None, say: Say = lambda _: None) -> bool:
     """Download the model into its default folder or ``folder``; return False if it is already there and complete.
-    An interrupted download never leaves a folder of that name. ``say`` receives a message at every stage.
+    An interrupted download never leaves a folder with that name behind. ``say`` receives a message at every stage.
     """
     folder = model.folder if folder is None else folder
     if (folder / MANIFEST).exists():

@@ -30,11 +30,11 @@ from steelyard.sampling.randomness import stream, uniform
 from steelyard.types import Sample, SampleKey
 
 COMPACT_BELOW = 0.875
-"""Finished rows are removed once at most this share of the rows is unfinished."""
+"""Finished rows are removed once the share of unfinished rows is at most this value."""
 
 ALIGNED_MEAN_LIMIT = 1.5
 ALIGNED_RUN_LIMIT = 8
-"""Aligned rows stay aligned, with single steps, while at most ``ALIGNED_MEAN_LIMIT`` tokens are pending per row on
+"""Aligned rows are kept aligned by single steps while at most ``ALIGNED_MEAN_LIMIT`` tokens are pending per row on
 average and every row has fewer than ``ALIGNED_RUN_LIMIT``. Rows that are not aligned need individual masks, which slow
 down every later step.
 """

@@ -1,4 +1,4 @@
-"""Writes selected samples to files: ``samples-00000010.md`` to read, ``.jsonl`` for programs, ``.svg`` if drawable."""
+"""Writes selected samples: ``samples-00000010.md`` for people, ``.jsonl`` for programs, ``.svg`` if drawable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ArtifactTracker:
     def close(self) -> None: ...
 
     def _draw(self, step: int, shown: Sequence[ShownSample], path: Path) -> bool:
-        """Draw the samples and return whether it worked; a failure must not stop the run."""
+        """Draw the samples and return whether that succeeded; a failure must not stop the run."""
         if self.picture is None or not shown:
             return False
         try:

@@ -105,7 +105,7 @@ def _value(row: Mapping[str, Any], metric: str) -> float | None:
 
 
 def _averaged(points: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
-    """Return the points, averaged over neighbours if there are too many; means ignore values that are not finite."""
+    """Return the points, averaged over neighbours if there are too many; means ignore non-finite values."""
     size = math.ceil(len(points) / MAX_POINTS)
     if size == 1:
         return list(points)

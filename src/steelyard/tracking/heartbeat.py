@@ -14,7 +14,7 @@ MAX_SECONDS = 600.0
 
 
 class Heartbeat:
-    """Calls ``report`` with the seconds since ``restart``: after ``first`` seconds, then whenever it has doubled.
+    """Calls ``report`` with the seconds since ``restart``: after ``first`` seconds, then each time that number doubles.
 
     The interval never exceeds ``MAX_SECONDS``. A thread checks the clock, so the work itself need not report anything.
     """

@@ -174,7 +174,7 @@ def _verdicts(progress: Progress) -> list[Text]:
 
 
 def _failures(progress: Progress) -> list[Text]:
-    """Show the failures of the verifier since the start by cause, the most frequent first."""
+    """Show the verifier's failures so far by cause, most frequent first."""
     found = progress.failures.most_common()
     return [Text(f"{count(number)} × {one_line(cause)}", style="red") for cause, number in found]
 
@@ -203,7 +203,7 @@ def _split(progress: Progress, room: int) -> Text:
 
 
 def _figures(progress: Progress, named: Iterable[_Figure]) -> list[Text]:
-    """Format the logged metrics among these as ``label value``."""
+    """Format those of the metrics that were logged as ``label value``."""
     found = [(label, form(value)) for label, name, form in named if (value := progress.get(name)) is not None]
     return [Text.assemble((f"{label} ", "dim"), value) for label, value in found]
 

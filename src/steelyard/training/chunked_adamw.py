@@ -160,7 +160,7 @@ def _require_same(own: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
 
 
 def _spans(start: int, count: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """Divide a shard that starts at element ``start`` at the chunk boundaries of the full weight."""
+    """Split a shard, which starts at element ``start``, at the chunk boundaries of the full weight."""
     at = 0
     while at < count:
         end = min(count, at + chunk - (start + at) % chunk)

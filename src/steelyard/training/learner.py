@@ -55,7 +55,7 @@ class UpdateRule:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value and follows a target."""
+    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value and tracks a target."""
 
     lr: Schedule
     kl: Schedule
@@ -390,7 +390,7 @@ def _idle(
 
 
 def _progress(report: Report, samples: int, steps: int) -> Callable[[int, int], None]:
-    """Return a function (optimiser step, samples) that reports progress after each microbatch."""
+    """Return a function of (optimiser step, samples) that reports progress after each microbatch."""
     done = 0
 
     def advance(step: int, count: int) -> None:

@@ -17,7 +17,7 @@ from steelyard.policies.reference import Reference
 
 
 class Ranks:
-    """The rank of this process among the processes that update one policy. This base class is a single process."""
+    """The rank of this process among the processes that update one policy. The base class represents one process."""
 
     rank = 0
     size = 1

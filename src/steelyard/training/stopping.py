@@ -40,7 +40,7 @@ def stopping_on_signals(request_stop: Callable[[], None], finishing: str = "step
 
 
 def _acknowledge(finishing: str) -> None:
-    """Print a message, in a separate thread: the interrupted code may hold the lock of the console or of stderr."""
+    """Print a message in a separate thread, because the interrupted code may hold the console or stderr lock."""
     with suppress(Exception):  # the message is optional, the stop is not
         sys.stderr.write(f"finishing this {finishing}; press Ctrl-C again to stop now\n")
         sys.stderr.flush()

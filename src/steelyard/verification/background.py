@@ -44,7 +44,7 @@ class BackgroundPool(Pool, ABC):
             self._enqueue(self._batcher.add(items))
 
     def submit_calls(self, calls: Sequence[Call]) -> None:
-        """Submit calls that have already been formed."""
+        """Submit calls whose items are already grouped."""
         with self._lock:
             self._outstanding += sum(len(call.items) for call in calls)
             self._enqueue(calls)

@@ -29,7 +29,7 @@ class UserFunction(Verifier):
     """Reward of a sample for which the function raises ``Invalid``; ``None`` for 0, or the lowest scored reward of its
     group if that is lower."""
     success_at: float | None = SUCCESS_AT
-    """A reward of at least this is a success; with ``None``, a number is never a success."""
+    """A reward of at least this value is a success; with ``None``, a number is never a success."""
     version: str | None = None
     deterministic: bool = False
     isolate: bool = True

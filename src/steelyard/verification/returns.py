@@ -29,7 +29,7 @@ class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as
 def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float | None) -> Verdict:
     """Convert one return value into a verdict.
 
-    - A bool gives reward 1 or 0 and is the success.
+    - A bool gives reward 1 or 0 and also sets ``success``.
     - A number r gives reward r, with success if r >= ``success_at``.
     - None is unscored with the cause "no score".
     - An ``Invalid`` in a list of scores is rejected with the floor.

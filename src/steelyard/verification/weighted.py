@@ -153,7 +153,7 @@ def _raw_parts(counted: Sequence[tuple[WeightedPart, Verdict]]) -> dict[str, flo
 
 
 def _weighted_steps(counted: Sequence[tuple[WeightedPart, Verdict]], text_length: int) -> tuple[tuple[int, float], ...]:
-    """Add up step rewards by offset. A part without steps counts at the end of the text."""
+    """Add up step rewards by offset. The reward of a part without steps counts at the end of the text."""
     if not any(verdict.steps for _, verdict in counted):
         return ()
     by_end: dict[int, float] = {}

@@ -70,7 +70,7 @@ def missing(extra: Extra) -> list[str]:
 
 
 def devices() -> list[Device]:
-    """List the devices that models can run on, in the order of preference of ``model.device = "auto"``."""
+    """List the devices that models can run on, in the order preferred by ``model.device = "auto"``."""
     import torch
 
     found: list[Device] = []

@@ -39,7 +39,7 @@ EXACT_DIGITS = 15
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """Limits for the parts of a schema that are open-ended."""
+    """Limits for the open-ended parts of a schema."""
 
     characters: int
     items: int
@@ -59,7 +59,7 @@ def shortest(schema: Schema) -> str | None:
 
 
 def bound(schema: Schema, max_bytes: int) -> Schema:
-    """Add the loosest limits to the open-ended parts of a schema that keep every instance within ``max_bytes`` bytes.
+    """Limit the open-ended parts of a schema as loosely as possible so that every instance fits in ``max_bytes``.
 
     Raise :class:`LengthUnknown` with the reason if that is impossible.
     """

@@ -1,6 +1,6 @@
 """Lark grammars in the engine's dialect: finds the shortest sentence by fixpoint iteration over the rules.
 
-Only constructs with a known length are parsed: literals, ranges, regular expressions, groups, repeats, imports of
+Only constructs with a known length are parsed: literals, ranges, regular expressions, groups, repetitions, imports of
 ``common`` and embedded JSON schemas. Anything else raises :class:`LengthUnknown`. The engine's terminals are greedy
 (``00`` is one ``INT``, not two), so the actual shortest sentence can be longer where terminals are adjacent.
 """

@@ -245,7 +245,7 @@ def _is_member(kind: str, value: Any, character: str) -> bool:
 
 
 def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
-    """Return the weight of the heaviest character of a class; a negated class may contain any."""
+    """Return the weight of the heaviest character of a class; a negated class may contain any character."""
     if name == "LITERAL":
         return weigh(argument)
     members = _items(argument) if name == "IN" else ()
@@ -265,7 +265,7 @@ def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
 
 
 def _codes_of_category(name: str) -> list[int]:
-    """Return code points of a category, including the heaviest. For JSON schemas, only whitespace is Unicode."""
+    """Return code points of a category, including the heaviest. In JSON schemas, only whitespace covers Unicode."""
     if "NOT_" in name or name not in CATEGORIES:
         return list(EDGES)
     wide = [0x3000] if name == "CATEGORY_SPACE" else []

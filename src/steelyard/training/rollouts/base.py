@@ -69,7 +69,7 @@ class Rollouts(Protocol):
 
 @dataclass(slots=True)
 class RolloutParts:
-    """The task source, sampler and verification pool of the rollouts, with the sizes of a step."""
+    """The task source, sampler and verification pool of the rollouts, and the size of each step."""
 
     source: Source
     sampler: Sampler

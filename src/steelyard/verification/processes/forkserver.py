@@ -39,7 +39,7 @@ KILL = b"k"
 HUNG_UP = b"h"
 """The worker closed its connection: kill it unless it ends within ``ENDING_SECONDS``."""
 ENDING_SECONDS = 0.5
-"""Time for a worker with a closed connection to end normally, so that its exit status is known."""
+"""Time allowed for a worker with a closed connection to exit normally, so that its exit status is known."""
 _PARENT_CHECK_SECONDS = 1.0
 
 

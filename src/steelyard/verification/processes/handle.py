@@ -154,7 +154,7 @@ class WorkerHandle:
                 self.connection.shutdown(socket.SHUT_WR)
 
     def on_deadline(self) -> list[Event]:
-        """Handle a call, a worker start or a fork server that took too long."""
+        """Handle the timeout of a call, a worker start or a fork server."""
         events = self._read_connection()  # an answer that arrived in time still counts
         if self._deadline is None or self._deadline > time.monotonic():
             return events
@@ -393,7 +393,7 @@ class WorkerHandle:
         return WorkerEnded(calls[0], failure, calls[1:])
 
     def _failure(self, status: int, killed: bool) -> Verdict:
-        """Return the verdict for how the worker ended."""
+        """Return the verdict that describes how the worker ended."""
         printed = self._printed()
         if self._kill_reason is not None:
             return replace(self._kill_reason, reason=self._kill_reason.reason + printed)

@@ -25,7 +25,7 @@ from steelyard.verification.safe_verify import safe_verify, traceback_tail
 NO_CONNECTION = 217
 """Exit code of a worker that has lost its connection to the run because the verifier closed it."""
 CALL_NUMBER = struct.Struct("<Q")
-"""Precedes the items of a request; the answer repeats it."""
+"""Call number that precedes the items of a request; the answer repeats it."""
 MAX_LEFTOVER_THREADS = 32
 """Number of threads that a verifier may leave running, for example an event loop. More than that is a leak."""
 

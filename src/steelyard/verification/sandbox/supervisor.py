@@ -42,7 +42,7 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""Number of the system call by architecture; the C library has no function for it."""
+"""System call number by architecture; the C library has no function for it."""
 KEYCTL_JOIN_SESSION_KEYRING = 1
 MOVED = ".steelyard-removing-"
 NO_ROOT_LOCKED = 0b11
@@ -342,7 +342,7 @@ def join_fresh_keyring() -> None:
 
 
 def remove_folder(folder: Path) -> bool:
-    """Remove the folder of a run, even with unreadable or very deep folders. Links are never followed."""
+    """Remove the folder of a run, even if it contains unreadable or deeply nested folders. Links are never followed."""
     with suppress(OSError, RecursionError):
         shutil.rmtree(folder)
         return True
