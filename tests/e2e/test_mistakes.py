@@ -110,7 +110,10 @@ SMALL += ("--model.scratch.heads", "2", "--model.scratch.kv_heads", "1", "--mode
         (["--model.path", "odd"], "model.path 'odd' cannot be loaded as model.kind 'causal'"),
         (["--model.path", "masked"], "model.path 'masked' cannot be loaded as model.kind 'causal'"),
         ([*SMALL, "--constraint.kind", "regex", "--constraint.file", "none.txt"], "constraint.file none.txt: No such"),
-        ([*SMALL, "--constraint.kind", "choices", "--constraint.file", "own.py"], "constraint.file own.py: not valid JSON"),
+        (
+            [*SMALL, "--constraint.kind", "choices", "--constraint.file", "own.py"],
+            "constraint.file own.py: not valid JSON",
+        ),
         ([*SMALL, "--constraint.kind", "regex", "--constraint.file", "latin.jsonl"], "latin.jsonl: not UTF-8"),
         ([*SMALL, "--tasks.prompts", "none", "--tasks.file", "latin.jsonl"], "latin.jsonl, line 2: not UTF-8"),
         ([*SMALL, "--tasks.prompts", "none", "--tasks.file", "latin.json"], "latin.json: not UTF-8"),

@@ -387,7 +387,7 @@ def test_schemas_that_would_not_be_enforced_are_rejected(small: TokenTable, sche
         ("regex", 3, "must be a string, not 3"),
         ("lark", "sum: 'a'", "cannot be used"),
         ("lark", "start: <|im_start|>", "special tokens, which are never sampled.*im_start"),
-        ("choices", [], "at least one"),
+        ("choices", [], "non-empty list of strings"),
         ("choices", "ab", "list of strings"),
         ("ebnf", "a", "kind = 'ebnf'.*json_schema, regex, lark, choices"),
     ],

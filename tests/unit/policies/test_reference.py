@@ -232,9 +232,9 @@ def test_a_renewed_reference_resumes_from_its_checkpoint(
 
 def test_the_reference_of_another_kind_is_rejected() -> None:
     saved = reference_of("copy", Ema(0.9)).tensors()
-    with pytest.raises(CheckpointError, match="another kind"):
+    with pytest.raises(CheckpointError, match="different kind of reference"):
         reference_of("copy").load_tensors(saved)
-    with pytest.raises(CheckpointError, match="another kind"):
+    with pytest.raises(CheckpointError, match="different kind of reference"):
         reference_of("adapter", Periodic(2)).load_tensors(saved)
 
 
